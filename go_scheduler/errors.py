@@ -8,6 +8,7 @@ GoSchedulerError
 ├── TaskDefinitionNotFoundError   (LookupError)    .definition_id
 ├── TaskInstanceNotFoundError     (LookupError)    .instance_id
 ├── TaskInstanceStateError                         .instance_id, .state
+├── QueueFullError                                 .definition_id, .max_queue
 ├── ConflictError                                  edited since it was read; .revision
 ├── ClaimLostError                                 the run no longer owns its instance
 ├── SchedulerStateError           (RuntimeError)   not possible in the present state
@@ -113,6 +114,27 @@ class TaskInstanceNotFoundError(GoSchedulerError, LookupError):
 
     def __reduce__(self) -> tuple[type[TaskInstanceNotFoundError], tuple[UUID]]:
         return type(self), (self.instance_id,)
+
+
+class QueueFullError(GoSchedulerError):
+    """As many instances of a definition wait as may; nothing was added.
+
+    Attributes:
+        definition_id: The definition.
+        max_queue: How many of it may wait.
+    """
+
+    def __init__(self, definition_id: UUID, max_queue: int) -> None:
+        super().__init__(
+            f"task definition {definition_id} may have {max_queue} instances waiting"
+            " (max_queue), and would have more: add them when some have begun, or raise"
+            " its max_queue"
+        )
+        self.definition_id = definition_id
+        self.max_queue = max_queue
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.definition_id, self.max_queue)
 
 
 class TaskInstanceStateError(GoSchedulerError):

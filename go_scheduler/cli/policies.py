@@ -109,6 +109,7 @@ class Policies(RunPolicies):
     max_per_node: Annotated[
         int | None, _option("How many of it one node has at once.")
     ] = None
+    max_queue: Annotated[int | None, _option("How many of it may wait.")] = None
 
     def fields(self) -> dict[str, Any]:
         """What they are to a ``TaskDefinition``.
@@ -121,6 +122,7 @@ class Policies(RunPolicies):
             "catch_up": self._catch_up(),
             "jitter": duration_of(self.jitter, "--jitter"),
             "max_per_node": self.max_per_node,
+            "max_queue": self.max_queue,
         }
 
     def _catch_up(self) -> CatchUp | None:

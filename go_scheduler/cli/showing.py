@@ -54,6 +54,7 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
             "overlap": definition.overlap.value,
             "lock": definition.lock,
             "max per node": _shown(definition.max_per_node),
+            "max queue": _shown(definition.max_queue),
             "revision": _shown(definition.revision),
         }
     )

@@ -71,6 +71,7 @@ class OnDemand(StoreAccess):
 
         Raises:
             TaskDefinitionNotFoundError: There is no definition with this id.
+            QueueFullError: As many of it wait as its ``max_queue`` says.
             ConfigurationError: An argument is wrong, or the store takes part in no
                 transactions.
             StoreUnavailableError: With a ``connection``: somebody else adds the same
@@ -129,6 +130,7 @@ class OnDemand(StoreAccess):
         Raises:
             TaskDefinitionNotFoundError: There is no such task; the text says how to
                 make it.
+            QueueFullError: As for ``run_now``.
             ConfigurationError: As for ``run_now``.
             StoreUnavailableError: As for ``run_now``.
         """
@@ -175,6 +177,7 @@ class OnDemand(StoreAccess):
 
         Raises:
             TaskDefinitionNotFoundError: As for ``enqueue``.
+            QueueFullError: As for ``run_now``, of a whole batch.
             ConfigurationError: As for ``run_now``. Nothing was enqueued.
             StoreUnavailableError: As for ``run_now``.
         """

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.firing.displacement import DisplacedError, LastFired
+from go_scheduler.firing.full import within_queue
+from go_scheduler.models import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,13 +71,30 @@ class Planner:
             else:
                 failed(definition, error)
 
-        firings = self._guard.plan(definitions, now=now, until=until, failed=fail)
+        planned = self._guard.plan(definitions, now=now, until=until, failed=fail)
+        firings = [self._within_queue(each) for each in planned]
         if not displaced:
             return Planned(firings, complete=True)
         some = displaced[:MOST_DISPLACED]
         last = {each.id: self._last_fired(each) for each in some}
         found = self._guard.plan(some, now=now, until=until, failed=failed, last=last)
-        return Planned([*firings, *found], complete=len(some) == len(displaced))
+        more = [self._within_queue(each) for each in found]
+        return Planned([*firings, *more], complete=len(some) == len(displaced))
+
+    def _within_queue(self, firing: Firing) -> Firing:
+        """A step, of as much as may wait; what is beyond it is left out."""
+        most = firing.definition.max_queue
+        if most is None or firing.definition.trigger.waits or not firing.fire_times:
+            return firing
+        waiting = sum(
+            len(
+                self._store.list_instances(
+                    definition_id=firing.definition.id, state=state, limit=most
+                )
+            )
+            for state in WAITING
+        )
+        return within_queue(firing, most - waiting)
 
     def _last_fired(self, definition: TaskDefinition) -> LastFired:
         last, since = None, _EARLIEST

@@ -40,6 +40,7 @@ TAKEN_BY_A_TASK = (
     "overlap",
     "lock",
     "max_per_node",
+    "max_queue",
     "paused",
     "note",
 )

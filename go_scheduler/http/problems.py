@@ -16,6 +16,7 @@ from go_scheduler.errors import (
     ConfigurationError,
     ConflictError,
     GoSchedulerError,
+    QueueFullError,
     SchedulerStateError,
     StoreError,
     TaskDefinitionNotFoundError,
@@ -136,7 +137,7 @@ def problem_of(error: GoSchedulerError, *, conditional: bool = False) -> Problem
         return Problem(412, "revision", "It has been changed", str(error))
     for kind, (status, slug, title) in _KINDS.items():
         if isinstance(error, kind):
-            headers = RETRY_AFTER if status == 503 else None
+            headers = RETRY_AFTER if status in (429, 503) else None
             # What could not be imported here is nobody's concern there.
             detail = str(error).partition("; these announced")[0]
             return Problem(status, slug, title, detail, headers=headers)
@@ -149,6 +150,7 @@ _KINDS: Mapping[type[GoSchedulerError], tuple[int, str, str]] = {
     TaskDefinitionNotFoundError: (404, "no-definition", "No such definition"),
     TaskInstanceNotFoundError: (404, "no-instance", "No such instance"),
     TaskInstanceStateError: (409, "state", "Not possible in its state"),
+    QueueFullError: (429, "queue-full", "Too many of it wait"),
     ConflictError: (409, "revision", "It has been changed"),
     ClaimLostError: (409, "claim-lost", "The claim is lost"),
     SchedulerStateError: (503, "stopping", "The server is stopping"),

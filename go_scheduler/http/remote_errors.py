@@ -45,6 +45,8 @@ def error_of(status: int, problem: Mapping[str, Any], id: UUID | None) -> Except
     """
     slug = str(problem.get("type", "")).rpartition(":")[2]
     detail = str(problem.get("detail") or f"the server answers {status}")
+    if slug == "queue-full":
+        return RefusedError(detail)
     if status in _AWAY:
         return StoreUnavailableError(f"the server: {detail}")
     if status in (401, 403):

@@ -43,6 +43,7 @@ def definition_of(answer: Any) -> TaskDefinition:
         overlap=body.overlap,
         lock=body.lock,
         max_per_node=body.max_per_node,
+        max_queue=body.max_queue,
         owner=body.owner,
         next_fire_time=body.next_fire_time,
         paused=body.paused,

@@ -17,6 +17,7 @@ from go_scheduler.models.stage import Silence, Stage
 from go_scheduler.models.states import (
     OPEN,
     RUNS,
+    WAITING,
     Cancelled,
     DefinitionState,
     Extension,
@@ -34,6 +35,7 @@ __all__ = [
     "RESULT_LIMIT",
     "RUNS",
     "RUNS_KEPT",
+    "WAITING",
     "Backlog",
     "Cancelled",
     "Counted",

@@ -80,6 +80,9 @@ class TaskDefinition:
         max_per_node: How many of its instances one node has in its hands at once, at
             least 1: what is beyond it is left to others, or comes later. None: as many
             as there are workers.
+        max_queue: How many of its instances may wait, which have not ended and do not
+            run, at least 1: beyond it none is added, ``QueueFullError``, and fire times
+            are skipped. None: any number.
         named: Whether its id was passed, and not made up. Kept by the store.
         owner: Whose set it is declared in, see ``declare``; None: in no set. Kept by
             the store.
@@ -123,6 +126,7 @@ class TaskDefinition:
     overlap: Overlap = Overlap.ALLOW
     lock: str | None = None
     max_per_node: int | None = None
+    max_queue: int | None = None
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
     owner: str | None = field(default=None, compare=False)
     next_fire_time: datetime | None = field(default=None, compare=False)
@@ -156,8 +160,9 @@ class TaskDefinition:
         check_type("overlap", self.overlap, Overlap)
         if self.lock is not None:
             object.__setattr__(self, "lock", check_name("lock", self.lock))
-        if self.max_per_node is not None:
-            check_count("max_per_node", self.max_per_node)
+        for name in ("max_per_node", "max_queue"):
+            if (most := getattr(self, name)) is not None:
+                check_count(name, most)
         check_type("paused", self.paused, bool)
         if self.owner is not None:
             object.__setattr__(self, "owner", check_name("owner", self.owner))

@@ -43,7 +43,9 @@ class State(StrEnum):
 
 RUNS = (State.RUNNING, State.CANCELLING)
 """Those of an instance that runs."""
-OPEN = (*RUNS, State.CLAIMED, State.PENDING)
+WAITING = (State.CLAIMED, State.PENDING)
+"""Those of an instance that has not ended and does not run."""
+OPEN = (*RUNS, *WAITING)
 """Those of an instance that has not ended, the most urgent first."""
 
 

@@ -6,7 +6,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
+from go_scheduler.errors import (
+    ConflictError,
+    QueueFullError,
+    TaskDefinitionNotFoundError,
+)
 from go_scheduler.stores.messages import Release
 from go_scheduler.ticking.batches import write_in_halves
 
@@ -123,7 +127,7 @@ class Claiming:
         """Note that what is claimed meanwhile may not be answered."""
         try:
             yield
-        except (ConflictError, TaskDefinitionNotFoundError):
+        except (ConflictError, QueueFullError, TaskDefinitionNotFoundError):
             raise
         except BaseException:
             self.unanswered.note()

@@ -42,6 +42,7 @@ class ByHandStore(ABC):
 
         Raises:
             TaskDefinitionNotFoundError: There is none with this id. Nothing was made.
+            QueueFullError: More would wait than its ``max_queue``. Nothing was made.
         """
 
     @abstractmethod

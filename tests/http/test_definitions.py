@@ -53,6 +53,7 @@ FULL: dict[str, Any] = {
     "overlap": "skip",
     "lock": "printer",
     "max_per_node": 3,
+    "max_queue": 4,
     "paused": True,
     "note": "not yet",
 }

@@ -111,6 +111,7 @@ def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
     found += [("priority", definition.priority)]
     found += [("lock", definition.lock), ("jitter", definition.jitter)]
     found += [("max per node", definition.max_per_node)]
+    found += [("max queue", definition.max_queue)]
     found += [
         ("expire after", definition.expire_after),
         ("timeout", definition.timeout),

@@ -59,6 +59,7 @@ _ANSWER: JsonDict = {
     "overlap": "allow",
     "lock": None,
     "max_per_node": None,
+    "max_queue": None,
     "paused": False,
     "note": None,
     "state": "active",
@@ -103,6 +104,11 @@ class DefinitionBody(Body):
     max_per_node: int | None = Field(
         None,
         description="How many of it one node has at once; null: any number.",
+        json_schema_extra={"minimum": 1},
+    )
+    max_queue: int | None = Field(
+        None,
+        description="How many of it may wait; null: any number.",
         json_schema_extra={"minimum": 1},
     )
     owner: Name | None = Field(None, description="In whose declared set it is.")
@@ -150,6 +156,7 @@ class DefinitionBody(Body):
                 overlap=self.overlap,
                 lock=self.lock,
                 max_per_node=self.max_per_node,
+                max_queue=self.max_queue,
                 paused=self.paused,
                 note=self.note,
                 revision=revision,
@@ -193,6 +200,7 @@ class DefinitionAnswer(Answer):
     overlap: Overlap
     lock: str | None
     max_per_node: int | None
+    max_queue: int | None
     paused: bool
     note: str | None
     state: DefinitionState
@@ -224,6 +232,7 @@ class DefinitionAnswer(Answer):
             overlap=definition.overlap,
             lock=definition.lock,
             max_per_node=definition.max_per_node,
+            max_queue=definition.max_queue,
             paused=definition.paused,
             note=definition.note,
             state=definition.state,

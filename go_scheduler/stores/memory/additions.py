@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
+from go_scheduler.models import WAITING
 from go_scheduler.stores.memory.stored import StoredInstance
 
 if TYPE_CHECKING:
@@ -25,7 +26,25 @@ def add(
     of = tables.definitions.get(definition_id)
     if of is None:
         raise TaskDefinitionNotFoundError(definition_id)
+    _check_room(of, additions, tables)
     return [_row(of, each, tables, now).view() for each in additions]
+
+
+def _check_room(
+    of: StoredDefinition, additions: Sequence[Addition], tables: Tables
+) -> None:
+    """Refuse what would be more than may wait."""
+    most, rows = of.definition.max_queue, tables.instances
+    if most is None:
+        return
+    new = {
+        each.key or each.id
+        for each in additions
+        if not (rows.get(each.id) or rows.keyed(of, each.key))
+    }
+    waiting = sum(row.state in WAITING for row in of.rows)
+    if new and waiting + len(new) > most:
+        raise QueueFullError(of.definition.id, most)
 
 
 def _row(

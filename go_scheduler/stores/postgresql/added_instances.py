@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.reader import Reader
 
 _WIDTH = len(DEFINITION_COLUMNS)
+_MOST_KNOWN = 10_000
 
 
 class AddedInstances:
@@ -57,6 +58,7 @@ class AddedInstances:
         self._additions = additions
         self._reader = reader
         self._shards = shards
+        self._limited: dict[UUID, bool] = {}
 
     def add(
         self, definition_id: UUID, additions: Sequence[Addition]
@@ -89,6 +91,13 @@ class AddedInstances:
         additions: Sequence[Addition],
         start: Mapping[str, object],
     ) -> Sequence[TaskInstance]:
+        if self._is_limited(definition_id):
+            found = self._database.transact(
+                lambda each: self._additions.add(each, definition_id, additions)
+            )
+            for each in found[:1]:
+                self._note_limit(each.definition)
+            return found
         # Of those with one key, only the first can be added.
         firsts = {each.key or each.id: each for each in reversed(additions)}
         # One order for all nodes, so that none waits for another in a circle.
@@ -119,12 +128,27 @@ class AddedInstances:
             Lane.BY_HAND, [DefinitionRow(*row[:_WIDTH])]
         )
         started = _started(row, start)
+        self._note_limit(definition)
         return [
             read_instance(tuple(existing[each.id]), definition)
             if each.id in existing
             else _made(each, definition, row.now, started)
             for each in additions
         ]
+
+    def _is_limited(self, definition_id: UUID) -> bool:
+        """Whether few may wait: read once, and as each answer says from then on."""
+        found = self._limited.get(definition_id)
+        if found is not None:
+            return found
+        return self._database.run(
+            Lane.NEW, lambda each: self._additions.is_limited(each, definition_id)
+        )
+
+    def _note_limit(self, definition: TaskDefinition) -> None:
+        if len(self._limited) >= _MOST_KNOWN:
+            self._limited.clear()
+        self._limited[definition.id] = definition.max_queue is not None
 
     def _execute(
         self, connection: Connection, name: str, parameters: Mapping[str, object]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import (
-    TaskDefinitionNotFoundError,
-)
+from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.stores.changes import check_is_as_read
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.hints import SOON
@@ -82,6 +80,8 @@ class RedisAdditions(RedisCalls, HandOverStore):
         )
         if answer is None:
             raise TaskDefinitionNotFoundError(definition_id)
+        if isinstance(answer, int):
+            raise QueueFullError(definition_id, answer)
         return self._reader.instances(answer)
 
     def backfill_instances(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import and_, func, or_, select
 
-from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.edits import definition_of, live_among
 from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS, read_instance
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Addition
     from go_scheduler.stores.sql.dialect import Dialect
 
@@ -63,6 +63,8 @@ class Additions:
             raise TaskDefinitionNotFoundError(definition_id)
         if not additions:
             return []
+        definition = definition_of(of)
+        self.check_room(connection, of.key, definition, additions)
         now = self._dialect.now(connection)
         made = self._insert(connection, of, additions, now)
         self._dialect.hint(
@@ -70,13 +72,56 @@ class Additions:
         )
         left = [each for each in additions if each.id not in made]
         existing = self.existing(connection, of.key, left)
-        definition = definition_of(of)
         return [
             read_instance(tuple(existing[each.id]), definition)
             if each.id in existing
             else each.made(definition, now)
             for each in additions
         ]
+
+    def is_limited(self, connection: Connection, definition_id: UUID) -> bool:
+        """Whether few of a definition may wait; of one that is not there: no."""
+        query = live_among(self._dialect, [definition_id])
+        row = connection.execute(query).one_or_none()
+        return row is not None and definition_of(row).max_queue is not None
+
+    def check_room(
+        self,
+        connection: Connection,
+        key: UUID,
+        definition: TaskDefinition,
+        additions: Sequence[Addition],
+    ) -> None:
+        """Refuse what would be more than may wait, however many add at this moment.
+
+        Args:
+            connection: In a transaction.
+            key: Of the definition's row.
+            definition: The definition.
+            additions: What is to be added.
+
+        Raises:
+            QueueFullError: It is too much.
+        """
+        most, column = definition.max_queue, instances.c
+        if most is None:
+            return
+        row = select(definitions.c.key).where(definitions.c.key == key)
+        connection.execute(row.with_for_update(key_share=True)).all()
+        ids = self._dialect.among(column.id, [each.id for each in additions])
+        known = set(connection.scalars(select(column.id).where(ids)))
+        keys = column.key.in_([each.key for each in additions if each.key])
+        of_key = select(column.key).where(column.definition_key == key, keys)
+        known.update(connection.scalars(of_key))
+        new = {each.key or each.id for each in additions}
+        new -= known | {each.key for each in additions if each.id in known}
+        waits = or_(column.claimed_by.is_(None), column.started_at.is_(None))
+        is_open = and_(column.completed_at.is_(None), column.outcome.is_(None))
+        waiting = select(column.id).where(column.definition_key == key, is_open, waits)
+        some = waiting.limit(most + 1).subquery()
+        count = connection.scalar(select(func.count()).select_from(some)) or 0
+        if new and count + len(new) > most:
+            raise QueueFullError(definition.id, most)
 
     def existing(
         self, connection: Connection, key: UUID, additions: Sequence[Addition]

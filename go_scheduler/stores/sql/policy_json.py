@@ -94,6 +94,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "overlap": Overlap,
     "lock": str,
     "max_per_node": int,
+    "max_queue": int,
     "last_pause": _read_pause,
     "overdue": bool,
     "trace_context": str,

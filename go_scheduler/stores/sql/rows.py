@@ -181,6 +181,7 @@ def read_definition(
         like.overlap,
         like.lock,
         like.max_per_node,
+        like.max_queue,
         bool(row.named),
         like.owner,
         row.next_fire_time,

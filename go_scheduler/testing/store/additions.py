@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
+from go_scheduler.errors import (
+    ConfigurationError,
+    QueueFullError,
+    TaskDefinitionNotFoundError,
+)
 from go_scheduler.models import PAYLOAD_LIMIT, Outcome, State
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
@@ -24,6 +28,7 @@ from go_scheduler.testing.builders import (
     ids,
     instances,
     put,
+    release,
     start,
 )
 from go_scheduler.testing.clock import START
@@ -82,6 +87,47 @@ class AddTests:
         of = put(store, task())
         assert store.add_instances(of.id, []) == []
         assert instances(store, of) == []
+
+    def test_no_more_wait_than_may(self, store: Store) -> None:
+        of = put(store, replace(task(), max_queue=3))
+        first = add(store, of, key="a")
+        [run] = claim(store)
+        assert run.id == first.id
+        # What runs does not wait; a key that is there, or comes twice, is nothing new.
+        keys = ("a", "b", "b", "c", "d")
+        wanted = [Addition(key=key) for key in keys]
+        made = store.add_instances(of.id, wanted)
+        assert len({*ids(made)}) == 4
+        for again in (wanted, wanted[:1], wanted[-1:], [replace(wanted[1], key=None)]):
+            assert len(store.add_instances(of.id, again)) == len(again)
+        for refused in ([Addition()], [Addition(), *wanted], [Addition(key="e")]):
+            with pytest.raises(QueueFullError, match="3 instances waiting") as caught:
+                store.add_instances(of.id, refused)
+            assert (caught.value.definition_id, caught.value.max_queue) == (of.id, 3)
+        assert len(instances(store, of)) == 4
+        release(store, run)
+        put(store, replace(of, revision=None, max_queue=4))
+        with pytest.raises(QueueFullError):
+            add(store, of)
+        store.cancel_instances({first.id: None})
+        add(store, of)
+        put(store, replace(of, revision=None, max_queue=None))
+        assert len(store.add_instances(of.id, [Addition(), Addition()])) == 2
+
+    def test_those_that_add_at_once_do_not_exceed_it_together(
+        self, store: Store
+    ) -> None:
+        of = put(store, replace(task(), max_queue=3))
+
+        def try_to() -> bool:
+            try:
+                add(store, of)
+            except QueueFullError:
+                return False
+            return True
+
+        assert at_once(*[try_to] * 6).count(True) == 3
+        assert len(instances(store, of)) == 3
 
     def test_one_is_made_for_later(self, store: Store, clock: ManualClock) -> None:
         of = put(store, task())

@@ -41,6 +41,7 @@ OTHER_VALUES = [
     pytest.param({"expire_after": MINUTE}, id="expire_after"),
     pytest.param({"timeout": MINUTE}, id="timeout"),
     pytest.param({"max_per_node": 3}, id="max_per_node"),
+    pytest.param({"max_queue": 3}, id="max_queue"),
     pytest.param({"retry": RetryPolicy(max_attempts=None)}, id="retry"),
     pytest.param({"retry": RetryPolicy(max_attempts=3)}, id="retry-3"),
     pytest.param({"catch_up": CatchUp(grace=HOUR)}, id="catch_up"),

@@ -4,6 +4,29 @@ local of = by_id(A.of)
 if not of then
   return false
 end
+-- Whether what is new would be more than may wait.
+local function is_full(most)
+  local new, seen = 0, {}
+  for _, each in ipairs(A.additions) do
+    local place = each.key or each.id
+    local known = each.key and call('HGET', P .. 'dk:' .. of.life, each.key)
+    if not seen[place] and not known and not instance(each.id) then
+      seen[place], new = true, new + 1
+    end
+  end
+  local waiting = 0
+  for _, row in ipairs(open_rows(of)) do
+    if not row.claimed_by or not row.started_at then
+      waiting = waiting + 1
+    end
+  end
+  return new > 0 and waiting + new > most
+end
+local is_limited = of.policies and string.find(of.policies, '"max_queue"', 1, true)
+local most = is_limited and cjson.decode(of.policies).max_queue
+if most and is_full(most) then
+  return most
+end
 local found, made = {}, {}
 for n, each in ipairs(A.additions) do
   local row = instance(each.id)
