@@ -21,6 +21,10 @@ class Given(given.Given):
     Args:
         item: As the server sends it.
         extend: Asks the server for more time, without waiting for its answer.
+
+    Attributes:
+        times: When it began and ended by this machine's clock, as the server takes
+            them; empty: it has not ended.
     """
 
     place = "a worker of an HTTP server"
@@ -32,6 +36,7 @@ class Given(given.Given):
         super().__init__(_work_of(item), extend)
         self.token: str = item["token"]
         self.lease: float = item["lease"]
+        self.times: Mapping[str, str] = {}
 
 
 def _work_of(item: Mapping[str, Any]) -> Work:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from go_scheduler.clock import SystemClock
 from go_scheduler.http.working.given import Given
 from go_scheduler.http.working.reports import BEYOND, Reports
 from go_scheduler.http.working.server import AwayError, Server
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.events.instrument import Instrument
     from go_scheduler.http.working.server import Token
 
+_CLOCK = SystemClock()
 _LOG = logging.getLogger("go_scheduler.http.worker")
 _MOST = 100
 # For each place: a server that takes no reports is asked for no more work.
@@ -142,11 +144,16 @@ class Life(life.Life):
     async def _have_done(self, given: Given) -> None:
         keeping = asyncio.create_task(self._reports.keep(given))
         try:
+            began = _CLOCK.now()
             try:
                 ending = await self._calling.call(given)
             finally:
                 self._called -= 1
                 self._changed.set()
+            # The clock may have been set back.
+            ended = max(began, _CLOCK.now())
+            times = {"started_at": began, "ended_at": ended}
+            given.times = {name: at.isoformat() for name, at in times.items()}
             if ending.failure is not None:
                 _LOG.warning(
                     "%s, attempt %d, has failed:\n%s",

@@ -105,7 +105,7 @@ class Reports:
             seconds, reason = delay.total_seconds(), failure.error[-_MOST_REASON:]
             await self._server.tell(given, "release", delay=seconds, reason=reason)
             return
-        body: dict[str, object] = {"message": failure.error}
+        body: dict[str, object] = {"message": failure.error, **given.times}
         if failure.is_final:
             body["fail"] = True
         elif failure.retry_in is not None:
@@ -114,7 +114,8 @@ class Reports:
 
     async def _complete(self, given: Given, result: object) -> None:
         said = {"instance_id": str(given.work.instance_id), "token": given.token}
-        text = json.dumps({**said, "result": result}, ensure_ascii=False).encode()
+        body = {**said, **given.times, "result": result}
+        text = json.dumps(body, ensure_ascii=False).encode()
         future = asyncio.get_running_loop().create_future()
         self._completed.append((text, future))
         if self._telling is None:

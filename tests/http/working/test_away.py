@@ -10,6 +10,7 @@ from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 from uuid import UUID
 
 import pytest
@@ -137,7 +138,13 @@ def test_it_asks_again_when_the_server_is_back(
     server.say("work", (503, PROBLEM), (429, PROBLEM), (0, None), (200, WORK))
     server.say("complete", (502, None), (503, PROBLEM), (200, DONE), (200, DONE))
     with working(server, lambda _: 5):
-        said = {"instance_id": ITEM["instance_id"], "token": "its token", "result": 5}
+        said = {
+            "instance_id": ITEM["instance_id"],
+            "token": "its token",
+            "started_at": ANY,
+            "ended_at": ANY,
+            "result": 5,
+        }
         for _ in range(3):
             assert server.next("complete") == (None, {"completed": [said]})
     assert caplog.text.count("no work at the moment") == 1

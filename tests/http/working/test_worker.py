@@ -73,6 +73,9 @@ def test_a_handler_is_called_with_its_work(one: Server) -> None:
         made = one.scheduler.run_now(task.id, payload={"order": [7]})
         instance = ended(one, made)
     assert instance.state is State.COMPLETED
+    # When it was by the worker's own clock.
+    said: Any = instance.client
+    assert said["started_at"] <= said["ended_at"]
     assert instance.worker == "a worker"
     [work] = found
     assert work == Work(
