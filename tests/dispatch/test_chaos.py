@@ -84,7 +84,7 @@ class World:
         self.dispatcher = Dispatcher(
             self.bus,
             namespace=self.namespace,
-            start_timeout=timedelta(seconds=10 if FULL else 3),
+            start_timeout=timedelta(seconds=90 if FULL else 3),
             heartbeat_timeout=timedelta(seconds=3),
         )
         tasks = HandlerRegistry()
