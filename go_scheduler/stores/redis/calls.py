@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-AT_ONCE = 64
+AT_ONCE = 32
 """Of what loops do in large batches, a script does so many: the server does nothing
 else meanwhile, and what is due at that moment waits for its end."""
 
