@@ -132,7 +132,8 @@ class Subscription(ABC):
     def resize(self, prefetch: int) -> None:
         """Change how many may be delivered and not acknowledged; returns at once.
 
-        What is under way may still come when it is made smaller.
+        It holds for what is acknowledged from then on. What is under way may still
+        come when it is made smaller, and what was delivered before may not count.
 
         Args:
             prefetch: Zero or more; with zero, none come until it is raised.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 20.0
 # Of RabbitMQ, that it reads no more of this: class 10, method 60, and why.
-_METHOD = b"\x00\x0a\x00\x3c\x06memory"
+_BLOCKED = b"\x00\x0a\x00\x3c\x06memory"
 _UNBLOCKED = b"\x00\x0a\x00\x3d"
 
 
@@ -34,6 +34,9 @@ class Network(Proxy):
     def __init__(self, port: int) -> None:
         super().__init__(lambda: socket.create_connection(("127.0.0.1", port)))
         self._silenced: set[socket.socket] = set()
+        self._holding = False
+        self._held: list[tuple[socket.socket, bytes]] = []
+        self._carrying = threading.Lock()
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -49,25 +52,34 @@ class Network(Proxy):
         self._silenced.update(self._peers)
 
     def _carry(self, source: socket.socket) -> None:
-        if source in self._silenced:
-            source.recv(65536)
-        else:
-            super()._carry(source)
+        with self._carrying:
+            if source in self._silenced:
+                source.recv(65536)
+            elif self._holding and self._is_near(source):
+                self._held.append((self._peers[source], source.recv(65536)))
+            else:
+                super()._carry(source)
+
+    def _is_near(self, one: socket.socket) -> bool:
+        return bool(one.getsockname()[1] == self.port)
 
     def tell(self, method: bytes) -> None:
         """Tell all that are connected what a broker tells them."""
         for each in list(self._peers):
-            if each.getsockname()[1] == self.port:
+            if self._is_near(each):
                 each.sendall(frame(method))
 
     def block(self) -> None:
         """What RabbitMQ does that is short of memory: it says so, and reads no more."""
-        self.silence()
-        self.tell(_METHOD)
+        self._holding = True
+        self.tell(_BLOCKED)
 
     def unblock(self) -> None:
         """It has memory again."""
-        self.speak()
+        with self._carrying:
+            self._holding = False
+            for target, data in self._held:
+                target.sendall(data)
         self.tell(_UNBLOCKED)
 
 

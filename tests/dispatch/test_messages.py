@@ -161,6 +161,7 @@ def test_what_is_no_action_is_refused(body: bytes, why: str) -> None:
         (changed(STATUS, status="bored"), "status"),
         (changed(STATUS, version=2), "version"),
         (changed(STATUS, worker=""), "worker"),
+        (changed(STATUS, error=7), "error"),
         (RUN.to_bytes(), "status: Field required"),
     ],
 )

@@ -134,21 +134,24 @@ class Address:
 
     def _transport_options(self) -> dict[str, object]:
         """What keeps a broker that does not answer from holding us up."""
-        ours: dict[str, object] = {}
-        if self.is_amqp:
-            ours = {"read_timeout": self._timeout, "write_timeout": self._timeout}
-        elif self.scheme == "memory":
-            ours = {"polling_interval": _POLLING}
-        elif self.scheme in ("redis", "rediss"):
-            ours = {
-                # So long a close may wait.
-                "polling_interval": _CLOSING,
-                "visibility_timeout": _VISIBILITY,
-                "socket_timeout": self._timeout,
-                "socket_connect_timeout": self._timeout,
-                "socket_keepalive": True,
-            }
-        return {**ours, **self._options}
+        amqp = {"read_timeout": self._timeout, "write_timeout": self._timeout}
+        redis = {
+            # So long a close may wait.
+            "polling_interval": _CLOSING,
+            "visibility_timeout": _VISIBILITY,
+            "socket_timeout": self._timeout,
+            "socket_connect_timeout": self._timeout,
+            "socket_keepalive": True,
+        }
+        ours: Mapping[str, Mapping[str, object]] = {
+            "amqp": amqp,
+            "amqps": amqp,
+            "memory": {"polling_interval": _POLLING},
+            "redis": redis,
+            "rediss": redis,
+            "sqs": {},
+        }
+        return {**ours[self.scheme], **self._options}
 
 
 def _split(url: str) -> SplitResult:

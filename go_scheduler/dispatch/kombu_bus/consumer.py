@@ -102,6 +102,7 @@ class Consumer(Line, Subscription):
 
     def close(self) -> None:
         """Take no more."""
+        self._receive = _leave_unacknowledged
         self.end()
 
     def _begin(self, wire: Wire) -> None:
@@ -157,8 +158,6 @@ class Consumer(Line, Subscription):
         message = self._channel.message_to_python(raw)
         delivery = KombuDelivery(self, self._wire, message)
         self._unacked[delivery.tag] = delivery
-        if self.closing:
-            return
         try:
             self._receive(delivery)
         except Exception:
@@ -177,3 +176,7 @@ class Consumer(Line, Subscription):
 
     def _lost(self, error: Exception) -> None:
         self._settled.clear()
+
+
+def _leave_unacknowledged(delivery: Delivery) -> None:
+    """Nobody takes it any more."""

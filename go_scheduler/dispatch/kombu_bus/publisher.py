@@ -47,7 +47,7 @@ class Publisher(Line):
         self._lock = threading.Lock()
         self._waiting: list[Posting] = []
         self._sending: list[Posting] = []
-        # What was sent, and for which nobody waits any more.
+        # For which nobody waits any more.
         self._overdue: list[Posting] = []
         self._down: Exception | None = None
         self._started = False
@@ -68,8 +68,9 @@ class Publisher(Line):
             self._put(posting)
             posting.outcome.result(self._timeout)
         except TimeoutError as error:
-            if not posting.outcome.cancel():
-                self._put_overdue(posting)
+            # It is not sent any more, unless it has been.
+            posting.outcome.cancel()
+            self._put_overdue(posting)
             late = TimeoutError(_UNCONFIRMED.format(self._timeout))
             raise self._unavailable(posting, late) from error
         except Exception as error:
@@ -120,7 +121,8 @@ class Publisher(Line):
             overdue, self._overdue = self._overdue, []
             waiting, self._waiting = self._waiting, []
         self._sending = [each for each in waiting if each.is_awaited()]
-        # What went over a connection that has been lost has an outcome.
+        # What went over a connection that has been lost has an outcome, and so has
+        # what was not sent.
         if [each for each in overdue if not each.outcome.done()]:
             raise TimeoutError(_UNCONFIRMED.format(self._timeout))
         assert self._outlet is not None

@@ -26,6 +26,7 @@ class Wire:
         # kombu closes it with its client, which nobody else holds.
         self._client = client
         self._transport = client.transport
+        self._channels: list[Any] = []
         self.connection: Any = self._transport.establish_connection()
 
     @property
@@ -36,7 +37,9 @@ class Wire:
 
     def channel(self) -> Any:
         """A new channel."""
-        return self._transport.create_channel(self.connection)
+        channel = self._transport.create_channel(self.connection)
+        self._channels.append(channel)
+        return channel
 
     def drain(self, seconds: float) -> bool:
         """Handle what comes next; whether anything came in time."""
@@ -59,6 +62,15 @@ class Wire:
         with contextlib.suppress(Exception):
             if answered:
                 self._transport.close_connection(self.connection)
-        # Whatever has become of it, its socket is closed.
-        with contextlib.suppress(Exception):
-            self._transport._collect(self.connection)
+        # Whatever has become of it, its sockets are closed.
+        if hasattr(self._transport, "_collect"):
+            with contextlib.suppress(Exception):
+                self._transport._collect(self.connection)
+            return
+        for each in self._channels:
+            # It would give back at the process's end what others have had since.
+            each.do_restore = False
+            # The first time it still waits for an answer, and the second for none.
+            for _ in range(2):
+                with contextlib.suppress(Exception):
+                    each.close()

@@ -1,0 +1,134 @@
+"""A bus over TLS, and one in Redis that comes and goes; what ends a thread's wait."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from go_scheduler import BusUnavailableError
+from go_scheduler.dispatch import KombuBus
+from go_scheduler.dispatch.kombu_bus.waker import Waker
+from go_scheduler.testing.buses import Heard
+from tests.dispatch.conftest import eventually
+from tests.dispatch.tls import encrypted
+from tests.redis_servers import running_redis
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.rabbitmq_servers import RabbitMQServer
+    from tests.redis_servers import RedisServer
+
+
+@pytest.mark.slow
+def test_a_broker_is_spoken_to_by_tls_if_it_is_who_it_says(
+    rabbitmq_server: RabbitMQServer, topic: str, tmp_path: Path
+) -> None:
+    heard = Heard()
+    bodies = [b"x" * 100_000, *[b"%d" % each for each in range(20)]]
+    with encrypted(rabbitmq_server.port, tmp_path) as (port, file):
+        url = f"amqps://guest:guest@{{}}:{port}//"
+        with KombuBus(url.format("localhost"), ca_certs=file) as bus:
+            for each in bodies:
+                bus.publish(topic, each)
+            bus.subscribe(topic, heard, prefetch=100)
+            assert heard.bodies(len(bodies)) == bodies
+        with (
+            KombuBus(url.format("localhost")) as bus,
+            pytest.raises(BusUnavailableError, match="certificate verify failed"),
+        ):
+            bus.publish(topic, b"")
+        with (
+            KombuBus(url.format("127.0.0.1"), ca_certs=file) as bus,
+            pytest.raises(BusUnavailableError, match="not valid for"),
+        ):
+            bus.publish(topic, b"")
+
+
+@pytest.mark.slow
+def test_redis_is_spoken_to_by_tls_if_it_is_who_it_says(
+    redis_server: RedisServer, topic: str, tmp_path: Path
+) -> None:
+    with encrypted(redis_server.port, tmp_path) as (port, file):
+        url = f"rediss://{{}}:{port}/0"
+        with KombuBus(url.format("localhost"), ca_certs=file) as bus:
+            bus.publish(topic, b"1")
+        for host, authority in (("localhost", None), ("127.0.0.1", file)):
+            with (
+                KombuBus(url.format(host), ca_certs=authority) as bus,
+                pytest.raises(BusUnavailableError, match="certificate verify failed"),
+            ):
+                bus.publish(topic, b"1")
+
+
+@pytest.mark.slow
+def test_a_bus_in_redis_stands_that_it_ends_and_starts_again(
+    topic: str, tmp_path: Path
+) -> None:
+    heard = Heard()
+    with (
+        running_redis(tmp_path, appendonly="yes", appendfsync="always") as server,
+        KombuBus(server.url) as bus,
+    ):
+        bus.publish(topic, b"1")
+        bus.subscribe(topic, heard)
+        assert heard.bodies(1) == [b"1"]
+        server.kill()
+        with pytest.raises(BusUnavailableError):
+            bus.publish(topic, b"2")
+        assert not bus.is_up()
+        server.start()
+        eventually(bus.is_up)
+        bus.publish(topic, b"3")
+        assert heard.bodies(1) == [b"3"]
+
+
+def test_what_has_been_read_and_not_yet_been_taken_needs_no_wait() -> None:
+    authority = trustme.CA()
+    servers = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(servers)
+    ours = ssl.create_default_context()
+    authority.configure_trust(ours)
+    near, far = socket.socketpair()
+    waker = Waker()
+    with near, far:
+        near.setblocking(False)
+        far.setblocking(False)
+        client = ours.wrap_socket(
+            near, server_hostname="localhost", do_handshake_on_connect=False
+        )
+        server = servers.wrap_socket(
+            far, server_side=True, do_handshake_on_connect=False
+        )
+        shake(client, server)
+        server.send(b"two")
+        assert client.recv(1) == b"t"
+        assert waker.wait(0, client)
+        assert client.recv(2) == b"wo"
+        client.close()
+        server.close()
+    waker.close()
+
+
+def shake(*both: ssl.SSLSocket) -> None:
+    """Let both ends get to know each other, a step at a time."""
+    left = list(both)
+    for _ in range(10):
+        for each in [*left]:
+            try:
+                each.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            left.remove(each)
+
+
+def test_whoever_wakes_a_thread_that_has_ended_does_no_harm() -> None:
+    waker = Waker()
+    waker.wake()
+    assert not waker.wait(10)
+    waker.close()
+    waker.wake()
