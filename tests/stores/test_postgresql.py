@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
+from go_scheduler.stores.messages import Addition
+from go_scheduler.stores.postgresql import added_instances
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.testing.builders import definition, put
 from go_scheduler.testing.store.claims import ClaimTests
 from go_scheduler.testing.store.cleanups import CleanupTests
 from go_scheduler.testing.store.due import DueTests
@@ -34,6 +37,15 @@ class TestPostgreSQLStore(StoreSuite):
         delete_all_rows(postgresql_url)
         with opened(postgresql_url, clock, has_tables=True) as store:
             yield store
+
+    def test_no_more_is_known_of_limits_than_there_is_room_for(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert isinstance(store, PostgreSQLStore)
+        monkeypatch.setattr(added_instances, "_MOST_KNOWN", 1)
+        for of in [put(store, definition()) for _ in range(2)]:
+            store.add_instances(of.id, [Addition()])
+        assert list(store._added_instances._limited) == [of.id]
 
 
 class ShardedStore(PostgreSQLStore):

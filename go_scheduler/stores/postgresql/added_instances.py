@@ -92,12 +92,7 @@ class AddedInstances:
         start: Mapping[str, object],
     ) -> Sequence[TaskInstance]:
         if self._is_limited(definition_id):
-            found = self._database.transact(
-                lambda each: self._additions.add(each, definition_id, additions)
-            )
-            for each in found[:1]:
-                self._note_limit(each.definition)
-            return found
+            return self._add_few(definition_id, additions)
         # Of those with one key, only the first can be added.
         firsts = {each.key or each.id: each for each in reversed(additions)}
         # One order for all nodes, so that none waits for another in a circle.
@@ -135,6 +130,17 @@ class AddedInstances:
             else _made(each, definition, row.now, started)
             for each in additions
         ]
+
+    def _add_few(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Add to a definition of which few may wait; nothing is started."""
+        found = self._database.transact(
+            lambda each: self._additions.add(each, definition_id, additions)
+        )
+        for each in found[:1]:
+            self._note_limit(each.definition)
+        return found
 
     def _is_limited(self, definition_id: UUID) -> bool:
         """Whether few may wait: read once, and as each answer says from then on."""
