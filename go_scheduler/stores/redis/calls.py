@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-AT_ONCE = 32
-"""Of what loops do in large batches, a script does so many: the server does nothing
+AHEAD = 32
+"""Of what is done ahead of its time, a script does so many: the server does nothing
 else meanwhile, and what is due at that moment waits for its end."""
+DUE = 256
+"""Of what is due, or has run, so many: the more there are, the less each costs."""
 
 
 class RedisCalls:
@@ -34,7 +36,7 @@ class RedisCalls:
         return None if self.clock is None else time_text(self.clock.now())
 
 
-def parts(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
-    """All of them, as many at a time as a script is to do."""
-    for first in range(0, len(values), AT_ONCE):
-        yield values[first : first + AT_ONCE]
+def parts(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+    """All of them, so many at a time."""
+    for first in range(0, len(values), size):
+        yield values[first : first + size]

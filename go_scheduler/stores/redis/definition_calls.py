@@ -11,7 +11,7 @@ from go_scheduler.stores.changes import check_each_once
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Fired
-from go_scheduler.stores.redis.calls import AT_ONCE, RedisCalls, parts
+from go_scheduler.stores.redis.calls import AHEAD, RedisCalls, parts
 from go_scheduler.stores.redis.puts import write_skipped
 from go_scheduler.stores.redis.rows import read_tombstone
 from go_scheduler.stores.redis.texts import (
@@ -143,7 +143,7 @@ class RedisDefinitions(RedisCalls, HandOverStore):
                 now=self._now(),
                 ahead=micros(ahead),
                 after=place,
-                limit=min(AT_ONCE, limit - len(found)),
+                limit=min(AHEAD, limit - len(found)),
             )
             if not views:
                 break
@@ -155,7 +155,7 @@ class RedisDefinitions(RedisCalls, HandOverStore):
     def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""
         won: list[str] = []
-        for some in parts(firings):
+        for some in parts(firings, AHEAD):
             won += self._server.run(
                 "fire_definitions",
                 now=self._now(),

@@ -10,7 +10,7 @@ from go_scheduler.stores.changes import run_end
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
-from go_scheduler.stores.redis.calls import AT_ONCE, RedisCalls, parts
+from go_scheduler.stores.redis.calls import DUE, RedisCalls, parts
 from go_scheduler.stores.redis.definition_calls import write_claimant
 from go_scheduler.stores.redis.rows import read_silences
 from go_scheduler.stores.redis.texts import (
@@ -56,7 +56,7 @@ class RedisInstances(RedisCalls, HandOverStore):
         """Hand due instances to one node, and to no other."""
         priorities = self._turns.next()
         claimed: list[TaskInstance] = []
-        while (room := min(AT_ONCE, limit - len(claimed))) > 0:
+        while (room := min(DUE, limit - len(claimed))) > 0:
             answer, silent = self._server.run(
                 "claim_instances",
                 now=self._now(),
@@ -129,7 +129,7 @@ class RedisInstances(RedisCalls, HandOverStore):
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
         recorded: list[str] = []
-        for some in parts(outcomes):
+        for some in parts(outcomes, DUE):
             recorded += self._server.run(
                 "finish_instances",
                 now=self._now(),
