@@ -12,6 +12,7 @@ LONGEST_TOPIC = 255
 """The most bytes of a topic's name, in UTF-8: what AMQP allows."""
 MOST_PREFETCHED = 65_535
 """The most that a subscription may hold, for the same reason."""
+_ESCAPED = str.maketrans({"%": "%25", ".": "%2E", "\n": "%0A", "\r": "%0D"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,19 @@ class Topics:
             each other share a bus by different ones.
 
     Raises:
-        ConfigurationError: The namespace is no short text.
+        ConfigurationError: The namespace is no short text, of one line, or is the
+            ``amq`` that brokers keep for themselves.
     """
 
     namespace: str = "go_scheduler"
 
     def __post_init__(self) -> None:
-        check_name("namespace", self.namespace)
+        namespace = check_name("namespace", self.namespace)
+        if len(namespace.splitlines()) > 1 or f"{namespace}.".startswith("amq."):
+            raise ConfigurationError(
+                "namespace must have one line, and not begin with amq, which brokers"
+                f" keep for themselves: {shown(namespace)}"
+            )
 
     def runs(self, queue: str, task: str | None = None) -> str:
         """Where runs of a queue are published, or those of one task in that queue."""
@@ -45,8 +52,9 @@ class Topics:
         return self._named("control", worker)
 
     def _named(self, *parts: str) -> str:
-        # A dot within a name would make one topic of two.
-        escaped = [each.replace("%", "%25").replace(".", "%2E") for each in parts]
+        # A dot within a name would make one topic of two, and RabbitMQ leaves line
+        # breaks out of what it is told to make.
+        escaped = [each.translate(_ESCAPED) for each in parts]
         topic = ".".join([self.namespace, *escaped])
         return check_topic(topic)
 

@@ -50,11 +50,6 @@ class Defaults:
         """How long a run of this instance may last before it ends; None: no limit."""
         return instance.definition.timeout or self.timeout
 
-    def heartbeat_timeout_of(self, instance: TaskInstance) -> timedelta:
-        """How long a worker may be silent that has begun a run of this instance."""
-        definition = instance.definition
-        return definition.heartbeat_timeout or self.expire_after_of(instance)
-
     def retry_of(self, instance: TaskInstance) -> RetryPolicy:
         """What follows a run of this instance that did not succeed."""
         return instance.definition.retry or self.retry

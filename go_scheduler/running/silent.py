@@ -34,7 +34,11 @@ def _error(instance: TaskInstance, silence: Silence, defaults: Defaults) -> str:
     """In which stage it was, who had it, and for how long nobody said a word."""
     worker = silence.worker or "a worker"
     if silence.stage is Stage.STARTED:
-        heard = defaults.heartbeat_timeout_of(instance)
+        heard = instance.definition.heartbeat_timeout
+        timeout = defaults.timeout_of(instance)
+        # Its dispatcher may have said how long, or its timeout have ended it sooner.
+        if heard is None or (timeout is not None and timeout < heard):
+            return f"{worker} has been silent for longer than it may be"
         return f"{worker} has been silent for {heard}"
     within = instance.definition.start_timeout or _rounded(silence.within)
     if silence.stage is Stage.PUBLISHED:

@@ -199,6 +199,14 @@ def test_what_has_expired_is_delivered_to_nobody(
     assert heard.bodies(1) == [b"2"]
 
 
+def test_what_may_wait_for_a_century_is_taken(
+    patient: KombuBus, topic: str, heard: Heard
+) -> None:
+    patient.publish(topic, b"1", expires=timedelta(days=36500))
+    patient.subscribe(topic, heard)
+    assert heard.bodies(1) == [b"1"]
+
+
 def test_what_is_told_to_nobody_makes_no_queue(
     patient: KombuBus, topic: str, channel: Any
 ) -> None:

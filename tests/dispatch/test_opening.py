@@ -165,9 +165,10 @@ def test_no_two_things_have_the_same_topic() -> None:
     topics = Topics()
     assert topics.runs("a.b") == "go_scheduler.run.a%2Eb"
     assert topics.runs("a%2Eb") == "go_scheduler.run.a%252Eb"
+    assert topics.runs("a\r\nb") == "go_scheduler.run.a%0D%0Ab"
 
 
-@pytest.mark.parametrize("namespace", ["", 7])
+@pytest.mark.parametrize("namespace", ["", 7, "a\nb", "amq", "amq.mine"])
 def test_a_namespace_is_a_name(namespace: str) -> None:
     with pytest.raises(ConfigurationError, match="namespace"):
         Topics(namespace)

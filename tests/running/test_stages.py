@@ -115,11 +115,16 @@ def judged(one: TaskInstance) -> object:
         (
             Silence(stage=STARTED, worker="mail 7"),
             {},
-            "mail 7 has been silent for 0:05:00",
+            "mail 7 has been silent for longer than it may be",
         ),
         (
             Silence(stage=STARTED),
-            {"heartbeat_timeout": SECOND, "expire_after": HOUR},
+            {"heartbeat_timeout": MINUTE, "timeout": SECOND},
+            "a worker has been silent for longer than it may be",
+        ),
+        (
+            Silence(stage=STARTED),
+            {"heartbeat_timeout": SECOND, "timeout": SECOND, "expire_after": HOUR},
             "a worker has been silent for 0:00:01",
         ),
     ],
@@ -142,7 +147,7 @@ def test_what_may_not_run_again_has_failed_for_good() -> None:
     assert isinstance(verdict, Refused)
     record = verdict.decision.record
     assert record.outcome is Outcome.FAILED
-    assert record.error == "a has been silent for 0:05:00"
+    assert record.error == "a has been silent for longer than it may be"
 
 
 def test_without_a_delay_it_runs_again_at_once_as_it_has_been_waited_for() -> None:
@@ -343,7 +348,7 @@ def test_what_nobody_accepts_runs_again_as_the_policy_says(
         clock.advance(2 * MINUTE)
         found = scheduler.get_instance(run.id)
     assert (found.state, found.runs) == (State.FAILED, 2)
-    assert found.error == "mail 7 has been silent for 0:05:00"
+    assert found.error == "mail 7 has been silent for longer than it may be"
     assert [each.lost_in for each in store.list_runs(run.id)] == [PUBLISHED, STARTED]
     assert [each.error for each in failures] == [error, found.error]
 

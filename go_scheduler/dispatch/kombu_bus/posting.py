@@ -7,6 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+# RabbitMQ closes the connection of whoever says more, at about ten years.
+_LONGEST_EXPIRY = timedelta(days=3650)
+
 
 @dataclass(slots=True, eq=False)
 class Posting:
@@ -35,7 +38,7 @@ class Posting:
     def properties(self) -> dict[str, object]:
         """What goes with it."""
         found: dict[str, object] = {"delivery_mode": 2 if self.keep else 1}
-        if self.expires is not None:
+        if self.expires is not None and self.expires < _LONGEST_EXPIRY:
             found["expiration"] = str(int(self.expires.total_seconds() * 1000))
         return found
 
