@@ -17,6 +17,8 @@ ROOMS = (
     "dashboard",
     "dashboard/security",
     "dashboard/signing_in",
+    "dispatch",
+    "dispatch/kombu_bus",
     "events",
     "firing",
     "http",

@@ -37,7 +37,7 @@ _BEAT = ": still here\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Restriction:
     """Whose changes a viewer is told of.
 
     Attributes:
@@ -49,7 +49,7 @@ class Scope:
     owners: frozenset[str] | None = None
 
     @classmethod
-    def of(cls, caller: Caller) -> Scope:
+    def of(cls, caller: Caller) -> Restriction:
         """What a caller may know of."""
         queues, owners = (
             None if each is None else frozenset(each)
@@ -58,14 +58,14 @@ class Scope:
         return cls(queues=queues, owners=owners)
 
 
-ALL = Scope()
+UNRESTRICTED = Restriction()
 """What those see who are not restricted."""
 
 
-def of_instances(client: Client, scope: Scope) -> Hashable:
+def of_instances(client: Client, restriction: Restriction) -> Hashable:
     """What is different when something has run, failed, or come to wait."""
-    if scope != ALL:
-        return _of_theirs(client, scope)
+    if restriction != UNRESTRICTED:
+        return _of_theirs(client, restriction)
     failed = client.list_ended("failed", limit=1)
     return (
         tuple(client.counts_up_to(_COUNTED).items()),
@@ -78,9 +78,9 @@ def of_instances(client: Client, scope: Scope) -> Hashable:
     )
 
 
-def _of_theirs(client: Client, scope: Scope) -> Hashable:
+def _of_theirs(client: Client, restriction: Restriction) -> Hashable:
     """The same of what is theirs alone: of others' nobody is told that it changes."""
-    of: Any = {"queues": scope.queues, "owners": scope.owners}
+    of: Any = {"queues": restriction.queues, "owners": restriction.owners}
     ended = (client.list_ended(each, **of, limit=1) for each in Outcome)
     waiting = client.list_waiting(**of, limit=_WAITING)
     claims = client.list_claims(**of, limit=_LOOKED_AT)
@@ -91,13 +91,13 @@ def _of_theirs(client: Client, scope: Scope) -> Hashable:
     )
 
 
-def of_nodes(client: Client, scope: Scope) -> Hashable:
+def of_nodes(client: Client, restriction: Restriction) -> Hashable:
     """What is different when a node has come, gone, or is about to."""
     nodes = client.nodes()
     return tuple((each.id, each.alive, each.stopping) for each in nodes)
 
 
-KINDS: Mapping[str, Callable[[Client, Scope], Hashable]] = {
+KINDS: Mapping[str, Callable[[Client, Restriction], Hashable]] = {
     "instances": of_instances,
     "nodes": of_nodes,
 }
@@ -107,8 +107,8 @@ KINDS: Mapping[str, Callable[[Client, Scope], Hashable]] = {
 class Live:
     """Tells viewers of changes; of each kind one reader looks, while anybody views.
 
-    Each set of restrictions has readers of its own; the more there are, the longer
-    they wait, so that the store is asked no more often.
+    Each restriction has readers of its own; the more there are, the longer they wait,
+    so that the store is asked no more often.
 
     Args:
         client: What is looked at.
@@ -131,7 +131,7 @@ class Live:
         self._every = every
         self._lasts = lasts
         self._most = most
-        self._readers: dict[tuple[str, Scope], _Reader] = {}
+        self._readers: dict[tuple[str, Restriction], _Reader] = {}
 
     @property
     def viewers(self) -> int:
@@ -142,12 +142,14 @@ class Live:
         """End all streams, and begin no others."""
         self._stopping.set()
 
-    def stream(self, kind: str, scope: Scope = ALL) -> AsyncGenerator[str]:
+    def stream(
+        self, kind: str, restriction: Restriction = UNRESTRICTED
+    ) -> AsyncGenerator[str]:
         """The events for one viewer, as they are sent.
 
         Args:
             kind: Of ``KINDS``.
-            scope: What they may know of.
+            restriction: What they may know of.
 
         Raises:
             Problem: 404, there is no such kind; 503, there are too many viewers.
@@ -162,17 +164,19 @@ class Live:
                 "reload the page to see what has changed",
                 headers=RETRY_AFTER,
             )
-        return self._events(kind, scope)
+        return self._events(kind, restriction)
 
     def _pause(self) -> float:
-        restricted = sum(scope != ALL for _, scope in self._readers)
+        restricted = sum(
+            restriction != UNRESTRICTED for _, restriction in self._readers
+        )
         return self._every * max(1, restricted)
 
-    async def _events(self, kind: str, scope: Scope) -> AsyncGenerator[str]:
-        if (kind, scope) not in self._readers:
-            look = partial(KINDS[kind], self._client, scope)
-            self._readers[kind, scope] = _Reader(look, self._pause)
-        reader = self._readers[kind, scope]
+    async def _events(self, kind: str, restriction: Restriction) -> AsyncGenerator[str]:
+        if (kind, restriction) not in self._readers:
+            look = partial(KINDS[kind], self._client, restriction)
+            self._readers[kind, restriction] = _Reader(look, self._pause)
+        reader = self._readers[kind, restriction]
         stopping = asyncio.create_task(self._stopping.wait())
         reader.enter()
         try:
@@ -186,7 +190,7 @@ class Live:
         finally:
             stopping.cancel()
             if reader.leave():
-                self._readers.pop((kind, scope), None)
+                self._readers.pop((kind, restriction), None)
 
 
 async def _until(stopping: asyncio.Task[object], reader: _Reader) -> AsyncIterator[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "go_scheduler.buses"
 
-# What KombuBus makes of these is in kombu_bus/addresses.py.
+# What KombuBus makes of these is in kombu_bus/address.py.
 _BY_KOMBU = ("amqp", "amqps", "memory", "redis", "rediss", "sqs")
 _registered: dict[str, Callable[..., MessageBus]] = {}
 

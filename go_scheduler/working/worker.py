@@ -45,7 +45,7 @@ class LivingWorker:
             Whether all has ended; true if it was not running.
 
         Raises:
-            NotAllowedError: It had ended: the server does not know who it is, or does
+            NotAllowedError: It had ended: a server does not know who it is, or does
                 not let them work.
             GoSchedulerError: It had ended, as it was refused for another reason.
         """
@@ -71,8 +71,7 @@ class LivingWorker:
         Signals are caught on the main thread only, and only while this runs.
 
         Raises:
-            NotAllowedError: The server does not know who asks, or does not let them
-                work.
+            NotAllowedError: A server does not know who asks, or does not let them work.
             GoSchedulerError: It is refused for another reason.
         """
         requests: SimpleQueue[int | None] = SimpleQueue()

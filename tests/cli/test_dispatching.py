@@ -33,7 +33,7 @@ def send(order: int) -> int:
 def wait() -> None:
     sys.stdin.read()
 """
-TASKS = ("--tasks", "bus_jobs:registry")
+TASKS = ("bus_jobs:registry",)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_its_options_are_those_of_the_worker(
 ) -> None:
     made: list[DispatchWorker] = []
     monkeypatch.setattr(DispatchWorker, "run", lambda self: made.append(self))
-    words = [*TASKS, "--bus", "memory://x", "--queues", "a, b", "--concurrency", "3"]
+    words = [*TASKS, "--bus", "memory://x", "--queues", "a, b", "--max-workers", "3"]
     words += ("--limit", "send=2", "--limit", "wait=1", "--topic-per-task", "send")
     words += ("--namespace", "mine", "--name", "N")
     assert "for the queues a, b\n" in shell("dispatch-worker", *words, where=False)
@@ -97,7 +97,7 @@ def test_workers_share_what_is_on_a_bus_and_leave_it_when_they_are_killed(
     environment = clean_environment() | {"GO_SCHEDULER_BUS": rabbitmq_server.url}
 
     def started(name: str) -> subprocess.Popen[str]:
-        words = ("--namespace", namespace, "--name", name, "--concurrency", "1")
+        words = ("--namespace", namespace, "--name", name, "--max-workers", "1")
         return subprocess.Popen(
             [sys.executable, "-m", "go_scheduler", "dispatch-worker", *TASKS, *words],
             env=environment,

@@ -13,7 +13,7 @@ import pytest
 from go_scheduler import MemoryStore, StoreUnavailableError, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
-from go_scheduler.dashboard.live import CHANGED, Live, Scope, of_instances
+from go_scheduler.dashboard.live import CHANGED, Live, Restriction, of_instances
 from go_scheduler.http import create_app
 from go_scheduler.http.problems import Problem
 from go_scheduler.stores.messages import Announcement
@@ -111,7 +111,7 @@ def test_who_is_restricted_is_told_of_what_is_theirs_alone() -> None:
     store = MemoryStore()
     client = Client(store)
     caller = replace(ANN, queues={"mine"}, owners={"shop"})
-    mine, all = Scope.of(caller), Scope.of(ANN)
+    mine, all = Restriction.of(caller), Restriction.of(ANN)
     before = {each: of_instances(client, each) for each in (mine, all)}
     pending(store, definition(queue="other"))
     assert of_instances(client, mine) == before[mine]

@@ -17,11 +17,11 @@ app = typer.Typer()
 
 @app.command()
 def dispatch_worker(
-    tasks: Annotated[
+    handler: Annotated[
         str,
-        typer.Option(
+        typer.Argument(
             metavar="MODULE:NAME",
-            help="A registry of handlers, or one handler, such as myapp.jobs:registry.",
+            help="A handler or a registry of handlers, such as myapp.jobs:registry.",
             show_default=False,
         ),
     ],
@@ -34,10 +34,10 @@ def dispatch_worker(
         ),
     ] = None,
     queues: Annotated[
-        str, typer.Option(help="Whose runs it takes, with commas between them.")
+        str, typer.Option(help="The queues that it serves, with commas between them.")
     ] = "default",
-    concurrency: Annotated[
-        int, typer.Option(metavar="COUNT", help="The most runs at once.")
+    max_workers: Annotated[
+        int, typer.Option(metavar="COUNT", help="The most handlers that run at once.")
     ] = 32,
     limit: Annotated[
         list[str] | None,
@@ -81,19 +81,20 @@ def dispatch_worker(
     if not (url := bus or os.environ.get("GO_SCHEDULER_BUS")):
         raise ConfigurationError("say which bus: --bus URL, or GO_SCHEDULER_BUS")
     settings = load_configuration(config).settings
-    handler: Any = imported(tasks)
+    found: Any = imported(handler)
+    served = _names(queues)
     with written_log(settings.log), open_bus(url) as opened:
         worker = DispatchWorker(
             opened,
-            handler,
-            queues=_names(queues),
-            max_workers=concurrency,
+            found,
+            queues=served,
+            max_workers=max_workers,
             limits=_limits(limit or ()),
             topic_per_task=_topics(topic_per_task),
             namespace=namespace,
             name=name,
         )
-        line(f"runs {tasks} for the queues {', '.join(_names(queues))}")
+        line(f"runs {handler} for the queues {', '.join(served)}")
         worker.run()
 
 

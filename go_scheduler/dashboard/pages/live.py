@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import StreamingResponse
 
-from go_scheduler.dashboard.live import Scope
+from go_scheduler.dashboard.live import Restriction
 from go_scheduler.dashboard.routing import page
 from go_scheduler.dashboard.seen import check_sees_nodes
 
@@ -22,7 +22,7 @@ async def live(visit: Visit) -> Response:
     if kind == "nodes":
         check_sees_nodes(visit.caller)
     return StreamingResponse(
-        visit.here.live.stream(kind, Scope.of(visit.caller)),
+        visit.here.live.stream(kind, Restriction.of(visit.caller)),
         media_type="text/event-stream",
         # A proxy that gathers what it passes on would keep events back.
         headers={"X-Accel-Buffering": "no"},

@@ -56,10 +56,8 @@ class Life(life.Life):
         self._prefetch: dict[str, int] = {}
 
     async def _live(self) -> None:
-        settings, self._telling = (
-            self._settings,
-            Telling(self._settings, self._stopping),
-        )
+        settings = self._settings
+        self._telling = Telling(settings, self._stopping)
         heard: list[Subscription] = []
         try:
             topic = settings.topics.control(settings.name)
