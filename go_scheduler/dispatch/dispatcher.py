@@ -18,8 +18,9 @@ from go_scheduler.dispatch.topics import Topics
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.handlers.marked import unmarked
 from go_scheduler.raised import Fail, GiveBack
-from go_scheduler.run import HandedOn
+from go_scheduler.run import HandedOn, run_here
 from go_scheduler.running.handed_out import HandedOut
+from go_scheduler.running.held_run import HeldRun
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -96,14 +97,15 @@ class Dispatcher:
         """Publish a run, and hand it on to whoever accepts it."""
         if not self._bus.is_up():
             raise GiveBack(self._delay(), _AWAY)
-        start_timeout = self._limits.start_timeout_of(instance)
+        limits = self._limits_here()
+        start_timeout = limits.start_timeout_of(instance)
         try:
             topic = self._topic_of(instance)
         except ConfigurationError as error:
             raise Fail(str(error)) from None
         # First: what a worker says of it may come before this goes on.
         self._handed_out.add(instance)
-        body = self._message(instance, start_timeout).to_bytes()
+        body = _message(instance, limits).to_bytes()
         try:
             self._bus.publish(topic, body, expires=start_timeout)
         except BusUnavailableError as error:
@@ -143,26 +145,15 @@ class Dispatcher:
         is_apart = apart if isinstance(apart, bool) else name in apart
         return self._topics.runs(instance.definition.queue, name if is_apart else None)
 
-    def _message(self, instance: TaskInstance, start_timeout: timedelta) -> Run:
-        definition, started_at = instance.definition, instance.started_at
-        payload = instance.payload
-        return Run(
-            instance_id=instance.id,
-            attempt=instance.attempt,
-            task=definition.name,
-            queue=definition.queue,
-            definition_id=definition.id,
-            fire_time=instance.fire_time,
-            execute_at=instance.execute_at,
-            payload=None if payload is None else dict(payload),
-            metadata=unmarked(instance.metadata),
-            key=instance.key,
-            runs=max(0, instance.runs - 1),
-            start_by=None if started_at is None else started_at + start_timeout,
-            heartbeat=self._limits.heartbeat_timeout_of(instance),
-            timeout=self._limits.defaults.timeout_of(instance),
-            trace_context=instance.trace_context,
+    def _limits_here(self) -> Limits:
+        """With what the scheduler says by which this is called: it need not hear."""
+        run = run_here()
+        if not isinstance(run, HeldRun):
+            return self._limits
+        defaults = replace(
+            self._limits.defaults, expire_after=run.expire_after, timeout=run.timeout
         )
+        return replace(self._limits, defaults=defaults)
 
     def _delay(self) -> timedelta:
         """For how long to give back: longer, the longer the bus has been away."""
@@ -172,6 +163,28 @@ class Dispatcher:
             self._away_since = since = now
         most = min(_LONGEST_DELAY, _FIRST_DELAY + (now - since))
         return _FIRST_DELAY + (most - _FIRST_DELAY) * random.random()
+
+
+def _message(instance: TaskInstance, limits: Limits) -> Run:
+    definition, started_at = instance.definition, instance.started_at
+    payload, start_timeout = instance.payload, limits.start_timeout_of(instance)
+    return Run(
+        instance_id=instance.id,
+        attempt=instance.attempt,
+        task=definition.name,
+        queue=definition.queue,
+        definition_id=definition.id,
+        fire_time=instance.fire_time,
+        execute_at=instance.execute_at,
+        payload=None if payload is None else dict(payload),
+        metadata=unmarked(instance.metadata),
+        key=instance.key,
+        runs=max(0, instance.runs - 1),
+        start_by=None if started_at is None else started_at + start_timeout,
+        heartbeat=limits.heartbeat_timeout_of(instance),
+        timeout=limits.defaults.timeout_of(instance),
+        trace_context=instance.trace_context,
+    )
 
 
 def _checked_tasks(given: object) -> bool | frozenset[str]:

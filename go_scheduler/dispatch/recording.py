@@ -13,7 +13,8 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.events.bus_events import StatusRefused
-from go_scheduler.models import Extension
+from go_scheduler.models import Extension, Stage
+from go_scheduler.models.changed import changed
 from go_scheduler.running.desks import Desks, lets_others_run
 from go_scheduler.running.elsewhere import (
     Failing,
@@ -108,6 +109,8 @@ class Recording:
                 asked.append((each, self._reporting(each, instance)))
         answers = desk.extend_all([reporting for _, reporting in asked])
         for (each, _), answer in zip(asked, answers, strict=True):
+            if each.stage is Stage.STARTED and isinstance(answer, Extension):
+                self._handed_out.begin(each.claim, desk.now())
             self._answer(each, answer, settle)
         return Extension.LOST in answers
 
@@ -142,7 +145,7 @@ class Recording:
             Success(
                 claim=each.claim,
                 result=self._kept(each, result_text, each.status.result),
-                instance=self._handed_out.pop(each.claim),
+                instance=self._popped(each, desk),
                 client=_times(each),
             )
             for each in ended
@@ -152,6 +155,18 @@ class Recording:
             self._settle(each, answer, settle)
         pairs = zip(runs, answers, strict=True)
         return any(it is True and lets_others_run(run) for run, it in pairs)
+
+    def _popped(self, each: Heard, desk: Desk) -> TaskInstance | None:
+        """What was published here; without the time that it was on the bus."""
+        instance, status = self._handed_out.pop(each.claim), each.status
+        if instance is None or instance.accepted_at is not None:
+            return instance
+        # That it has begun nobody has said, or another has heard.
+        if status.started_at is None or status.ended_at is None:
+            return instance
+        assert instance.started_at is not None
+        began = desk.now() - max(ZERO, status.ended_at - status.started_at)
+        return changed(instance, started_at=max(instance.started_at, began))
 
     def _fail(
         self, desk: Desk, ended: Sequence[Heard], settle: Callable[[Heard], None]

@@ -58,6 +58,9 @@ class Desk:
         tell: Told of what becomes of runs.
         count: Told of each end, as ``Tally.ended``.
         now: The store's time, as the caller knows it; None: the store is asked.
+
+    Attributes:
+        now: Tells the store's time.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Desk:
         self._defaults = defaults
         self._tell_event = tell
         self._count = count
-        self._now = now or store.now
+        self.now = now or store.now
 
     def claim(
         self, claimant: Claimant, *, limit: int, lapsed: timedelta | None = None
@@ -163,7 +166,7 @@ class Desk:
         if timeout and each.instance is not None and isinstance(each, Reporting):
             # Only the store knows whether, and when, it has begun.
             instance = self._find(each.claim)
-        return kept_by(each, instance, timeout=timeout, now=self._now)
+        return kept_by(each, instance, timeout=timeout, now=self.now)
 
     def _time_out(
         self, kept: Mapping[int, timedelta | TimedOut]
@@ -188,7 +191,7 @@ class Desk:
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        run = self._run_of(claim, self._now(), None)
+        run = self._run_of(claim, self.now(), None)
         if run is None:
             return False
         answer = self._store.release_instances([Release(claim=claim, delay=delay)])
@@ -285,7 +288,7 @@ class Desk:
         """
         answers: dict[int, bool | StoreError] = {}
         for batch in each_instance_once(ended):
-            now = self._now()
+            now = self.now()
             decided: dict[int, tuple[EndedRun, Decision]] = {}
             for number, each in batch:
                 run = self._run_of(each.claim, now, known_of(each))

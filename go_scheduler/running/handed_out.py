@@ -10,6 +10,8 @@ from go_scheduler.models.changed import changed
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from go_scheduler.models import TaskInstance
 
 _MOST = 10_000
@@ -41,6 +43,12 @@ class HandedOut:
     def get(self, claim: Claim) -> TaskInstance | None:
         """One that goes on; None: it has to be read."""
         return self._instances.get(claim)
+
+    def begin(self, claim: Claim, at: datetime) -> None:
+        """Remember when one has begun that waited on a bus; the first time counts."""
+        instance = self._instances.get(claim)
+        if instance is not None and instance.accepted_at is None:
+            self._instances[claim] = changed(instance, started_at=at, accepted_at=at)
 
     def pop(self, claim: Claim) -> TaskInstance | None:
         """One that ends now; None: it has to be read."""

@@ -11,12 +11,15 @@ from go_scheduler import (
     ConfigurationError,
     HandlerRegistry,
     MemoryStore,
+    OnDemandTrigger,
     RetryPolicy,
     Scheduler,
     State,
+    TaskDefinition,
 )
 from go_scheduler.client.store_access import CARRIED
 from go_scheduler.dispatch.dispatcher import Dispatcher
+from go_scheduler.dispatch.messages.actions import Run, read_action
 from go_scheduler.events import BusAway, BusBack, InstanceGivenBack
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.models import Stage
@@ -92,6 +95,35 @@ def test_without_a_heartbeat_timeout_a_run_may_be_silent_for_its_expire_after(
     with house.runs():
         assert house.publish().heartbeat == 5 * MINUTE
         assert house.publish(expire_after=9 * SECOND).heartbeat == 9 * SECOND
+
+
+def test_one_whose_scheduler_does_not_hear_has_the_limits_of_that(
+    clock: ManualClock,
+) -> None:
+    bus = DirectBus()
+    dispatcher = Dispatcher(bus, clock=clock)
+    scheduler = Scheduler(
+        dispatcher,
+        MemoryStore(clock),
+        clock=clock,
+        expire_after=9 * SECOND,
+        timeout=8 * SECOND,
+    )
+    with scheduler:
+        made = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+        id = scheduler.run_now(made.id).id
+        clock.advance(SECOND)
+    # What calls it within no run knows no better than the dispatcher.
+    dispatcher(scheduler.get_instance(id))
+    runs = [
+        read_action(each.body) for each in bus.published["go_scheduler.run.default"]
+    ]
+    assert [
+        (each.heartbeat, each.timeout) for each in runs if isinstance(each, Run)
+    ] == [
+        (9 * SECOND, 8 * SECOND),
+        (5 * MINUTE, None),
+    ]
 
 
 @pytest.mark.parametrize(

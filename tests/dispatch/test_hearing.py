@@ -12,6 +12,7 @@ from go_scheduler import MemoryStore, RetryPolicy, State, StoreUnavailableError
 from go_scheduler.dispatch.hearing import Hearing
 from go_scheduler.errors import StoreError
 from go_scheduler.events import (
+    InstanceFinished,
     InstanceGivenBack,
     LoopFailed,
     RunDeferred,
@@ -23,6 +24,7 @@ from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
+from go_scheduler.testing.clock import START
 from tests.dispatch.house import House
 
 if TYPE_CHECKING:
@@ -172,6 +174,33 @@ class TestEnded:
             "started_at": began.isoformat(),
             "ended_at": (began + SECOND).isoformat(),
         }
+
+    def test_it_counts_from_when_it_has_begun_and_not_on_the_bus(
+        self, house: House
+    ) -> None:
+        run = house.publish(start_timeout=HOUR)
+        house.clock.advance(MINUTE)
+        house.tell(run, "started")
+        began = house.instance(run).started_at
+        house.clock.advance(SECOND)
+        house.tell(run, "heartbeat")
+        house.tell(run, "succeeded")
+        assert house.instance(run).started_at == began
+        took = house.of(InstanceFinished)[-1].took
+        assert took is not None
+        assert SECOND < took < MINUTE
+
+    @pytest.mark.parametrize("known", [{"started_at", "ended_at"}, {"started_at"}])
+    def test_as_its_worker_says_if_nobody_has_heard_when_it_began(
+        self, house: House, known: set[str]
+    ) -> None:
+        run = house.publish(start_timeout=HOUR)
+        house.clock.advance(MINUTE)
+        times: dict[str, Any] = {"started_at": START, "ended_at": START + SECOND}
+        house.tell(run, "succeeded", **{each: times[each] for each in known})
+        took = house.of(InstanceFinished)[-1].took
+        assert took is not None
+        assert (took == SECOND) is (len(known) == 2)
 
     def test_a_late_success_is_a_success_and_the_first_one_counts(
         self, house: House
