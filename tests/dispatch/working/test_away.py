@@ -13,18 +13,17 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.dispatch import DispatchWorker
+from go_scheduler.dispatch import DispatchWorker, Run, Topics
 from go_scheduler.dispatch.working.life import Life
 from go_scheduler.dispatch.working.settings import Settings
 from go_scheduler.errors import BusUnavailableError
-from tests.dispatch.working.bench import PATIENCE, Bench, bench
+from tests.dispatch.direct_bus import DirectBus
+from tests.dispatch.working.bench import PATIENCE, WHAT, Bench, bench
 from tests.dispatch.working.shaky import ShakyBus
 from tests.dispatch.working.test_worker import NAME, Held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from go_scheduler.dispatch import Run
 
 
 @pytest.fixture
@@ -180,6 +179,21 @@ def test_what_has_not_begun_at_a_stop_is_given_back(one: Bench, bus: ShakyBus) -
     living.end()
     with DispatchWorker(one.bus, lambda work: None, name="another"):
         assert one.end_of(other).worker == "another"
+
+
+def test_what_comes_in_a_burst_and_has_no_place_goes_back_to_the_bus() -> None:
+    direct, held = DirectBus(), Held()
+    one = Bench(direct, Topics())
+    living = Living(one, ShakyBus(direct), held, max_workers=1)
+    living.settle()
+    topic = one.topics.runs("default")
+    runs = [Run(**WHAT, instance_id=uuid4()) for _ in range(2)]
+    first, second = (direct.deliver(topic, each.to_bytes()) for each in runs)
+    living.settle()
+    assert second.settled == ["requeue"]
+    held.go_on.set()
+    living.end()
+    assert first.settled == ["ack"]
 
 
 def test_what_nobody_hears_of_goes_back_to_the_bus(one: Bench, bus: ShakyBus) -> None:
