@@ -12,8 +12,8 @@ from go_scheduler.checks import check_type
 from go_scheduler.clock import SystemClock
 from go_scheduler.dispatch.bus import MessageBus
 from go_scheduler.dispatch.hearing import Hearing
-from go_scheduler.dispatch.limits import Limits
 from go_scheduler.dispatch.messages.actions import Run
+from go_scheduler.dispatch.timeouts import Timeouts
 from go_scheduler.dispatch.topics import Topics
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.handlers.marked import unmarked
@@ -86,7 +86,7 @@ class Dispatcher:
         self._bus = bus
         self._topics = Topics(namespace)
         self._apart = _checked_tasks(topic_per_task)
-        self._limits = Limits(
+        self._timeouts = Timeouts(
             start_timeout=start_timeout, heartbeat_timeout=heartbeat_timeout
         )
         self._clock = SystemClock() if clock is None else clock
@@ -97,15 +97,15 @@ class Dispatcher:
         """Publish a run, and hand it on to whoever accepts it."""
         if not self._bus.is_up():
             raise GiveBack(self._delay(), _AWAY)
-        limits = self._limits_here()
-        start_timeout = limits.start_timeout_of(instance)
+        timeouts = self._timeouts_here()
+        start_timeout = timeouts.start_timeout_of(instance)
         try:
             topic = self._topic_of(instance)
         except ConfigurationError as error:
             raise Fail(str(error)) from None
         # First: what a worker says of it may come before this goes on.
         self._handed_out.add(instance)
-        body = _message(instance, limits).to_bytes()
+        body = _message(instance, timeouts).to_bytes()
         try:
             self._bus.publish(topic, body, expires=start_timeout)
         except BusUnavailableError as error:
@@ -129,12 +129,12 @@ class Dispatcher:
             scheduler: By whose store and settings it is recorded; it need not run.
         """
         defaults = scheduler._defaults
-        self._limits = replace(self._limits, defaults=defaults)
+        self._timeouts = replace(self._timeouts, defaults=defaults)
         hearing = Hearing(
             scheduler,
             self._bus,
             self._topics,
-            limits=self._limits,
+            timeouts=self._timeouts,
             handed_out=self._handed_out,
         )
         with hearing:
@@ -145,15 +145,15 @@ class Dispatcher:
         is_apart = apart if isinstance(apart, bool) else name in apart
         return self._topics.runs(instance.definition.queue, name if is_apart else None)
 
-    def _limits_here(self) -> Limits:
+    def _timeouts_here(self) -> Timeouts:
         """With what the scheduler says by which this is called: it need not hear."""
         run = run_here()
         if not isinstance(run, HeldRun):
-            return self._limits
+            return self._timeouts
         defaults = replace(
-            self._limits.defaults, expire_after=run.expire_after, timeout=run.timeout
+            self._timeouts.defaults, expire_after=run.expire_after, timeout=run.timeout
         )
-        return replace(self._limits, defaults=defaults)
+        return replace(self._timeouts, defaults=defaults)
 
     def _delay(self) -> timedelta:
         """For how long to give back: longer, the longer the bus has been away."""
@@ -165,9 +165,9 @@ class Dispatcher:
         return _FIRST_DELAY + (most - _FIRST_DELAY) * random.random()
 
 
-def _message(instance: TaskInstance, limits: Limits) -> Run:
+def _message(instance: TaskInstance, timeouts: Timeouts) -> Run:
     definition, started_at = instance.definition, instance.started_at
-    payload, start_timeout = instance.payload, limits.start_timeout_of(instance)
+    payload, start_timeout = instance.payload, timeouts.start_timeout_of(instance)
     return Run(
         instance_id=instance.id,
         attempt=instance.attempt,
@@ -181,8 +181,8 @@ def _message(instance: TaskInstance, limits: Limits) -> Run:
         key=instance.key,
         runs=max(0, instance.runs - 1),
         start_by=None if started_at is None else started_at + start_timeout,
-        heartbeat=limits.heartbeat_timeout_of(instance),
-        timeout=limits.defaults.timeout_of(instance),
+        heartbeat=timeouts.heartbeat_timeout_of(instance),
+        timeout=timeouts.defaults.timeout_of(instance),
         trace_context=instance.trace_context,
     )
 

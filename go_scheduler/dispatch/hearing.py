@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from go_scheduler.dispatch.bus import Delivery, MessageBus
-    from go_scheduler.dispatch.limits import Limits
+    from go_scheduler.dispatch.timeouts import Timeouts
     from go_scheduler.dispatch.topics import Topics
     from go_scheduler.events.event import Event
     from go_scheduler.running.handed_out import HandedOut
@@ -46,7 +46,7 @@ class Hearing:
         scheduler: By whose store and settings.
         bus: The bus.
         topics: The names of its topics.
-        limits: How long runs are kept by what they say.
+        timeouts: How long runs are kept by what they say.
         handed_out: What was published here.
     """
 
@@ -56,7 +56,7 @@ class Hearing:
         bus: MessageBus,
         topics: Topics,
         *,
-        limits: Limits,
+        timeouts: Timeouts,
         handed_out: HandedOut,
     ) -> None:
         self._scheduler = scheduler
@@ -67,7 +67,7 @@ class Hearing:
         self._cancelling = Cancelling(bus, topics)
         self._recording = Recording(
             scheduler,
-            limits=limits,
+            timeouts=timeouts,
             handed_out=handed_out,
             cancelling=self._cancelling,
             tell=self._events.tell,

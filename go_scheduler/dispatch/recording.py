@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from go_scheduler.dispatch.cancelling import Cancelling
-    from go_scheduler.dispatch.limits import Limits
     from go_scheduler.dispatch.statuses import Going, Heard
+    from go_scheduler.dispatch.timeouts import Timeouts
     from go_scheduler.events.event import Event
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.desk import Desk
@@ -47,7 +47,7 @@ class Recording:
 
     Args:
         scheduler: By whose store and settings.
-        limits: How long runs are kept by what they say.
+        timeouts: How long runs are kept by what they say.
         handed_out: What was published here, and so need not be read.
         cancelling: Tells workers.
         tell: Told of what is not recorded.
@@ -57,13 +57,13 @@ class Recording:
         self,
         scheduler: Scheduler,
         *,
-        limits: Limits,
+        timeouts: Timeouts,
         handed_out: HandedOut,
         cancelling: Cancelling,
         tell: Callable[[Event], None],
     ) -> None:
         self._scheduler = scheduler
-        self._limits = limits
+        self._timeouts = timeouts
         self._handed_out = handed_out
         self._cancelling = cancelling
         self._tell = tell
@@ -120,7 +120,7 @@ class Recording:
             claim=each.claim,
             stage=each.stage,
             worker=each.worker,
-            by=self._limits.kept(instance, each.stage),
+            by=self._timeouts.kept(instance, each.stage),
             instance=instance,
             progress=self._kept(last, progress_text, each.progress),
         )
