@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from go_scheduler import OnDemandTrigger, Scheduler, TaskDefinition
+from go_scheduler import OnDemandTrigger, TaskDefinition
 from go_scheduler.dispatch.dispatcher import Dispatcher
 from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
 from go_scheduler.dispatch.messages.statuses import Said, Status
-from go_scheduler.events import Event
 from go_scheduler.stores.messages import Claim
 from go_scheduler.testing.builders import SECOND
 from tests.dispatch.direct_bus import DirectBus
+from tests.events import house
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
     from tests.dispatch.direct_bus import Message
 
-TOLD = TypeVar("TOLD", bound=Event)
 
-
-class House:
+class House(house.House):
     """What is told, published and said."""
 
     def __init__(
@@ -39,13 +37,7 @@ class House:
         self.clock, self.store = clock, store
         self.bus = DirectBus()
         self.dispatcher = Dispatcher(self.bus, clock=clock, **dispatcher)
-        self.told: list[Event] = []
-        self.scheduler = Scheduler(
-            handler or self.dispatcher,
-            store,
-            clock=clock,
-            listeners=[self.told.append],
-        )
+        super().__init__(clock, store, handler or self.dispatcher)
 
     @contextmanager
     def runs(self) -> Iterator[House]:
@@ -109,7 +101,3 @@ class House:
     def instance(self, run: Run) -> TaskInstance:
         """What is stored of a run's instance."""
         return self.scheduler.get_instance(run.instance_id)
-
-    def of(self, kind: type[TOLD]) -> Sequence[TOLD]:
-        """The events of a kind."""
-        return [each for each in self.told if isinstance(each, kind)]

@@ -7,7 +7,6 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.clock import SystemClock
 from go_scheduler.dispatch.messages.statuses import Said
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.working.pauses import Pauses
@@ -53,12 +52,11 @@ class Sender:
         clock: Waits until it tries again.
     """
 
-    def __init__(self, bus: MessageBus, topic: str, clock: Clock | None = None) -> None:
+    def __init__(self, bus: MessageBus, topic: str, clock: Clock) -> None:
         self._bus = bus
         self._topic = topic
         self._is_away = False
         # Each waits for the broker, which makes many safe as fast as one.
-        clock = clock or SystemClock()
         self._lanes = [_Lane(self._publish, clock) for _ in range(_LANES)]
 
     def start(self) -> None:

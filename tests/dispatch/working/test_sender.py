@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from go_scheduler.clock import SystemClock
 from go_scheduler.dispatch import Run, Status, Topics, read_status
 from go_scheduler.dispatch.working.ended import Ended
 from go_scheduler.dispatch.working.places import Places
@@ -42,7 +43,7 @@ class Slow(ShakyBus):
 
 def test_of_what_waits_only_the_newest_is_sent() -> None:
     bus, done = Slow(), threading.Semaphore(0)
-    sender = Sender(bus, "statuses")
+    sender = Sender(bus, "statuses", SystemClock())
     sender.start()
 
     def then(sent: bool) -> None:
