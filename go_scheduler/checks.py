@@ -58,6 +58,26 @@ def check_type(name: str, value: object, kind: type) -> None:
         raise _other_type(name, value, kind)
 
 
+def check_made(name: str, value: object, kind: type, *, opener: str) -> None:
+    """Refuse what is no store or bus; a URL, which may have a password, is not shown.
+
+    Args:
+        name: What it is for.
+        value: What was given.
+        kind: Of what type it has to be.
+        opener: What makes one of a URL, and where that is.
+
+    Raises:
+        ConfigurationError: It is of another type.
+    """
+    if isinstance(value, str):
+        raise ConfigurationError(
+            f"{name} must be a {kind.__name__}, and not text: {opener}, makes one of a"
+            " URL"
+        )
+    check_type(name, value, kind)
+
+
 def check_takes_one(name: str, called: Callable[..., object], *, argument: str) -> None:
     """Refuse what cannot be called with one argument.
 

@@ -6,9 +6,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from go_scheduler.checks import check_trace_context, check_type
+from go_scheduler.checks import check_made, check_trace_context, check_type
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.hub import LOG_ALONE, Events, Teller
 from go_scheduler.events.instrument import Instrument, Put
 from go_scheduler.stores.base import Store, transactional
@@ -53,7 +52,8 @@ class StoreAccess:
     """
 
     def __init__(self, store: Store, *, telemetry: Instrument | None = None) -> None:
-        _check_store(store)
+        opener = "open_store(), in go_scheduler.stores"
+        check_made("store", store, Store, opener=opener)
         if telemetry is not None:
             check_type("telemetry", telemetry, Instrument)
         self._store = store
@@ -151,13 +151,3 @@ class StoreAccess:
         """Both may be due: fire times, and instances that have waited."""
         self._look()
         self._look_for_instances()
-
-
-def _check_store(store: object) -> None:
-    # It is not shown: a URL may have a password.
-    if isinstance(store, str):
-        raise ConfigurationError(
-            "store must be a Store, and not text: open_store(), in go_scheduler.stores,"
-            " makes one of a URL"
-        )
-    check_type("store", store, Store)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+OPENER = "open_bus(), in go_scheduler.dispatch"
+"""What makes one of a URL."""
+
 
 class MessageBus(ABC):
     """Takes messages by topic, and delivers each at least once to one subscriber.

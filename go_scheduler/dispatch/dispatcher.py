@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import check_type
+from go_scheduler.checks import check_made, check_type
 from go_scheduler.clock import SystemClock
-from go_scheduler.dispatch.bus import MessageBus
+from go_scheduler.dispatch.bus import OPENER, MessageBus
 from go_scheduler.dispatch.hearing import Hearing
 from go_scheduler.dispatch.messages.actions import Run
 from go_scheduler.dispatch.timeouts import Timeouts
@@ -21,6 +21,7 @@ from go_scheduler.raised import Fail, GiveBack
 from go_scheduler.run import HandedOn, run_here
 from go_scheduler.running.handed_out import HandedOut
 from go_scheduler.running.held_run import HeldRun
+from go_scheduler.scheduler import Scheduler
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
-    from go_scheduler.scheduler import Scheduler
 
 _AWAY = "the message bus cannot be reached"
 _FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=1), timedelta(seconds=5)
@@ -77,12 +77,7 @@ class Dispatcher:
         heartbeat_timeout: timedelta | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if isinstance(bus, str):
-            raise ConfigurationError(
-                "bus must be a MessageBus, and not text: open_bus(), in"
-                " go_scheduler.dispatch, makes one of a URL"
-            )
-        check_type("bus", bus, MessageBus)
+        check_made("bus", bus, MessageBus, opener=OPENER)
         self._bus = bus
         self._topics = Topics(namespace)
         self._apart = _checked_tasks(topic_per_task)
@@ -127,7 +122,11 @@ class Dispatcher:
 
         Args:
             scheduler: By whose store and settings it is recorded; it need not run.
+
+        Raises:
+            ConfigurationError: It is no scheduler.
         """
+        check_type("scheduler", scheduler, Scheduler)
         defaults = scheduler._defaults
         self._timeouts = replace(self._timeouts, defaults=defaults)
         hearing = Hearing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from go_scheduler.dispatch.bus import MessageBus
@@ -16,6 +17,8 @@ ENTRY_POINTS = "go_scheduler.buses"
 
 # What KombuBus makes of these is in kombu_bus/address.py.
 _BY_KOMBU = ("amqp", "amqps", "memory", "redis", "rediss", "sqs")
+# What kombu speaks to others by, which it imports when it connects, again and again.
+_LIBRARIES = {"redis": "redis", "rediss": "redis", "sqs": "boto3"}
 _registered: dict[str, Callable[..., MessageBus]] = {}
 
 
@@ -63,11 +66,24 @@ def register_bus(scheme: str, make: Callable[..., MessageBus]) -> None:
         make: Called with the URL and the options.
 
     Raises:
-        ConfigurationError: The scheme is one of KombuBus's, or has another bus.
+        ConfigurationError: The scheme is one of KombuBus's, or has another bus; or
+            what is to make one cannot be called.
     """
+    if not callable(make):
+        raise ConfigurationError(f"what makes a bus cannot be called: {shown(make)}")
     if scheme in _BY_KOMBU or _registered.get(scheme, make) is not make:
         raise ConfigurationError(f"scheme {shown(scheme)} has a bus: take another one")
     _registered[scheme] = make
+
+
+def _check_library(scheme: str) -> None:
+    library = _LIBRARIES.get(scheme)
+    if library is not None and find_spec(library) is None:
+        extra = "sqs" if scheme == "sqs" else "redis"
+        raise ConfigurationError(
+            f"the bus of {scheme}:// needs {library}: install it by `pip install"
+            f" 'kombu[{extra}]'`"
+        )
 
 
 def _maker(scheme: str) -> Callable[..., object]:
@@ -77,8 +93,9 @@ def _maker(scheme: str) -> Callable[..., object]:
         except ImportError as error:
             raise ConfigurationError(
                 f"the bus of {scheme}:// cannot be imported: {error}; `pip install"
-                " '.[dispatch]'` in a checkout installs what it needs"
+                " 'go_scheduler[dispatch]'` installs what it needs"
             ) from error
+        _check_library(scheme)
         return KombuBus
     if scheme in _registered:
         return _registered[scheme]

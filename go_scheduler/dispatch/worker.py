@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from go_scheduler.checks import check_name, check_type
-from go_scheduler.dispatch.bus import MessageBus
+from go_scheduler.checks import check_made, check_name
+from go_scheduler.dispatch.bus import OPENER, MessageBus
 from go_scheduler.dispatch.topics import Topics
 from go_scheduler.dispatch.working.life import Life
 from go_scheduler.dispatch.working.served import checked_limits, served_topics
@@ -71,7 +71,7 @@ class DispatchWorker(LivingWorker):
         name: str | None = None,
         telemetry: Instrument | None = None,
     ) -> None:
-        check_type("bus", bus, MessageBus)
+        check_made("bus", bus, MessageBus, opener=OPENER)
         check_arguments(handler, max_workers, telemetry)
         if name is None:
             name = f"{own_name()} {uuid4().hex[:6]}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import check_positive, check_type
+from go_scheduler.checks import check_made, check_positive, check_type
 from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.doctor import definitions, instances
 from go_scheduler.doctor.facts import Facts
@@ -94,7 +94,8 @@ def diagnose(
     Raises:
         ConfigurationError: An argument is wrong.
     """
-    check_type("store", store, Store)
+    opener = "open_store(), in go_scheduler.stores"
+    check_made("store", store, Store, opener=opener)
     check_type("most", most, int)
     if most < 1:
         raise ConfigurationError(f"most must be at least 1, not {shown(most)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
@@ -15,7 +15,6 @@ from go_scheduler.shown import shown
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from uuid import UUID
 
     from go_scheduler.handlers.task import Enqueues, TaskDecorator
@@ -193,13 +192,19 @@ class HandlerRegistry:
             handlers: By the names that they are to run, which are registered here.
 
         Raises:
-            ConfigurationError: A name is not registered, or a handler cannot be called
-                with an instance.
+            ConfigurationError: A name is not registered, a handler cannot be called
+                with an instance, or they are not by names.
         """
+        if not isinstance(handlers, Mapping):
+            raise ConfigurationError(
+                "handlers must be by their names, such as {'resize': dispatcher}, not"
+                f" {shown(handlers)}"
+            )
         for name, each in handlers.items():
             if name not in self:
                 raise ConfigurationError(
-                    f"no handler is registered as {shown(name)}: there is nothing to"
+                    f"no handler is registered as {shown(name)}, but"
+                    f" {', '.join(sorted(self.names)) or 'none'}: there is nothing to"
                     " route"
                 )
             check_handler(each)

@@ -78,9 +78,10 @@ def _import_own(scheme: str, module: str, name: str) -> Callable[..., Store]:
     try:
         cls: Callable[..., Store] = getattr(import_module(module), name)
     except ImportError as error:
+        extra = "go_scheduler[redis]" if name == "RedisStore" else "go_scheduler"
         raise ConfigurationError(
             f"the store of {scheme}:// cannot be imported: {error}; `pip install"
-            " .` in a checkout installs all that it needs"
+            f" '{extra}'` installs all that it needs"
         ) from error
     return cls
 

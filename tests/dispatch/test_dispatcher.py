@@ -238,8 +238,18 @@ class TestWrong:
     """What no dispatcher is made of."""
 
     def test_a_url_is_refused(self) -> None:
-        with pytest.raises(ConfigurationError, match=r"open_bus\(\)"):
-            Dispatcher("amqp://localhost")  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match=r"open_bus\(\)") as refused:
+            Dispatcher("amqp://me:secret@localhost")  # type: ignore[arg-type]
+        assert "secret" not in str(refused.value)
+
+    @pytest.mark.parametrize("wrong", [None, MemoryStore()])
+    def test_what_hears_is_a_scheduler(self, wrong: Any) -> None:
+        hearing = Dispatcher(DirectBus()).hearing(wrong)
+        with (
+            pytest.raises(ConfigurationError, match="scheduler must be a Scheduler"),
+            hearing,
+        ):
+            pytest.fail("it heard")
 
     @pytest.mark.parametrize("wrong", ["resize", [1], 7])
     def test_tasks_are_names(self, wrong: Any) -> None:

@@ -42,7 +42,11 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
         "amqp://a:b@one:5672//;amqp://a:b@two:5672//",
     ],
 )
-def test_a_url_names_a_bus_that_is_not_connected(url: str) -> None:
+def test_a_url_names_a_bus_that_is_not_connected(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # That of SQS is not among those that are here for tests.
+    monkeypatch.setattr(opening, "find_spec", lambda name: name)
     with open_bus(url, queue_type="quorum", timeout=timedelta(seconds=1)) as bus:
         assert isinstance(bus, KombuBus)
         assert bus.is_up()
@@ -124,8 +128,32 @@ def test_a_bus_without_its_library_says_what_to_install(
     for name in [each for each in sys.modules if "dispatch.kombu_bus" in each]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "kombu", None)
-    with pytest.raises(ConfigurationError, match=r"'\.\[dispatch\]'"):
+    with pytest.raises(ConfigurationError, match=r"'go_scheduler\[dispatch\]'"):
         open_bus("amqp://localhost")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis://:secret@host", r"needs redis: install it by .*'kombu\[redis\]'"),
+        ("rediss://:secret@host", r"needs redis: install it by .*'kombu\[redis\]'"),
+        ("sqs://me:secret@", r"needs boto3: install it by .*'kombu\[sqs\]'"),
+    ],
+)
+def test_a_bus_without_what_kombu_speaks_to_it_by_is_refused(
+    url: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in ("redis", "boto3"):
+        monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ConfigurationError, match=why) as refused:
+        open_bus(url)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_cannot_be_called_makes_no_bus() -> None:
+    with pytest.raises(ConfigurationError, match=r"called: 'my\.module:Bus'"):
+        register_bus("mine", "my.module:Bus")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("topic", ["", "x" * 256, "ü" * 128, 7])

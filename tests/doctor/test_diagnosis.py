@@ -383,6 +383,8 @@ def test_of_a_store_that_is_away_nothing_else_is_asked(clock: ManualClock) -> No
     ("given", "text"),
     [
         ({"store": None}, "store must be"),
+        # Without the URL, which may have a password.
+        ({"store": "redis://:secret@host"}, "^store must be a Store, and not text: o"),
         ({"most": 0}, "most must be at least 1, not 0"),
         ({"most": "1"}, "most must be"),
         ({"expire_after": timedelta(0)}, "expire_after must be"),

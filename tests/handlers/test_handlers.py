@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -220,8 +220,18 @@ class TestRouted:
         assert instance.payload == {"width": 7}
 
     def test_a_name_that_nobody_has_is_refused(self) -> None:
-        with pytest.raises(ConfigurationError, match="registered as 'resise'"):
-            HandlerRegistry().routed({"resise": plain})
+        handlers = HandlerRegistry()
+        with pytest.raises(ConfigurationError, match="as 'resise', but none: there"):
+            handlers.routed({"resise": plain})
+        handlers.register("resize")(plain)
+        handlers.register("send")(plain)
+        with pytest.raises(ConfigurationError, match="'resise', but resize, send:"):
+            handlers.routed({"resise": plain})
+
+    @pytest.mark.parametrize("wrong", [plain, ["resize"], None])
+    def test_what_is_not_by_names_is_refused(self, wrong: Any) -> None:
+        with pytest.raises(ConfigurationError, match="handlers must be by their names"):
+            HandlerRegistry().routed(wrong)
 
     def test_what_cannot_be_called_is_refused(self) -> None:
         handlers = HandlerRegistry()

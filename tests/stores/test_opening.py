@@ -245,9 +245,18 @@ def test_a_store_that_cannot_be_imported_is_refused() -> None:
     assert isinstance(error.__cause__, ModuleNotFoundError)
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "cockroachdb", "sqlite"])
+@pytest.mark.parametrize(
+    ("scheme", "extra"),
+    [
+        ("postgresql", ""),
+        ("cockroachdb", ""),
+        ("sqlite", ""),
+        ("redis", "[redis]"),
+        ("redis+sentinel", "[redis]"),
+    ],
+)
 def test_a_store_whose_driver_is_missing_is_refused_with_what_to_do(
-    scheme: str, monkeypatch: pytest.MonkeyPatch
+    scheme: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cannot(name: str) -> object:
         raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
@@ -257,7 +266,7 @@ def test_a_store_whose_driver_is_missing_is_refused_with_what_to_do(
         open_store(f"{scheme}://{NOWHERE}")
     assert str(refused.value) == (
         f"the store of {scheme}:// cannot be imported: No module named 'psycopg'; `pip"
-        " install .` in a checkout installs all that it needs"
+        f" install 'go_scheduler{extra}'` installs all that it needs"
     )
 
 

@@ -1,5 +1,15 @@
 """A store in Redis or Valkey, all of it in one hash slot."""
 
-from go_scheduler.stores.redis.store import RedisStore
+import typing
+
+from go_scheduler import on_demand as _on_demand
+
+if typing.TYPE_CHECKING:
+    from go_scheduler.stores.redis.store import RedisStore
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__, __dir__ = _on_demand.on_demand(
+        __name__, {"RedisStore": "store"}, extra="redis"
+    )
 
 __all__ = ["RedisStore"]

@@ -408,7 +408,9 @@ SENDS.register("send")(print)
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"bus": 5}, "bus"),
+        ({"bus": 5}, "bus must be a MessageBus, not 5"),
+        # Without the URL, which may have a password.
+        ({"bus": "amqp://me:secret@host"}, r"^bus must be a MessageBus, and not text"),
         ({"handler": 5}, "the handler cannot be called"),
         ({"queues": "mail"}, r"such as \('mail',\)"),
         ({"queues": ()}, "one at least"),
