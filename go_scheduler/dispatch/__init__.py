@@ -10,7 +10,7 @@ if typing.TYPE_CHECKING:
     from go_scheduler.dispatch.kombu_bus.bus_by_kombu import KombuBus
     from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
     from go_scheduler.dispatch.messages.schema import message_schema
-    from go_scheduler.dispatch.messages.statuses import Status, read_status
+    from go_scheduler.dispatch.messages.statuses import Status, read_statuses
     from go_scheduler.dispatch.opening import open_bus, register_bus
     from go_scheduler.dispatch.topics import Topics
     from go_scheduler.dispatch.worker import DispatchWorker, Work
@@ -34,7 +34,7 @@ else:
             "message_schema": "messages.schema",
             "open_bus": "opening",
             "read_action": "messages.actions",
-            "read_status": "messages.statuses",
+            "read_statuses": "messages.statuses",
             "register_bus": "opening",
             "tell_progress": "working.taken",
         },
@@ -56,7 +56,7 @@ __all__ = [
     "message_schema",
     "open_bus",
     "read_action",
-    "read_status",
+    "read_statuses",
     "register_bus",
     "tell_progress",
 ]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
+
+from go_scheduler.dispatch.aside import Aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
     from datetime import timedelta
     from types import TracebackType
     from typing import Self
@@ -51,6 +55,37 @@ class MessageBus(ABC):
                 to be away. The message may nevertheless be on the bus, or come to be,
                 unless the error's ``unsent`` is true.
         """
+
+    def publish_soon(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        expires: timedelta | None = None,
+        keep: bool = True,
+    ) -> Future[None]:
+        """Put a message on the bus, and return at once: many are so under way.
+
+        A bus that can, sends without waiting for what it has sent before. This one
+        calls ``publish`` on some threads, which end when nothing is left.
+
+        Args:
+            topic: As for ``publish``.
+            body: Likewise.
+            expires: Likewise.
+            keep: Likewise.
+
+        Returns:
+            Done once the message is there for good, or raises what ``publish`` would,
+            within some seconds. What is called when it is done is not to wait. Those
+            that are under way together may come in any order.
+        """
+        publish = partial(self.publish, topic, body, expires=expires, keep=keep)
+        return self._aside.call(publish)
+
+    @cached_property
+    def _aside(self) -> Aside:
+        return Aside()
 
     @abstractmethod
     def subscribe(

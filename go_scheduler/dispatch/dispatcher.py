@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from asyncio import wrap_future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -88,7 +89,7 @@ class Dispatcher:
         self._away_since: timedelta | None = None
         self._handed_out = HandedOut()
 
-    def __call__(self, instance: TaskInstance) -> HandedOn:
+    async def __call__(self, instance: TaskInstance) -> HandedOn:
         """Publish a run, and hand it on to whoever accepts it."""
         if not self._bus.is_up():
             raise GiveBack(self._delay(), _AWAY)
@@ -102,7 +103,10 @@ class Dispatcher:
         self._handed_out.add(instance)
         body = _message(instance, timeouts).to_bytes()
         try:
-            self._bus.publish(topic, body, expires=start_timeout)
+            # Others are published meanwhile, on the same event loop.
+            await wrap_future(
+                self._bus.publish_soon(topic, body, expires=start_timeout)
+            )
         except BusUnavailableError as error:
             delay = self._delay()
             if error.unsent:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Self
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch.cancelling import Cancelling
 from go_scheduler.dispatch.recording import Recording
-from go_scheduler.dispatch.statuses import Heard
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.dispatch.statuses import Heard, Opened
 from go_scheduler.events.bus_events import BusAway, BusBack, StatusRefused
 from go_scheduler.events.instance_events import InstanceCancelRequested
 from go_scheduler.stores.messages import Claim
@@ -119,8 +118,7 @@ class Hearing:
             self._events.begin()
             self._watch_bus()
             self._cancelling.send()
-            room = _PREFETCH - len(self._open)
-            for _ in range(min(len(self._arrived), room)):
+            while self._arrived and len(self._open) < _PREFETCH:
                 self._read(self._arrived.popleft())
             if self._open:
                 try:
@@ -136,19 +134,18 @@ class Hearing:
         self._ticker.wake()
 
     def _read(self, delivery: Delivery) -> None:
-        try:
-            self._open[Heard.of(delivery, self._topics)] = None
-        except ConfigurationError as error:
+        opened = Opened(delivery, self._topics)
+        self._open.update(dict.fromkeys(opened.heard))
+        for each in opened.errors:
             self._events.tell(
                 StatusRefused(
-                    instance_id=None, attempt=None, worker=None, reason=str(error)
+                    instance_id=None, attempt=None, worker=None, reason=str(each)
                 )
             )
-            delivery.reject(requeue=False)
 
     def _settle(self, heard: Heard) -> None:
         del self._open[heard]
-        heard.delivery.ack()
+        heard.message.settle()
 
     def _cancel(self, event: Event) -> None:
         assert isinstance(event, InstanceCancelRequested)

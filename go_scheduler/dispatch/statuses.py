@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_name
-from go_scheduler.dispatch.bus import Delivery
-from go_scheduler.dispatch.messages.statuses import Said, Status, read_status
+from go_scheduler.dispatch.messages.statuses import Said, Status, read_statuses
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Stage
 from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from go_scheduler.dispatch.bus import Delivery
     from go_scheduler.dispatch.topics import Topics
 
 _STAGES = {
@@ -29,28 +30,70 @@ class Heard:
     """A status that is yet to be recorded.
 
     Attributes:
-        delivery: To be acknowledged when it has been.
+        message: What it came in.
         status: What was said.
         claim: Of which run.
     """
 
-    delivery: Delivery
+    message: Opened
     status: Status
     claim: Claim
 
-    @classmethod
-    def of(cls, delivery: Delivery, topics: Topics) -> Heard:
-        """Read what was delivered.
 
-        Raises:
-            ConfigurationError: It is no status, or of a worker that can have no such
-                name.
-        """
-        status = read_status(delivery.body)
-        check_name("worker", status.worker)
-        topics.control(status.worker)
+class Opened:
+    """A message of statuses; acknowledged once they all have been settled.
+
+    Args:
+        delivery: The message.
+        topics: The names of topics.
+
+    Attributes:
+        heard: Its statuses, in their order.
+        errors: Why others are none, or of a worker that can have no such name.
+    """
+
+    def __init__(self, delivery: Delivery, topics: Topics) -> None:
+        self._delivery = delivery
+        self.heard: list[Heard] = []
+        self.errors: list[ConfigurationError] = []
+        for each in read_statuses(delivery.body):
+            try:
+                self.heard.append(self._heard(each, topics))
+            except ConfigurationError as error:
+                self.errors.append(error)
+        self._left = len(self.heard)
+        if not self._left:
+            self._close()
+
+    def settle(self) -> None:
+        """One of its statuses needs nothing more."""
+        self._left -= 1
+        if not self._left:
+            self._close()
+
+    def _close(self) -> None:
+        if self.errors:
+            # Whoever looks after the bus may have what nobody reads kept.
+            self._delivery.reject(requeue=False)
+        else:
+            self._delivery.ack()
+
+    def _heard(self, status: Status | ConfigurationError, topics: Topics) -> Heard:
+        if isinstance(status, ConfigurationError):
+            raise status
+        check_worker(status.worker, topics)
         claim = Claim(instance_id=status.instance_id, attempt=status.attempt)
-        return cls(delivery, status, claim)
+        return Heard(self, status, claim)
+
+
+def check_worker(worker: str, topics: Topics) -> None:
+    """Refuse a name that no worker can have.
+
+    Raises:
+        ConfigurationError: It is one.
+    """
+    check_name("worker", worker)
+    topics.control(worker)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
 from go_scheduler.checks import check_name, check_takes_one, check_version
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.handlers.task import Task, task_id
+from go_scheduler.handlers.task import Task, is_async_handler, task_id
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.shown import shown
 from go_scheduler.triggers.on_demand import OnDemandTrigger
@@ -110,7 +110,7 @@ class HandlerRegistry:
 
         def add(handler: _Handler) -> _Handler:
             check_handler(handler)
-            if _is_async(handler):
+            if is_async_handler(handler):
                 self._async.add(name)
             self._handlers[name] = handler
             return handler
@@ -211,7 +211,7 @@ class HandlerRegistry:
         routed = copy(self)
         routed._handlers = self._handlers.copy()
         routed._handlers.update(handlers)
-        now_async = {name for name, each in handlers.items() if _is_async(each)}
+        now_async = {name for name, each in handlers.items() if is_async_handler(each)}
         routed._async = (self._async - handlers.keys()) | now_async
         return routed
 
@@ -336,11 +336,5 @@ def async_test(handler: Handler) -> Callable[[TaskInstance], bool]:
     """What tells whether the handler of an instance is an ``async def``."""
     if isinstance(handler, HandlerRegistry):
         return handler.is_async
-    answer = _is_async(handler)
+    answer = is_async_handler(handler)
     return lambda instance: answer
-
-
-def _is_async(handler: Handler) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - it is called, not tested
-    )

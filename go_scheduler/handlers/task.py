@@ -118,7 +118,7 @@ class Task(Generic[_Called, _Enqueued, _Result]):
     @property
     def handler(self) -> Callable[[TaskInstance], object]:
         """What is called with an instance."""
-        if inspect.iscoroutinefunction(self._function):
+        if is_async_handler(self._function):
             return self._run_async
         return self._run
 
@@ -161,3 +161,10 @@ class TaskDecorator(Protocol):
 def task_id(name: str) -> UUID:
     """The id of the definition that is the task of this name."""
     return TaskDefinition.id_for(f"task {name}")
+
+
+def is_async_handler(handler: Callable[..., object]) -> bool:
+    """Whether it is an ``async def``, or an object that is called by one."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - it is called, not tested
+    )

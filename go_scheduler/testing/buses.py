@@ -238,6 +238,21 @@ class BusSuite(ABC):
             bus.subscribe(topic, heard, prefetch=10)
             assert sorted(map(int, heard.bodies(100))) == list(range(100))
 
+    def test_many_are_published_without_waiting_for_each(
+        self, topic: str, heard: Heard
+    ) -> None:
+        with self.open_bus() as bus:
+            soon = timedelta(minutes=1)
+            found = [
+                bus.publish_soon(topic, b"%d" % each, expires=soon)
+                for each in range(100)
+            ]
+            for each in found:
+                each.result(_PATIENCE)
+            bus.publish_soon(f"{topic}.none", b"", keep=False).result(_PATIENCE)
+            bus.subscribe(topic, heard, prefetch=10)
+            assert sorted(map(int, heard.bodies(100))) == list(range(100))
+
     def test_a_bus_that_has_been_closed_is_away(self, topic: str, heard: Heard) -> None:
         bus = self.open_bus()
         bus.publish(topic, b"1")
@@ -246,6 +261,8 @@ class BusSuite(ABC):
         assert not bus.is_up()
         with pytest.raises(BusUnavailableError):
             bus.publish(topic, b"2")
+        with pytest.raises(BusUnavailableError):
+            bus.publish_soon(topic, b"2").result(_PATIENCE)
         with pytest.raises(BusUnavailableError):
             bus.subscribe(topic, heard)
 

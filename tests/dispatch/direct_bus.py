@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.dispatch.bus import Delivery, MessageBus, Subscription
 from go_scheduler.errors import BusUnavailableError
@@ -67,6 +68,17 @@ class DirectBus(MessageBus):
             error.unsent = self.unsent
             raise error
         self.published[topic].append(Message(body, expires))
+
+    def publish_soon(self, topic: str, body: bytes, **options: Any) -> Future[None]:
+        """In place, so that a test knows when it has been."""
+        future: Future[None] = Future()
+        try:
+            self.publish(topic, body, **options)
+        except BusUnavailableError as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+        return future
 
     def deliver(self, topic: str, body: bytes) -> Message:
         """Deliver a message to whoever has subscribed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from go_scheduler import OnDemandTrigger, TaskDefinition
 from go_scheduler.dispatch.dispatcher import Dispatcher
 from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
-from go_scheduler.dispatch.messages.statuses import Said, Status
+from go_scheduler.dispatch.messages.statuses import Said, Status, many_to_bytes
 from go_scheduler.stores.messages import Claim
 from go_scheduler.testing.builders import SECOND
 from tests.dispatch.direct_bus import DirectBus
@@ -67,15 +67,24 @@ class House(house.House):
 
     def say(self, run: Run, said: str, worker: str = "anna", **more: Any) -> Message:
         """Say something of a run, as a worker."""
+        body = self._status(run, said, worker=worker, **more)
+        return self.bus.deliver("go_scheduler.statuses", body)
+
+    def say_all(self, *said: tuple[Run, str], more: bytes = b"") -> Message:
+        """Say several things in one message, and this besides."""
+        bodies = [self._status(*each, worker="anna") for each in said]
+        body = many_to_bytes([*bodies, more] if more else bodies)
+        return self.bus.deliver("go_scheduler.statuses", body)
+
+    def _status(self, run: Run, said: str, **more: Any) -> bytes:
         status = Status(
             instance_id=run.instance_id,
             attempt=run.attempt,
             status=Said(said),
-            worker=worker,
             at=self.clock.now(),
             **more,
         )
-        return self.bus.deliver("go_scheduler.statuses", status.to_bytes())
+        return status.to_bytes()
 
     def tell(self, run: Run, said: str, worker: str = "anna", **more: Any) -> Message:
         """The same, until it has been looked at."""

@@ -12,7 +12,7 @@ import pytest
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
 from go_scheduler.testing.buses import Heard
-from tests.dispatch.conftest import Network, eventually
+from tests.dispatch.conftest import PATIENCE, Network, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +86,23 @@ def test_a_broker_that_does_not_answer_costs_a_publish_its_timeout_and_the_next_
     assert raised.value.unsent
     network.speak()
     publish_once_it_is_up(bus, topic, b"4")
+
+
+@pytest.mark.slow
+def test_what_a_broker_never_confirms_has_an_outcome_though_nobody_waits(
+    bus: KombuBus, network: Network, topic: str
+) -> None:
+    bus.publish(topic, b"1")
+    network.silence()
+    futures = [bus.publish_soon(topic, b"%d" % each) for each in range(3)]
+    for each in futures:
+        error = each.exception(PATIENCE)
+        assert isinstance(error, BusUnavailableError)
+        assert "not confirmed a message within 0.3 s" in str(error)
+        assert not error.unsent
+    error = bus.publish_soon(topic, b"3").exception(PATIENCE)
+    assert isinstance(error, BusUnavailableError)
+    assert error.unsent
 
 
 @pytest.mark.slow

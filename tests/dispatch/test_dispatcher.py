@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_one_whose_scheduler_does_not_hear_has_the_limits_of_that(
         id = scheduler.run_now(made.id).id
         clock.advance(SECOND)
     # What calls it within no run knows no better than the dispatcher.
-    dispatcher(scheduler.get_instance(id))
+    asyncio.run(dispatcher(scheduler.get_instance(id)))
     runs = [
         read_action(each.body) for each in bus.published["go_scheduler.run.default"]
     ]

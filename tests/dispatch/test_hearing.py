@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler import MemoryStore, RetryPolicy, State, StoreUnavailableError
+from go_scheduler.dispatch import hearing
 from go_scheduler.dispatch.hearing import Hearing
 from go_scheduler.errors import StoreError
 from go_scheduler.events import (
@@ -426,8 +427,8 @@ def test_what_comes_as_it_looks_is_taken_next(
     said: list[Message] = []
     read = Hearing._read
 
-    def read_and_say(hearing: Hearing, delivery: Any) -> None:
-        read(hearing, delivery)
+    def read_and_say(self: Hearing, delivery: Any) -> None:
+        read(self, delivery)
         if not said:
             said.append(house.say(run, "heartbeat"))
 
@@ -449,3 +450,45 @@ def test_nothing_is_heard_after_it(clock: ManualClock) -> None:
 
 def again_at_once() -> RetryPolicy:
     return RetryPolicy(delay=timedelta(0))
+
+
+class TestSeveral:
+    """Several statuses come in one message."""
+
+    def test_it_is_acknowledged_once_all_are_recorded(self, house: House) -> None:
+        with house.runs():
+            first, second = house.publish(), house.publish()
+            message = house.say_all((first, "accepted"), (second, "succeeded"))
+            assert message.settled == []
+            house.look()
+            assert house.instance(first).stage is Stage.ACCEPTED
+            assert house.instance(second).state is State.COMPLETED
+            assert message.settled == ["ack"]
+
+    def test_one_that_is_none_costs_no_other(self, house: House) -> None:
+        with house.runs():
+            run = house.publish()
+            message = house.say_all((run, "accepted"), more=b"7")
+            house.look()
+            assert house.instance(run).stage is Stage.ACCEPTED
+        # Whoever looks after the bus may have it kept.
+        assert message.settled == ["reject"]
+        [refused] = house.of(StatusRefused)
+        assert "Input should be an object" in refused.reason
+
+    def test_no_more_are_read_than_may_be_kept(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(hearing, "_PREFETCH", 2)
+        with house.runs():
+            run = house.publish()
+            many = [(run, "heartbeat")] * 3
+            messages = [house.say_all(*many) for _ in range(2)]
+            house.look()
+        assert [each.settled for each in messages] == [["ack"], ["ack"]]
+
+    def test_none_at_all_is_acknowledged(self, house: House) -> None:
+        with house.runs():
+            message = house.bus.deliver("go_scheduler.statuses", b"[]")
+            house.look()
+        assert message.settled == ["ack"]

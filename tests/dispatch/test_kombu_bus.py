@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.dispatch import open_bus
+from go_scheduler.dispatch import KombuBus, MessageBus, open_bus
 from go_scheduler.testing.buses import BusSuite
 
 if TYPE_CHECKING:
-    from go_scheduler.dispatch import MessageBus
     from tests.rabbitmq_servers import RabbitMQServer
     from tests.redis_servers import RedisServer
 
@@ -18,6 +17,17 @@ if TYPE_CHECKING:
 class TestInMemory(BusSuite):
     def open_bus(self) -> MessageBus:
         return open_bus("memory://suite")
+
+
+class Plain(KombuBus):
+    """One that publishes many as any bus does that has no better way."""
+
+    publish_soon = MessageBus.publish_soon
+
+
+class TestPlain(BusSuite):
+    def open_bus(self) -> MessageBus:
+        return Plain("memory://plain")
 
 
 class TestOnRabbitMQ(BusSuite):

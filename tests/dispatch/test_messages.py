@@ -21,14 +21,14 @@ from go_scheduler.dispatch import (
     Status,
     message_schema,
     read_action,
-    read_status,
+    read_statuses,
 )
 from go_scheduler.dispatch.messages import schema
-from go_scheduler.dispatch.messages.statuses import Said
+from go_scheduler.dispatch.messages.statuses import Said, many_to_bytes, read_status
 
 PAGE = (Path(__file__).parents[2] / "docs/messages.md").read_text()
 SHOWN = [
-    json.loads(text) for text in re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)
+    json.loads(text) for text in re.findall(r"^```json\n({.*?)^```$", PAGE, re.M | re.S)
 ]
 VALIDATOR = Draft202012Validator(message_schema())
 NOW = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -87,6 +87,13 @@ def test_what_the_page_shows_is_read_and_written_so(message: dict[str, object]) 
     written = json.loads(read(json.dumps(message).encode()).to_bytes())
     assert written.keys() == message.keys()
     VALIDATOR.validate(written)
+
+
+def test_the_page_shows_several_statuses_in_one_message() -> None:
+    [body] = re.findall(r"^```json\n(\[.*?)^```$", PAGE, re.M | re.S)
+    VALIDATOR.validate(json.loads(body))
+    found = read_statuses(body.encode())
+    assert [type(each) for each in found] == [Status, Status]
 
 
 def test_the_page_has_each_field_of_a_run() -> None:
@@ -179,3 +186,36 @@ def test_what_is_refused_is_not_repeated() -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_action(changed(RUN, payload="secret"))
     assert "secret" not in str(raised.value)
+
+
+def test_several_statuses_are_one_message() -> None:
+    many = [changed_status(Said.STARTED), changed_status(Said.SUCCEEDED)]
+    body = many_to_bytes([each.to_bytes() for each in many])
+    VALIDATOR.validate(json.loads(body))
+    assert read_statuses(body) == many
+    assert read_statuses(b" " + body) == many
+    alone = many_to_bytes([many[0].to_bytes()])
+    VALIDATOR.validate(json.loads(alone))
+    assert read_statuses(alone) == many[:1]
+
+
+def changed_status(said: Said) -> Status:
+    return Status(**OF, status=said, worker="one", at=NOW)
+
+
+def test_what_is_no_status_among_others_is_refused_alone() -> None:
+    good = STATUS.to_bytes()
+    first, *wrong, last = read_statuses(b"[%b,7,{},%b]" % (good, good))
+    assert first == last == STATUS
+    assert [str(each) for each in wrong] == [
+        "a message of the bus cannot be read: Input should be an object",
+        "a message of the bus cannot be read: instance_id: Field required",
+    ]
+
+
+@pytest.mark.parametrize(
+    "body", [b"[", b"[" * 100_000, b"[\xff]", b"", b"7"], ids=range(5)
+)
+def test_what_is_no_message_at_all_is_refused_once(body: bytes) -> None:
+    [error] = read_statuses(body)
+    assert isinstance(error, ConfigurationError)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.registry import HandlerRegistry, async_test, find_handler
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
@@ -115,6 +116,13 @@ def test_an_async_handler_is_known_before_it_is_called(
     assert async_test(handler)(given) is expected
     assert async_test(handlers)(given) is expected
     assert handlers.is_async(given) is expected
+
+
+@pytest.mark.parametrize("handler", [coroutine, CallsAsync()], ids=["def", "object"])
+def test_a_type_of_jobs_is_as_async_as_its_handler(handler: Handler) -> None:
+    types = JobTypes()
+    types.job_type("it", schema={})(handler)
+    assert types.is_async(named("it"))
 
 
 def test_an_async_handler_is_returned_as_a_coroutine() -> None:

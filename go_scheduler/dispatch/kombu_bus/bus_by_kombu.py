@@ -20,6 +20,7 @@ from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
 _QUEUE_TYPES = ("classic", "quorum")
 _MILLISECOND = timedelta(milliseconds=1)
@@ -98,11 +99,20 @@ class KombuBus(MessageBus):
         keep: bool = True,
     ) -> None:
         """Put a message on the bus; on return the broker has it for good."""
-        queue = self._queue(topic)
-        check_type("body", body, bytes)
-        if expires is not None:
-            check_at_least("expires", expires, _MILLISECOND)
-        self._publisher.publish(Posting(queue, body, expires, keep))
+        self._publisher.publish(self._posting(topic, body, expires, keep))
+
+    def publish_soon(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        expires: timedelta | None = None,
+        keep: bool = True,
+    ) -> Future[None]:
+        """Put a message on the bus, and return at once."""
+        posting = self._posting(topic, body, expires, keep)
+        self._publisher.put(posting)
+        return posting.outcome
 
     def subscribe(
         self,
@@ -143,6 +153,15 @@ class KombuBus(MessageBus):
         for each in closed:
             each.close()
         self._publisher.end()
+
+    def _posting(
+        self, topic: str, body: bytes, expires: timedelta | None, keep: bool
+    ) -> Posting:
+        queue = self._queue(topic)
+        check_type("body", body, bytes)
+        if expires is not None:
+            check_at_least("expires", expires, _MILLISECOND)
+        return Posting(queue, body, expires, keep, explain=self._address.unavailable)
 
     def _queue(self, topic: str) -> str:
         return self._address.prefix + check_topic(topic)

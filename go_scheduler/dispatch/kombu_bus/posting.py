@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+
+from go_scheduler.errors import BusUnavailableError
 
 # RabbitMQ closes the connection of whoever says more, at about ten years.
 _LONGEST_EXPIRY = timedelta(days=3650)
@@ -20,6 +23,7 @@ class Posting:
         body: The message.
         expires: When the broker may drop it.
         keep: Whether it needs a queue.
+        explain: Says of an error that the bus cannot be used.
         refused: Why its queue could not be declared, if it could not.
         returned: Whether the broker had no queue for it, so that it is sent again.
         sent: Whether it may have reached the broker.
@@ -30,6 +34,7 @@ class Posting:
     body: bytes
     expires: timedelta | None
     keep: bool
+    explain: Callable[[BaseException], BusUnavailableError]
     refused: Exception | None = None
     returned: bool = False
     sent: bool = False
@@ -61,6 +66,9 @@ class Posting:
 
     def failed(self, error: Exception) -> None:
         """The broker does not have it, or nobody knows."""
+        # One of its own: the same error may be told of many.
+        raised = self.explain(error)
+        raised.unsent = not self.sent
         # Nobody may wait any more.
         with suppress(InvalidStateError):
-            self.outcome.set_exception(error)
+            self.outcome.set_exception(raised)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO
 from go_scheduler.dispatch.kombu_bus.line import Line
 from go_scheduler.dispatch.kombu_bus.outlets import (
     ConfirmedOutlet,
@@ -42,13 +43,16 @@ class Publisher(Line):
         self, address: Address, *, timeout: timedelta, queue_type: str, clock: Clock
     ) -> None:
         super().__init__(address, name="publisher", clock=clock)
-        self._timeout = timeout.total_seconds()
+        self._timeout = timeout
         self._queue_type = queue_type
         self._lock = threading.Lock()
         self._waiting: list[Posting] = []
         self._sending: list[Posting] = []
         # For which nobody waits any more.
         self._overdue: list[Posting] = []
+        # What has been unconfirmed for longest, and how long it has been that.
+        self._oldest: Posting | None = None
+        self._oldest_since = ZERO
         self._down: Exception | None = None
         self._started = False
         self._outlet: Outlet | None = None
@@ -64,36 +68,40 @@ class Publisher(Line):
         Raises:
             BusUnavailableError: It does not, or nobody knows.
         """
+        self.put(posting)
         try:
-            self._put(posting)
-            posting.outcome.result(self._timeout)
+            posting.outcome.result(self._timeout.total_seconds())
         except TimeoutError as error:
             # It is not sent any more, unless it has been.
-            posting.outcome.cancel()
+            never = posting.outcome.cancel()
             self._put_overdue(posting)
-            late = TimeoutError(_UNCONFIRMED.format(self._timeout))
-            raise self._unavailable(posting, late) from error
-        except Exception as error:
-            raise self._unavailable(posting, error) from error
+            raised = self.address.unavailable(self._late())
+            raised.unsent = never
+            raise raised from error
 
-    def _unavailable(self, posting: Posting, error: Exception) -> Exception:
-        # Another one for each: the same is told to all that wait.
-        raised = self.address.unavailable(error)
-        raised.unsent = not posting.sent
-        return raised
+    def put(self, posting: Posting) -> None:
+        """Have it published; its outcome follows."""
+        try:
+            with self._lock:
+                self._check()
+                self._waiting.append(posting)
+                if not self._started:
+                    self._started = True
+                    self.start()
+        except ConnectionError as error:
+            posting.failed(error)
+        else:
+            self.wake()
 
-    def _put(self, posting: Posting) -> None:
-        with self._lock:
-            if self.closing:
-                raise ConnectionAbortedError(_CLOSED)
-            if self._down is not None:
-                # Not itself, which would get a longer traceback each time.
-                raise ConnectionError(str(self._down) or type(self._down).__name__)
-            self._waiting.append(posting)
-            if not self._started:
-                self._started = True
-                self.start()
-        self.wake()
+    def _check(self) -> None:
+        if self.closing:
+            raise ConnectionAbortedError(_CLOSED)
+        if self._down is not None:
+            # Not itself, which would get a longer traceback each time.
+            raise ConnectionError(str(self._down) or type(self._down).__name__)
+
+    def _late(self) -> TimeoutError:
+        return TimeoutError(_UNCONFIRMED.format(self._timeout.total_seconds()))
 
     def _put_overdue(self, posting: Posting) -> None:
         with self._lock:
@@ -123,13 +131,22 @@ class Publisher(Line):
         self._sending = [each for each in waiting if each.is_awaited()]
         # What went over a connection that has been lost has an outcome, and so has
         # what was not sent.
-        if [each for each in overdue if not each.outcome.done()]:
-            raise TimeoutError(_UNCONFIRMED.format(self._timeout))
+        if [each for each in overdue if not each.outcome.done()] or self._is_late():
+            raise self._late()
         assert self._outlet is not None
         for each in self._sending:
             each.sent = True
             self._outlet.send(each)
         self._sending = []
+
+    def _is_late(self) -> bool:
+        """Whether the broker owes a confirmation that nobody need be waiting for."""
+        assert self._outlet is not None
+        oldest = next(iter(self._outlet.unconfirmed.values()), None)
+        now = self._clock.elapsed()
+        if oldest is not self._oldest:
+            self._oldest, self._oldest_since = oldest, now
+        return oldest is not None and now - self._oldest_since >= self._timeout
 
     def _listen_without_socket(self, wire: Wire) -> None:
         self._waker.wait(_LONG)

@@ -19,8 +19,9 @@ _SAYS = ("version", "action")
 def message_schema() -> dict[str, Any]:
     """The JSON Schema, 2020-12, of whatever goes over the bus.
 
-    Its ``$defs`` are ``Run``, ``Cancel`` and ``Status``; a message is one of these. The
-    file ``messages.schema.json`` beside the code of this is the same.
+    Its ``$defs`` are ``Run``, ``Cancel`` and ``Status``; a message is one of these,
+    or an array of ``Status``. The file ``messages.schema.json`` beside the code of this
+    is the same.
     """
     found: dict[str, Any] = json.loads(files(__package__).joinpath(FILE).read_bytes())
     return found
@@ -40,6 +41,9 @@ def made_schema() -> dict[str, Any]:
     return {
         "$schema": _DIALECT,
         "title": "Messages of go_scheduler, version 1",
-        "oneOf": [{"$ref": f"#/$defs/{each.__name__}"} for each in kinds],
+        "oneOf": [
+            *({"$ref": f"#/$defs/{each.__name__}"} for each in kinds),
+            {"type": "array", "items": {"$ref": "#/$defs/Status"}, "minItems": 1},
+        ],
         "$defs": definitions,
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from go_scheduler.dispatch.messages.message import (
     Instant,
@@ -14,6 +16,7 @@ from go_scheduler.dispatch.messages.message import (
     Seconds,
     read,
 )
+from go_scheduler.errors import ConfigurationError
 
 
 class Said(StrEnum):
@@ -86,6 +89,7 @@ class Status(Message):
 
 
 _STATUS: TypeAdapter[Status] = TypeAdapter(Status)
+_STATUSES: TypeAdapter[list[Status]] = TypeAdapter(list[Status])
 
 
 def read_status(body: bytes) -> Status:
@@ -96,3 +100,40 @@ def read_status(body: bytes) -> Status:
             the text says which field, and does not repeat the message.
     """
     return read(_STATUS, body)
+
+
+def read_statuses(body: bytes) -> Sequence[Status | ConfigurationError]:
+    """What a worker says in one message: one status, or an array of them.
+
+    Returns:
+        The statuses, in their order; in the place of what is none, why it is none.
+    """
+    if not body.lstrip().startswith(b"["):
+        return [_read_one(body)]
+    try:
+        return _STATUSES.validate_json(body)
+    except ValidationError:
+        return _read_each(body)
+
+
+def many_to_bytes(statuses: Sequence[bytes]) -> bytes:
+    """One message of statuses that are messages themselves."""
+    if len(statuses) == 1:
+        return statuses[0]
+    return b"[%b]" % b",".join(statuses)
+
+
+def _read_each(body: bytes) -> Sequence[Status | ConfigurationError]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        # Said as it is of any other text.
+        return [_read_one(body)]
+    return [_read_one(json.dumps(each).encode()) for each in found]
+
+
+def _read_one(body: bytes) -> Status | ConfigurationError:
+    try:
+        return read_status(body)
+    except ConfigurationError as error:
+        return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -88,7 +89,7 @@ class Life(life.Life):
             run = read_action(delivery.body)
             if not isinstance(run, Run):
                 raise ConfigurationError(f"it is to {run.action}, where runs come from")
-            taken = Taken(run, topic, self._goes_on)
+            taken = Taken(run, topic, self._goes_on_there)
         except ConfigurationError as error:
             _LOG.error("a message from %s is dropped: %s", topic, error)
             delivery.reject(requeue=False)
@@ -189,15 +190,17 @@ class Life(life.Life):
 
     async def _call(self, taken: Taken) -> Ending:
         self._telling.begin(taken)
-        watching = [asyncio.create_task(self._keep(taken))]
+        self._beat_later(taken)
+        timing_out = None
         if taken.run.timeout is not None:
             seconds = taken.run.timeout.total_seconds()
-            watching.append(asyncio.create_task(self._time_out(taken, seconds)))
+            timing_out = asyncio.create_task(self._time_out(taken, seconds))
         try:
             return await self._calling.call(taken)
         finally:
-            for each in watching:
-                each.cancel()
+            taken.stop_beating()
+            if timing_out is not None:
+                timing_out.cancel()
 
     async def _time_out(self, taken: Taken, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -206,17 +209,26 @@ class Life(life.Life):
         # Nothing ends it: the scheduler does, once it hears that it goes on.
         self._goes_on(taken)
 
-    async def _keep(self, taken: Taken) -> None:
+    def _beat_later(self, taken: Taken) -> None:
         """Say again and again that it goes on."""
         third = max(taken.run.heartbeat.total_seconds() / 3, _SHORTEST_BEAT)
-        while True:
-            await asyncio.sleep(third)
-            self._goes_on(taken)
+        # No task: most runs end long before, and each costs one.
+        timer = self._loop.call_later(third, self._beat, taken)
+        taken.stop_beating = timer.cancel
+
+    def _beat(self, taken: Taken) -> None:
+        self._goes_on(taken)
+        self._beat_later(taken)
 
     def _goes_on(self, taken: Taken, progress: JSON = None) -> None:
-        """Say so now; from any thread."""
         said = Said.HEARTBEAT if progress is None else Said.PROGRESS
         self._telling.say(self._telling.status(taken, said, progress=progress))
+
+    def _goes_on_there(self, taken: Taken, progress: JSON) -> None:
+        """Its handler says so, on its thread."""
+        # One that has been left behind is not heard any more.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._goes_on, taken, progress)
 
     def _resize(self) -> None:
         """Have as many messages come as there is room for."""

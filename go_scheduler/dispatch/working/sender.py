@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import logging
-import threading
-from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.dispatch.messages.statuses import Said
+from go_scheduler.dispatch.messages.statuses import Said, many_to_bytes
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.working.pauses import Pauses
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
     from uuid import UUID
 
-    from go_scheduler.clock import Clock
     from go_scheduler.dispatch.bus import MessageBus
     from go_scheduler.dispatch.messages.statuses import Status
 
 _LOG = logging.getLogger("go_scheduler.dispatch.worker")
 _LONGEST_PAUSE = 2.0
-_LANES = 8
+# While so many messages are under way, what is said waits, and then goes in one.
+_MOST_MESSAGES = 4
+_MOST_STATUSES, _MOST_BYTES = 100, 64 * 1024
 ENDS = (Said.SUCCEEDED, Said.FAILED, Said.RELEASED)
 _NEEDLESS = (Said.STARTED, Said.HEARTBEAT, Said.PROGRESS)
 
@@ -34,35 +36,42 @@ class What(NamedTuple):
     said: Said
 
 
-class _Message(NamedTuple):
+class _Saying(NamedTuple):
+    what: What
     body: bytes
     then: Callable[[bool], None]
+    alone: bool = False
 
 
 class Sender:
     """Publishes statuses, those of one run one after the other, in their order.
 
-    What the bus does not take is published again and again, and what comes after it
-    waits. Of what says the same of one run only the newest waits, and of one that has
-    ended only that, so that all of it together is bounded by how many runs there are.
+    Some messages are under way at once, and each has whatever has been said meanwhile.
+    What the bus does not take is published again and again, and what is said of the
+    same runs waits. Of what says the same of one run only the newest waits, and of one
+    that has ended only that, so that all of it together is bounded by how many runs
+    there are. It is used on one event loop alone.
 
     Args:
         bus: The bus.
         topic: Where statuses go.
-        clock: Waits until it tries again.
+        loop: The event loop.
     """
 
-    def __init__(self, bus: MessageBus, topic: str, clock: Clock) -> None:
+    def __init__(
+        self, bus: MessageBus, topic: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._bus = bus
         self._topic = topic
+        self._loop = loop
         self._is_away = False
-        # Each waits for the broker, which makes many safe as fast as one.
-        self._lanes = [_Lane(self._publish, clock) for _ in range(_LANES)]
-
-    def start(self) -> None:
-        """Begin, on threads of its own."""
-        for each in self._lanes:
-            each.start()
+        self._pauses = Pauses(_LONGEST_PAUSE)
+        self._waiting: dict[What, _Saying] = {}
+        # By the number of the message they are in.
+        self._under_way: dict[int, Sequence[_Saying]] = {}
+        self._number = 0
+        # It is about to, or waits until it tries again; or it has been closed.
+        self._will_send = False
 
     def put(
         self, status: Status, then: Callable[[bool], None] = lambda sent: None
@@ -71,108 +80,112 @@ class Sender:
 
         Args:
             status: The status.
-            then: Called on a thread of the sender, unless an end makes it needless:
-                with true when the bus has it, with false if it never will. Of what
-                says the same of one run, that of the first is called, once.
+            then: Called, unless an end makes it needless: with true when the bus has
+                it, with false if it never will. Of what says the same of one run while
+                that waits, that of the first is called, once.
         """
         what = What(status.instance_id, status.attempt, status.status)
-        lane = self._lanes[hash(status.instance_id) % _LANES]
-        lane.put(what, _Message(status.to_bytes(), then))
+        saying = _Saying(what, status.to_bytes(), then)
+        if (earlier := self._waiting.get(what)) is not None:
+            saying = saying._replace(then=earlier.then)
+        self._drop_needless(what)
+        self._waiting[what] = saying
+        self._send_soon()
 
     def close(self) -> Sequence[What]:
-        """Publish nothing more; what the bus does not have."""
-        for each in self._lanes:
-            each.end()
-        return [what for each in self._lanes for what in each.left()]
+        """Publish nothing more; what the bus is not known to have."""
+        self._will_send = True
+        left = [each.what for some in self._under_way.values() for each in some]
+        left.extend(self._waiting)
+        self._waiting.clear()
+        return left
 
-    def _publish(self, what: What, body: bytes) -> bool:
-        """Publish one; whether the bus has it now, or never will.
+    def _drop_needless(self, what: What) -> None:
+        if what.said in ENDS:
+            for each in _NEEDLESS:
+                self._waiting.pop(what._replace(said=each), None)
 
-        Raises:
-            BusUnavailableError: It is away.
-        """
+    def _send_soon(self) -> None:
+        # What is said in the same instant goes in the same message.
+        if not self._will_send:
+            self._will_send = True
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        self._will_send = False
+        while len(self._under_way) < _MOST_MESSAGES and (some := self._next()):
+            for each in some:
+                del self._waiting[each.what]
+            self._number += 1
+            self._under_way[self._number] = some
+            body = many_to_bytes([each.body for each in some])
+            future = self._bus.publish_soon(self._topic, body)
+            future.add_done_callback(partial(self._hear, self._number))
+
+    def _next(self) -> Sequence[_Saying]:
+        """What goes in the next message: of runs of which nothing is under way."""
+        runs = {each.what[:2] for some in self._under_way.values() for each in some}
+        found: list[_Saying] = []
+        size = 0
+        for each in self._waiting.values():
+            if each.what[:2] in runs:
+                continue
+            size += len(each.body)
+            is_full = len(found) == _MOST_STATUSES or size > _MOST_BYTES or each.alone
+            if found and is_full:
+                break
+            found.append(each)
+            if each.alone:
+                break
+        return found
+
+    def _hear(self, number: int, future: Future[None]) -> None:
+        """On a thread of the bus."""
         try:
-            self._bus.publish(self._topic, body)
-        except BusUnavailableError as error:
-            if not self._is_away:
-                self._is_away = True
-                _LOG.warning("statuses wait until the bus is there again: %s", error)
-            raise
-        except Exception:
+            self._loop.call_soon_threadsafe(self._end, number, future.exception())
+        except RuntimeError:
+            # It has been closed, and nobody asks any more.
+            return
+
+    def _end(self, number: int, error: BaseException | None) -> None:
+        some = self._under_way.pop(number)
+        if isinstance(error, BusUnavailableError):
+            self._keep(some)
+            self._pause(error)
+            return
+        if error is not None and len(some) > 1:
+            # It may be about one of them.
+            self._keep([each._replace(alone=True) for each in some])
+        elif error is not None:
             text = "the bus does not take that %s, attempt %d, has %s"
-            _LOG.exception(text, *what)
-            return False
+            _LOG.error(text, *some[0].what, exc_info=error)
+            some[0].then(False)
+        else:
+            self._note_return()
+            for each in some:
+                each.then(True)
+        self._send_soon()
+
+    def _keep(self, some: Sequence[_Saying]) -> None:
+        """Have it wait again, before all that has been said since."""
+        kept = {each.what: each for each in some}
+        for what in kept.keys() & self._waiting.keys():
+            newer = self._waiting.pop(what)
+            kept[what] = newer._replace(then=kept[what].then, alone=kept[what].alone)
+        self._waiting = kept | self._waiting
+        for what in list(self._waiting):
+            self._drop_needless(what)
+
+    def _pause(self, error: BaseException) -> None:
+        if not self._is_away:
+            self._is_away = True
+            _LOG.warning("statuses wait until the bus is there again: %s", error)
+        if not self._will_send:
+            self._will_send = True
+            self._loop.call_later(self._pauses.next(), self._send)
+
+    def _note_return(self) -> None:
+        self._pauses.reset()
         if self._is_away:
             self._is_away = False
             _LOG.info("the bus takes statuses again")
-        return True
-
-
-class _Lane:
-    """A thread that publishes one message after the other."""
-
-    def __init__(self, publish: Callable[[What, bytes], bool], clock: Clock) -> None:
-        self._publish = publish
-        self._clock = clock
-        self._changed = threading.Condition()
-        self._waiting: dict[What, _Message] = {}
-        self._closed = False
-        self._pauses = Pauses(_LONGEST_PAUSE)
-        self._thread = threading.Thread(
-            target=self._work, name="go_scheduler worker statuses", daemon=True
-        )
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def put(self, what: What, message: _Message) -> None:
-        with self._changed:
-            if (earlier := self._waiting.get(what)) is not None:
-                message = message._replace(then=earlier.then)
-            if what.said in ENDS:
-                for each in _NEEDLESS:
-                    self._waiting.pop(what._replace(said=each), None)
-            self._waiting[what] = message
-            self._changed.notify()
-
-    def end(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-
-    def left(self) -> Sequence[What]:
-        """What it has not published, once it has ended."""
-        self._thread.join()
-        return list(self._waiting)
-
-    def _work(self) -> None:
-        while (found := self._next()) is not None:
-            what, message = found
-            try:
-                sent = self._publish(what, message.body)
-            except BusUnavailableError:
-                self._pause()
-                continue
-            self._pauses.reset()
-            with self._changed:
-                # A newer one may have come meanwhile, or one that makes it needless.
-                is_last = self._waiting.get(what) is message
-                if is_last:
-                    del self._waiting[what]
-            if is_last:
-                message.then(sent)
-
-    def _next(self) -> tuple[What, _Message] | None:
-        with self._changed:
-            while not self._closed:
-                # It stays the first until the bus has it.
-                for found in self._waiting.items():
-                    return found
-                self._changed.wait()
-        return None
-
-    def _pause(self) -> None:
-        until = self._clock.elapsed() + timedelta(seconds=self._pauses.next())
-        with self._changed:
-            while not self._closed and self._clock.elapsed() < until:
-                self._clock.wait(self._changed, until)

@@ -43,6 +43,7 @@ class Taken(Given):
     Attributes:
         deliveries: Those of its message that wait until it has been accepted.
         began_at: When its handler was called, by this machine's clock; None: not yet.
+        stop_beating: Ends that it is said again and again that it goes on.
         timed_out: Whether its handler was told to end, as its timeout had passed.
 
     Raises:
@@ -63,6 +64,7 @@ class Taken(Given):
         self.topic = topic
         self.deliveries: list[Delivery] = []
         self.began_at: datetime | None = None
+        self.stop_beating: Callable[[], None] = _nothing
         self.timed_out = False
 
     def tell(self, progress: JSON) -> None:
@@ -79,6 +81,10 @@ class Taken(Given):
             key=run.key,
             runs=run.runs,
         )
+
+
+def _nothing() -> None:
+    """It is not said yet."""
 
 
 def _work_of(run: Run) -> Work:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.dispatch.messages.statuses import Said, Status
 from go_scheduler.dispatch.working.sender import ENDS, Sender
-from go_scheduler.working.life import first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,13 +31,13 @@ class Telling:
     def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
         self._name = settings.name
         self._clock = settings.clock
-        self._stopping = stopping
         self._loop = asyncio.get_running_loop()
-        self._sender = Sender(settings.bus, settings.topics.statuses, settings.clock)
-        self._sender.start()
+        self._sender = Sender(settings.bus, settings.topics.statuses, self._loop)
+        self._stop = asyncio.ensure_future(stopping.wait())
 
     def close(self) -> None:
         """Send nothing more; what came of runs and is not sent is told in the log."""
+        self._stop.cancel()
         for id, attempt, said in self._sender.close():
             if said in ENDS:
                 text = "that %s, attempt %d, has %s is not told: the bus is away"
@@ -98,13 +96,8 @@ class Telling:
             Whether the bus has it.
         """
         future: asyncio.Future[bool] = self._loop.create_future()
-
-        def then(sent: bool) -> None:
-            # What is left behind has no event loop any more.
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(future.set_result, sent)
-
-        self.say(status, then)
-        await first(future, self._stopping.wait())
+        self.say(status, future.set_result)
+        both: list[asyncio.Future[Any]] = [future, self._stop]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait([future], timeout=patience.total_seconds())
         return future.done() and future.result()

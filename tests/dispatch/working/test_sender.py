@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
-from go_scheduler.clock import SystemClock
-from go_scheduler.dispatch import Run, Status, Topics, read_status
+from go_scheduler.dispatch import Run, Status, Topics
 from go_scheduler.dispatch.working.ended import Ended
 from go_scheduler.dispatch.working.places import Places
 from go_scheduler.dispatch.working.sender import Sender
 from go_scheduler.dispatch.working.served import served_topics
 from go_scheduler.dispatch.working.taken import Key, Taken
+from go_scheduler.errors import BusUnavailableError
 from go_scheduler.handlers.registry import HandlerRegistry
-from tests.dispatch.working.bench import AT, PATIENCE, WHAT
+from tests.dispatch.working.bench import AT, WHAT, read_all
 from tests.dispatch.working.shaky import ShakyBus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ID = UUID(int=7)
 TOPICS = Topics()
@@ -29,49 +33,215 @@ def status(said: str, **others: Any) -> Status:
 
 
 class Slow(ShakyBus):
-    """A bus on which each message waits until it is let."""
+    """A bus on which each message is under way until the test says what becomes of it.
+
+    Attributes:
+        bodies: Those under way or published, in their order.
+    """
 
     def __init__(self) -> None:
-        self.said: list[Status] = []
-        self.begun, self.let = threading.Semaphore(0), threading.Semaphore(0)
+        self.bodies: list[bytes] = []
+        self._under_way: list[Future[None]] = []
 
-    def publish(self, topic: str, body: bytes, **options: object) -> None:
-        self.begun.release()
-        assert self.let.acquire(timeout=PATIENCE)
-        self.said.append(read_status(body))
+    def publish_soon(self, topic: str, body: bytes, **options: object) -> Future[None]:
+        self.bodies.append(body)
+        self._under_way.append(Future())
+        return self._under_way[-1]
+
+    def end(self, error: Exception | None = None, *, at: int = 0) -> None:
+        """One of those under way is there, or is not."""
+        future = self._under_way.pop(at)
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    @property
+    def said(self) -> list[list[tuple[int, str, object]]]:
+        """What was said, by message: of which attempt, what, and how far it is."""
+        return [
+            [(each.attempt, each.status.value, each.progress) for each in read_all(it)]
+            for it in self.bodies
+        ]
 
 
-def test_of_what_waits_only_the_newest_is_sent() -> None:
-    bus, done = Slow(), threading.Semaphore(0)
-    sender = Sender(bus, "statuses", SystemClock())
-    sender.start()
+class Loop:
+    """An event loop whose time a test moves on."""
 
-    def then(sent: bool) -> None:
-        assert sent
-        done.release()
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], object]] = []
+        self.later: list[Callable[[], object]] = []
+        self.closed = False
 
-    sender.put(status("heartbeat", progress=1), then)
-    assert bus.begun.acquire(timeout=PATIENCE)
-    # While the first is being sent.
-    sender.put(status("heartbeat", progress=2))
-    sender.put(status("heartbeat", progress=3))
-    sender.put(status("started"))
-    bus.let.release(2)
-    assert done.acquire(timeout=PATIENCE)
-    assert bus.begun.acquire(timeout=PATIENCE)
-    assert bus.begun.acquire(timeout=PATIENCE)
+    def call_soon(self, call: Callable[..., object], *given: object) -> None:
+        self.soon.append(partial(call, *given))
+
+    def call_soon_threadsafe(self, call: Callable[..., object], *given: object) -> None:
+        if self.closed:
+            raise RuntimeError("Event loop is closed")
+        self.call_soon(call, *given)
+
+    def call_later(
+        self, seconds: float, call: Callable[..., object], *given: object
+    ) -> None:
+        self.later.append(partial(call, *given))
+
+    def run(self) -> None:
+        """All that is to be done now."""
+        while self.soon:
+            self.soon.pop(0)()
+
+    def wait(self) -> None:
+        """All that is to be done at some time."""
+        while self.later:
+            self.later.pop(0)()
+            self.run()
+
+
+class Saying:
+    """A sender on a slow bus."""
+
+    def __init__(self) -> None:
+        self.bus, self.loop = Slow(), Loop()
+        self.sender = Sender(self.bus, "statuses", self.loop)  # type: ignore[arg-type]
+        self.told: list[tuple[str, bool]] = []
+
+    def put(self, *said: str, run: int = 1, **others: Any) -> None:
+        """Say something of a run, and let the event loop go on."""
+        for each in said:
+            then = partial(self._note, f"{run} {each}")
+            self.sender.put(status(each, attempt=run, **others), then)
+        self.loop.run()
+
+    def end(self, error: Exception | None = None, *, at: int = 0) -> None:
+        """Let one of the messages under way be there, or not."""
+        self.bus.end(error, at=at)
+        self.loop.run()
+
+    def _note(self, what: str, sent: bool) -> None:
+        self.told.append((what, sent))
+
+
+@pytest.fixture
+def saying() -> Saying:
+    return Saying()
+
+
+def test_of_what_waits_only_the_newest_is_sent(saying: Saying) -> None:
+    saying.put("heartbeat", progress=1)
+    # While the first is under way.
+    saying.put("heartbeat", progress=2)
+    saying.put("heartbeat", progress=3)
+    saying.put("started")
+    assert len(saying.bus.said) == 1
+    saying.end()
     # What began is being said, and what would follow is needless now.
-    sender.put(status("heartbeat", progress=4))
-    sender.put(status("succeeded"), then)
-    bus.let.release(2)
-    assert done.acquire(timeout=PATIENCE)
-    assert sender.close() == []
-    assert [(each.status, each.progress) for each in bus.said] == [
-        ("heartbeat", 1),
-        ("heartbeat", 3),
-        ("started", None),
-        ("succeeded", None),
+    saying.put("heartbeat", progress=4)
+    saying.put("succeeded")
+    saying.end()
+    saying.end()
+    assert saying.bus.said == [
+        [(1, "heartbeat", 1)],
+        [(1, "heartbeat", 3), (1, "started", None)],
+        [(1, "succeeded", None)],
     ]
+    assert saying.sender.close() == []
+
+
+def test_messages_of_several_runs_are_under_way_at_once(saying: Saying) -> None:
+    for run in range(1, 8):
+        saying.put("accepted", run=run)
+    # Four messages, and the rest in one once the first of them is there.
+    assert len(saying.bus.said) == 4
+    saying.put("started", run=2)
+    saying.end()
+    assert saying.bus.said[4:] == [[(each, "accepted", None) for each in (5, 6, 7)]]
+    # One that waited for its run alone.
+    saying.end()
+    assert saying.bus.said[5:] == [[(2, "started", None)]]
+    assert saying.told == [("1 accepted", True), ("2 accepted", True)]
+    for _ in range(4):
+        saying.end()
+    assert len(saying.told) == 8
+
+
+def test_what_is_said_at_once_goes_in_messages_of_some_size(saying: Saying) -> None:
+    saying.sender.put(status("failed", attempt=1000, error="x" * 40_000))
+    saying.sender.put(status("failed", attempt=1001, error="x" * 40_000))
+    saying.sender.put(status("failed", attempt=1002, error="x" * 90_000))
+    for run in range(1, 151):
+        saying.sender.put(status("accepted", attempt=run))
+    saying.loop.run()
+    assert [len(each) for each in saying.bus.said] == [1, 1, 1, 100]
+    saying.end()
+    assert [len(each) for each in saying.bus.said[4:]] == [50]
+
+
+def test_what_was_under_way_waits_before_what_was_said_since(saying: Saying) -> None:
+    saying.put("accepted", "started", "heartbeat", progress=1)
+    saying.put("heartbeat", progress=2)
+    saying.put("accepted", run=2)
+    saying.end(BusUnavailableError("away"))
+    saying.end(BusUnavailableError("away"))
+    # Nothing is tried until some time has passed.
+    saying.put("accepted", run=3)
+    assert len(saying.bus.bodies) == 2
+    saying.loop.wait()
+    saying.end()
+    assert saying.bus.said[2] == [
+        (2, "accepted", None),
+        (1, "accepted", 1),
+        (1, "started", 1),
+        (1, "heartbeat", 2),
+        (3, "accepted", None),
+    ]
+    assert len(saying.told) == len(set(saying.told)) == 5
+
+
+def test_an_end_makes_needless_what_was_not_published(saying: Saying) -> None:
+    saying.put("accepted", "started")
+    saying.put("failed")
+    saying.end(BusUnavailableError("away"))
+    saying.loop.wait()
+    saying.end()
+    assert saying.bus.said[1] == [(1, "accepted", None), (1, "failed", None)]
+    assert saying.told == [("1 accepted", True), ("1 failed", True)]
+
+
+def test_what_the_bus_does_not_take_is_found_among_others(
+    saying: Saying, caplog: pytest.LogCaptureFixture
+) -> None:
+    for run in (1, 2, 3):
+        saying.sender.put(
+            status("accepted", attempt=run),
+            partial(saying._note, f"{run}"),
+        )
+    saying.loop.run()
+    saying.end(ValueError("it is too long"))
+    assert [len(each) for each in saying.bus.said[1:]] == [1, 1, 1]
+    saying.put("accepted", run=4)
+    saying.end()
+    saying.end(ValueError("it is too long"))
+    saying.end()
+    assert saying.told == [("1", True), ("2", False), ("3", True)]
+    assert "attempt 2, has accepted" in caplog.text
+    assert saying.sender.close() == [(ID, 4, "accepted")]
+
+
+def test_what_is_not_there_at_the_close_is_answered(saying: Saying) -> None:
+    saying.put("accepted", run=1)
+    saying.put("started", run=1)
+    saying.sender.put(status("accepted", attempt=2))
+    assert saying.sender.close() == [
+        (ID, 1, "accepted"),
+        (ID, 1, "started"),
+        (ID, 2, "accepted"),
+    ]
+    saying.loop.run()
+    saying.loop.closed = True
+    saying.end()
+    assert len(saying.bus.bodies) == 1
+    assert saying.told == []
 
 
 def test_what_has_ended_is_remembered_within_bounds() -> None:
