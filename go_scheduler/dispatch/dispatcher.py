@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from asyncio import wrap_future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_made, check_type
-from go_scheduler.clock import SystemClock
+from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.dispatch.bus import OPENER, MessageBus
 from go_scheduler.dispatch.hearing import Hearing
 from go_scheduler.dispatch.messages.actions import Run
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _AWAY = "the message bus cannot be reached"
 _FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=1), timedelta(seconds=5)
+# Of thousands that wait no more come back than leave a node free for the rest.
+_APART, _LONGEST_TURN = timedelta(milliseconds=2), timedelta(minutes=1)
 
 
 class Dispatcher:
@@ -48,10 +51,11 @@ class Dispatcher:
     For some of the tasks of a registry alone, the scheduler's handler is
     ``handlers.routed({"resize": dispatcher})``; the others run here.
 
-    While the bus is away, what is due is given back for a few seconds each time, which
-    counts as no run, and runs when it is back. If the bus goes away while it is being
-    told of a run, nobody knows whether it has the message: such a run counts as
-    published, and runs again by its ``retry`` if nobody accepts it in time.
+    While the bus is away, what is due is given back for a few seconds each time, and of
+    thousands each for up to a minute, which counts as no run, and runs when it is back.
+    If the bus goes away while it is being told of a run, nobody knows whether it has
+    the message: such a run counts as published, and runs again by its ``retry`` if
+    nobody accepts it in time.
 
     Args:
         bus: The bus, such as ``open_bus`` makes it. Closing it is yours.
@@ -87,6 +91,8 @@ class Dispatcher:
         )
         self._clock = SystemClock() if clock is None else clock
         self._away_since: timedelta | None = None
+        self._turns = threading.Lock()
+        self._last_turn = ZERO
         self._handed_out = HandedOut()
 
     async def __call__(self, instance: TaskInstance) -> HandedOn:
@@ -159,13 +165,19 @@ class Dispatcher:
         return replace(self._timeouts, defaults=defaults)
 
     def _delay(self) -> timedelta:
-        """For how long to give back: longer, the longer the bus has been away."""
+        """For how long to give back: longer, the longer the bus has been away.
+
+        And each in its turn, if there are many.
+        """
         now = self._clock.elapsed()
         since = self._away_since
         if since is None:
             self._away_since = since = now
         most = min(_LONGEST_DELAY, _FIRST_DELAY + (now - since))
-        return _FIRST_DELAY + (most - _FIRST_DELAY) * random.random()
+        with self._turns:
+            turn = max(self._last_turn, now + _FIRST_DELAY) + _APART
+            self._last_turn = turn = min(turn, now + _LONGEST_TURN)
+        return max(turn - now, _FIRST_DELAY + (most - _FIRST_DELAY) * random.random())
 
 
 def _message(instance: TaskInstance, timeouts: Timeouts) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from go_scheduler import (
     Scheduler,
     State,
     TaskDefinition,
+    TaskInstance,
 )
 from go_scheduler.client.store_access import CARRIED
 from go_scheduler.dispatch.dispatcher import Dispatcher
@@ -24,8 +26,9 @@ from go_scheduler.dispatch.messages.actions import Run, read_action
 from go_scheduler.events import BusAway, BusBack, InstanceGivenBack
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.models import Stage
+from go_scheduler.raised import GiveBack
 from go_scheduler.testing import ManualClock
-from go_scheduler.testing.builders import MINUTE, SECOND
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
 from tests.dispatch.direct_bus import DirectBus
 from tests.dispatch.house import House
@@ -211,6 +214,23 @@ class TestAway:
         assert len(house.of(BusAway)) == 1
         [back] = house.of(BusBack)
         assert back.away >= MINUTE - SECOND
+
+    def test_of_thousands_that_wait_few_come_back_at_once(self, house: House) -> None:
+        with house.runs():
+            instance = house.instance(house.publish())
+        house.bus.up = False
+        delays = [self.delay(house, instance) for _ in range(3000)]
+        [(_, busiest)] = Counter(each // SECOND for each in delays).most_common(1)
+        assert busiest <= 800
+        assert max(delays) < 10 * SECOND
+        house.dispatcher._last_turn = HOUR
+        assert self.delay(house, instance) == MINUTE
+
+    @staticmethod
+    def delay(house: House, instance: TaskInstance) -> timedelta:
+        with pytest.raises(GiveBack) as raised:
+            house.dispatcher(instance).send(None)
+        return raised.value.delay
 
     def test_one_that_may_have_been_published_is_not_published_twice(
         self, house: House
