@@ -108,6 +108,9 @@ class MessageBus(ABC):
                 zero, none come.
             own: The topic is this process's alone; the bus forgets it, and what waits
                 there, once the subscription has been closed, or gone for a while.
+
+        Raises:
+            BusUnavailableError: The bus has been closed.
         """
 
     @abstractmethod
@@ -122,7 +125,8 @@ class MessageBus(ABC):
     def close(self) -> None:
         """End all subscriptions, let go of connections and threads.
 
-        Harmless if it is closed; a later ``publish`` raises ``BusUnavailableError``.
+        Harmless if it is closed; a later ``publish`` or ``subscribe`` raises
+        ``BusUnavailableError``.
         """
 
     def __enter__(self) -> Self:

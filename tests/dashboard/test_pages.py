@@ -8,7 +8,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from go_scheduler import MemoryStore
+from go_scheduler import (
+    ExecuteOnceTrigger,
+    HandedOn,
+    MemoryStore,
+    Scheduler,
+    TaskDefinition,
+)
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dashboard.pages.definition import policies_of
@@ -213,6 +219,31 @@ def test_restricted_callers_are_told_nothing_by_an_id(
         answer = browser.get(f"/search?q={seeds.failed.id}")
         assert answer.status_code == 200
         assert browser.get("/nodes").status_code == 403
+
+
+def test_how_far_a_run_on_a_bus_has_come_is_shown(
+    browser: Calling, store: Store, clock: ManualClock
+) -> None:
+    given = HandedOn(start_timeout=MINUTE)
+    retry = RetryPolicy(delay=HOUR)
+    once = TaskDefinition(trigger=ExecuteOnceTrigger(START), retry=retry)
+    with Scheduler(lambda instance: given, store, clock=clock) as scheduler:
+        scheduler.schedule(once)
+        clock.advance(SECOND)
+        [instance] = scheduler.list_instances(definition_id=once.id)
+        path = f"/instances/{instance.id}"
+        assert "<dt>Stage</dt><dd>published</dd>" in browser.get(path).text
+        scheduler.accept(instance.id, 1, worker="bert", by=MINUTE)
+        assert "<dt>Stage</dt><dd>accepted</dd>" in browser.get(path).text
+        scheduler.begin(instance.id, 1, worker="bert", by=MINUTE)
+        scheduler.extend(instance.id, 1, MINUTE, progress="half of it")
+        seen = browser.get(path).text
+        assert "<dt>Stage</dt><dd>started</dd>" in seen
+        assert "half of it" in seen
+        clock.advance(3 * MINUTE)
+    seen = browser.get(path).text
+    assert "<td>lost, started</td>" in seen
+    assert "<dt>Stage</dt>" not in seen
 
 
 def test_nodes_that_have_gone_silent_are_shown_as_such(
