@@ -581,10 +581,22 @@ class TestHints:
         put(store, definition(START))
         assert hints.wait() is News.DEFINITIONS
 
-    def test_a_wait_ends_with_the_close(self, hints: Hints) -> None:
+    def test_a_wait_ends_with_the_close(
+        self, hints: Hints, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         answers: list[News] = []
         waits = threading.Thread(target=lambda: answers.append(hints.wait()))
+        looks = hints._news  # type: ignore[attr-defined]
+        looked = threading.Event()
+
+        def look(pubsub: object) -> News:
+            looked.set()
+            return looks(pubsub)  # type: ignore[no-any-return]
+
+        monkeypatch.setattr(hints, "_news", look)
         waits.start()
+        # It has found nothing, and waits from here on, or is about to.
+        assert looked.wait(FAILED_AFTER)
         hints.close()
         waits.join(FAILED_AFTER)
         assert answers == [News.NOTHING]
