@@ -196,7 +196,7 @@ def _message(instance: TaskInstance, timeouts: Timeouts) -> Run:
         key=instance.key,
         runs=max(0, instance.runs - 1),
         start_by=None if started_at is None else started_at + start_timeout,
-        heartbeat=timeouts.heartbeat_timeout_of(instance),
+        heartbeat_timeout=timeouts.heartbeat_timeout_of(instance),
         timeout=timeouts.defaults.timeout_of(instance),
         trace_context=instance.trace_context,
     )

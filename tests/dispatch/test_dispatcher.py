@@ -69,7 +69,7 @@ def test_all_that_a_worker_needs_is_published(house: House) -> None:
     assert (run.key, run.runs, run.attempt) == ("cat", 0, instance.attempt)
     assert instance.started_at is not None
     assert run.start_by == instance.started_at + MINUTE
-    assert (run.heartbeat, run.timeout) == (timedelta(seconds=7), 90 * SECOND)
+    assert (run.heartbeat_timeout, run.timeout) == (timedelta(seconds=7), 90 * SECOND)
     assert run.trace_context == TRACE
     assert instance.stage is Stage.PUBLISHED
 
@@ -90,15 +90,15 @@ def test_limits_are_the_definitions_the_dispatchers_and_the_schedulers(
             started_at = house.instance(run).started_at
             assert started_at is not None
             assert run.start_by == started_at + waits * SECOND
-            assert run.heartbeat == silent * SECOND
+            assert run.heartbeat_timeout == silent * SECOND
 
 
 def test_without_a_heartbeat_timeout_a_run_may_be_silent_for_its_expire_after(
     house: House,
 ) -> None:
     with house.runs():
-        assert house.publish().heartbeat == 5 * MINUTE
-        assert house.publish(expire_after=9 * SECOND).heartbeat == 9 * SECOND
+        assert house.publish().heartbeat_timeout == 5 * MINUTE
+        assert house.publish(expire_after=9 * SECOND).heartbeat_timeout == 9 * SECOND
 
 
 def test_one_whose_scheduler_does_not_hear_has_the_limits_of_that(
@@ -123,7 +123,7 @@ def test_one_whose_scheduler_does_not_hear_has_the_limits_of_that(
         read_action(each.body) for each in bus.published["go_scheduler.run.default"]
     ]
     assert [
-        (each.heartbeat, each.timeout) for each in runs if isinstance(each, Run)
+        (each.heartbeat_timeout, each.timeout) for each in runs if isinstance(each, Run)
     ] == [
         (9 * SECOND, 8 * SECOND),
         (5 * MINUTE, None),

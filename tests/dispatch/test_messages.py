@@ -47,7 +47,7 @@ RUN = Run(
     key=None,
     runs=0,
     start_by=None,
-    heartbeat=timedelta(seconds=0.5),
+    heartbeat_timeout=timedelta(seconds=0.5),
     timeout=timedelta(minutes=1),
 )
 INSTANTS = st.datetimes(timezones=st.just(UTC))
@@ -149,10 +149,10 @@ def test_what_a_status_says_comes_through(
         (changed(RUN, attempt=2**63), r"run\.attempt"),
         (changed(RUN, instance_id="7"), r"run\.instance_id"),
         (changed(RUN, execute_at="2030-01-01T09:00:00"), r"run\.execute_at"),
-        (changed(RUN, heartbeat=-1), "zero to 100 years"),
-        (changed(RUN, heartbeat=1e12), "zero to 100 years"),
-        (changed(RUN, heartbeat=True), "zero to 100 years"),
-        (changed(RUN, heartbeat="PT1S"), "zero to 100 years"),
+        (changed(RUN, heartbeat_timeout=-1), "zero to 100 years"),
+        (changed(RUN, heartbeat_timeout=1e12), "zero to 100 years"),
+        (changed(RUN, heartbeat_timeout=True), "zero to 100 years"),
+        (changed(RUN, heartbeat_timeout="PT1S"), "zero to 100 years"),
         (changed(RUN, payload=[]), r"run\.payload"),
         (changed(CANCEL, reason="why not"), r"cancel\.reason"),
     ],

@@ -53,7 +53,7 @@ class Run(Message):
     start_by: Instant | None
     """When it is taken for lost unless somebody has accepted it; null: never."""
 
-    heartbeat: Seconds
+    heartbeat_timeout: Seconds
     """How long it may be silent, once begun, before it is taken for lost."""
 
     timeout: Seconds | None

@@ -211,7 +211,7 @@ class Life(life.Life):
 
     def _beat_later(self, taken: Taken) -> None:
         """Say again and again that it goes on."""
-        third = max(taken.run.heartbeat.total_seconds() / 3, _SHORTEST_BEAT)
+        third = max(taken.run.heartbeat_timeout.total_seconds() / 3, _SHORTEST_BEAT)
         # No task: most runs end long before, and each costs one.
         timer = self._loop.call_later(third, self._beat, taken)
         taken.stop_beating = timer.cancel

@@ -100,7 +100,7 @@ WHAT: dict[str, Any] = {
     "key": None,
     "runs": 0,
     "start_by": None,
-    "heartbeat": timedelta(minutes=1),
+    "heartbeat_timeout": timedelta(minutes=1),
     "timeout": None,
 }
 

@@ -89,7 +89,7 @@ def test_what_came_of_a_run_is_told_once_the_bus_is_back(
     caplog.set_level(logging.INFO, "go_scheduler.dispatch.worker")
     held = Held()
     with DispatchWorker(bus, held, name=NAME):
-        run = one.publish(heartbeat=ZERO)
+        run = one.publish(heartbeat_timeout=ZERO)
         one.until(run, "heartbeat")
         bus.take_away()
         for _ in range(2):
@@ -125,7 +125,7 @@ def test_what_cannot_be_told_in_time_is_told_in_the_log(
 ) -> None:
     held = Held()
     living = Living(one, bus, held, patience=ZERO)
-    run = one.publish(heartbeat=ZERO)
+    run = one.publish(heartbeat_timeout=ZERO)
     one.until(run, "heartbeat")
     bus.take_away()
     bus.wait_until_refused()

@@ -340,7 +340,7 @@ def test_heartbeats_are_sent_meanwhile(one: Bench) -> None:
         return held(work)
 
     with working(one, handler):
-        run = one.publish(heartbeat=timedelta(0))
+        run = one.publish(heartbeat_timeout=timedelta(0))
         one.until(run, "heartbeat", count=2)
         held.go_on.set()
         one.end_of(run)
