@@ -195,6 +195,19 @@ def test_a_cluster_spreads_stores_and_each_is_whole(
     assert all(sizes)
 
 
+def test_what_is_no_cluster_or_is_away_cannot_be_reached_as_one(
+    start: Callable[..., RedisServer],
+) -> None:
+    server = start()
+    with closing(open_store(f"redis+cluster://127.0.0.1:{server.port}")) as store:
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError, match="Cluster mode is not"):
+                store.initialize()
+        server.kill()
+        with pytest.raises(StoreUnavailableError, match="cannot be connected"):
+            store.now()
+
+
 def wait_until_ok(node: RedisServer) -> None:
     """Until it knows of all slots."""
     end = threading.Timer(FAILED_AFTER, node.kill)

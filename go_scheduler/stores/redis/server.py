@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -27,6 +28,8 @@ _PASSING = (
     redis.exceptions.TryAgainError,
     redis.exceptions.MasterDownError,
     redis.exceptions.OutOfMemoryError,
+    # No node that was named answers as one of a cluster.
+    redis.exceptions.RedisClusterException,
 )
 _LASTING = (
     redis.exceptions.AuthenticationError,
@@ -51,7 +54,17 @@ class Server:
         self.prefix = prefix
         self.timeout = timeout.total_seconds()
         self._is_cluster = address.kind == "redis+cluster"
-        self._client = client_of(address, self.timeout)
+        self._address = address
+        self._lock = Lock()
+        self._made: Any = None
+
+    @property
+    def _client(self) -> Any:
+        # Made when it is first needed: that of a cluster connects at once.
+        with self._lock:
+            if self._made is None:
+                self._made = client_of(self._address, self.timeout)
+            return self._made
 
     def run(self, name: str, /, **arguments: object) -> Any:
         """Run a script; arguments that are None are left out."""
@@ -113,7 +126,8 @@ class Server:
 
     def close(self) -> None:
         """Let go of all connections."""
-        self._client.close()
+        if self._made is not None:
+            self._made.close()
 
 
 @contextmanager
@@ -121,7 +135,10 @@ def told() -> Iterator[None]:
     """Raise what a driver raises as errors of ours."""
     try:
         yield
-    except redis.exceptions.RedisError as error:
+    except (
+        redis.exceptions.RedisError,
+        redis.exceptions.RedisClusterException,
+    ) as error:
         passes = isinstance(error, _PASSING) and not isinstance(error, _LASTING)
         if passes or _PASSING_WORDS.search(str(error)):
             raise StoreUnavailableError(f"Redis: {error}") from error
