@@ -83,12 +83,16 @@ class Calling:
         finally:
             self._busy -= 1
 
-    def end(self, given: Given) -> bool:
-        """Cancel what is executed for it on the event loop; false: nothing is."""
+    def end(self, given: Given) -> None:
+        """Cancel what is executed for it on the event loop, now or once something is.
+
+        It is ``was_ended`` from then on; what runs on a thread goes on.
+        """
+        given.is_to_end = True
         end = self._ends.get(given)
         if end is not None:
+            given.was_ended = True
             end()
-        return end is not None
 
     def stop(self) -> None:
         """Let the threads end once they are free."""
@@ -113,7 +117,7 @@ class Calling:
                     executed = asyncio.run_coroutine_threadsafe(
                         await_here(result), self._event_loop()
                     )
-                    self._ends[given] = executed.cancel
+                    self._note(given, executed.cancel)
                     result = executed.result()
                 return self._success(given, result)
         except BaseException as error:
@@ -126,9 +130,8 @@ class Calling:
         enter_run(given)
         task = asyncio.current_task()
         assert task is not None
-        self._ends[given] = partial(
-            self._event_loop().call_soon_threadsafe, task.cancel
-        )
+        cancel = partial(self._event_loop().call_soon_threadsafe, task.cancel)
+        self._note(given, cancel)
         try:
             with self._around(given):
                 result: Any = self._handler(argument)
@@ -138,6 +141,12 @@ class Calling:
             return Ending(failure_of(error, callers=_CALLERS))
         finally:
             del self._ends[given]
+
+    def _note(self, given: Given, end: Callable[[], object]) -> None:
+        self._ends[given] = end
+        # Noted first: whoever ends it now finds that, or has said so before.
+        if given.is_to_end:
+            self.end(given)
 
     def _around(self, given: Given) -> AbstractContextManager[object]:
         if self._telemetry is None:

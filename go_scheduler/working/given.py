@@ -40,6 +40,8 @@ class Given:
     Attributes:
         place: Where it runs, as errors name it.
         recorder: Who records what came of it, likewise.
+        is_to_end: Whether its handler is to end, as far as it can be made to.
+        was_ended: Whether it was cancelled for that.
     """
 
     joined = False
@@ -50,6 +52,7 @@ class Given:
         self.work = work
         self.lost = False
         self.cancel_requested = False
+        self.is_to_end = self.was_ended = False
         self._extend = extend
 
     @cached_property

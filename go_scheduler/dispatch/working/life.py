@@ -204,7 +204,7 @@ class Life(life.Life):
 
     async def _time_out(self, taken: Taken, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        taken.timed_out = self._calling.end(taken)
+        self._calling.end(taken)
         await asyncio.sleep(self._settings.grace.total_seconds())
         # Nothing ends it: the scheduler does, once it hears that it goes on.
         self._goes_on(taken)

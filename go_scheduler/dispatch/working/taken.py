@@ -44,7 +44,6 @@ class Taken(Given):
         deliveries: Those of its message that wait until it has been accepted.
         began_at: When its handler was called, by this machine's clock; None: not yet.
         stop_beating: Ends that it is said again and again that it goes on.
-        timed_out: Whether its handler was told to end, as its timeout had passed.
 
     Raises:
         ConfigurationError: Its payload or metadata are none.
@@ -65,7 +64,6 @@ class Taken(Given):
         self.deliveries: list[Delivery] = []
         self.began_at: datetime | None = None
         self.stop_beating: Callable[[], None] = _nothing
-        self.timed_out = False
 
     def tell(self, progress: JSON) -> None:
         """Say how far it has come."""

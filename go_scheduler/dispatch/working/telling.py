@@ -71,7 +71,7 @@ class Telling:
         error = failure.error
         if (delay := failure.given_back_for) is not None:
             return self.status(taken, Said.RELEASED, delay=delay, error=error)
-        if taken.timed_out:
+        if taken.was_ended:
             error = f"timed out after {taken.run.timeout}\n\n{error}"
         _LOG.warning("%s, attempt %d, has failed:\n%s", *taken.key, error)
         return self.status(

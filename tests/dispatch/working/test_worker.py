@@ -23,9 +23,11 @@ from go_scheduler import (
     SchedulerStateError,
     current_run,
 )
-from go_scheduler.dispatch import DispatchWorker, Work, open_bus, tell_progress
+from go_scheduler.dispatch import DispatchWorker, Run, Work, open_bus, tell_progress
+from go_scheduler.dispatch.working.taken import Taken
 from go_scheduler.events.instrument import Instrument
-from tests.dispatch.working.bench import AT, PATIENCE, Bench, bench
+from go_scheduler.working.calling import Calling
+from tests.dispatch.working.bench import AT, PATIENCE, WHAT, Bench, bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -376,6 +378,24 @@ def test_a_timeout_cancels_what_is_async(one: Bench, wrapped: bool) -> None:
         end = one.end_of(run)
     assert end.status == "failed"
     assert (end.error or "").startswith("timed out after 0:00:00.010000\n\nTraceback")
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_has_timed_out_before_it_executes_is_cancelled_then(wrapped: bool) -> None:
+    async def handler(_: Work) -> None:
+        await asyncio.sleep(PATIENCE)
+
+    called = (lambda work: handler(work)) if wrapped else handler
+    calling = Calling(called, logging.getLogger(__name__))
+    run = Run(**WHAT, instance_id=uuid4())
+    taken = Taken(run, "topic", lambda taken, progress: None)
+    calling.end(taken)
+    assert not taken.was_ended
+    ending = asyncio.run(calling.call(taken))
+    calling.stop()
+    assert taken.was_ended
+    assert ending.failure is not None
+    assert "CancelledError" in ending.failure.error
 
 
 class Around(Instrument):
