@@ -219,3 +219,10 @@ def test_what_is_no_status_among_others_is_refused_alone() -> None:
 def test_what_is_no_message_at_all_is_refused_once(body: bytes) -> None:
     [error] = read_statuses(body)
     assert isinstance(error, ConfigurationError)
+
+
+def test_more_statuses_than_anybody_has_to_say_are_refused_together() -> None:
+    [error] = read_statuses(b"[%b7]" % (b"7," * 1000))
+    assert isinstance(error, ConfigurationError)
+    assert "has 1001 statuses" in str(error)
+    assert len(read_statuses(b"[%b7]" % (b"7," * 999))) == 1000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from go_scheduler.dispatch.messages.message import (
     Instant,
@@ -89,7 +89,11 @@ class Status(Message):
 
 
 _STATUS: TypeAdapter[Status] = TypeAdapter(Status)
-_STATUSES: TypeAdapter[list[Status]] = TypeAdapter(list[Status])
+# What is refused costs much more than what is read.
+_MOST = 1000
+_STATUSES: TypeAdapter[list[Status]] = TypeAdapter(
+    Annotated[list[Status], Field(max_length=_MOST)]
+)
 
 
 def read_status(body: bytes) -> Status:
@@ -129,6 +133,9 @@ def _read_each(body: bytes) -> Sequence[Status | ConfigurationError]:
     except (ValueError, RecursionError):
         # Said as it is of any other text.
         return [_read_one(body)]
+    if len(found) > _MOST:
+        error = f"a message of the bus has {len(found)} statuses, and at most {_MOST}"
+        return [ConfigurationError(f"{error} are read: write more messages")]
     return [_read_one(json.dumps(each).encode()) for each in found]
 
 

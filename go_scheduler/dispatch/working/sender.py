@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,6 @@ from go_scheduler.working.pauses import Pauses
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
     from uuid import UUID
 
     from go_scheduler.dispatch.bus import MessageBus
@@ -119,8 +119,17 @@ class Sender:
             self._number += 1
             self._under_way[self._number] = some
             body = many_to_bytes([each.body for each in some])
-            future = self._bus.publish_soon(self._topic, body)
+            future = self._published(body)
             future.add_done_callback(partial(self._hear, self._number))
+
+    def _published(self, body: bytes) -> Future[None]:
+        try:
+            return self._bus.publish_soon(self._topic, body)
+        # A bus of somebody else's may raise here what is for its future.
+        except Exception as error:
+            failed: Future[None] = Future()
+            failed.set_exception(error)
+            return failed
 
     def _next(self) -> Sequence[_Saying]:
         """What goes in the next message: of runs of which nothing is under way."""

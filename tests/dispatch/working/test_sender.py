@@ -37,13 +37,17 @@ class Slow(ShakyBus):
 
     Attributes:
         bodies: Those under way or published, in their order.
+        raises: What it raises at once, where it should not.
     """
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
+        self.raises: Exception | None = None
         self._under_way: list[Future[None]] = []
 
     def publish_soon(self, topic: str, body: bytes, **options: object) -> Future[None]:
+        if self.raises is not None:
+            raise self.raises
         self.bodies.append(body)
         self._under_way.append(Future())
         return self._under_way[-1]
@@ -226,6 +230,16 @@ def test_what_the_bus_does_not_take_is_found_among_others(
     assert saying.told == [("1", True), ("2", False), ("3", True)]
     assert "attempt 2, has accepted" in caplog.text
     assert saying.sender.close() == [(ID, 4, "accepted")]
+
+
+def test_a_bus_that_raises_at_once_is_away_like_any_other(saying: Saying) -> None:
+    saying.bus.raises = BusUnavailableError("it is away")
+    saying.put("accepted", run=1)
+    saying.loop.run()
+    saying.bus.raises = None
+    saying.loop.wait()
+    saying.end()
+    assert saying.told == [("1 accepted", True)]
 
 
 def test_what_is_not_there_at_the_close_is_answered(saying: Saying) -> None:
