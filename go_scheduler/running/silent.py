@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import Silence, TaskInstance
     from go_scheduler.running.defaults import Defaults
 
-_TENTH = timedelta(milliseconds=100)
+_TENTH, _SECOND = timedelta(milliseconds=100), timedelta(seconds=1)
 
 
 def decided(
@@ -48,4 +48,6 @@ def _error(instance: TaskInstance, silence: Silence, defaults: Defaults) -> str:
 
 def _rounded(within: timedelta | None) -> timedelta:
     """Without what publishing it took."""
-    return round((within or timedelta()) / _TENTH) * _TENTH
+    within = within or timedelta()
+    unit = _TENTH if within < 10 * _SECOND else _SECOND
+    return round(within / unit) * unit

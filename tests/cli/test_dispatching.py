@@ -76,6 +76,17 @@ def test_its_options_are_those_of_the_worker(
 
 
 @pytest.mark.parametrize(
+    ("bus", "is_told"), [("memory://x", True), ("amqp://localhost", False)]
+)
+def test_a_bus_that_no_scheduler_elsewhere_has_is_told_of(
+    bus: str, is_told: bool, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DispatchWorker, "run", lambda self: None)
+    shell("dispatch-worker", *TASKS, "--bus", bus, where=False)
+    assert ("is within this process" in shell.errors) is is_told
+
+
+@pytest.mark.parametrize(
     ("words", "text"),
     [
         ((), "say which bus: --bus URL, or GO_SCHEDULER_BUS"),

@@ -103,6 +103,16 @@ def judged(one: TaskInstance) -> object:
             "published, and accepted by nobody within 0:01:00",
         ),
         (
+            Silence(stage=PUBLISHED, within=MINUTE + timedelta(milliseconds=60)),
+            {},
+            "published, and accepted by nobody within 0:01:00",
+        ),
+        (
+            Silence(stage=PUBLISHED, within=timedelta(milliseconds=313)),
+            {},
+            "published, and accepted by nobody within 0:00:00.300000",
+        ),
+        (
             Silence(stage=PUBLISHED, within=MINUTE),
             {"start_timeout": timedelta(seconds=1.55)},
             "published, and accepted by nobody within 0:00:01.550000",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from go_scheduler.cli.options import text
-from go_scheduler.cli.output import line
+from go_scheduler.cli.output import line, note
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 
@@ -94,6 +94,8 @@ def dispatch_worker(
             namespace=namespace,
             name=name,
         )
+        if url.lower().startswith("memory:"):
+            note("memory:// is within this process: nobody elsewhere publishes there")
         line(f"runs {handler} for the queues {', '.join(served)}")
         worker.run()
 
