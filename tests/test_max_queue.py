@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import create_engine
 
 from go_scheduler import (
     CatchUp,
     DelayTrigger,
     IntervalTrigger,
+    Job,
     MemoryStore,
     OnDemandTrigger,
     QueueFullError,
@@ -20,17 +23,26 @@ from go_scheduler import (
     State,
     TaskDefinition,
 )
+from go_scheduler.client import Client
+from go_scheduler.events import Event, InstanceAdded, InstanceSkipped, hears
 from go_scheduler.firing.full import within_queue
+from go_scheduler.http import create_app
 from go_scheduler.http.problems import problem_of
 from go_scheduler.http.remote_errors import RefusedError, error_of
 from go_scheduler.models import Skipped
+from go_scheduler.stores import open_store
 from go_scheduler.stores.messages import Firing
-from go_scheduler.testing.builders import MINUTE, SECOND, definition
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, definition
 from go_scheduler.testing.clock import START
+from go_scheduler.why.answer import Because
 from tests.conftest import seconds
+from tests.http.serving import called
 from tests.test_policies_overlap import Slow
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from go_scheduler import Store
     from go_scheduler.testing import ManualClock
 
 
@@ -70,6 +82,108 @@ def test_what_fires_beyond_it_is_skipped_and_what_is_added_refused(
             scheduler.run_now(task.id)
         for each in slow.called:
             each.end()
+
+
+DROPPING = TaskDefinition(
+    trigger=OnDemandTrigger(),
+    id=TaskDefinition.id_for("task send"),
+    name="send",
+    max_queue=2,
+    when_full="drop",
+)
+REASON = "2 of it wait, and no more may (max_queue)"
+
+
+def test_what_is_dropped_is_answered_and_told(clock: ManualClock, store: Store) -> None:
+    told: list[Event] = []
+    scheduler = Scheduler(
+        print,
+        store,
+        clock=clock,
+        listeners=[hears(InstanceAdded, InstanceSkipped)(told.append)],
+    )
+    scheduler.schedule(DROPPING)
+    jobs = [
+        Job(delay=MINUTE),
+        *(Job(key=each) for each in "ab"),
+        Job(delay=HOUR),
+        Job(),
+    ]
+    found = scheduler.enqueue_all("send", jobs)
+    assert [each.state for each in found] == [State.PENDING] * 2 + [State.SKIPPED] * 3
+    [skipped] = [each for each in told if isinstance(each, InstanceSkipped)]
+    assert (skipped.first, skipped.last) == (START, START + HOUR)
+    assert (skipped.count, skipped.reason, skipped.late) == (3, REASON, False)
+    assert (skipped.added, skipped.joined) == (True, False)
+    assert len(told) == 3
+    # It is known as dropped, and nothing more is told of it.
+    assert scheduler.enqueue("send", key="b") == found[2]
+    assert len(told) == 3
+    assert scheduler.run_now(DROPPING.id).skipped is not None
+    assert len(told) == 4
+
+
+def test_what_is_dropped_in_a_transaction_goes_with_it(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    told: list[InstanceSkipped] = []
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    store = open_store(url, clock=clock)
+    engine = create_engine(url)
+    listeners = [hears(InstanceSkipped)(told.append)]
+    with Scheduler(print, store, clock=clock, listeners=listeners) as scheduler:
+        scheduler.schedule(DROPPING)
+        with engine.connect() as connection:
+            for _ in range(3):
+                last = scheduler.enqueue("send", delay=HOUR, connection=connection)
+            assert last.state is State.SKIPPED
+            assert [each.joined for each in told] == [True]
+            connection.rollback()
+        assert scheduler.list_instances() == []
+    engine.dispose()
+
+
+@pytest.mark.parametrize("when_full", ["refuse", "drop"])
+def test_why_says_that_it_is_full(
+    clock: ManualClock, store: Store, when_full: Literal["refuse", "drop"]
+) -> None:
+    client = Client(store)
+    client.schedule(replace(DROPPING, when_full=when_full))
+    client.enqueue("send", delay=MINUTE)
+    assert "full" not in client.why(DROPPING.id).text
+    client.enqueue("send", delay=MINUTE)
+    becomes = "recorded as skipped" if when_full == "drop" else "refused"
+    says = f" It is full: {REASON}. What is added now is {becomes}."
+    assert says in client.why(DROPPING.id).text
+    client.pause(DROPPING.id)
+    assert says in client.why(DROPPING.id).text
+    if when_full == "drop":
+        lost = client.enqueue("send", delay=HOUR)
+        why = client.why(lost.id)
+        assert why.because is Because.SKIPPED
+        assert why.text.startswith("What was to run at 2030-01-01 01:00:00 UTC was")
+        assert why.reason == REASON
+
+
+def test_over_http_what_is_dropped_is_created_and_skipped(clock: ManualClock) -> None:
+    client = Client(MemoryStore(clock))
+    client.schedule(DROPPING)
+    client.enqueue_all("send", [None, None])
+
+    async def asking() -> None:
+        async with called(create_app(client)) as http:
+            answer = await http.post(f"/v1/definitions/{DROPPING.id}/run", json={})
+            assert (answer.status_code, answer.json()["state"]) == (201, "skipped")
+            assert answer.json()["skipped"]["reason"] == REASON
+            job = {"type": "send", "payload": {}, "key": "a"}
+            for status in (201, 200):
+                answer = await http.post("/v1/jobs", json=job)
+                assert (answer.status_code, answer.json()["state"]) == (
+                    status,
+                    "skipped",
+                )
+
+    asyncio.run(asking())
 
 
 def test_a_step_ends_where_there_is_no_more_room() -> None:

@@ -65,6 +65,10 @@ def scheduler(**given: Any) -> Scheduler:
             lambda: defined(max_per_node=0),
             "max_per_node must be from 1 to 1,000,000,000, not 0",
         ),
+        (
+            lambda: defined(when_full="wait"),
+            "when_full must be one of 'refuse', 'drop': 'wait'",
+        ),
         (lambda: defined(jitter=120), f"jitter {A_TIME} 120"),
         (lambda: scheduler(lease=20), f"lease {A_TIME} 20"),
         (lambda: RetryAfter(60), f"delay {A_TIME} 60"),  # type: ignore[arg-type]

@@ -258,6 +258,7 @@ def test_what_the_store_keeps_is_not_compared(kept: Mapping[str, object]) -> Non
         {"lock": "a"},
         {"max_per_node": 1},
         {"max_queue": 1},
+        {"when_full": "drop"},
     ],
 )
 def test_everything_a_user_sets_is_compared(change: Mapping[str, object]) -> None:
@@ -293,6 +294,7 @@ def test_every_field_is_tested_to_be_compared_or_not() -> None:
         "lock",
         "max_per_node",
         "max_queue",
+        "when_full",
     }
 
 

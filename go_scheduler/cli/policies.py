@@ -110,6 +110,9 @@ class Policies(RunPolicies):
         int | None, _option("How many of it one node has at once.")
     ] = None
     max_queue: Annotated[int | None, _option("How many of it may wait.")] = None
+    when_full: Annotated[
+        str, _option("What becomes of more that is added.", metavar="refuse|drop")
+    ] = "refuse"
 
     def fields(self) -> dict[str, Any]:
         """What they are to a ``TaskDefinition``.
@@ -123,6 +126,7 @@ class Policies(RunPolicies):
             "jitter": duration_of(self.jitter, "--jitter"),
             "max_per_node": self.max_per_node,
             "max_queue": self.max_queue,
+            "when_full": self.when_full,
         }
 
     def _catch_up(self) -> CatchUp | None:

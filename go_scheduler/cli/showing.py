@@ -55,6 +55,7 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
             "lock": definition.lock,
             "max per node": _shown(definition.max_per_node),
             "max queue": _shown(definition.max_queue),
+            "when full": _shown(definition.max_queue and definition.when_full),
             "revision": _shown(definition.revision),
         }
     )

@@ -102,6 +102,7 @@ class Explaining(Nodes):
         nodes = self.nodes()
         if not machines:
             nodes = [replace(each, host=None, pid=None) for each in nodes]
+        most = definition.max_queue
         now = store.now()
         return Facts(
             definition=definition,
@@ -111,6 +112,7 @@ class Explaining(Nodes):
             nodes=nodes,
             holder=_holder(store, instances),
             retention=self._retention,
+            waiting=most and store.count_waiting(definition.id, most=most),
         )
 
 

@@ -13,10 +13,11 @@ from go_scheduler.client.job import Job
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
-from go_scheduler.events.definition_events import InstanceAdded
-from go_scheduler.events.event import of_definition
+from go_scheduler.events.definition_events import InstanceAdded, InstanceSkipped
+from go_scheduler.events.event import of_definition, of_skipped
 from go_scheduler.handlers.task import Task, task_id
 from go_scheduler.instead import write_instead
+from go_scheduler.models import Skipped
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Addition
 
@@ -67,11 +68,13 @@ class OnDemand(StoreAccess):
             connection: To make it part of a transaction of yours, as for ``schedule``.
 
         Returns:
-            The instance, or the one that has the key already.
+            The instance, or the one that has the key already. It is skipped, and will
+            not run, if as many wait as its ``max_queue`` says, and its ``when_full`` is
+            ``"drop"``.
 
         Raises:
             TaskDefinitionNotFoundError: There is no definition with this id.
-            QueueFullError: As many of it wait as its ``max_queue`` says.
+            QueueFullError: As many of it wait, and its ``when_full`` is ``"refuse"``.
             ConfigurationError: An argument is wrong, or the store takes part in no
                 transactions.
             StoreUnavailableError: With a ``connection``: somebody else adds the same
@@ -125,7 +128,7 @@ class OnDemand(StoreAccess):
             arguments: The payload, by keyword.
 
         Returns:
-            The instance, or the one that has the key already.
+            The instance, as for ``run_now``, or the one that has the key already.
 
         Raises:
             TaskDefinitionNotFoundError: There is no such task; the text says how to
@@ -173,7 +176,8 @@ class OnDemand(StoreAccess):
 
         Returns:
             The instances, in the order given; for the key of one that there is
-            already, that one.
+            already, that one. Where there is room for some of them alone, and what is
+            beyond that is dropped, these are the first.
 
         Raises:
             TaskDefinitionNotFoundError: As for ``enqueue``.
@@ -244,11 +248,13 @@ class OnDemand(StoreAccess):
         self, definition_id: UUID, additions: Sequence[Addition], connection: object
     ) -> Sequence[TaskInstance]:
         def tell(found: Sequence[TaskInstance]) -> None:
+            ids, joined = {each.id for each in additions}, connection is not None
+            made = [each for each in found if each.id in ids]
             if self._events.wanted(InstanceAdded):
-                made = {each.id for each in additions}
-                for each in found:
-                    if each.id in made:
-                        self._tell_added(each, joined=connection is not None)
+                for each in made:
+                    if each.skipped is None:
+                        self._tell_added(each, joined=joined)
+            self._tell_dropped(made, joined=joined)
 
         if connection is not None:
             store = self._within(connection, self._look_for_instances)
@@ -282,6 +288,21 @@ class OnDemand(StoreAccess):
                 joined=joined,
             )
         )
+
+    def _tell_dropped(self, made: Sequence[TaskInstance], *, joined: bool) -> None:
+        """Tell at once of all of a batch, as they are of one definition."""
+        every = [each.skipped for each in made if each.skipped is not None]
+        if every:
+            skipped = Skipped(
+                first=min(each.first for each in every),
+                last=max(each.last for each in every),
+                count=len(every),
+                reason=every[0].reason,
+            )
+            ids = of_skipped(made[0].definition, skipped)
+            self._events.tell(
+                InstanceSkipped(**ids, late=False, added=True, joined=joined)
+            )
 
 
 def _checked_name(task: object) -> str:

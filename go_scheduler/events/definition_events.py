@@ -175,12 +175,18 @@ class InstancesBackfilled(DefinitionEvent):
 class InstanceSkipped(DefinitionEvent):
     """Fire times that will not run were recorded in one instance.
 
+    Or what was added by hand was, each in its own, as too many wait.
+
     Attributes:
         first: The first of them.
         last: The last of them.
         count: How many there are; at least so many if the reason says so.
         reason: Why they do not run.
-        late: Whether that is because they were missed; else an ``overlap`` says so.
+        late: Whether that is because they were missed; else an ``overlap`` says so, or
+            for what was added ``when_full``.
+        added: Whether they are no fire times, and were added by hand.
+        joined: Whether that is part of a transaction of the caller's, which may be
+            rolled back yet.
     """
 
     first: datetime
@@ -188,6 +194,8 @@ class InstanceSkipped(DefinitionEvent):
     count: int
     reason: str
     late: bool = True
+    added: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

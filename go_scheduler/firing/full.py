@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import Skipped
+from go_scheduler.stores.full import FULL
 
 if TYPE_CHECKING:
     from go_scheduler.stores.messages import Firing
@@ -31,7 +32,7 @@ def within_queue(firing: Firing, room: int) -> Firing:
             execute_times=firing.execute_times[:room],
             next_fire_time=times[room],
         )
-    reason = f"{firing.definition.max_queue} of it wait, and no more may (max_queue)"
+    reason = FULL % firing.definition.max_queue
     skipped = Skipped(first=times[0], last=times[-1], count=len(times), reason=reason)
     if (before := firing.skipped) is not None:
         skipped = Skipped(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.firing.displacement import DisplacedError, LastFired
 from go_scheduler.firing.full import within_queue
-from go_scheduler.models import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,14 +85,7 @@ class Planner:
         most = firing.definition.max_queue
         if most is None or firing.definition.trigger.waits or not firing.fire_times:
             return firing
-        waiting = sum(
-            len(
-                self._store.list_instances(
-                    definition_id=firing.definition.id, state=state, limit=most
-                )
-            )
-            for state in WAITING
-        )
+        waiting = self._store.count_waiting(firing.definition.id, most=most)
         return within_queue(firing, most - waiting)
 
     def _last_fired(self, definition: TaskDefinition) -> LastFired:

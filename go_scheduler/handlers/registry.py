@@ -40,6 +40,7 @@ TAKEN_BY_A_TASK = (
     "lock",
     "max_per_node",
     "max_queue",
+    "when_full",
     "paused",
     "note",
 )

@@ -44,6 +44,7 @@ def definition_of(answer: Any) -> TaskDefinition:
         lock=body.lock,
         max_per_node=body.max_per_node,
         max_queue=body.max_queue,
+        when_full=body.when_full,
         owner=body.owner,
         next_fire_time=body.next_fire_time,
         paused=body.paused,

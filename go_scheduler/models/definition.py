@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID, uuid4, uuid5
 
 from go_scheduler.checks import (
@@ -20,16 +21,19 @@ from go_scheduler.checks import (
     check_trace_context,
     check_type,
 )
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.instead import write_instead
 from go_scheduler.json import JSON, NOTHING, check_text, freeze, is_same
 from go_scheduler.models.pause import Pause
 from go_scheduler.models.states import DefinitionState
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, utc
 
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
+_WHEN_FULL = ("refuse", "drop")
 _LIMITS = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
 
@@ -81,8 +85,10 @@ class TaskDefinition:
             least 1: what is beyond it is left to others, or comes later. None: as many
             as there are workers.
         max_queue: How many of its instances may wait, which have not ended and do not
-            run, at least 1: beyond it none is added, ``QueueFullError``, and fire times
-            are skipped. None: any number.
+            run, at least 1: beyond it fire times are skipped, and ``when_full`` says
+            what becomes of what is added. None: any number.
+        when_full: What becomes of what is added beyond ``max_queue``: ``"refuse"``
+            raises ``QueueFullError``; ``"drop"`` records each as skipped.
         named: Whether its id was passed, and not made up. Kept by the store.
         owner: Whose set it is declared in, see ``declare``; None: in no set. Kept by
             the store.
@@ -127,6 +133,7 @@ class TaskDefinition:
     lock: str | None = None
     max_per_node: int | None = None
     max_queue: int | None = None
+    when_full: Literal["refuse", "drop"] = "refuse"
     named: bool = field(default=None, compare=False)  # type: ignore[assignment]
     owner: str | None = field(default=None, compare=False)
     next_fire_time: datetime | None = field(default=None, compare=False)
@@ -163,6 +170,11 @@ class TaskDefinition:
         for name in ("max_per_node", "max_queue"):
             if (most := getattr(self, name)) is not None:
                 check_count(name, most)
+        if self.when_full not in _WHEN_FULL:
+            raise ConfigurationError(
+                f"when_full must be one of {', '.join(map(repr, _WHEN_FULL))}:"
+                f" {shown(self.when_full)}"
+            )
         check_type("paused", self.paused, bool)
         if self.owner is not None:
             object.__setattr__(self, "owner", check_name("owner", self.owner))

@@ -33,6 +33,11 @@ class ByHandStore(ABC):
         If an instance has its ``id`` already, or the definition has an instance with
         its ``key``, ended or not, nothing is made, and that is the answer.
 
+        If more would wait than its ``max_queue``, and its ``when_full`` is ``"drop"``,
+        those of the additions for which there is no room, the last ones, are skipped as
+        they are made: completed at the store's time, and ``skipped`` as ``FULL`` of
+        ``go_scheduler.stores.full`` says.
+
         Args:
             definition_id: The definition, completed or not.
             additions: What to make, each by its own ``id``.
@@ -42,7 +47,8 @@ class ByHandStore(ABC):
 
         Raises:
             TaskDefinitionNotFoundError: There is none with this id. Nothing was made.
-            QueueFullError: More would wait than its ``max_queue``. Nothing was made.
+            QueueFullError: More would wait than its ``max_queue``, and its
+                ``when_full`` is ``"refuse"``. Nothing was made.
         """
 
     @abstractmethod

@@ -74,7 +74,8 @@ def _skipped(facts: Facts, instance: TaskInstance) -> Why:
         text = f"It was skipped at {_time(facts, instance.completed_at)}."
         return _why(facts, instance, Because.SKIPPED, text, since=instance.completed_at)
     first, last = facts.times(skipped.first), facts.times(skipped.last)
-    text = f"The fire time at {first} was skipped: {skipped.reason}."
+    what = "The fire time at" if instance.fire_time else "What was to run at"
+    text = f"{what} {first} was skipped: {skipped.reason}."
     if skipped.count > 1:
         text = (
             f"{skipped.count} fire times were skipped, from {first} to {last}:"

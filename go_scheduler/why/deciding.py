@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.firing.jitter import jitter_of
 from go_scheduler.models import RUNS, State
+from go_scheduler.stores.full import FULL
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.why.about_instance import about, frozen, paused
@@ -36,9 +37,9 @@ def why_now(facts: Facts) -> Why:
     first = min(open_ones, key=_urgency, default=None)
     if first is not None and not _is_only_paused(facts, open_ones):
         answer = about(facts, first)
-        return replace(answer, text=answer.text + _besides(facts, first))
+        return replace(answer, text=answer.text + _besides(facts, first) + _full(facts))
     answer = _of_definition(facts)
-    text = answer.text
+    text = answer.text + _full(facts)
     if first is not None:
         text += f" {frozen(facts, first)}"
     if ended:
@@ -96,6 +97,15 @@ def _besides(facts: Facts, instance: TaskInstance) -> str:
         # It may have instances of several fire times by now.
         following = facts.next_after(max(facts.now, instance.fire_time or facts.now))
     return "" if following is None else f" It fires next at {facts.times(following)}."
+
+
+def _full(facts: Facts) -> str:
+    """What becomes of more of a definition, if as many wait as may."""
+    of = facts.definition
+    if of.max_queue is None or facts.waiting != of.max_queue:
+        return ""
+    added = "recorded as skipped" if of.when_full == "drop" else "refused"
+    return f" It is full: {FULL % of.max_queue}. What is added now is {added}."
 
 
 def _is_only_paused(facts: Facts, open_ones: Sequence[TaskInstance]) -> bool:

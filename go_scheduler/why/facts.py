@@ -36,6 +36,7 @@ class Facts:
         holder: What those of them wait for that are parked, whosever it is; None:
             nothing has their slot.
         retention: How long ended instances are kept; None: it is not known.
+        waiting: How many of it wait, if there is a ``max_queue``, and up to that.
     """
 
     definition: TaskDefinition
@@ -45,6 +46,7 @@ class Facts:
     nodes: Sequence[NodeInfo]
     holder: TaskInstance | None = None
     retention: timedelta | None = None
+    waiting: int | None = None
 
     @property
     def times(self) -> Times:

@@ -84,7 +84,7 @@ def test_each_option_that_says_how(shell: Shell) -> None:
         *("--retry-max-delay", "1h", "--retry-jitter", "0.5", "--catch-up", "all"),
         *("--grace", "1m", "--within", "1h", "--drop-after", "1d", "--jitter", "2s"),
         *("--overlap", "skip", "--lock", "disk", "--paused", "--note", "not yet"),
-        *("--max-per-node", "3", "--max-queue", "4"),
+        *("--max-per-node", "3", "--max-queue", "4", "--when-full", "drop"),
     )
     definition = stored(shell)
     expected = TaskDefinition(
@@ -116,6 +116,7 @@ def test_each_option_that_says_how(shell: Shell) -> None:
         lock="disk",
         max_per_node=3,
         max_queue=4,
+        when_full="drop",
     )
     assert definition == expected
     assert (definition.paused, definition.note) == (True, "not yet")

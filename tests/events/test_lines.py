@@ -183,6 +183,18 @@ WRITTEN = [
         f"INFO report: not run, 1 of its fire times from {NOON} to {NOON}: another ran",
     ),
     (
+        InstanceSkipped(
+            **OF_D,
+            first=NOON,
+            last=NOON,
+            count=3,
+            reason="full",
+            late=False,
+            added=True,
+        ),
+        f"INFO report: not run, 3 that were added for {NOON} to {NOON}: full",
+    ),
+    (
         InstanceDropped(
             **OF_I, fire_time=NOON, execute_at=NOON, late=SECOND, reason="late"
         ),

@@ -54,6 +54,7 @@ FULL: dict[str, Any] = {
     "lock": "printer",
     "max_per_node": 3,
     "max_queue": 4,
+    "when_full": "drop",
     "paused": True,
     "note": "not yet",
 }

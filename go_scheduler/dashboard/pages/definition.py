@@ -112,6 +112,7 @@ def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
     found += [("lock", definition.lock), ("jitter", definition.jitter)]
     found += [("max per node", definition.max_per_node)]
     found += [("max queue", definition.max_queue)]
+    found += [("when full", definition.max_queue and definition.when_full)]
     found += [
         ("expire after", definition.expire_after),
         ("timeout", definition.timeout),

@@ -84,9 +84,11 @@ def _(event: InstancesBackfilled) -> Line:
 @line_of.register(InstanceSkipped)
 def _(event: InstanceSkipped) -> Line:
     return Line(
-        # What an overlap skips is what was asked for.
+        # What an overlap skips, or a full queue drops, is what was asked for.
         WARNING if event.late else INFO,
-        "%s: not run, %d of its fire times from %s to %s: %s",
+        "%s: not run, %d that were added for %s to %s: %s"
+        if event.added
+        else "%s: not run, %d of its fire times from %s to %s: %s",
         (
             event.name or f"definition {event.definition_id}",
             event.count,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID, uuid4
 
 from pydantic import ConfigDict, Field, Strict
@@ -60,6 +60,7 @@ _ANSWER: JsonDict = {
     "lock": None,
     "max_per_node": None,
     "max_queue": None,
+    "when_full": "refuse",
     "paused": False,
     "note": None,
     "state": "active",
@@ -111,6 +112,9 @@ class DefinitionBody(Body):
         description="How many of it may wait; null: any number.",
         json_schema_extra={"minimum": 1},
     )
+    when_full: Literal["refuse", "drop"] = Field(
+        "refuse", description="What becomes of more that is added; drop: it is skipped."
+    )
     owner: Name | None = Field(None, description="In whose declared set it is.")
     paused: bool = Field(False, description="Of a new one; else pause and resume it.")
     note: str | None = Field(None, description="Why it is paused.")
@@ -157,6 +161,7 @@ class DefinitionBody(Body):
                 lock=self.lock,
                 max_per_node=self.max_per_node,
                 max_queue=self.max_queue,
+                when_full=self.when_full,
                 paused=self.paused,
                 note=self.note,
                 revision=revision,
@@ -201,6 +206,7 @@ class DefinitionAnswer(Answer):
     lock: str | None
     max_per_node: int | None
     max_queue: int | None
+    when_full: Literal["refuse", "drop"]
     paused: bool
     note: str | None
     state: DefinitionState
@@ -233,6 +239,7 @@ class DefinitionAnswer(Answer):
             lock=definition.lock,
             max_per_node=definition.max_per_node,
             max_queue=definition.max_queue,
+            when_full=definition.when_full,
             paused=definition.paused,
             note=definition.note,
             state=definition.state,

@@ -30,7 +30,7 @@ from go_scheduler.http.bodies.policies import RetryBody
 from go_scheduler.http.jobs.known_types import check_type_name, said_of
 from go_scheduler.http.problems import invalid
 from go_scheduler.json import check_text, freeze
-from go_scheduler.models import METADATA_LIMIT, TaskDefinition
+from go_scheduler.models import METADATA_LIMIT, State, TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.triggers import OnDemandTrigger
 
@@ -110,6 +110,7 @@ class SubmittedAnswer(Answer):
 
     instance_id: UUID
     definition_id: UUID
+    state: State = Field(description="Where it stands; skipped: it was dropped.")
 
 
 class ImportAsked(Asked):

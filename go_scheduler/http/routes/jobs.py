@@ -60,4 +60,8 @@ async def submit(
         request, f"/v1/instances/{found.id}"
     )
     response.status_code = 201 if found.id == job.job.id else 200
-    return SubmittedAnswer(instance_id=found.id, definition_id=found.definition.id)
+    return SubmittedAnswer(
+        instance_id=found.id,
+        definition_id=found.definition.id,
+        state=found.state,
+    )

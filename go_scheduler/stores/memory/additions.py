@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
-from go_scheduler.models import WAITING
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.models import WAITING, Outcome, Skipped
+from go_scheduler.stores.full import FULL, dropped
 from go_scheduler.stores.memory.stored import StoredInstance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -26,25 +27,36 @@ def add(
     of = tables.definitions.get(definition_id)
     if of is None:
         raise TaskDefinitionNotFoundError(definition_id)
-    _check_room(of, additions, tables)
-    return [_row(of, each, tables, now).view() for each in additions]
+    beyond = _dropped(of, additions, tables)
+    found = []
+    for each in additions:
+        row = _row(of, each, tables, now)
+        if each.id in beyond:
+            _drop(row, tables, now)
+        found.append(row.view())
+    return found
 
 
-def _check_room(
+def _dropped(
     of: StoredDefinition, additions: Sequence[Addition], tables: Tables
-) -> None:
-    """Refuse what would be more than may wait."""
-    most, rows = of.definition.max_queue, tables.instances
-    if most is None:
-        return
-    new = {
-        each.key or each.id
-        for each in additions
-        if not (rows.get(each.id) or rows.keyed(of, each.key))
-    }
+) -> Collection[UUID]:
+    """What is beyond how many may wait."""
+    if of.definition.max_queue is None:
+        return ()
+    rows = tables.instances
+    known: set[UUID | str] = {each.id for each in additions if rows.get(each.id)}
+    known.update(
+        each.key for each in additions if each.key and rows.keyed(of, each.key)
+    )
     waiting = sum(row.state in WAITING for row in of.rows)
-    if new and waiting + len(new) > most:
-        raise QueueFullError(of.definition.id, most)
+    return dropped(of.definition, additions, known=known, waiting=waiting)
+
+
+def _drop(row: StoredInstance, tables: Tables, now: datetime) -> None:
+    """Have it skipped, as too many wait."""
+    reason = FULL % row.of.definition.max_queue
+    row.skipped = Skipped.itself(row.execute_at, reason)
+    tables.instances.end(row, Outcome.SKIPPED, now)
 
 
 def _row(

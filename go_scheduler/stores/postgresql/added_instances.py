@@ -136,7 +136,7 @@ class AddedInstances:
     ) -> Sequence[TaskInstance]:
         """Add to a definition of which few may wait; nothing is started."""
         found = self._database.transact(
-            lambda each: self._additions.add(each, definition_id, additions)
+            lambda each: self._additions.add_to_limited(each, definition_id, additions)
         )
         for each in found[:1]:
             self._note_limit(each.definition)

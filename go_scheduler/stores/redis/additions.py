@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.stores.changes import check_is_as_read
+from go_scheduler.stores.full import FULL
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.redis.calls import RedisCalls
@@ -63,6 +64,7 @@ class RedisAdditions(RedisCalls, HandOverStore):
             now=self._now(),
             of=definition_id.hex,
             soon=micros(SOON),
+            full=FULL,
             additions=[
                 present(
                     {

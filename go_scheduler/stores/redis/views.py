@@ -37,6 +37,11 @@ class RedisViews(RedisCalls, ViewStore):
         counts = self.counts()
         return {state: Counted.up_to(most, counts[state]) for state in State}
 
+    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
+        """How many instances of a definition have not ended and do not run."""
+        found: int = self._server.run("count_waiting", of=definition_id.hex, most=most)
+        return found
+
     def list_backlog(
         self, most: int, *, queues: Collection[str] | None = None
     ) -> Sequence[Backlog]:

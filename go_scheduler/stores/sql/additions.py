@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import select
 
-from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.models import Outcome
+from go_scheduler.stores.full import FULL, dropped
+from go_scheduler.stores.sql.counting import count_waiting
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.edits import definition_of, live_among
 from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS, read_instance
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -54,21 +57,49 @@ class Additions:
             TaskDefinitionNotFoundError: There is none with this id.
             Overtaken: Somebody else has added one with the same key at this moment.
         """
-        query = live_among(self._dialect, [definition_id])
         # Whoever edits, pauses or deletes it waits, and then finds what is added here;
         # no fire and no other addition does.
-        locked = query.with_for_update(read=True, key_share=True, of=definitions)
+        return self._add_locked(connection, definition_id, additions, shared=True)
+
+    def add_to_limited(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Add likewise to a definition of which few may wait, one after the other."""
+        # On CockroachDB those with a shared lock would wait for each other.
+        return self._add_locked(connection, definition_id, additions, shared=False)
+
+    def _add_locked(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        *,
+        shared: bool,
+    ) -> Sequence[TaskInstance]:
+        query = live_among(self._dialect, [definition_id])
+        locked = query.with_for_update(read=shared, key_share=True, of=definitions)
         of = connection.execute(locked).one_or_none()
         if of is None:
             raise TaskDefinitionNotFoundError(definition_id)
         if not additions:
             return []
         definition = definition_of(of)
-        self.check_room(connection, of.key, definition, additions)
+        beyond = self.dropped(connection, of.key, definition, additions)
         now = self._dialect.now(connection)
-        made = self._insert(connection, of, additions, now)
+        rows = [
+            self._columns(of, each, now, reason=FULL % definition.max_queue)
+            if each.id in beyond
+            else self._columns(of, each, now, reason=None)
+            for each in additions
+        ]
+        made = self._insert(connection, rows).difference(beyond)
         self._dialect.hint(
-            connection, (each.execute_at(now) for each in additions), now
+            connection,
+            (each.execute_at(now) for each in additions if each.id not in beyond),
+            now,
         )
         left = [each for each in additions if each.id not in made]
         existing = self.existing(connection, of.key, left)
@@ -85,14 +116,14 @@ class Additions:
         row = connection.execute(query).one_or_none()
         return row is not None and definition_of(row).max_queue is not None
 
-    def check_room(
+    def dropped(
         self,
         connection: Connection,
         key: UUID,
         definition: TaskDefinition,
         additions: Sequence[Addition],
-    ) -> None:
-        """Refuse what would be more than may wait, however many add at this moment.
+    ) -> Collection[UUID]:
+        """What is beyond how many may wait, however many add at this moment.
 
         Args:
             connection: In a transaction.
@@ -100,12 +131,15 @@ class Additions:
             definition: The definition.
             additions: What is to be added.
 
+        Returns:
+            The ids of what is to be recorded as skipped.
+
         Raises:
-            QueueFullError: It is too much.
+            QueueFullError: The definition has that refused.
         """
         most, column = definition.max_queue, instances.c
         if most is None:
-            return
+            return ()
         row = select(definitions.c.key).where(definitions.c.key == key)
         connection.execute(row.with_for_update(key_share=True)).all()
         ids = self._dialect.among(column.id, [each.id for each in additions])
@@ -113,15 +147,8 @@ class Additions:
         keys = column.key.in_([each.key for each in additions if each.key])
         of_key = select(column.key).where(column.definition_key == key, keys)
         known.update(connection.scalars(of_key))
-        new = {each.key or each.id for each in additions}
-        new -= known | {each.key for each in additions if each.id in known}
-        waits = or_(column.claimed_by.is_(None), column.started_at.is_(None))
-        is_open = and_(column.completed_at.is_(None), column.outcome.is_(None))
-        waiting = select(column.id).where(column.definition_key == key, is_open, waits)
-        some = waiting.limit(most + 1).subquery()
-        count = connection.scalar(select(func.count()).select_from(some)) or 0
-        if new and count + len(new) > most:
-            raise QueueFullError(definition.id, most)
+        waiting = count_waiting(connection, key, most)
+        return dropped(definition, additions, known=known, waiting=waiting)
 
     def existing(
         self, connection: Connection, key: UUID, additions: Sequence[Addition]
@@ -165,39 +192,41 @@ class Additions:
         return self._dialect.looked_up(query.where(*which), instances, index)
 
     def _insert(
-        self,
-        connection: Connection,
-        of: Row[Any],
-        additions: Sequence[Addition],
-        now: datetime,
+        self, connection: Connection, rows: Sequence[Mapping[str, object]]
     ) -> set[UUID]:
         """Insert those that are not there, by one statement; say which those were."""
         statement = self._dialect.insert(instances).on_conflict_do_nothing()
-        rows = list(self._columns(of, additions, now))
         return set(
             connection.execute(statement.returning(instances.c.id), rows).scalars()
         )
 
     def _columns(
-        self, of: Row[Any], additions: Sequence[Addition], now: datetime
-    ) -> Iterator[dict[str, object]]:
-        for each in additions:
-            execute_at = each.execute_at(now)
-            yield {
-                "id": each.id,
-                "definition_key": of.key,
-                "shard": each.id.int % self._dialect.shards,
-                "queue": of.queue,
-                "priority": of.priority,
-                "expire_after": of.expire_after,
-                "slot": of.slot,
-                "overlap": of.overlap,
-                "frozen": of.paused,
-                "key": each.key,
-                "created_at": now,
-                "execute_at": execute_at,
-                "due_at": execute_at,
-                "claimable_at": None if of.paused else max(execute_at, now),
-                "payload": each.payload,
-                "trace_context": each.trace_context,
-            }
+        self, of: Row[Any], addition: Addition, now: datetime, *, reason: str | None
+    ) -> Mapping[str, object]:
+        """The row of an addition; with a reason, it is skipped by that."""
+        execute_at = addition.execute_at(now)
+        ended = reason is not None
+        return {
+            "id": addition.id,
+            "definition_key": of.key,
+            "shard": addition.id.int % self._dialect.shards,
+            "queue": of.queue,
+            "priority": of.priority,
+            "expire_after": of.expire_after,
+            "slot": of.slot,
+            "overlap": of.overlap,
+            "frozen": of.paused,
+            "key": addition.key,
+            "created_at": now,
+            "execute_at": execute_at,
+            "due_at": execute_at,
+            "claimable_at": None if of.paused or ended else max(execute_at, now),
+            "payload": addition.payload,
+            "trace_context": addition.trace_context,
+            "outcome": Outcome.SKIPPED.value if ended else None,
+            "completed_at": now if ended else None,
+            "skipped_first": execute_at if ended else None,
+            "skipped_last": execute_at if ended else None,
+            "skipped_count": 1 if ended else None,
+            "skipped_reason": reason,
+        }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, literal_column, select
+from sqlalchemy import and_, func, literal_column, or_, select
 
 from go_scheduler.models import OPEN, Outcome, State
 from go_scheduler.models.looked_up import Counted
@@ -13,8 +13,9 @@ from go_scheduler.stores.sql.tables import instances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select
 
 _column = instances.c
 # All as the indexes say it, so that they are known to have them all.
@@ -46,6 +47,23 @@ def ended_as(state: State) -> ColumnElement[bool]:
     if state is State.COMPLETED:
         return _HAS_ENDED
     return and_(_ENDED_UNRUN, _column.outcome == state.value)
+
+
+def count_waiting(
+    connection: Connection, key: UUID | ScalarSelect[UUID], most: int
+) -> int:
+    """How many instances of a definition wait, up to a bound.
+
+    Args:
+        connection: Where.
+        key: Of the definition's row.
+        most: So many are counted at most.
+    """
+    waits = or_(_column.claimed_by.is_(None), _column.started_at.is_(None))
+    waiting = select(_column.id).where(_column.definition_key == key, _OPEN, waits)
+    some = waiting.limit(most).subquery()
+    found: int = connection.execute(select(func.count()).select_from(some)).scalar_one()
+    return found
 
 
 def counts_up_to(connection: Connection, most: int) -> Mapping[State, Counted]:

@@ -95,6 +95,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "lock": str,
     "max_per_node": int,
     "max_queue": int,
+    "when_full": str,
     "last_pause": _read_pause,
     "overdue": bool,
     "trace_context": str,

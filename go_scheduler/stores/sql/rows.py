@@ -169,6 +169,7 @@ def read_definition(
         return _stand_in(row, contents, error)
     named = like.name, like.queue, like.priority
     limits = like.expire_after, like.timeout, like.start_timeout, like.heartbeat_timeout
+    few = like.max_per_node, like.max_queue, like.when_full
     return _definition(
         contents.trigger,
         row.id,
@@ -180,8 +181,7 @@ def read_definition(
         like.jitter,
         like.overlap,
         like.lock,
-        like.max_per_node,
-        like.max_queue,
+        *few,
         bool(row.named),
         like.owner,
         row.next_fire_time,

@@ -15,6 +15,7 @@ from go_scheduler.models.looked_up import Backlog, Counted
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.sql.counting import (
     CLAIMED,
+    count_waiting,
     counts_up_to,
     with_state,
 )
@@ -205,6 +206,12 @@ class SQLViews(InstanceLists, ViewStore):
             # What is no outcome of ours, and was written by hand, has not ended.
             counts[part][_STATES.get(state, State.PENDING)] += 1
         return counts
+
+    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
+        """How many instances of a definition have not ended and do not run."""
+        key = self._live(definition_id)
+        found: int = self._list(lambda each: count_waiting(each, key, most))
+        return found
 
     def list_unscheduled(
         self, definition_id: UUID, *, limit: int

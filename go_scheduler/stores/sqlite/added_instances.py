@@ -76,7 +76,8 @@ class AddedInstances(Additions):
             return []
         [values] = found
         definition = _definition(values)
-        self.check_room(connection, values[0], definition, additions)
+        if self.dropped(connection, values[0], definition, additions):
+            return super().add(connection, definition_id, additions)
         now = self._dialect.now(connection)
         made = [each.made(definition, now) for each in additions]
         if claimant is not None and may_start(made[0], claimant, names):

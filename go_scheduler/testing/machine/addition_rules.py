@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.machine.drawn import QUEUES, ids, nodes, offsets, seconds
@@ -66,8 +66,8 @@ class AdditionRules(StorePair):
                         self._claimant(node, QUEUES),
                         names=None,
                     )
-            except TaskDefinitionNotFoundError as error:
-                return error.definition_id
+            except (QueueFullError, TaskDefinitionNotFoundError) as error:
+                return type(error), error.definition_id
             self._twins.update((each.id, each.id) for each in found)
             if store is self.oracle:
                 made = {each.id for each in additions}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -19,6 +19,7 @@ from go_scheduler.testing.machine.drawn import (
     TRIGGERS,
     exclusions,
     fires_first,
+    full,
     ids,
     offsets,
     seconds,
@@ -48,6 +49,7 @@ class DefinitionRules(StorePair):
         expire_after=st.sampled_from([None, 5 * SECOND]),
         jitter=st.sampled_from([None, None, SECOND]),
         exclusion=exclusions,
+        full=full,
         edits=st.none() | st.integers(0, 2),
     )
     def put(
@@ -61,6 +63,7 @@ class DefinitionRules(StorePair):
         expire_after: timedelta | None,
         jitter: timedelta | None,
         exclusion: tuple[Overlap, str | None] | None,
+        full: tuple[int | None, Literal["refuse", "drop"]],
         edits: int | None,
     ) -> None:
         """A definition is put, perhaps as it was after some edits, or conflicts."""
@@ -80,6 +83,8 @@ class DefinitionRules(StorePair):
             priority=priority,
             expire_after=expire_after,
             jitter=jitter,
+            max_queue=full[0],
+            when_full=full[1],
             next_fire_time=fires_first(trigger, at),
         )
         self._put(new, edits=edits)

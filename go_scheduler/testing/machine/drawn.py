@@ -52,4 +52,6 @@ some_ids = st.sets(ids, min_size=1, max_size=2)
 seconds = st.sampled_from([0, 0, 1, 5, 10, 20, 60]).map(lambda each: each * SECOND)
 offsets = st.integers(-3, 6).map(lambda each: each * STEP)
 exclusions = st.sampled_from([None, None, None, *EXCLUSIONS])
+full = st.sampled_from([(None, "refuse")] * 4 + [(1, "refuse"), (2, "drop")])
+"""How many may wait, and what becomes of more."""
 nodes = st.sampled_from([UUID(int=101), UUID(int=102)])

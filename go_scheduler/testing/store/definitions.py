@@ -42,6 +42,7 @@ OTHER_VALUES = [
     pytest.param({"timeout": MINUTE}, id="timeout"),
     pytest.param({"max_per_node": 3}, id="max_per_node"),
     pytest.param({"max_queue": 3}, id="max_queue"),
+    pytest.param({"when_full": "drop"}, id="when_full"),
     pytest.param({"retry": RetryPolicy(max_attempts=None)}, id="retry"),
     pytest.param({"retry": RetryPolicy(max_attempts=3)}, id="retry-3"),
     pytest.param({"catch_up": CatchUp(grace=HOUR)}, id="catch_up"),

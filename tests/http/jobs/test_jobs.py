@@ -76,6 +76,7 @@ def test_a_job_is_one_row_of_its_type(client: Client) -> None:
         assert answer.json() == {
             "instance_id": str(found.id),
             "definition_id": str(SEND.id),
+            "state": "pending",
         }
         assert (found.payload, found.execute_at) == ({"order": 7}, START)
 

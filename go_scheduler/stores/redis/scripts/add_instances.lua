@@ -4,28 +4,27 @@ local of = by_id(A.of)
 if not of then
   return false
 end
--- Whether what is new would be more than may wait.
-local function is_full(most)
-  local new, seen = 0, {}
+-- The ids of those that are new, and more than may wait.
+local function those_beyond(most)
+  local room, seen, beyond = most - count_waiting(of), {}, {}
   for _, each in ipairs(A.additions) do
     local place = each.key or each.id
     local known = each.key and call('HGET', P .. 'dk:' .. of.life, each.key)
     if not seen[place] and not known and not instance(each.id) then
-      seen[place], new = true, new + 1
+      seen[place], room = true, room - 1
+      beyond[each.id] = room < 0 or nil
     end
   end
-  local waiting = 0
-  for _, row in ipairs(open_rows(of)) do
-    if not row.claimed_by or not row.started_at then
-      waiting = waiting + 1
-    end
-  end
-  return new > 0 and waiting + new > most
+  return beyond
 end
 local is_limited = of.policies and string.find(of.policies, '"max_queue"', 1, true)
-local most = is_limited and cjson.decode(of.policies).max_queue
-if most and is_full(most) then
-  return most
+local policies = is_limited and cjson.decode(of.policies) or {}
+local most, beyond = policies.max_queue, {}
+if most then
+  beyond = those_beyond(most)
+  if next(beyond) and policies.when_full ~= 'drop' then
+    return most
+  end
 end
 local found, made = {}, {}
 for n, each in ipairs(A.additions) do
@@ -38,8 +37,13 @@ for n, each in ipairs(A.additions) do
     row = new(each.id, of, each.at or plus(now, each.delay))
     row.payload, row.key = each.payload, each.key
     row.trace_context = each.trace_context
-    add(row)
-    hint('i', row.due_at)
+    if beyond[each.id] then
+      local at, reason = row.execute_at, string.format(A.full, most)
+      add_skipped(row, { first = at, last = at, count = 1, reason = reason })
+    else
+      add(row)
+      hint('i', row.due_at)
+    end
   end
   found[n] = row
   local is_new = row.id == each.id and row.attempt == 0 and not row.outcome

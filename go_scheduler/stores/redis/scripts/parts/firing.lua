@@ -1,13 +1,4 @@
 -- How definitions fire.
-local function record_skipped(of, skipped)
-  local row = new(skipped.id, of, skipped.first)
-  row.skipped_first, row.skipped_last = skipped.first, skipped.last
-  row.skipped_count, row.skipped_reason = skipped.count, skipped.reason
-  rows[row.id] = row
-  row.parked, row.outcome, row.completed_at = nil, 'skipped', now
-  add(row)
-end
-
 -- Make the instances of a firing, if its definition is as it was read; answer them.
 local function fire(firing)
   local of = by_id(firing.id)
@@ -22,7 +13,7 @@ local function fire(firing)
   end
   unlist(of)
   if firing.skipped then
-    record_skipped(of, firing.skipped)
+    add_skipped(new(firing.skipped.id, of, firing.skipped.first), firing.skipped)
   end
   local made = {}
   for _, each in ipairs(firing.instances) do

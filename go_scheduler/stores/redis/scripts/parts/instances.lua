@@ -28,6 +28,15 @@ local function add(row)
   save(row)
 end
 
+-- Let a new row be found as what will not run.
+local function add_skipped(row, skipped)
+  row.skipped_first, row.skipped_last = skipped.first, skipped.last
+  row.skipped_count, row.skipped_reason = skipped.count, skipped.reason
+  rows[row.id] = row
+  row.parked, row.outcome, row.completed_at = nil, 'skipped', now
+  add(row)
+end
+
 -- The id of the instance of a fire time, or nil.
 local function fired_at(of, fire_time)
   local found = call(
@@ -150,6 +159,17 @@ local function open_rows(of)
     found[#found + 1] = row
   end
   return found
+end
+
+-- How many of its instances have not ended and do not run.
+local function count_waiting(of)
+  local waiting = 0
+  for _, row in ipairs(open_rows(of)) do
+    if not row.claimed_by or not row.started_at then
+      waiting = waiting + 1
+    end
+  end
+  return waiting
 end
 
 local function is_unused(row)

@@ -55,7 +55,7 @@ local function put(plan)
   if plan.action == 'rescheduled' then
     discard(of)
     if plan.skipped then
-      record_skipped(of, plan.skipped)
+      add_skipped(new(plan.skipped.id, of, plan.skipped.first), plan.skipped)
     end
   elseif plan.takes_back then
     take_back(of)
