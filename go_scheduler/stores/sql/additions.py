@@ -143,9 +143,11 @@ class Additions:
         row = select(definitions.c.key).where(definitions.c.key == key)
         connection.execute(row.with_for_update(key_share=True)).all()
         ids = self._dialect.among(column.id, [each.id for each in additions])
-        known = set(connection.scalars(select(column.id).where(ids)))
+        by_id = self._look_up(select(column.id).where(ids), "task_instances_pkey")
+        known = set(connection.scalars(by_id))
         keys = column.key.in_([each.key for each in additions if each.key])
         of_key = select(column.key).where(column.definition_key == key, keys)
+        of_key = self._look_up(of_key, "task_instances_key_key")
         known.update(connection.scalars(of_key))
         waiting = count_waiting(connection, key, most)
         return dropped(definition, additions, known=known, waiting=waiting)
@@ -189,7 +191,10 @@ class Additions:
 
     def _rows(self, index: str, *which: ColumnElement[bool]) -> Select[Any]:
         query = select(*(instances.c[name] for name in INSTANCE_COLUMNS))
-        return self._dialect.looked_up(query.where(*which), instances, index)
+        return self._look_up(query.where(*which), index)
+
+    def _look_up(self, query: Select[Any], index: str) -> Select[Any]:
+        return self._dialect.looked_up(query, instances, index)
 
     def _insert(
         self, connection: Connection, rows: Sequence[Mapping[str, object]]

@@ -269,6 +269,7 @@ class SQLViews(InstanceLists, ViewStore):
             )
             query = select(_column.id).where(of_these, _column.key == key)
             query = query.order_by(_column.execute_at, _column.id).limit(limit)
+            query = self._dialect.looked_up(query, instances, "task_instances_key_key")
             return connection.execute(query).scalars().all()
 
         return self._in_order(self._list(read))
