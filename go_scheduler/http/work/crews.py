@@ -319,7 +319,8 @@ class Crews:
 
     def _check_going(self) -> None:
         if self._stopping:
-            title, detail = "The server is stopping", "ask for work again in a moment"
+            title = "The server is stopping"
+            detail = "it hands out no more work: ask again in a moment"
             raise Problem(503, "stopping", title, detail, headers=RETRY_AFTER)
 
     def _work(self, instance: TaskInstance, tokens: Tokens, caller: Caller) -> Work:
