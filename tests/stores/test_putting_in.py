@@ -96,9 +96,10 @@ def test_the_first_one_asks_for_the_time_as_well(
     assert "INSERT INTO task_definitions" in insert
 
 
-def test_what_is_enqueued_costs_one_statement(
+def test_what_is_enqueued_to_a_task_that_is_known_costs_one_statement(
     store: PostgreSQLStore, client: Client
 ) -> None:
+    client.enqueue("send", order=6)
     with sent(store) as statements:
         client.enqueue("send", order=7)
     [statement] = statements

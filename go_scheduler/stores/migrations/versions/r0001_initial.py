@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.23b"
+revision = "2026.11.23c"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
