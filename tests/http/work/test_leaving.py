@@ -388,7 +388,7 @@ def test_who_waits_is_told_when_all_is_stopped() -> None:
         taking = house.take()
         await house.until_waiting()
         await house.crews.stop()
-        with pytest.raises(Problem, match="ask for work again"):
+        with pytest.raises(Problem, match="no more work"):
             await asyncio.wait_for(taking, PATIENCE)
 
     running(test)
@@ -401,7 +401,7 @@ def test_who_has_just_come_when_it_stops_is_told_so(steps: int) -> None:
         for _ in range(steps):
             await asyncio.sleep(0)
         house.crews.stop_taking()
-        with pytest.raises(Problem, match="ask for work again"):
+        with pytest.raises(Problem, match="no more work"):
             await asyncio.wait_for(taking, PATIENCE)
 
     running(test)
@@ -416,7 +416,7 @@ def test_who_waits_for_a_crew_to_begin_when_it_stops_is_told_so() -> None:
 
         await until(begins)
         house.crews.stop_taking()
-        with pytest.raises(Problem, match="ask for work again"):
+        with pytest.raises(Problem, match="no more work"):
             await asyncio.wait_for(taking, PATIENCE)
 
     store = SlowStore()
