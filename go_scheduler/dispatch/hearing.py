@@ -155,7 +155,7 @@ class Hearing:
             self._ticker.wake()
 
     def _watch_bus(self) -> None:
-        since, is_up = self._away_since, self._bus.is_up()
+        since, is_up = self._away_since, self._is_up()
         now = self._clock.elapsed()
         if since is None and not is_up:
             self._away_since = now
@@ -165,7 +165,14 @@ class Hearing:
             self._events.tell(BusBack(away=now - since))
 
     def _warn(self) -> Sequence[str]:
-        return () if self._bus.is_up() else (_AWAY,)
+        return () if self._is_up() else (_AWAY,)
+
+    def _is_up(self) -> bool:
+        try:
+            return self._bus.is_up()
+        # One of somebody else's; health() asks as well, which never raises.
+        except Exception:
+            return False
 
     def _wait(self) -> None:
         # A tick under way goes to its end: its store may be closed next.

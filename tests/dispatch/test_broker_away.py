@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -143,6 +144,20 @@ def test_a_subscription_notices_by_itself_that_nothing_comes_any_more(
         network.silence_these()
         patient.publish(topic, b"2")
         assert heard.bodies(1) == [b"2"]
+
+
+def test_a_process_that_has_no_more_sockets_publishes_when_it_has_one(
+    patient: KombuBus, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> tuple[socket.socket, socket.socket]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as short:
+        short.setattr(socket, "socketpair", none_left)
+        with pytest.raises(BusUnavailableError, match="Too many open files") as raised:
+            patient.publish(topic, b"1")
+    assert raised.value.unsent
+    patient.publish(topic, b"2")
 
 
 def test_a_queue_that_somebody_deletes_is_made_anew_for_who_publishes(

@@ -339,6 +339,20 @@ class TestCancelled:
         assert [each.reason for each in house.cancels()] == ["cancelled"]
 
 
+def test_a_bus_that_cannot_say_whether_it_is_up_is_taken_for_away(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_up() -> bool:
+        raise OSError("there is no such host")
+
+    house.look()
+    assert house.scheduler.health().warnings == ()
+    monkeypatch.setattr(house.bus, "is_up", is_up)
+    house.look()
+    [warning] = house.scheduler.health().warnings
+    assert "message bus" in warning
+
+
 class TestStore:
     """The store takes nothing, or not this."""
 

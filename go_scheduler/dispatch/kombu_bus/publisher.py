@@ -84,11 +84,12 @@ class Publisher(Line):
         try:
             with self._lock:
                 self._check()
-                self._waiting.append(posting)
                 if not self._started:
-                    self._started = True
                     self.start()
-        except ConnectionError as error:
+                    self._started = True
+                self._waiting.append(posting)
+        # Also of a process that may have no more threads or sockets now.
+        except (OSError, RuntimeError) as error:
             posting.failed(error)
         else:
             self.wake()

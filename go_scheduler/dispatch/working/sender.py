@@ -150,8 +150,14 @@ class Sender:
 
     def _hear(self, number: int, future: Future[None]) -> None:
         """On a thread of the bus."""
+        error: BaseException | None
+        # A bus of somebody else's may; ours are not cancelled by anybody.
+        if future.cancelled():
+            error = BusUnavailableError("the bus has cancelled it")
+        else:
+            error = future.exception()
         try:
-            self._loop.call_soon_threadsafe(self._end, number, future.exception())
+            self._loop.call_soon_threadsafe(self._end, number, error)
         except RuntimeError:
             # It has been closed, and nobody asks any more.
             return

@@ -60,6 +60,10 @@ class Slow(ShakyBus):
         else:
             future.set_exception(error)
 
+    def cancel(self) -> None:
+        """The first of those under way is cancelled, which a bus ought not to do."""
+        self._under_way.pop(0).cancel()
+
     @property
     def said(self) -> list[list[tuple[int, str, object]]]:
         """What was said, by message: of which attempt, what, and how far it is."""
@@ -237,6 +241,16 @@ def test_a_bus_that_raises_at_once_is_away_like_any_other(saying: Saying) -> Non
     saying.put("accepted", run=1)
     saying.loop.run()
     saying.bus.raises = None
+    saying.loop.wait()
+    saying.end()
+    assert saying.told == [("1 accepted", True)]
+
+
+def test_what_a_bus_cancels_is_published_again(saying: Saying) -> None:
+    saying.put("accepted", run=1)
+    saying.loop.run()
+    saying.bus.cancel()
+    saying.loop.run()
     saying.loop.wait()
     saying.end()
     assert saying.told == [("1 accepted", True)]
