@@ -128,10 +128,12 @@ def test_what_is_dropped_in_a_transaction_goes_with_it(
 ) -> None:
     told: list[InstanceSkipped] = []
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    store = open_store(url, clock=clock)
     engine = create_engine(url)
     listeners = [hears(InstanceSkipped)(told.append)]
-    with Scheduler(print, store, clock=clock, listeners=listeners) as scheduler:
+    with (
+        closing(open_store(url, clock=clock)) as store,
+        Scheduler(print, store, clock=clock, listeners=listeners) as scheduler,
+    ):
         scheduler.schedule(DROPPING)
         with engine.connect() as connection:
             for _ in range(3):
