@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
