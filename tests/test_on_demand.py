@@ -307,9 +307,12 @@ def counted(store: PostgreSQLStore) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("engine", SQL[1:], indirect=True)
-def test_to_enqueue_is_one_statement(store: PostgreSQLStore) -> None:
+def test_to_enqueue_to_a_task_that_is_known_is_one_statement(
+    store: PostgreSQLStore,
+) -> None:
     client = Client(store)
     client.schedule(SEND)
+    client.enqueue("send", order=6)
     with counted(store) as executed:
         client.enqueue("send", order=7)
         client.enqueue("send", order=8, key="k", delay=TICK)

@@ -65,10 +65,9 @@ def told(
 def come_to(store: Store, stage: Stage, lease: timedelta = MINUTE) -> TaskInstance:
     """A run that has come so far."""
     instance = running(store)
-    for each in (PUBLISHED, ACCEPTED, STARTED):
+    stages = (PUBLISHED, ACCEPTED, STARTED)
+    for each in stages[: stages.index(stage) + 1]:
         told(store, instance, each, lease=lease)
-        if each is stage:
-            break
     return store.get_instance(instance.id)
 
 
