@@ -22,6 +22,7 @@ from go_scheduler.testing.store.edits import EditTests
 from go_scheduler.testing.store.firings import FireTests, SkipTests
 from go_scheduler.testing.store.freed_slots import FreedSlotTests
 from go_scheduler.testing.store.frozen import FrozenTests
+from go_scheduler.testing.store.full import FullTests
 from go_scheduler.testing.store.hand_over import HandOverTests
 from go_scheduler.testing.store.history import HistoryTests
 from go_scheduler.testing.store.instance_lists import InstanceListTests
@@ -86,6 +87,7 @@ class StoreSuite(
     WaitingTests,
     OnDemandTests,
     AddTests,
+    FullTests,
     AddedTests,
     BackfillTests,
     BackfillOverlapTests,
