@@ -61,7 +61,8 @@ def test_a_connection_that_is_lost_is_made_anew(
         bus.subscribe(topic, heard, prefetch=10)
         before = heard.next()
         network.cut()
-        eventually(lambda: "cannot be used" in caplog.text)
+        # The publisher has lost its connection, and the subscription another.
+        eventually(lambda: caplog.text.count("cannot be used") == 2)
         publish_once_it_is_up(bus, topic, b"2")
         again = heard.next()
         # What was not acknowledged comes again; to acknowledge the former is nothing.
