@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.dispatch.statuses import Gathered
+from go_scheduler.dispatch.statuses import SortedStatuses
+from go_scheduler.dispatch.timeouts import offered_again_after
 from go_scheduler.errors import (
     ConfigurationError,
     StoreError,
@@ -87,12 +88,12 @@ class Recording:
         Raises:
             StoreUnavailableError: The store is away.
         """
-        gathered = Gathered.of(statuses)
+        by_kind = SortedStatuses.of(statuses)
         desk = self._desks.desk()
-        look = self._report(desk, gathered.going, settle)
-        look |= self._complete(desk, gathered.succeeded, settle)
-        look |= self._fail(desk, gathered.failed, settle)
-        look |= self._release(desk, gathered.released, settle)
+        look = self._report(desk, by_kind.going, settle)
+        look |= self._complete(desk, by_kind.succeeded, settle)
+        look |= self._fail(desk, by_kind.failed, settle)
+        look |= self._release(desk, by_kind.released, settle)
         # It may run again at once, or another instead.
         if look:
             self._scheduler._look_at_all()
@@ -194,7 +195,10 @@ class Recording:
         found = self._find(each.claim)
         if found is None or found.worker not in (None, each.status.worker):
             return False
-        delay = each.status.delay or ZERO
+        delay = each.status.delay
+        if delay is None:
+            # At once it would come back to whoever cannot begin it, again and again.
+            delay = offered_again_after(each.claim.attempt)
         reason = f"worker {each.status.worker} gave it back"
         return desk.release(each.claim, delay=delay, reason=reason)
 

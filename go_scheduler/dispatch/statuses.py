@@ -124,7 +124,7 @@ class Going:
 
 
 @dataclass(slots=True)
-class Gathered:
+class SortedStatuses:
     """Statuses, by what is to be done with them.
 
     Attributes:
@@ -140,14 +140,14 @@ class Gathered:
     released: list[Heard] = field(default_factory=list)
 
     @classmethod
-    def of(cls, heard: Iterable[Heard]) -> Gathered:
+    def of(cls, heard: Iterable[Heard]) -> SortedStatuses:
         """Put statuses together that were heard in this order."""
-        gathered = cls()
+        by_kind = cls()
         going: dict[tuple[Claim, str], Going] = {}
         ends = {
-            Said.SUCCEEDED: gathered.succeeded,
-            Said.FAILED: gathered.failed,
-            Said.RELEASED: gathered.released,
+            Said.SUCCEEDED: by_kind.succeeded,
+            Said.FAILED: by_kind.failed,
+            Said.RELEASED: by_kind.released,
         }
         for each in heard:
             if (end := ends.get(each.status.status)) is not None:
@@ -155,5 +155,5 @@ class Gathered:
             else:
                 of = each.claim, each.status.worker
                 going.setdefault(of, Going(*of)).add(each)
-        gathered.going.extend(going.values())
-        return gathered
+        by_kind.going.extend(going.values())
+        return by_kind

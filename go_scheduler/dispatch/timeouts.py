@@ -13,6 +13,14 @@ from go_scheduler.running.defaults import Defaults
 if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
+_FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=1), timedelta(minutes=1)
+_MOST_DOUBLED = 6
+
+
+def offered_again_after(attempt: int) -> timedelta:
+    """For how long what a worker gives back is nobody's: longer each time."""
+    return min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** min(attempt - 1, _MOST_DOUBLED))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:

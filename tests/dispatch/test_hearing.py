@@ -279,6 +279,21 @@ class TestEnded:
         [given_back] = house.of(InstanceGivenBack)
         assert given_back.reason == "worker anna gave it back"
 
+    def test_given_back_without_a_delay_it_is_offered_later_each_time(
+        self, house: House
+    ) -> None:
+        run = house.publish()
+        for _ in range(8):
+            house.tell(run, "released")
+            house.clock.advance(MINUTE + SECOND)
+            run = house.run()
+        delays = [each.delay for each in house.of(InstanceGivenBack)]
+        assert delays == [min(60, 2**each) * SECOND for each in range(8)]
+        # Who says so may have it at once.
+        house.tell(run, "released", delay=0 * SECOND)
+        house.clock.advance(SECOND / 10)
+        assert house.run().attempt > run.attempt
+
     def test_what_cannot_be_kept_of_it_is_left_out(self, house: House) -> None:
         run = house.publish()
         now = house.clock.now()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from datetime import timedelta
 from importlib.metadata import EntryPoint, EntryPoints
+from typing import TYPE_CHECKING
 
 import pytest
+import trustme
 
 from go_scheduler import ConfigurationError
 from go_scheduler.dispatch import KombuBus, Topics, open_bus, opening, register_bus
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class MyBus(KombuBus):
@@ -70,6 +77,12 @@ def test_a_url_names_a_bus_that_is_not_connected(
         ("amqps://localhost", {"ca_certs": "/no/such"}, "ca_certs: .*No such file"),
         ("amqp://localhost", {"transport_options": 7}, "transport_options"),
         ("amqp://localhost", {"colour": "red"}, "colour"),
+        ("redis://localhost?tls_ca=x", {}, "'tls_ca' with redis://; known: queue_type"),
+        ("rediss://localhost?queue_type=quorum", {}, "no option 'queue_type' with"),
+        ("amqp://localhost?colour=red", {}, "'colour' with amqp://; .* amqps and redi"),
+        ("amqp://localhost;amqp://other?queue_type", {}, "no option 'queue_type'"),
+        ("amqp://localhost?queue_type=lazy", {}, "classic or quorum, not 'lazy'"),
+        ("amqps://localhost?tls_ca=/no/such", {}, "ca_certs: .*No such file"),
     ],
 )
 def test_what_no_bus_can_use_is_refused(
@@ -79,10 +92,40 @@ def test_what_no_bus_can_use_is_refused(
         open_bus(url, **options)
 
 
-def test_a_password_is_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "amqp://me:secret@localhost:port",
+        "amqp://me:a?secret=b@localhost",
+        "amqp://me:a#secret@localhost",
+    ],
+)
+def test_a_password_is_not_repeated(url: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        open_bus("amqp://me:secret@localhost:port")
+        open_bus(url)
     assert "secret" not in str(raised.value)
+
+
+def test_what_a_url_says_behind_it_are_options(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(file)
+    url = f"amqps://me:secret@one//;amqps://two//?queue_type=quorum&tls_ca={file}"
+    with open_bus(url) as bus:
+        assert isinstance(bus, KombuBus)
+        assert bus._queue_type == "quorum"
+        assert bus._address.ca_certs == str(file)
+        assert str(file) not in repr(bus)
+
+
+def test_a_subscription_that_has_been_closed_is_let_go_of() -> None:
+    with open_bus("memory://closed") as bus:
+        closed = bus.subscribe("topic", print)
+        closed.close()
+        found = weakref.ref(closed)
+        del closed
+        bus.subscribe("topic", print)
+        gc.collect()
+        assert found() is None
 
 
 @pytest.mark.usefixtures("registered")

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from kombu import Connection
 
+from go_scheduler.dispatch.kombu_bus.options import options_of
 from go_scheduler.dispatch.kombu_bus.wire import Wire
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 
@@ -47,6 +48,8 @@ class Address:
         shown: The URL without a password.
         prefix: What the names of queues begin with.
         is_amqp: Whether the broker confirms, and is heard on a socket of ours.
+        queue_type: That of the URL; None: it says none.
+        ca_certs: Likewise, or what was given.
 
     Raises:
         ConfigurationError: It is no URL of a broker.
@@ -70,7 +73,9 @@ class Address:
         self.shown = ";".join(map(_masked, self._parts))
         self._heartbeat = heartbeat.total_seconds() if self.is_amqp else 0
         self._timeout = timeout.total_seconds()
-        self._ca_certs = ca_certs
+        said = options_of(self._parts)
+        self.queue_type = said.get("queue_type")
+        self.ca_certs = said.get("tls_ca", ca_certs)
         self._options = options
         self._next = 0
         # Brokers in memory are told apart by the host that their URLs name.
@@ -120,13 +125,13 @@ class Address:
             options: dict[str, object] = {
                 "ssl_cert_reqs": ssl.CERT_REQUIRED,
                 "ssl_check_hostname": True,
-                "ssl_ca_certs": self._ca_certs,
+                "ssl_ca_certs": self.ca_certs,
             }
         elif parts.scheme == "amqps":
             options = {
                 "cert_reqs": ssl.CERT_REQUIRED,
                 "server_hostname": parts.hostname,
-                "ca_certs": self._ca_certs,
+                "ca_certs": self.ca_certs,
             }
         else:
             return False
@@ -157,7 +162,8 @@ class Address:
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        known = parts.scheme in _TRANSPORTS and (parts.port is None or parts.port > 0)
+        known = parts.scheme in _TRANSPORTS and not parts.fragment
+        known = known and (parts.port is None or parts.port > 0)
     except ValueError:
         known = False
     if not known:

@@ -37,7 +37,8 @@ class KombuBus(MessageBus):
         url: ``amqp://user:password@host:5672/vhost``, ``amqps://…``, ``redis://…``,
             ``rediss://…``, ``sqs://…`` or, for tests, ``memory://name``: one within
             this process for each name. Several hosts of a cluster are given as URLs
-            with ``;`` between them, and asked in turn.
+            with ``;`` between them, and asked in turn. ``?queue_type=quorum`` and
+            ``?tls_ca=FILE`` at its end say what ``queue_type`` and ``ca_certs`` do.
         timeout: How long the broker may take for any answer, a confirmation among them.
         queue_type: What RabbitMQ makes of the queues of topics that it does not have
             yet: ``classic``, or ``quorum``, which a cluster keeps on several nodes.
@@ -64,13 +65,6 @@ class KombuBus(MessageBus):
         check_type("url", url, str)
         check_positive("timeout", timeout)
         check_at_least("heartbeat", heartbeat, timedelta(seconds=1))
-        if queue_type not in _QUEUE_TYPES:
-            known = " or ".join(_QUEUE_TYPES)
-            raise ConfigurationError(
-                f"queue_type must be {known}, not {shown(queue_type)}"
-            )
-        if ca_certs is not None:
-            _check_certificates(ca_certs)
         check_type("transport_options", transport_options or {}, dict)
         self._address = Address(
             url,
@@ -79,10 +73,15 @@ class KombuBus(MessageBus):
             timeout=timeout,
             options=transport_options or {},
         )
-        self._queue_type = queue_type
+        if self._address.ca_certs is not None:
+            _check_certificates(self._address.ca_certs)
+        self._queue_type = _checked_type(self._address.queue_type or queue_type)
         self._clock: Clock = SystemClock()
         self._publisher = Publisher(
-            self._address, timeout=timeout, queue_type=queue_type, clock=self._clock
+            self._address,
+            timeout=timeout,
+            queue_type=self._queue_type,
+            clock=self._clock,
         )
         self._lock = threading.Lock()
         self._consumers: list[Consumer] = []
@@ -137,7 +136,9 @@ class KombuBus(MessageBus):
                 queue_type=self._queue_type,
                 clock=self._clock,
             )
-            self._consumers.append(consumer)
+            # Those that have been closed since are let go of.
+            kept = [each for each in self._consumers if not each.closing]
+            self._consumers = [*kept, consumer]
             consumer.start()
         return consumer
 
@@ -165,6 +166,13 @@ class KombuBus(MessageBus):
 
     def _queue(self, topic: str) -> str:
         return self._address.prefix + check_topic(topic)
+
+
+def _checked_type(queue_type: object) -> str:
+    if queue_type not in _QUEUE_TYPES:
+        known = " or ".join(_QUEUE_TYPES)
+        raise ConfigurationError(f"queue_type must be {known}, not {shown(queue_type)}")
+    return str(queue_type)
 
 
 def _check_certificates(file: object) -> None:

@@ -85,7 +85,8 @@ class Status(Message):
     """When it ended, likewise."""
 
     delay: Seconds | None = None
-    """For how many seconds nobody is to have it. With *released*."""
+    """For how many seconds nobody is to have it; without, more each time, from one to
+    sixty. With *released*."""
 
 
 _STATUS: TypeAdapter[Status] = TypeAdapter(Status)

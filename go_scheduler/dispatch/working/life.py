@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
 from go_scheduler.dispatch.messages.statuses import Said, Status
+from go_scheduler.dispatch.timeouts import offered_again_after
 from go_scheduler.dispatch.working.ended import Ended
 from go_scheduler.dispatch.working.places import Places
 from go_scheduler.dispatch.working.taken import Key, Taken
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("go_scheduler.dispatch.worker")
 _CANCELS = 100
 _SHORTEST_BEAT = 0.1
-_FIRST_DELAY = timedelta(seconds=1)
-_LONGEST_DELAY = timedelta(minutes=1)
-_MOST_DOUBLED = 6
 
 
 class Life(life.Life):
@@ -135,9 +132,8 @@ class Life(life.Life):
 
     def _refuse(self, taken: Taken, delivery: Delivery, reason: str) -> None:
         """Have the scheduler offer it again, a little later each time."""
-        delay = _FIRST_DELAY * 2 ** min(taken.key.attempt - 1, _MOST_DOUBLED)
-        delay = min(delay, _LONGEST_DELAY)
-        id = taken.key.instance_id
+        id, attempt = taken.key
+        delay = offered_again_after(attempt)
         # That there is a limit is nothing to be warned of.
         level = logging.INFO if self._knows(taken.run.task) else logging.WARNING
         _LOG.log(level, "%s is given back for %s: %s", id, delay, reason)

@@ -15,7 +15,7 @@ _Answer = TypeVar("_Answer")
 _BATCH = 500
 
 
-class Gathered(Generic[_Asked, _Answer]):
+class GatheredWrites(Generic[_Asked, _Answer]):
     """Writes at once while nothing is being written, else all that comes meanwhile.
 
     So one waits for no more than two writes, however many there are.

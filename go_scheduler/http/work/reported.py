@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.http.work.gathered import Gathered
+from go_scheduler.http.work.gathered import GatheredWrites
 from go_scheduler.models import Extension
 from go_scheduler.running.desks import Desks, lets_others_run
 from go_scheduler.running.elsewhere import Extending, Failing, Success
@@ -34,9 +34,9 @@ class Reported:
             tell=scheduler._events.tell,
             count=scheduler._count_end,
         )
-        self._extend = Gathered[Extending, Extension](self._extend_all, threads)
-        self._complete = Gathered[Success, bool](self._complete_all, threads)
-        self._fail = Gathered[Failing, bool](self._fail_all, threads)
+        self._extend = GatheredWrites[Extending, Extension](self._extend_all, threads)
+        self._complete = GatheredWrites[Success, bool](self._complete_all, threads)
+        self._fail = GatheredWrites[Failing, bool](self._fail_all, threads)
         self.extend, self.complete = self._extend.ask, self._complete.ask
         self.fail = self._fail.ask
 

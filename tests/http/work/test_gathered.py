@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.http.work.gathered import Gathered
+from go_scheduler.http.work.gathered import GatheredWrites
 from tests.http.serving import PATIENCE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Writes:
         self.go_on = threading.Event()
         self.error: Exception | None = None
         self.threads = ThreadPoolExecutor(1)
-        self.gathered = Gathered(self._write, self.threads)
+        self.gathered = GatheredWrites(self._write, self.threads)
 
     def _write(self, asked: Sequence[int]) -> Sequence[int | Exception]:
         self.batches.append(asked)
