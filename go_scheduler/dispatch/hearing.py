@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from contextlib import ExitStack
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch.cancelling import Cancelling
+from go_scheduler.dispatch.paced_log import PacedLog
 from go_scheduler.dispatch.recording import Recording
 from go_scheduler.dispatch.statuses import Heard, Opened
+from go_scheduler.dispatch.taken_delivery import TakenDelivery
 from go_scheduler.events.bus_events import BusAway, BusBack, StatusRefused
 from go_scheduler.events.instance_events import InstanceCancelRequested
 from go_scheduler.stores.messages import Claim
@@ -63,6 +66,8 @@ class Hearing:
         self._topics = topics
         self._clock = scheduler._clock
         self._events = scheduler.teller("dispatch", bounded=True)
+        self._log = PacedLog(logging.getLogger("go_scheduler.dispatch"), self._clock)
+        self._begun = self._clock.elapsed()
         self._cancelling = Cancelling(bus, topics)
         self._recording = Recording(
             scheduler,
@@ -115,7 +120,11 @@ class Hearing:
             StoreUnavailableError: The store is away.
         """
         with self._ticking:
-            self._events.begin()
+            now = self._clock.elapsed()
+            # Not at each tick: what comes makes it tick as often as it comes.
+            if now >= self._begun + _LOOKS:
+                self._begun = now
+                self._events.begin()
             self._watch_bus()
             self._cancelling.send()
             while self._arrived and len(self._open) < _PREFETCH:
@@ -130,7 +139,7 @@ class Hearing:
             return _LOCKED if self._open else None
 
     def _hear(self, delivery: Delivery) -> None:
-        self._arrived.append(delivery)
+        self._arrived.append(TakenDelivery(delivery, self._log))
         self._ticker.wake()
 
     def _read(self, delivery: Delivery) -> None:

@@ -19,7 +19,7 @@ _MOST_DOUBLED = 6
 
 def offered_again_after(attempt: int) -> timedelta:
     """For how long what a worker gives back is nobody's: longer each time."""
-    return min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** min(attempt - 1, _MOST_DOUBLED))
+    return min(_LONGEST_DELAY, _FIRST_DELAY * (1 << min(attempt - 1, _MOST_DOUBLED)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,12 +33,20 @@ class Life(ABC):
         self._thread = threading.Thread(
             target=self._run, name="go_scheduler worker", daemon=True
         )
+        self._refused: Exception | None = None
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Begin, on its thread."""
+        """Begin, on its thread.
+
+        Raises:
+            Exception: It cannot begin, and is over.
+        """
         self._thread.start()
         self._ready.wait()
+        if self._refused is not None:
+            self._thread.join()
+            raise self._refused
 
     def request_stop(self) -> None:
         """Take no more work; what runs is awaited."""
@@ -65,6 +73,10 @@ class Life(ABC):
         """Have it called once this is over, or now if it is."""
         self._over.add_done_callback(lambda _: call())
 
+    def _prepare(self) -> None:
+        """Do what has to be done before ``start`` returns; it raises what this does."""
+        return
+
     @abstractmethod
     async def _live(self) -> None:
         """Take work until ``_stopping``, and await what runs, until ``_leaving``."""
@@ -82,7 +94,13 @@ class Life(ABC):
     async def _begin_and_live(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping, self._leaving = asyncio.Event(), asyncio.Event()
-        self._ready.set()
+        try:
+            self._prepare()
+        except Exception as error:
+            self._refused = error
+            raise
+        finally:
+            self._ready.set()
         await self._live()
 
     async def _until_left(self) -> None:

@@ -31,7 +31,11 @@ class LivingWorker:
         self._life: Life | None = None
 
     def start(self) -> None:
-        """Begin to wait for work, on threads of its own; harmless if it does."""
+        """Begin to wait for work, on threads of its own; harmless if it does.
+
+        Raises:
+            GoSchedulerError: It cannot, such as on a bus that has been closed.
+        """
         self._started(_nobody)
 
     def stop(self, timeout: timedelta | None = None) -> bool:
@@ -100,8 +104,9 @@ class LivingWorker:
     def _started(self, ended: Callable[[], None]) -> Life:
         with self._lock:
             if self._life is None or self._life.is_over:
-                self._life = self._new_life()
-                self._life.start()
+                self._life, life = None, self._new_life()
+                life.start()
+                self._life = life
             self._life.when_over(ended)
             return self._life
 

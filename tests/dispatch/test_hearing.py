@@ -26,6 +26,7 @@ from go_scheduler.stores.messages import Answer
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
+from tests.dispatch import direct_bus
 from tests.dispatch.house import House
 
 if TYPE_CHECKING:
@@ -435,6 +436,35 @@ def test_what_is_no_status_is_told_and_dropped(house: House, body: bytes) -> Non
     assert message.settled == ["reject"]
     [refused] = house.of(StatusRefused)
     assert refused.instance_id is None
+
+
+def test_what_is_no_status_fills_no_log(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(9):
+        house.bus.deliver("go_scheduler.statuses", b"?")
+        house.look()
+    assert len(house.of(StatusRefused)) == 9
+    assert caplog.text.count("a status is not recorded") == 5
+    house.clock.advance(SECOND)
+    assert "4 more such lines were left out" in caplog.text
+
+
+def test_a_bus_that_raises_when_it_is_told_of_messages_costs_no_status(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ack(self: Message) -> None:
+        raise OSError("no ack, for a test")
+
+    monkeypatch.setattr(direct_bus.Message, "ack", ack)
+    runs = [house.publish(), house.publish()]
+    for each in runs:
+        house.say(each, "accepted")
+        house.say(each, "succeeded")
+    house.look()
+    assert [house.instance(each).state for each in runs] == [State.COMPLETED] * 2
+    assert "hear what has become of a message: no ack, for a test" in caplog.text
+    assert house.of(LoopFailed) == []
 
 
 def test_a_worker_that_no_topic_can_be_named_for_is_refused(house: House) -> None:

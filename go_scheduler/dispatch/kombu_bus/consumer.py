@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from go_scheduler.dispatch.bus import Delivery, Subscription
 from go_scheduler.dispatch.kombu_bus.line import Line
 from go_scheduler.dispatch.kombu_bus.queues import Queues
+from go_scheduler.dispatch.paced_log import PacedLog
 from go_scheduler.dispatch.topics import check_prefetch
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Consumer(Line, Subscription):
         clock: Clock,
     ) -> None:
         super().__init__(address, name=f"topic {queue}", clock=clock)
+        self._log = PacedLog(_LOG, clock)
         self._queue = queue
         self._receive = receive
         self._wanted = prefetch
@@ -160,8 +162,9 @@ class Consumer(Line, Subscription):
         self._unacked[delivery.tag] = delivery
         try:
             self._receive(delivery)
-        except Exception:
-            _LOG.exception("a message of topic %r is dropped", self._queue)
+        except Exception as error:
+            text = "a message of topic %r is dropped"
+            self._log.write(logging.ERROR, text, self._queue, error=error)
             delivery.reject(requeue=False)
 
     def _finish(self, wire: Wire) -> None:

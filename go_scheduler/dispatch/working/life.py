@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
 from go_scheduler.dispatch.messages.statuses import Said, Status
+from go_scheduler.dispatch.paced_log import PacedLog
+from go_scheduler.dispatch.taken_delivery import TakenDelivery
 from go_scheduler.dispatch.timeouts import offered_again_after
 from go_scheduler.dispatch.working.ended import Ended
 from go_scheduler.dispatch.working.places import Places
@@ -49,37 +51,39 @@ class Life(life.Life):
         self._settings = settings
         self._taken: dict[Key, Taken] = {}
         self._ended = Ended()
+        self._log = PacedLog(_LOG, settings.clock)
         self._places = Places(settings.max_workers, settings.limits, settings.served)
         self._subscriptions: dict[str, Subscription] = {}
         self._prefetch: dict[str, int] = {}
 
-    async def _live(self) -> None:
-        settings = self._settings
-        self._telling = Telling(settings, self._stopping)
-        heard: list[Subscription] = []
-        try:
+    def _prepare(self) -> None:
+        settings, bus = self._settings, self._settings.bus
+        with ExitStack() as stack:
+            stack.callback(self._log.close)
+            self._telling = Telling(settings, self._stopping)
+            stack.callback(self._telling.close)
             topic = settings.topics.control(settings.name)
             hear = partial(self._soon, self._hear_cancel)
-            heard.append(
-                settings.bus.subscribe(topic, hear, prefetch=_CANCELS, own=True)
-            )
+            subscription = bus.subscribe(topic, hear, prefetch=_CANCELS, own=True)
+            stack.callback(subscription.close)
             for topic in settings.served:
                 hear = partial(self._soon, partial(self._hear_run, topic))
                 prefetch = self._places.prefetch(topic)
-                subscription = settings.bus.subscribe(topic, hear, prefetch=prefetch)
+                subscription = bus.subscribe(topic, hear, prefetch=prefetch)
+                stack.callback(subscription.close)
                 self._subscriptions[topic] = subscription
                 self._prefetch[topic] = prefetch
-                heard.append(subscription)
+            self._hearing = stack.pop_all()
+
+    async def _live(self) -> None:
+        with self._hearing:
             await self._stopping.wait()
             self._resize()
             await self._until_left()
-        finally:
-            for each in heard:
-                each.close()
-            self._telling.close()
 
     def _soon(self, hear: Callable[[Delivery], None], delivery: Delivery) -> None:
-        self._loop.call_soon_threadsafe(hear, delivery)
+        taken = TakenDelivery(delivery, self._log)
+        self._loop.call_soon_threadsafe(hear, taken)
 
     def _hear_run(self, topic: str, delivery: Delivery) -> None:
         try:
@@ -88,7 +92,8 @@ class Life(life.Life):
                 raise ConfigurationError(f"it is to {run.action}, where runs come from")
             taken = Taken(run, topic, self._goes_on_there)
         except ConfigurationError as error:
-            _LOG.error("a message from %s is dropped: %s", topic, error)
+            text = "a message from %s is dropped: %s"
+            self._log.write(logging.ERROR, text, topic, error)
             delivery.reject(requeue=False)
             return
         if (known := self._taken.get(taken.key)) is not None:
@@ -136,7 +141,7 @@ class Life(life.Life):
         delay = offered_again_after(attempt)
         # That there is a limit is nothing to be warned of.
         level = logging.INFO if self._knows(taken.run.task) else logging.WARNING
-        _LOG.log(level, "%s is given back for %s: %s", id, delay, reason)
+        self._log.write(level, "%s is given back for %s: %s", id, delay, reason)
         status = self._telling.status(taken, Said.RELEASED, delay=delay, error=reason)
         self._ended.add(taken.key, status)
         self._telling.say(status, lambda sent: delivery.ack())
@@ -146,13 +151,15 @@ class Life(life.Life):
         try:
             found = read_action(delivery.body)
         except ConfigurationError as error:
-            _LOG.error("what it is to cancel is not known: %s", error)
+            text = "what it is to cancel is not known: %s"
+            self._log.write(logging.ERROR, text, error)
             return
         taken = self._taken.get(Key(found.instance_id, found.attempt))
         if taken is None or not isinstance(found, Cancel):
             return
         if found.reason == "lost":
-            _LOG.warning("%s is lost: it runs elsewhere, or has ended", taken.key[0])
+            text = "%s is lost: it runs elsewhere, or has ended"
+            self._log.write(logging.WARNING, text, taken.key.instance_id)
             taken.lost = True
         else:
             taken.cancel_requested = True
@@ -234,4 +241,9 @@ class Life(life.Life):
             prefetch = 0 if stops else self._places.prefetch(topic, present)
             if prefetch != present:
                 self._prefetch[topic] = prefetch
-                subscription.resize(prefetch)
+                try:
+                    subscription.resize(prefetch)
+                # A bus of somebody else's may raise anything.
+                except Exception as error:
+                    text = "the bus does not resize what comes from %s: %s"
+                    self._log.write(logging.ERROR, text, topic, error, error=error)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from go_scheduler.dispatch import MessageBus
+from go_scheduler.dispatch import Delivery, MessageBus, Subscription
 from go_scheduler.errors import BusUnavailableError
 from tests.dispatch.working.bench import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
-
-    from go_scheduler.dispatch import Delivery, Subscription
 
 
 class ShakyBus(MessageBus):
@@ -72,3 +70,43 @@ class ShakyBus(MessageBus):
 
     def close(self) -> None:
         """The bus itself is somebody else's."""
+
+
+class ClumsyBus(ShakyBus):
+    """A bus that does what its deliveries and subscriptions are told, and raises."""
+
+    def subscribe(
+        self, topic: str, receive: Callable[[Delivery], None], **more: Any
+    ) -> Subscription:
+        def heard(delivery: Delivery) -> None:
+            receive(_ClumsyDelivery(delivery))
+
+        return _ClumsySubscription(super().subscribe(topic, heard, **more))
+
+
+class _ClumsyDelivery(Delivery):
+    redelivered, body = True, b""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self.body = delivery.body
+
+    def ack(self) -> None:
+        self._delivery.ack()
+        raise OSError("no ack, for a test")
+
+    def reject(self, *, requeue: bool) -> None:
+        self._delivery.reject(requeue=requeue)
+        raise OSError("no reject, for a test")
+
+
+class _ClumsySubscription(Subscription):
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    def resize(self, prefetch: int) -> None:
+        self._subscription.resize(prefetch)
+        raise OSError("no resize, for a test")
+
+    def close(self) -> None:
+        self._subscription.close()

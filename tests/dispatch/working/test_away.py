@@ -13,13 +13,14 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.dispatch import DispatchWorker, Run, Topics
+from go_scheduler.dispatch import DispatchWorker, Run, Topics, open_bus
 from go_scheduler.dispatch.working.life import Life
 from go_scheduler.dispatch.working.settings import Settings
 from go_scheduler.errors import BusUnavailableError
+from go_scheduler.testing import ManualClock
 from tests.dispatch.direct_bus import DirectBus
 from tests.dispatch.working.bench import PATIENCE, WHAT, Bench, bench
-from tests.dispatch.working.shaky import ShakyBus
+from tests.dispatch.working.shaky import ClumsyBus, ShakyBus
 from tests.dispatch.working.test_worker import NAME, Held
 
 if TYPE_CHECKING:
@@ -265,3 +266,46 @@ def test_signals_end_it(one: Bench, signals: int) -> None:
         assert not ended.is_set()
         held.go_on.set()
         assert ended.wait(PATIENCE)
+
+
+def test_on_a_bus_that_has_been_closed_it_does_not_start() -> None:
+    bus = open_bus("memory://closed")
+    bus.close()
+    worker = DispatchWorker(bus, print)
+    for begin in (worker.start, worker.run):
+        with pytest.raises(BusUnavailableError, match="the bus has been closed"):
+            begin()
+    assert worker.stop()
+
+
+def test_a_bus_that_raises_when_it_is_told_of_messages_costs_no_run(
+    one: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = Held()
+    living = Living(one, ClumsyBus(one.bus), held)
+    one.bus.publish(one.topics.runs("default"), b"?")
+    runs = [one.publish() for _ in range(2)]
+    held.wait(2)
+    held.go_on.set()
+    for each in runs:
+        assert one.end_of(each).status == "succeeded"
+    living.end()
+    for what in ("ack", "reject"):
+        told = f"hear what has become of a message: no {what}, for a test"
+        assert told in caplog.text
+    assert "does not resize what comes from go_scheduler.run.default" in caplog.text
+
+
+def test_what_nobody_can_read_fills_no_log(
+    one: Bench, bus: ShakyBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Of a clock that stands all is within one second.
+    living = Living(one, bus, print, clock=ManualClock())
+    for _ in range(20):
+        one.bus.publish(one.topics.runs("default"), b"?")
+    for _ in range(20):
+        assert bus.heard.acquire(timeout=PATIENCE)
+    living.settle()
+    living.end()
+    assert caplog.text.count("is dropped: ") == 5
+    assert "15 more such lines were left out" in caplog.text

@@ -1,0 +1,34 @@
+"""What others send is told in a few lines a second."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from go_scheduler.dispatch.paced_log import PacedLog
+from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import SECOND
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_a_second_has_five_lines_and_the_next_one_says_how_many_more_there_were(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    caplog.set_level(logging.WARNING, "tests.paced")
+    log = PacedLog(logging.getLogger("tests.paced"), clock)
+    for number in range(7):
+        log.write(logging.INFO, "nobody reads this")
+        log.write(logging.WARNING, "line %d", number)
+    clock.advance(SECOND)
+    for _ in range(6):
+        log.write(logging.WARNING, "another", error=OSError("why"))
+    log.close()
+    assert caplog.messages == [
+        *(f"line {number}" for number in range(5)),
+        "2 more such lines were left out",
+        *["another"] * 5,
+        "1 more such lines were left out",
+    ]
