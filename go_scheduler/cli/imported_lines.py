@@ -34,14 +34,15 @@ class Imported:
         asked: How jobs are imported, and by which name.
 
     Attributes:
-        counts: How many were definitions, jobs, or wrong.
+        counts: How many were definitions, jobs, jobs that a full queue has dropped, or
+            wrong.
         size: How many bytes of the lines are settled.
     """
 
     def __init__(
         self, client: Connected, remote: Remote, asked: Mapping[str, Any]
     ) -> None:
-        self.counts = {"definitions": 0, "jobs": 0, "wrong": 0}
+        self.counts = {"definitions": 0, "jobs": 0, "dropped": 0, "wrong": 0}
         self.size = 0
         self._client = client
         self._remote = remote
@@ -121,6 +122,7 @@ class Imported:
                 self._wrong[each["line"]] = _refusal(each)
         ended = events[-1]
         self.counts["jobs"] += ended["made"] + ended["known"]
+        self.counts["dropped"] += ended["dropped"]
         if ended["event"] != "done":
             raise StoreError(ended["detail"].partition("; what was made stays")[0])
 

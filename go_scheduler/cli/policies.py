@@ -55,6 +55,10 @@ class RunPolicies:
     lock: Annotated[
         str | None, _option("Of all with the same lock one runs at a time.")
     ] = None
+    max_queue: Annotated[int | None, _option("How many of it may wait.")] = None
+    when_full: Annotated[
+        str, _option("What becomes of more that is added.", metavar="refuse|drop")
+    ] = "refuse"
 
     def fields(self) -> dict[str, Any]:
         """What they are to a ``TaskDefinition``.
@@ -74,6 +78,8 @@ class RunPolicies:
             "retry": self._retry(),
             "overlap": self.overlap,
             "lock": self.lock,
+            "max_queue": self.max_queue,
+            "when_full": self.when_full,
         }
 
     def _retry(self) -> RetryPolicy | None:
@@ -109,10 +115,6 @@ class Policies(RunPolicies):
     max_per_node: Annotated[
         int | None, _option("How many of it one node has at once.")
     ] = None
-    max_queue: Annotated[int | None, _option("How many of it may wait.")] = None
-    when_full: Annotated[
-        str, _option("What becomes of more that is added.", metavar="refuse|drop")
-    ] = "refuse"
 
     def fields(self) -> dict[str, Any]:
         """What they are to a ``TaskDefinition``.
@@ -125,8 +127,6 @@ class Policies(RunPolicies):
             "catch_up": self._catch_up(),
             "jitter": duration_of(self.jitter, "--jitter"),
             "max_per_node": self.max_per_node,
-            "max_queue": self.max_queue,
-            "when_full": self.when_full,
         }
 
     def _catch_up(self) -> CatchUp | None:

@@ -117,6 +117,8 @@ def type_lines(type: TypeAnswer) -> Sequence[str]:
             "retry": None if retry is None else str(retry.policy("retry")),
             "overlap": type.overlap.value,
             "lock": type.lock,
+            "max queue": _shown(type.max_queue),
+            "when full": _shown(type.max_queue and type.when_full),
             "schema": _json(type.payload_schema),
             "revision": _shown(type.revision),
         }

@@ -98,7 +98,12 @@ class Where:
         """
         if self.server is not None:
             raise ConfigurationError("this is done on a store: say --store URL instead")
-        url = self.store or os.environ.get("GO_SCHEDULER_STORE") or self._configured()
+        url = self.store or os.environ.get("GO_SCHEDULER_STORE")
+        if not url:
+            # Imported only here: no other command has a file to read.
+            from go_scheduler.http.configuration.store_section import store_url
+
+            url = store_url(self.config)
         if not url:
             raise ConfigurationError(
                 "say where: --store URL or --server URL, or set GO_SCHEDULER_STORE or"
@@ -110,18 +115,6 @@ class Where:
                 " processes can share, such as sqlite:///jobs.db"
             )
         return url
-
-    def _configured(self) -> str | None:
-        """The store that the configuration has, if there is a file of it."""
-        from go_scheduler.http.configuration.files import find_file
-
-        if find_file(self.config) is None:
-            return None
-        # Imported only if there is one: it takes as long as all the rest.
-        from go_scheduler.http.configuration.loading import load_configuration
-
-        url = load_configuration(self.config).settings.store.url
-        return None if url is None else url.get_secret_value()
 
 
 def remote(server: str) -> "Remote":

@@ -1,5 +1,6 @@
 """The client: what users do to definitions and instances, without running any."""
 
+from go_scheduler.checks import check_made
 from go_scheduler.client.backfilling import Backfilling
 from go_scheduler.client.declaring import Declaring
 from go_scheduler.client.definitions import Definitions
@@ -36,3 +37,17 @@ class Client(
     Raises:
         ConfigurationError: An argument is wrong.
     """
+
+
+def check_client(name: str, value: object) -> None:
+    """Refuse what is no client; a scheduler is one.
+
+    Args:
+        name: What it is for.
+        value: What was given.
+
+    Raises:
+        ConfigurationError: It is something else, such as the URL of a store.
+    """
+    opener = "Client(open_store(url)), of go_scheduler.client and .stores"
+    check_made(name, value, Client, opener=opener)

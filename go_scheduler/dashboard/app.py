@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 
+from go_scheduler.client.client import check_client
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.dashboard.context import Context
 from go_scheduler.dashboard.failures import UnexpectedPage, answer_failure
@@ -85,8 +86,10 @@ def create_dashboard(
         clock: Tells the time; None: the system's.
 
     Raises:
-        ConfigurationError: Anybody might change something, or the origin is none.
+        ConfigurationError: It is no client, anybody might change something, or the
+            origin is none.
     """
+    check_client("client", client)
     clock = clock or SystemClock()
     if allow_changes and access is None and authorize is None:
         raise ConfigurationError(

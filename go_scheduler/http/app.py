@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
+from go_scheduler.client.client import check_client
 from go_scheduler.clock import SystemClock
 from go_scheduler.http.access.entrance import Entrance
 from go_scheduler.http.access.guard import OpenAccess
@@ -79,7 +80,11 @@ def create_app(
         metrics: A listener of the scheduler, such as a ``Telemetry``, of whose nodes
             ``/metrics`` has figures; None: it has those of the store alone.
         clock: Measures time; None: the system's.
+
+    Raises:
+        ConfigurationError: It is no scheduler, nor a client.
     """
+    check_client("scheduler", scheduler)
     limits, clock = limits or Limits(), clock or SystemClock()
     app = FastAPI(
         title="go_scheduler",

@@ -36,6 +36,44 @@ def test_a_store_is_named_by_an_option_or_by_the_environment(
     assert "DEFINITION" in shell("list")
 
 
+def test_of_the_configuration_a_command_reads_the_store(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path("go_scheduler.yaml")
+    for text in (f"store: {shell.url}", f"store: {{url: '{shell.url}'}}\nserver: {{}}"):
+        file.write_text(text)
+        assert "DEFINITION" in shell("list", where=False)
+    for text, told in (
+        ("server: {port: 1}", "say where: --store URL"),
+        ("stores: {}", "line 1: stores: there is no such setting: did you mean store?"),
+        ("store: {ulr: x}", "line 1: store.ulr: there is no such setting: did you me"),
+    ):
+        file.write_text(text)
+        assert told in shell.refusal("list", where=False)
+    file.write_text("store: {url: 'sqlite:///none.db'}")
+    monkeypatch.setenv("GO_SCHEDULER_STORE__URL", shell.url)
+    assert "DEFINITION" in shell("list", where=False)
+
+
+@pytest.mark.slow
+def test_a_command_on_a_store_loads_nothing_of_a_server(shell: Shell) -> None:
+    Path("go_scheduler.yaml").write_text(f"store: {shell.url}")
+    program = (
+        "import sys; from go_scheduler.cli import main; main(['list']);"
+        " print({'fastapi', 'starlette', 'httpx', 'jwt', 'kombu'} & {*sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=FAILED_AFTER,
+        check=True,
+    )
+    assert "DEFINITION" in done.stdout
+    assert done.stdout.endswith("\nset()\n")
+
+
 @pytest.mark.parametrize(
     ("url", "text", "code"),
     [

@@ -54,6 +54,13 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(
     assert {each["key"] for each in jobs} == {"7", "8"}
 
 
+def test_jobs_that_a_full_queue_drops_are_counted_by_themselves(shell: Shell) -> None:
+    shell("types", "put", "send", "--max-queue", "1", "--when-full", "drop")
+    file = written({"type": "send"}, {"type": "send"})
+    assert shell("import", file) == "0 definitions, 1 job, 1 dropped, 0 wrong\n"
+    assert "max queue       1\nwhen full       drop\n" in shell("types", "show", "send")
+
+
 @pytest.mark.slow
 def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> None:
     shell(
@@ -89,7 +96,7 @@ def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
         {"type": "send"},
     )
     [counts] = shell.json("import", file, code=1)
-    assert counts == {"definitions": 1, "jobs": 1, "wrong": 11}
+    assert counts == {"definitions": 1, "jobs": 1, "dropped": 0, "wrong": 11}
     told = sorted(shell.errors.splitlines(), key=lambda each: int(each[5:7].strip(":")))
     for number, text in enumerate(
         (
@@ -118,7 +125,7 @@ def test_large_files_are_put_in_by_batches(
     add_task(shell, "send")
     lines = [{"type": "send"}, {"trigger": {"every": 5}}] * 5
     assert shell.json("import", written(*lines)) == [
-        {"definitions": 5, "jobs": 5, "wrong": 0}
+        {"definitions": 5, "jobs": 5, "dropped": 0, "wrong": 0}
     ]
     assert shell.json("stats")[0]["instances"]["pending"] == 5
 
@@ -161,7 +168,7 @@ def test_jobs_are_imported_alike_into_a_store_and_by_a_server(
         file = written(*JOBS)
         for _ in range(2):
             told = each.json("import", file, "--import", "may", *options, code=1)
-            assert told == [{"definitions": 1, "jobs": 5, "wrong": 1}]
+            assert told == [{"definitions": 1, "jobs": 5, "dropped": 0, "wrong": 1}]
         assert each.errors == "line 5: priority: priority must be from 0 to 3: 9\n"
         jobs = {job["key"]: job for job in each.json("list", "-i")}
         own = each.json("show", jobs["own"]["definition_id"])[0]

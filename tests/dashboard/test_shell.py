@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi import FastAPI
@@ -13,12 +13,15 @@ from starlette.routing import Mount
 from go_scheduler import ConfigurationError, MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
+from go_scheduler.http import create_app
 from go_scheduler.testing import ManualClock
 from tests.dashboard.house import OWN, as_ann, probing, token_in
 from tests.dashboard.parsed import Parsed
 from tests.http.serving import Calling
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -63,6 +66,20 @@ def test_two_in_one_application_are_used_in_turns() -> None:
             form = {"csrf": token, "note": "mine"}
             answer = browser.post(f"{path}/probe/press", headers=OWN, data=form)
             assert answer.text == "pressed: mine"
+
+
+@pytest.mark.parametrize("make", [create_dashboard, create_app])
+def test_a_url_instead_of_a_client_is_refused_at_the_call(
+    make: Callable[[Any], ASGIApp],
+) -> None:
+    url = "postgresql://ann:secret@host/jobs"
+    with pytest.raises(
+        ConfigurationError, match=r"Client\(open_store\(url\)\)"
+    ) as told:
+        make(url)
+    assert "secret" not in str(told.value)
+    with pytest.raises(ConfigurationError, match="must be a Client, not <"):
+        make(MemoryStore())
 
 
 @pytest.mark.parametrize("sent", ["", "/d"])

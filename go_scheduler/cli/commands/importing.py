@@ -103,7 +103,9 @@ def import_(
     if json:
         document(imported.counts)
     else:
-        line(", ".join(f"{n} {_named(n, what)}" for what, n in imported.counts.items()))
+        counts = imported.counts.items()
+        told = [(what, n) for what, n in counts if n or what != "dropped"]
+        line(", ".join(f"{n} {_named(n, what)}" for what, n in told))
     if imported.counts["wrong"]:
         raise typer.Exit(ExitCode.NOT_SO)
 

@@ -181,6 +181,14 @@ class TypeBody(Body):
     )
     overlap: Overlapping = Overlap.ALLOW
     lock: Name | None = Field(None, description="One of all with this lock runs.")
+    max_queue: int | None = Field(
+        None,
+        description="How many of it may wait; null: any number.",
+        json_schema_extra={"minimum": 1},
+    )
+    when_full: Literal["refuse", "drop"] = Field(
+        "refuse", description="What becomes of more that is added; drop: it is skipped."
+    )
     description: str = Field("", max_length=10_000)
     payload_schema: Object | None = Field(
         None,
@@ -218,6 +226,8 @@ class TypeBody(Body):
                 expire_after=self.expire_after,
                 overlap=self.overlap,
                 lock=self.lock,
+                max_queue=self.max_queue,
+                when_full=self.when_full,
                 metadata=metadata,
             )
 
@@ -239,6 +249,8 @@ class TypeAnswer(Answer):
     expire_after: Seconds | None
     overlap: Overlap
     lock: str | None
+    max_queue: int | None
+    when_full: Literal["refuse", "drop"]
     paused: bool
     owner: str | None
     revision: int | None
@@ -265,6 +277,8 @@ class TypeAnswer(Answer):
             expire_after=definition.expire_after,
             overlap=definition.overlap,
             lock=definition.lock,
+            max_queue=definition.max_queue,
+            when_full=definition.when_full,
             paused=definition.paused,
             owner=definition.owner,
             revision=definition.revision,

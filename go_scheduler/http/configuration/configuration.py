@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from go_scheduler.http.configuration.access_sections import AccessSection
@@ -14,9 +13,9 @@ from go_scheduler.http.configuration.sections import (
     LogSection,
     SchedulerSection,
     ServerSection,
-    StoreSection,
     WorkSection,
 )
+from go_scheduler.http.configuration.store_section import StoreSection
 from go_scheduler.http.configuration.types_sections import TypesSection
 
 
@@ -54,9 +53,3 @@ class Configuration(BaseSettings, Section):
     types: TypesSection = TypesSection()
     dispatch: DispatchSection = DispatchSection()
     log: LogSection = LogSection()
-
-    @field_validator("store", mode="before")
-    @classmethod
-    def _read_url(cls, given: object) -> object:
-        """Take the URL of a store for the whole section."""
-        return {"url": given} if isinstance(given, str) else given

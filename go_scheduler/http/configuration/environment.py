@@ -21,6 +21,8 @@ PREFIX = "GO_SCHEDULER_"
 SERVER = f"{PREFIX}SERVER"
 """The URL of a server, for the command line: it says nothing of the section."""
 
+_NO_SECTION = f"it names no section: settings are written as {SERVER}__PORT is"
+
 
 class Environment(EnvSettingsSource):
     """Reads settings from the environment.
@@ -69,6 +71,8 @@ def places_in(variables: Mapping[str, str], sections: list[str]) -> Mapping[Plac
         place = tuple(name.upper().removeprefix(PREFIX).lower().split("__"))
         if place[0] in sections:
             found[place] = name
+        elif place[0].startswith("_"):
+            raise ConfigurationError(f"{name}: {_NO_SECTION}")
         elif len(place) > 1:
             raise ConfigurationError(f"{name}: {unknown_name(place[0], sections)}")
     return found

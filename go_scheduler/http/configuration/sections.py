@@ -21,16 +21,6 @@ _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _RATE = Rate(per_second=5_000, burst=10_000)
 
 
-class StoreSection(Section):
-    """Where definitions and instances are kept.
-
-    Attributes:
-        url: Of the store; None: a file of SQLite in the working folder.
-    """
-
-    url: SecretStr | None = None
-
-
 class RateSection(Section):
     """How often one caller may call.
 

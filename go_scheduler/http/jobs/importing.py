@@ -21,6 +21,7 @@ from go_scheduler.http.jobs.reading import read
 from go_scheduler.http.jobs.spreading import Spread
 from go_scheduler.http.jobs.submitting import Submitting
 from go_scheduler.http.problems import Problem, problem_of
+from go_scheduler.models import State
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from go_scheduler.http.bodies.jobs import ImportAsked
     from go_scheduler.http.context import Context
     from go_scheduler.http.jobs.known_types import KnownType
+    from go_scheduler.models import TaskInstance
 
 _BATCH = 500
 _OFTEN = timedelta(seconds=1)
 _PART = 500
 _MOST_TOLD = 1000
+_COUNTED = ("read", "made", "known", "dropped", "refused")
 
 Event = dict[str, Any]
 """What is answered, a line each."""
@@ -57,7 +60,7 @@ class Import:
         self._submitting = Submitting(here.client, here.job_types, caller)
         self._lines = Lines(here.limits.body_bytes, first=asked.first)
         self._most = asked.first - 1 + here.limits.import_lines
-        self._counts = {"read": 0, "made": 0, "known": 0, "refused": 0}
+        self._counts = dict.fromkeys(_COUNTED, 0)
         self._began = self._told = here.clock.elapsed()
 
     async def events(self, parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
@@ -183,7 +186,7 @@ class Import:
                     events.append(_refused(line, result))
                 continue
             assert isinstance(plan, Planned)
-            self._counts["made" if result.id == plan.job.id else "known"] += 1
+            self._counts[_became(plan, result)] += 1
         return events, goes_on
 
     def _taken(self, plans: Sequence[Planned | Problem]) -> Sequence[Planned | Problem]:
@@ -245,6 +248,12 @@ def spread_of(here: Context, asked: ImportAsked) -> Spread:
         interval=interval,
         jitter=here.jobs.jitter if jitter is None else jitter,
     )
+
+
+def _became(plan: Planned, found: TaskInstance) -> str:
+    if found.id != plan.job.id:
+        return "known"
+    return "dropped" if found.state is State.SKIPPED else "made"
 
 
 def _refused(line: Line, problem: Problem) -> Event:

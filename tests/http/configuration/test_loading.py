@@ -261,6 +261,11 @@ def test_variables_of_no_section_are_refused() -> None:
     assert refused(GO_SCHEDULER_SEVRER__PORT="1") == [
         "GO_SCHEDULER_SEVRER__PORT: there is no such setting: did you mean server?"
     ]
+    for name in ("GO_SCHEDULER__PORT", "GO_SCHEDULER__SERVER__PORT"):
+        assert refused(**{name: "1"}) == [
+            f"{name}: it names no section: settings are written as"
+            " GO_SCHEDULER_SERVER__PORT is"
+        ]
     assert refused(GO_SCHEDULER_ACCESS__KEYS="[{")[0].startswith(
         "GO_SCHEDULER_ACCESS__KEYS: it is no YAML: expected"
     )

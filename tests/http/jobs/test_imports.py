@@ -156,6 +156,16 @@ def test_a_key_of_a_line_is_that_of_the_job(client: Client) -> None:
     assert {each.key for each in stored(client)} == {"order 7", "order 8"}
 
 
+def test_lines_that_a_full_queue_drops_are_counted_by_themselves(
+    client: Client,
+) -> None:
+    client.schedule(replace(SEND, max_queue=2, when_full="drop"))
+    _, last = import_(client, lines(orders(3)), "may")
+    assert (counts_of(last), last["dropped"]) == ((3, 2, 0, 0), 1)
+    _, last = import_(client, lines(orders(3)), "may")
+    assert (counts_of(last), last["dropped"]) == ((3, 0, 3, 0), 0)
+
+
 def test_lines_may_be_of_many_types_and_have_settings_of_their_own(
     client: Client,
 ) -> None:

@@ -69,6 +69,8 @@ def test_a_type_is_declared_changed_read_and_deleted(client: Client) -> None:
         "expire_after": 60,
         "overlap": "skip",
         "lock": "smtp",
+        "max_queue": 2,
+        "when_full": "drop",
         "description": "Sends.",
         "schema": SCHEMA,
     }
@@ -88,6 +90,7 @@ def test_a_type_is_declared_changed_read_and_deleted(client: Client) -> None:
         assert (stored.name, stored.queue, stored.lock) == ("send", "mail", "smtp")
         assert stored.start_timeout == 20 * SECOND
         assert stored.heartbeat_timeout == 30 * SECOND
+        assert (stored.max_queue, stored.when_full) == (2, "drop")
         assert stored.trigger == OnDemandTrigger()
         answer = await http.put("/v1/types/send", json={"queue": "post"})
         assert (answer.status_code, answer.json()["queue"]) == (200, "post")
@@ -130,6 +133,8 @@ def test_a_name_may_have_any_letters(client: Client) -> None:
         ({"retry": {"max_attempts": 0}}, "retry.max_attempts"),
         ({"timeout": 0}, "timeout"),
         ({"overlap": "maybe"}, "overlap"),
+        ({"max_queue": 0}, "max_queue"),
+        ({"when_full": "wait"}, "when_full"),
         ({"schemas": {}}, "schemas"),
         ({"description": 7}, "description"),
     ],
