@@ -69,9 +69,13 @@ class Network(Proxy):
             if self._is_near(each):
                 each.sendall(frame(method))
 
+    def hold(self) -> None:
+        """Carry nothing to the broker, which reads no more."""
+        self._holding = True
+
     def block(self) -> None:
         """What RabbitMQ does that is short of memory: it says so, and reads no more."""
-        self._holding = True
+        self.hold()
         self.tell(_BLOCKED)
 
     def unblock(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
+from go_scheduler.testing import ManualClock
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import PATIENCE, Network, eventually
 
@@ -132,6 +133,30 @@ def test_a_broker_short_of_memory_refuses_at_once_and_takes_again_when_it_says(
         assert not bus.is_up()
         network.unblock()
         publish_once_it_is_up(bus, topic, b"3")
+
+
+def test_a_broker_short_of_memory_for_long_is_waited_for_on_the_same_connection(
+    network: Network, topic: str
+) -> None:
+    clock = ManualClock()
+    with KombuBus(network.url) as bus:
+        publisher = bus._publisher
+        publisher._clock = clock
+        bus.publish(topic, b"1")
+        outlet = publisher._outlet
+        assert outlet
+        network.hold()
+        held = bus.publish_soon(topic, b"2")
+        eventually(lambda: bool(outlet.unconfirmed))
+        network.block()
+        assert isinstance(held.exception(PATIENCE), BusUnavailableError)
+        eventually(lambda: publisher._oldest is not None)
+        clock.advance(timedelta(hours=1))
+        publisher.wake()
+        eventually(lambda: publisher._oldest_since == clock.elapsed())
+        network.unblock()
+        publish_once_it_is_up(bus, topic, b"3")
+        assert publisher._outlet is outlet
 
 
 @pytest.mark.slow

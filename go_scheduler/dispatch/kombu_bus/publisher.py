@@ -145,7 +145,8 @@ class Publisher(Line):
         assert self._outlet is not None
         oldest = next(iter(self._outlet.unconfirmed.values()), None)
         now = self._clock.elapsed()
-        if oldest is not self._oldest:
+        # While it takes nothing it owes nothing: another connection would be no better.
+        if oldest is not self._oldest or self._down is not None:
             self._oldest, self._oldest_since = oldest, now
         return oldest is not None and now - self._oldest_since >= self._timeout
 
