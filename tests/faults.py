@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import selectors
 import socket
@@ -25,11 +26,16 @@ CONFLICT = "40001"
 
 @contextmanager
 def failing_statements(
-    store: SQLStore, *, share: float, error: type[psycopg.Error], when: str = "before"
+    store: SQLStore,
+    *,
+    share: float,
+    error: type[psycopg.Error],
+    when: str = "before",
+    most: float = math.inf,
 ) -> Iterator[list[str]]:
     """Let a share of the store's statements fail, before or after they are executed.
 
-    Those that fail before may be commits.
+    Those that fail before may be commits. There are at most so many.
 
     Yields:
         The statements that failed.
@@ -43,7 +49,7 @@ def failing_statements(
         statement: str = "COMMIT",
         *_: object,
     ) -> None:
-        if chance.random() < share:
+        if len(failed) < most and chance.random() < share:
             failed.append(statement)
             raise exc.DBAPIError.instance(
                 statement, None, error("made on purpose"), psycopg.Error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import threading
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -1240,6 +1241,29 @@ def test_who_adds_within_a_transaction_holds_up_edits_and_no_fire(
     joined.close()
     assert deleted
     assert client.counts()[State.PENDING] == 0
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+@pytest.mark.parametrize(
+    ("most", "lock"), [(None, "FOR KEY SHARE"), (5, "FOR NO KEY UPDATE")]
+)
+def test_who_adds_within_a_transaction_never_asks_for_a_stronger_lock(
+    client: Client, shop: Shop, most: int | None, lock: str
+) -> None:
+    # On CockroachDB, of two who share the first one would have to repeat.
+    task = client.schedule(TaskDefinition(trigger=OnDemandTrigger(), max_queue=most))
+    locks = []
+    with shop.engine.connect() as connection:
+        event.listen(
+            connection,
+            "before_cursor_execute",
+            lambda _connection, _cursor, statement, *_: locks.extend(
+                re.findall("FOR (?:NO |KEY |UPDATE|SHARE)+", statement)
+            ),
+        )
+        for _ in range(2):
+            client.run_now(task.id, connection=connection)
+    assert {each.strip() for each in locks} == {lock}
 
 
 @pytest.mark.parametrize("engine", SQL[1:2])

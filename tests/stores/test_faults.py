@@ -18,6 +18,7 @@ from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailable
 from go_scheduler.models import RUNS_KEPT, Outcome, State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
+from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
@@ -270,6 +271,20 @@ def test_a_call_by_hand_that_meets_a_lock_may_be_repeated(
         "(55P03): another transaction has locked this row and is still open; if it is"
         " one of yours, pass it as connection="
     )
+
+
+def test_who_declares_waits_several_times_for_a_lock(
+    real_store: PostgreSQLStore,
+) -> None:
+    locked = ERRORS.LockNotAvailable
+    one = Declaration(owner="app", definitions=[definition(real_store.now())])
+    with failing_statements(real_store, share=1, error=locked, most=3):
+        assert real_store.declare_definitions(one).definitions
+    with (
+        failing_statements(real_store, share=1, error=locked, most=4),
+        pytest.raises(StoreUnavailableError, match="55P03"),
+    ):
+        real_store.declare_definitions(one)
 
 
 def test_an_unknown_end_is_not_repeated_where_that_would_lie(

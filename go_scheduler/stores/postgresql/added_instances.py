@@ -59,6 +59,7 @@ class AddedInstances:
         self._reader = reader
         self._shards = shards
         self._limited: dict[UUID, bool] = {}
+        self._limited_within: dict[UUID, bool] = {}
 
     def add(
         self, definition_id: UUID, additions: Sequence[Addition]
@@ -123,7 +124,7 @@ class AddedInstances:
             Lane.BY_HAND, [DefinitionRow(*row[:_WIDTH])]
         )
         started = _started(row, start)
-        self._note_limit(definition)
+        _note_limit(self._limited, definition)
         return [
             read_instance(tuple(existing[each.id]), definition)
             if each.id in existing
@@ -139,7 +140,25 @@ class AddedInstances:
             lambda each: self._additions.add_to_limited(each, definition_id, additions)
         )
         for each in found[:1]:
-            self._note_limit(each.definition)
+            _note_limit(self._limited, each.definition)
+        return found
+
+    def add_within(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Add within a transaction of the user's, as ``Additions.add``."""
+        # What is known of it may never be committed, and only says which lock to take
+        # first: of two who share one before each asks for its own, one has to repeat.
+        limited = self._limited_within.get(definition_id)
+        if limited is None:
+            limited = self._additions.is_limited(connection, definition_id)
+        add = self._additions.add_to_limited if limited else self._additions.add
+        found = add(connection, definition_id, additions)
+        for each in found[:1]:
+            _note_limit(self._limited_within, each.definition)
         return found
 
     def _is_limited(self, definition_id: UUID) -> bool:
@@ -150,11 +169,6 @@ class AddedInstances:
         return self._database.run(
             Lane.NEW, lambda each: self._additions.is_limited(each, definition_id)
         )
-
-    def _note_limit(self, definition: TaskDefinition) -> None:
-        if len(self._limited) >= _MOST_KNOWN:
-            self._limited.clear()
-        self._limited[definition.id] = definition.max_queue is not None
 
     def _execute(
         self, connection: Connection, name: str, parameters: Mapping[str, object]
@@ -181,6 +195,12 @@ class _Added(NamedTuple):
 
     row: Any
     existing: Mapping[UUID, Row[Any]]
+
+
+def _note_limit(known: dict[UUID, bool], definition: TaskDefinition) -> None:
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+    known[definition.id] = definition.max_queue is not None
 
 
 def _started(row: Any, start: Mapping[str, object]) -> Mapping[str, object]:

@@ -227,6 +227,15 @@ class PostgreSQLStore(SQLStore):
         """Make instances of a definition that are no fire times'."""
         return self._added_instances.add(definition_id, additions)
 
+    def _add_within(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition within a transaction."""
+        return self._added_instances.add_within(connection, definition_id, additions)
+
     def add_and_start(
         self,
         definition_id: UUID,

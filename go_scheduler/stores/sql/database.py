@@ -38,9 +38,10 @@ _NO_TABLES = (
     " store has not been used yet, which check() of the scheduler does"
 )
 _YOURS = " and is still open; if it is one of yours, pass it as connection="
+_LOCK_TIMEOUT = "55P03"
 _LOCKED = {
     "SQLITE_BUSY": f": another transaction has written to it{_YOURS}",
-    "55P03": f": another transaction has locked this row{_YOURS}",
+    _LOCK_TIMEOUT: f": another transaction has locked this row{_YOURS}",
 }
 _REPEAT = "somebody else has changed the same meanwhile: repeat the transaction"
 
@@ -122,6 +123,7 @@ class Database:
         work: Callable[[Connection], Result],
         *,
         repeatable: bool = True,
+        waits: int = 1,
     ) -> Result:
         """Call ``work`` with a connection; call it again if it met a conflict.
 
@@ -129,6 +131,7 @@ class Database:
             lane: Which connections to use.
             work: Its statements commit one by one.
             repeatable: Whether to repeat it when nobody knows whether it was done.
+            waits: How often it waits for a row that somebody else keeps locked.
 
         Raises:
             StoreUnavailableError: The database is unavailable, or no try succeeded.
@@ -143,7 +146,9 @@ class Database:
             except exc.SQLAlchemyError as error:
                 fault, code = self._fault_of(error)
                 lost = fault is Fault.LOST and repeatable and attempt == 1
-                again = lost or fault is Fault.CONFLICT
+                waits -= code == _LOCK_TIMEOUT
+                waited = code == _LOCK_TIMEOUT and waits > 0
+                again = lost or waited or fault is Fault.CONFLICT
                 if attempt == _MOST_TRIES or closed.is_set() or not again:
                     raise _translate(error, fault, code, lane=lane) from error
                 self.repeats[code] += 1
@@ -167,6 +172,7 @@ class Database:
         work: Callable[[Connection], Result],
         *,
         repeatable: bool = True,
+        waits: int = 1,
     ) -> Result:
         """Call ``work`` in one transaction; roll back and begin again as ``run``."""
 
@@ -174,7 +180,7 @@ class Database:
             with self._transaction(connection):
                 return work(connection)
 
-        return self.run(self.writing, within, repeatable=repeatable)
+        return self.run(self.writing, within, repeatable=repeatable, waits=waits)
 
     def connect(self, lanes: Iterable[Lane]) -> None:
         """Open all the connections that these lanes may have.

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.messages import Addition
-    from go_scheduler.stores.sql.additions import Additions
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.declaring import Sets
     from go_scheduler.stores.sql.dialect import Dialect
@@ -50,6 +49,19 @@ class Put(Protocol):
         """Insert each definition, or replace the one with its id."""
 
 
+class Add(Protocol):
+    """How a store adds instances within a transaction."""
+
+    def __call__(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        /,
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+
+
 class Joined:
     """The ``JoinedStore`` of the SQL stores.
 
@@ -60,7 +72,7 @@ class Joined:
         put: Puts definitions.
         sets: Declares sets of them.
         edits: Changes and deletes them.
-        additions: Adds instances.
+        add: Adds instances.
     """
 
     def __init__(
@@ -72,7 +84,7 @@ class Joined:
         put: Put,
         sets: Sets,
         edits: Edits,
-        additions: Additions,
+        add: Add,
     ) -> None:
         self._connection = connection
         self._database = database
@@ -80,7 +92,7 @@ class Joined:
         self._put = put
         self._sets = sets
         self._edits = edits
-        self._additions = additions
+        self._add = add
 
     def _run(self, work: Callable[[Connection], Answer]) -> Answer:
         return self._database.run_once(lambda: work(self._connection))
@@ -125,9 +137,7 @@ class Joined:
         self, definition_id: UUID, additions: Sequence[Addition]
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
-        return self._run(
-            lambda each: self._additions.add(each, definition_id, additions)
-        )
+        return self._run(lambda each: self._add(each, definition_id, additions))
 
     def backfill_instances(
         self,

@@ -45,10 +45,16 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import DefinitionState, QueueStats, TaskDefinition
+    from go_scheduler.models import (
+        DefinitionState,
+        QueueStats,
+        TaskDefinition,
+        TaskInstance,
+    )
     from go_scheduler.stores.declared import Declaration, Declared
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.stores.messages import (
+        Addition,
         Position,
         Reviewed,
         RunOutcome,
@@ -60,6 +66,8 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.schema import Schema
 
 _LARGE_BATCH = 500
+# All nodes of an application declare the same, commonly at once.
+_WAITS_TO_DECLARE = 4
 
 
 class SQLStore(SQLByHand, SQLViews, TransactionalStore):
@@ -157,8 +165,17 @@ class SQLStore(SQLByHand, SQLViews, TransactionalStore):
             put=self._putting.put_within,
             sets=self._sets,
             edits=self._edits,
-            additions=self._additions,
+            add=self._add_within,
         )
+
+    def _add_within(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition within a transaction."""
+        return self._additions.add(connection, definition_id, additions)
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""
@@ -169,6 +186,7 @@ class SQLStore(SQLByHand, SQLViews, TransactionalStore):
                 connection, declaration, late=len(given) > _LARGE_BATCH
             ),
             repeatable=all(each.revision is None for each in given),
+            waits=_WAITS_TO_DECLARE,
         )
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:

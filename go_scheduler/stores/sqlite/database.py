@@ -113,10 +113,11 @@ class SQLiteDatabase(Database):
         work: Callable[[Connection], Result],
         *,
         repeatable: bool = True,
+        waits: int = 1,
     ) -> Result:
         """Call ``work``, as any ``Database`` does it; its errors name the file."""
         try:
-            return super().run(lane, work, repeatable=repeatable)
+            return super().run(lane, work, repeatable=repeatable, waits=waits)
         except OverflowError as error:
             raise StoreError(f"SQLite cannot keep a value: {error}") from error
         except StoreError as error:
@@ -127,10 +128,11 @@ class SQLiteDatabase(Database):
         work: Callable[[Connection], Result],
         *,
         repeatable: bool = True,
+        waits: int = 1,
     ) -> Result:
         """Call ``work`` within one transaction of the connection that writes."""
         with self._write_lock.taken():
-            return super().transact(work, repeatable=repeatable)
+            return super().transact(work, repeatable=repeatable, waits=waits)
 
     def write(
         self, statement: str, parameters: Callable[[], Mapping[str, object]]
