@@ -107,12 +107,17 @@ def _connected(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
 
 
 def kill_connections(url: str) -> None:
-    """Let the server end all connections to a database."""
+    """Let the server end all connections to a database, and wait until it has."""
     with _connected(url) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        told = connection.execute(
+            "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+        ending = [pid for pid, _ in told]
+        # They have been told to end, and each does so when it is its turn.
+        left = "SELECT FROM pg_stat_activity WHERE pid = ANY (%s)"
+        while connection.execute(left, [ending]).fetchone() is not None:
+            pass
 
 
 class Proxy:
@@ -181,7 +186,12 @@ class Proxy:
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
-        server = self._connect()
+        try:
+            server = self._connect()
+        except OSError:
+            # The server is away, and so is this.
+            client.close()
+            return
         self._peers[client], self._peers[server] = server, client
         for each in (client, server):
             self._selector.register(each, selectors.EVENT_READ)
@@ -206,7 +216,8 @@ class Proxy:
         other = self._peers.pop(one)
         del self._peers[other]
         for each in (one, other):
-            self._selector.unregister(each)
+            if each in self._selector.get_map():
+                self._selector.unregister(each)
             each.close()
 
     def _close_all(self) -> None:

@@ -19,14 +19,13 @@ from go_scheduler.handlers.registry import (
     refuse_generator,
 )
 from go_scheduler.run import HandedOn, enter_run, leave_run
-from go_scheduler.running.calling.calls import await_here
 from go_scheduler.running.elsewhere import result_text
 from go_scheduler.running.failure import failure_of
 from go_scheduler.working.given import Ending
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
 
     from go_scheduler.events.instrument import Instrument
@@ -114,11 +113,9 @@ class Calling:
                 result = self._handler(given.instance if self._by_type else given.work)
                 refuse_generator(result)
                 if inspect.isawaitable(result):
-                    executed = asyncio.run_coroutine_threadsafe(
-                        await_here(result), self._event_loop()
-                    )
-                    self._note(given, executed.cancel)
-                    result = executed.result()
+                    result = asyncio.run_coroutine_threadsafe(
+                        self._await(result, given), self._event_loop()
+                    ).result()
                 return self._success(given, result)
         except BaseException as error:
             return Ending(failure_of(error, callers=_CALLERS))
@@ -128,10 +125,7 @@ class Calling:
 
     async def _call_async(self, argument: Any, given: Given) -> Ending:
         enter_run(given)
-        task = asyncio.current_task()
-        assert task is not None
-        cancel = partial(self._event_loop().call_soon_threadsafe, task.cancel)
-        self._note(given, cancel)
+        self._note_task(given)
         try:
             with self._around(given):
                 result: Any = self._handler(argument)
@@ -142,8 +136,20 @@ class Calling:
         finally:
             del self._ends[given]
 
-    def _note(self, given: Given, end: Callable[[], object]) -> None:
-        self._ends[given] = end
+    async def _await(self, result: Awaitable[object], given: Given) -> object:
+        """Await what a sync handler returned."""
+        self._note_task(given)
+        return await result
+
+    def _note_task(self, given: Given) -> None:
+        """Have the present task be what is cancelled, once it awaits something.
+
+        Cancelled before it has begun, it would never await what it was given.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        cancel = partial(self._event_loop().call_soon_threadsafe, task.cancel)
+        self._ends[given] = cancel
         # Noted first: whoever ends it now finds that, or has said so before.
         if given.is_to_end:
             self.end(given)

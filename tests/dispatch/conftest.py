@@ -54,8 +54,9 @@ class Network(Proxy):
     def _carry(self, source: socket.socket) -> None:
         with self._carrying:
             if source in self._silenced:
-                source.recv(65536)
-            elif self._holding and self._is_near(source):
+                # Nor is the other end told that this one has ended.
+                self._selector.unregister(source)
+            elif self._holding and source in self._peers and self._is_near(source):
                 self._held.append((self._peers[source], source.recv(65536)))
             else:
                 super()._carry(source)
@@ -65,9 +66,10 @@ class Network(Proxy):
 
     def tell(self, method: bytes) -> None:
         """Tell all that are connected what a broker tells them."""
-        for each in list(self._peers):
-            if self._is_near(each):
-                each.sendall(frame(method))
+        with self._carrying:
+            for each in list(self._peers):
+                if self._is_near(each):
+                    each.sendall(frame(method))
 
     def hold(self) -> None:
         """Carry nothing to the broker, which reads no more."""

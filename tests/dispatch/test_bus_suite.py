@@ -46,5 +46,7 @@ def test_a_broken_bus_fails(
             return broken("memory://broken")
 
     monkeypatch.setattr(buses, "_PATIENCE", 0.1)
+    # It ends once what should not come has come.
+    monkeypatch.setattr(buses, "_SOON", 20.0)
     with pytest.raises((AssertionError, Empty)):
         getattr(Suite(), FAULTS[broken])(topic, Heard())

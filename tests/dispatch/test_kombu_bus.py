@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,10 @@ from go_scheduler.testing.buses import BusSuite
 if TYPE_CHECKING:
     from tests.rabbitmq_servers import RabbitMQServer
     from tests.redis_servers import RedisServer
+
+
+# As long a broker on a busy machine may take for an answer.
+LONG = timedelta(seconds=20)
 
 
 class TestInMemory(BusSuite):
@@ -36,7 +41,7 @@ class TestOnRabbitMQ(BusSuite):
         self.url = rabbitmq_server.url
 
     def open_bus(self) -> MessageBus:
-        return open_bus(self.url)
+        return open_bus(self.url, timeout=LONG)
 
 
 class TestOnRedis(BusSuite):
@@ -45,4 +50,4 @@ class TestOnRedis(BusSuite):
         self.url = redis_server.url
 
     def open_bus(self) -> MessageBus:
-        return open_bus(self.url)
+        return open_bus(self.url, timeout=LONG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
 from go_scheduler.dispatch.kombu_bus.waker import Waker
 from go_scheduler.testing.buses import Heard
-from tests.dispatch.conftest import eventually
+from tests.dispatch.conftest import PATIENCE, eventually
 from tests.dispatch.tls import encrypted
 from tests.redis_servers import running_redis
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from tests.redis_servers import RedisServer
 
 
+LONG = timedelta(seconds=PATIENCE)
+
+
 @pytest.mark.slow
 def test_a_broker_is_spoken_to_by_tls_if_it_is_who_it_says(
     rabbitmq_server: RabbitMQServer, topic: str, tmp_path: Path
@@ -32,18 +36,18 @@ def test_a_broker_is_spoken_to_by_tls_if_it_is_who_it_says(
     bodies = [b"x" * 100_000, *[b"%d" % each for each in range(20)]]
     with encrypted(rabbitmq_server.port, tmp_path) as (port, file):
         url = f"amqps://guest:guest@{{}}:{port}//"
-        with KombuBus(url.format("localhost"), ca_certs=file) as bus:
+        with KombuBus(url.format("localhost"), ca_certs=file, timeout=LONG) as bus:
             for each in bodies:
                 bus.publish(topic, each)
             bus.subscribe(topic, heard, prefetch=100)
             assert heard.bodies(len(bodies)) == bodies
         with (
-            KombuBus(url.format("localhost")) as bus,
+            KombuBus(url.format("localhost"), timeout=LONG) as bus,
             pytest.raises(BusUnavailableError, match="certificate verify failed"),
         ):
             bus.publish(topic, b"")
         with (
-            KombuBus(url.format("127.0.0.1"), ca_certs=file) as bus,
+            KombuBus(url.format("127.0.0.1"), ca_certs=file, timeout=LONG) as bus,
             pytest.raises(BusUnavailableError, match="not valid for"),
         ):
             bus.publish(topic, b"")
@@ -55,11 +59,11 @@ def test_redis_is_spoken_to_by_tls_if_it_is_who_it_says(
 ) -> None:
     with encrypted(redis_server.port, tmp_path) as (port, file):
         url = f"rediss://{{}}:{port}/0"
-        with KombuBus(url.format("localhost"), ca_certs=file) as bus:
+        with KombuBus(url.format("localhost"), ca_certs=file, timeout=LONG) as bus:
             bus.publish(topic, b"1")
         for host, authority in (("localhost", None), ("127.0.0.1", file)):
             with (
-                KombuBus(url.format(host), ca_certs=authority) as bus,
+                KombuBus(url.format(host), ca_certs=authority, timeout=LONG) as bus,
                 pytest.raises(BusUnavailableError, match="certificate verify failed"),
             ):
                 bus.publish(topic, b"1")
@@ -72,7 +76,7 @@ def test_a_bus_in_redis_stands_that_it_ends_and_starts_again(
     heard = Heard()
     with (
         running_redis(tmp_path, appendonly="yes", appendfsync="always") as server,
-        KombuBus(server.url) as bus,
+        KombuBus(server.url, timeout=LONG) as bus,
     ):
         bus.publish(topic, b"1")
         bus.subscribe(topic, heard)

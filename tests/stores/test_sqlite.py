@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from functools import partial
@@ -34,7 +35,6 @@ from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
     SECOND,
-    at_once,
     claim,
     claim_of,
     clean_up,
@@ -353,18 +353,34 @@ class TestLocks:
         assert store.get_instance(given.id).state is State.COMPLETED
 
     def test_threads_are_served_in_turn(self, store: SQLiteStore) -> None:
-        fire(store, put(store), *(START + n * SECOND for n in range(400)))
+        served: list[str] = []
+        waiting = store._database._write_lock._waiting
 
-        def take_all(number: int) -> int:
-            taken = 0
-            while page := claim(store, UUID(int=number), ahead=HOUR, limit=5):
-                taken += len(page)
-            return taken
+        def note(_: object, __: object, statement: str, *___: object) -> None:
+            if statement.startswith("BEGIN"):
+                served.append(threading.current_thread().name)
 
-        answers = at_once(*(partial(take_all, number) for number in range(4)))
-        assert sum(answers) == 400  # type: ignore[arg-type]
-        # Left to SQLite's own wait, one would take nearly all.
-        assert min(answers) >= 20  # type: ignore[type-var,operator]
+        def write() -> None:
+            # Left to SQLite's own wait, who asks again at once would be the next.
+            for _ in range(3):
+                put(store)
+
+        threads = [threading.Thread(target=write, name=name) for name in "abc"]
+
+        def come(_: object) -> None:
+            event.listen(
+                store._database._engines[Lane.BY_KEY], "before_cursor_execute", note
+            )
+            for number, thread in enumerate(threads, 1):
+                thread.start()
+                while len(waiting) < number:
+                    pass
+
+        store._database.transact(come)
+        for thread in threads:
+            thread.join(_FAILED_AFTER)
+        assert served[:3] == ["a", "b", "c"]
+        assert len(served) == 9
 
 
 def at_the_first_error(store: SQLiteStore, call: Callable[[], object]) -> None:

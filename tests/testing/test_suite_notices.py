@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
 
 ROOT = Path(__file__).parents[2]
+FAILED_AFTER = 300
+"""Seconds that nothing takes unless it has failed, on a busy machine either."""
 ZERO = timedelta(0)
 
 
@@ -882,7 +884,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Set[tuple[str, str]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=FAILED_AFTER,
     )
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
+FAILED_AFTER = 300
+"""Seconds that nothing takes unless it has failed, on a busy machine either."""
 SUITE = """
 from collections.abc import Iterator
 
@@ -74,7 +76,7 @@ def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=FAILED_AFTER,
     )
 
 

@@ -169,7 +169,7 @@ def test_what_is_cancelled_before_it_begins_is_given_back(
 
 def test_what_has_not_begun_at_a_stop_is_given_back(one: Bench, bus: ShakyBus) -> None:
     held = Held()
-    living = Living(one, bus, held)
+    living = Living(one, bus, held, short_patience=timedelta(seconds=PATIENCE))
     run = living.begin_unaccepted()
     living.life.request_stop()
     living.settle()

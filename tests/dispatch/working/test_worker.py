@@ -382,7 +382,10 @@ def test_a_timeout_cancels_what_is_async(one: Bench, wrapped: bool) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_what_has_timed_out_before_it_executes_is_cancelled_then(wrapped: bool) -> None:
-    async def handler(_: Work) -> None:
+    began: list[Work] = []
+
+    async def handler(work: Work) -> None:
+        began.append(work)
         await asyncio.sleep(PATIENCE)
 
     called = (lambda work: handler(work)) if wrapped else handler
@@ -394,6 +397,8 @@ def test_what_has_timed_out_before_it_executes_is_cancelled_then(wrapped: bool) 
     ending = asyncio.run(calling.call(taken))
     calling.stop()
     assert taken.was_ended
+    # Else Python warns, at some later time, of what was never awaited.
+    assert began == [taken.work]
     assert ending.failure is not None
     assert "CancelledError" in ending.failure.error
 
