@@ -116,7 +116,7 @@ class Dispatcher:
         except BusUnavailableError as error:
             delay = self._delay()
             if error.unsent:
-                raise GiveBack(delay, _AWAY) from None
+                raise GiveBack(delay, str(error)) from None
             # If it is there, what follows it would run beside it.
         else:
             self._away_since = None

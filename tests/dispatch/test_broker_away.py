@@ -12,6 +12,7 @@ import pytest
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
+from go_scheduler.dispatch.kombu_bus.line import backoff
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import PATIENCE, Network, eventually
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # A busy machine may take as long for an answer that comes.
 BRIEFLY = timedelta(milliseconds=300)
 LONG = timedelta(seconds=PATIENCE)
+# Of RabbitMQ, that it closes the connection, and why: class 60, method 40, a publish.
+_REFUSED = b"\x00\x0a\x00\x32\x01\x93\x0eACCESS_REFUSED\x00\x3c\x00\x28"
 
 
 @pytest.fixture
@@ -153,7 +156,7 @@ def test_a_broker_short_of_memory_for_long_is_waited_for_on_the_same_connection(
     network: Network, topic: str
 ) -> None:
     clock = ManualClock()
-    with KombuBus(network.url) as bus:
+    with KombuBus(network.url, timeout=LONG) as bus:
         publisher = bus._publisher
         publisher._clock = clock
         bus.publish(topic, b"1")
@@ -253,6 +256,32 @@ def test_a_queue_that_may_not_be_made_takes_nothing(patient: KombuBus) -> None:
         # Names that begin so are the broker's.
         patient.publish("amq.nobody", b"1")
     assert patient.is_up()
+
+
+def test_who_hears_a_queue_that_may_not_be_made_is_told_why_there_is_none(
+    patient: KombuBus, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    patient.subscribe("amq.nobody", heard)
+    eventually(lambda: "topic amq.nobody:" in caplog.text)
+    assert "ACCESS_REFUSED" in caplog.text
+
+
+def test_what_may_not_be_published_is_not_there_and_is_not_tried_soon(
+    network: Network, topic: str
+) -> None:
+    with KombuBus(network.url, timeout=LONG) as bus:
+        bus.publish(topic, b"1")
+        outlet = bus._publisher._outlet
+        assert outlet
+        network.hold()
+        held = bus.publish_soon(topic, b"2")
+        eventually(lambda: bool(outlet.unconfirmed))
+        network.tell(_REFUSED)
+        error = held.exception(PATIENCE)
+    assert isinstance(error, BusUnavailableError)
+    assert "ACCESS_REFUSED" in str(error)
+    assert error.unsent
+    assert backoff(amqp.AccessRefused(), 0) == timedelta(seconds=5)
 
 
 def test_what_a_full_queue_refuses_is_not_there(

@@ -253,6 +253,8 @@ class TestAway:
             house.bus.up, house.bus.fails = True, False
             house.clock.advance(3 * SECOND)
             assert house.run().runs == 0
+        [given_back] = house.of(InstanceGivenBack)
+        assert given_back.reason == "the bus is away"
 
 
 class TestWrong:

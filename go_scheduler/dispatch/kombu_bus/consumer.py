@@ -6,6 +6,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from amqp.exceptions import NotFound
+
 from go_scheduler.dispatch.bus import Delivery, Subscription
 from go_scheduler.dispatch.kombu_bus.line import Line
 from go_scheduler.dispatch.kombu_bus.queues import Queues
@@ -109,11 +111,15 @@ class Consumer(Line, Subscription):
 
     def _begin(self, wire: Wire) -> None:
         self._unacked.clear()
-        Queues(wire, self._queue_type).declare(self._queue, own=self._own)
+        refused = Queues(wire, self._queue_type).declare(self._queue, own=self._own)
         self._wire = wire
         self._channel = wire.channel()
         self._size = 0
-        self._resize()
+        try:
+            self._resize()
+        except NotFound as error:
+            # Why there is none.
+            raise refused or error from None
 
     def _turn(self) -> None:
         settled = [self._settled.popleft() for _ in range(len(self._settled))]

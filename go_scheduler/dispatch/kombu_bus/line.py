@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from amqp.exceptions import AccessRefused
+
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch.kombu_bus.waker import Waker
 
@@ -20,6 +22,14 @@ _LOG = logging.getLogger("go_scheduler.dispatch")
 _BEAT = timedelta(seconds=1)
 _FIRST_BACKOFF = timedelta(milliseconds=100)
 _LONGEST_BACKOFF = timedelta(seconds=5)
+
+
+def backoff(error: Exception, failures: int) -> timedelta:
+    """How long to wait after an error, and so many before it, until the next try."""
+    if isinstance(error, AccessRefused):
+        # Somebody has to grant it first, and some of it shows only in what follows.
+        return _LONGEST_BACKOFF
+    return min(_LONGEST_BACKOFF, _FIRST_BACKOFF * (1 << min(failures, 10)))
 
 
 class Line(ABC):
@@ -106,7 +116,7 @@ class Line(ABC):
             return
         self._lost(error)
         self._tell_of_loss(error)
-        delay = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** min(self._failures, 10))
+        delay = backoff(error, self._failures)
         self._failures += 1
         self._back_off(delay)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from amqp.exceptions import AccessRefused
+
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch.kombu_bus.line import Line
 from go_scheduler.dispatch.kombu_bus.outlets import (
@@ -181,4 +183,8 @@ class Publisher(Line):
         if self._outlet is not None:
             failed += self._outlet.unconfirmed.values()
         for each in failed:
-            each.failed(error)
+            # Who may not publish may publish none of them.
+            if isinstance(error, AccessRefused):
+                each.refused_for(error)
+            else:
+                each.failed(error)
