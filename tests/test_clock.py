@@ -270,8 +270,9 @@ def test_the_time_of_a_store_never_reached_is_not_known(clock: ManualClock) -> N
         copy.now()
 
 
-def test_two_loops_that_ask_at_once_do_not_mix_their_answers() -> None:
-    clock = SystemClock()
+def test_two_loops_that_ask_at_once_do_not_mix_their_answers(
+    clock: ManualClock,
+) -> None:
     inside, asked = threading.Event(), []
 
     def read() -> datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -170,10 +171,11 @@ def test_a_node_whose_executor_takes_nothing_is_not_well_and_says_why() -> None:
     assert (one.health().trouble, one.health().ok) == (None, True)
     once(own)
     one.look()
-    while one.health().trouble is None:
+    # It is asked again every second, and told of no more while that is.
+    while (health := one.health()).trouble is None:
         pass
-    assert "after shutdown" in (one.health().trouble or "")
-    assert not one.health().ok
+    assert "after shutdown" in health.trouble
+    assert not health.ok
     assert one.stop(None)
     [instance] = own.list_instances()
     assert (instance.state, instance.runs) == (State.PENDING, 0)
@@ -234,9 +236,11 @@ def test_a_claim_that_was_under_way_when_it_stopped_is_given_back() -> None:
             return found
 
     own = Slow()
-    one = node(lambda _: None, own, SystemClock())
+    hour = timedelta(hours=1)
+    ahead = replace(SETTINGS, runner_window=hour, schedule_window=hour, lease=hour)
+    one = Node(Handling(lambda _: None), own, SystemClock(), ahead)
     one.start()
-    at = own.now() + seconds(0.8)
+    at = own.now() + hour / 2
     put(own, definition(at, trigger=ExecuteOnceTrigger(at)))
     one.look()
     assert claiming.wait(FAILED_AFTER)

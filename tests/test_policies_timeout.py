@@ -115,9 +115,10 @@ class TestAsync:
             )
             async with scheduler:
                 await scheduler.aschedule(once())
-                await asyncio.to_thread(clock.advance, seconds(1))
+                # No further: a thread that is late may call it as late.
+                await asyncio.to_thread(clock.advance, seconds(0))
                 await called.wait()
-                await asyncio.to_thread(clock.advance, TIMEOUT - seconds(1))
+                await asyncio.to_thread(clock.advance, TIMEOUT)
                 await until(lambda: not scheduler.health().busy)
                 await asyncio.to_thread(clock.advance, seconds(1))
                 [instance] = await scheduler.alist_instances()
@@ -158,7 +159,7 @@ class TestAsync:
             scheduler = Scheduler(handler, store, clock=clock, executor=threads)
             async with scheduler:
                 await scheduler.aschedule(once(timeout=TIMEOUT))
-                await asyncio.to_thread(clock.advance, seconds(1))
+                await asyncio.to_thread(clock.advance, seconds(0))
                 await called.wait()
                 await asyncio.to_thread(clock.advance, TIMEOUT)
                 await cancelled.wait()
@@ -182,16 +183,15 @@ class TestAsync:
         errors: list[str | None] = []
 
         other_called, ended = threading.Event(), asyncio.Event()
+        loops: list[asyncio.AbstractEventLoop] = []
 
         async def work(instance: TaskInstance) -> None:
             if instance.definition.timeout is None:
+                loops.append(asyncio.get_running_loop())
                 other_called.set()
                 await ended.wait()
                 return
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
+            await asyncio.Event().wait()
 
         def handler(instance: TaskInstance) -> object:
             return work(instance)
@@ -213,6 +213,7 @@ class TestAsync:
                 )
             )
             assert retried.wait(FAILED_AFTER)
+            loops[0].call_soon_threadsafe(ended.set)
         assert (errors[0] or "").startswith("timed out after 0:00:00.100000\n\n")
 
 
@@ -237,7 +238,7 @@ class TestThreads:
             listeners=[told.listener],
         ) as scheduler:
             scheduler.schedule(once(timeout=TIMEOUT))
-            clock.advance(seconds(1))
+            clock.advance(seconds(0))
             assert called.wait(FAILED_AFTER)
             clock.advance(TIMEOUT)
             assert scheduler.health().stuck_workers == 1
@@ -302,9 +303,8 @@ class TestProcesses:
         with Scheduler(
             handler, executor=executor, listeners=[ended.listener]
         ) as scheduler:
-            limits = {limit: seconds(0.5)}
-            for do in ("block", "return"):
-                scheduler.schedule(now(do, **limits))
+            scheduler.schedule(now("block", **{limit: seconds(0.5)}))
+            scheduler.schedule(now("return"))
             ended.wait()
             while scheduler.health().busy:
                 pass

@@ -60,8 +60,9 @@ def asked(trigger: Trigger, question: Callable[[], _T]) -> _T:
     try:
         return answer.result(PATIENCE)
     except TimeoutError:
+        # It has answered just now, or it is what the trigger itself has raised.
         if answer.done():
-            raise
+            return answer.result()
         _hanging[kind] = answer  # type: ignore[assignment]
     raise InvalidTriggerError(
         f"{name_of(kind)} hangs: it did not answer within {PATIENCE:g} s"

@@ -101,7 +101,7 @@ def deliveries(
 ) -> Iterator[Making]:
     """Makes deliveries, and closes them in the end."""
     made: list[Delivery] = []
-    before = threading.enumerate()
+    before = listening()
 
     def make(listener: Listener) -> Delivery:
         made.append(Delivery(listener, clock))
@@ -110,7 +110,12 @@ def deliveries(
     yield make
     for each in made:
         each.close(clock.elapsed() + LONG)
-    assert set(threading.enumerate()) <= set(before)
+    assert listening() <= before
+
+
+def listening() -> set[threading.Thread]:
+    named = "go_scheduler listener"
+    return {each for each in threading.enumerate() if each.name.startswith(named)}
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ class Pool:
     catch_up: CatchUp = CatchUp()
 
     def __post_init__(self) -> None:
+        self._others = threading.enumerate()
         self.store = MemoryStore(self.clock)
         store_clock = StoreClock(self.clock, self.store.now)
         self.held = Held()
@@ -162,6 +163,21 @@ class Pool:
     def stored(self, run: HeldRun) -> TaskInstance:
         return self.store.get_instance(run.instance.id)
 
+    @property
+    def threads(self) -> list[threading.Thread]:
+        names = ("go_scheduler worker", "go_scheduler event loop")
+        return [
+            each
+            for each in threading.enumerate()
+            if each not in self._others and each.name.startswith(names)
+        ]
+
+    def join(self) -> None:
+        """Until its threads have ended, once it was stopped and nothing hangs."""
+        for thread in self.threads:
+            thread.join(FAILED_AFTER)
+            assert not thread.is_alive()
+
 
 @pytest.fixture
 def pools() -> Iterator[Callable[..., Pool]]:
@@ -175,21 +191,8 @@ def pools() -> Iterator[Callable[..., Pool]]:
     yield make
     for pool in made:
         pool.workers.stop()
-    # A worker logs after it has told what came of a run: not into the next test. Those
-    # of handlers that hang stay.
-    for thread in threads_of_ours():
-        thread.join(0.2)
-
-
-def threads_of_ours() -> list[threading.Thread]:
-    names = ("go_scheduler worker", "go_scheduler event loop")
-    return [each for each in threading.enumerate() if each.name.startswith(names)]
-
-
-def join_ours() -> None:
-    for thread in threads_of_ours():
-        thread.join(FAILED_AFTER)
-        assert not thread.is_alive()
+        # A worker logs after it has told what came of a run: not into the next test.
+        pool.join()
 
 
 def test_a_handler_that_returns_has_completed(pools: Callable[..., Pool]) -> None:
@@ -295,6 +298,7 @@ def test_whatever_a_handler_raises_is_recorded_and_the_worker_lives(
     assert stored.state is State.PENDING
     assert type(error).__name__ in (stored.error or "")
     assert pool.stored(worked).state is State.COMPLETED
+    come_back(pool)
     assert pool.held.busy == 0
 
 
@@ -406,7 +410,7 @@ def test_once_stopped_the_threads_end_and_what_runs_goes_on(
     go.set()
     pool.wait(1)
     assert pool.stored(run).state is State.COMPLETED
-    join_ours()
+    pool.join()
 
 
 def test_once_stopped_the_event_loop_ends_when_all_its_tasks_have(
@@ -433,7 +437,7 @@ def test_once_stopped_the_event_loop_ends_when_all_its_tasks_have(
         assert pool.ends.acquire(timeout=FAILED_AFTER)
     pool.recorder.tick()
     assert {pool.stored(run).state for run in runs} == {State.COMPLETED}
-    join_ours()
+    pool.join()
     assert loop.is_closed()
     pool.workers._own_loop = None
 
@@ -454,7 +458,7 @@ def test_once_stopped_what_a_thread_awaits_goes_on(pools: Callable[..., Pool]) -
     loop.call_soon_threadsafe(gates[0].set)
     pool.wait(1)
     assert pool.stored(run).state is State.COMPLETED
-    join_ours()
+    pool.join()
     pool.workers._own_loop = None
 
 
@@ -476,7 +480,7 @@ def test_an_event_loop_that_is_needed_once_it_stopped_ends_with_its_task(
     [run] = pool.submit()
     pool.wait(1)
     assert pool.stored(run).state is State.COMPLETED
-    join_ours()
+    pool.join()
     pool.workers._own_loop = None
 
 
@@ -1270,20 +1274,19 @@ def hang(pool: Pool, *runs: HeldRun) -> None:
 
 
 def come_back(pool: Pool) -> None:
-    """Until nothing runs, which is known right after the end."""
-    while pool.held.running():
+    """Until nothing runs and no thread is at it, which is known right after the end."""
+    while pool.held.running() or pool.workers._threads._calling:
         pass
 
 
 def test_the_thread_of_a_handler_that_hangs_is_replaced_and_ends_when_it_returns(
     pools: Callable[..., Pool],
 ) -> None:
-    gate, others = Gate(), threads_of_ours()
+    gate = Gate()
     pool = pools(gate, max_workers=1)
     [stuck] = pool.submit()
     gate.wait()
-    ours = [each for each in threads_of_ours() if each not in others]
-    [thread] = [each for each in ours if each.name.endswith("worker 1")]
+    [thread] = pool.threads
     waiting = pool.submit(2, name="ok")
     hang(pool, stuck)
     pool.wait(2)
@@ -1294,6 +1297,7 @@ def test_the_thread_of_a_handler_that_hangs_is_replaced_and_ends_when_it_returns
     assert not thread.is_alive()
     pool.wait(1)
     assert pool.stored(stuck).state is State.COMPLETED
+    come_back(pool)
     assert (pool.held.busy, [*pool.held.apart(), *pool.held.hung()]) == (0, [])
     assert pool.workers._threads.count == 1
 
@@ -1499,7 +1503,7 @@ def test_a_thread_that_hangs_once_the_workers_have_stopped_is_not_replaced(
     assert pool.workers._threads.count == 0
     gate.go.set()
     pool.wait(1)
-    join_ours()
+    pool.join()
 
 
 def test_an_error_whose_text_hangs_leaves_the_run_to_the_keeper(
@@ -1541,6 +1545,7 @@ def test_a_thread_outlives_an_outcome_that_cannot_be_told(
     [lost, good] = pool.submit(2)
     pool.wait(1)
     assert pool.stored(good).state is State.COMPLETED
+    come_back(pool)
     assert pool.held.busy == 0
     assert str(lost.instance.id) in caplog.text
 

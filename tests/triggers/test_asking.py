@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
@@ -41,8 +42,14 @@ class Gate:
     opened = threading.Event()
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy makes none of a trigger that hangs."""
+    monkeypatch.setattr(asking, "PATIENCE", LONG)
+
+
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+def gate(monkeypatch: pytest.MonkeyPatch, _patient: None) -> Iterator[threading.Event]:
     monkeypatch.setattr(asking, "PATIENCE", 0.05)
     monkeypatch.setattr(asking, "_hanging", {})
     Gate.opened = threading.Event()
@@ -105,7 +112,9 @@ class Fickle(Trigger):
         return after + HOUR
 
 
-def test_one_that_hangs_is_left_behind_until_it_answers(gate: threading.Event) -> None:
+def test_one_that_hangs_is_left_behind_until_it_answers(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended = threading.Event()
 
     def question() -> str:
@@ -121,6 +130,7 @@ def test_one_that_hangs_is_left_behind_until_it_answers(gate: threading.Event) -
     gate.set()
     assert ended.wait(LONG)
     asking._hanging[Hanging].result(LONG)
+    monkeypatch.setattr(asking, "PATIENCE", LONG)
     assert asked(Hanging(), Hanging().describe) == "now and then"
 
 
@@ -136,6 +146,20 @@ def test_what_is_raised_is_heard(
 
     with pytest.raises(heard):
         asked(Hanging(), question)
+
+
+def test_one_that_answers_just_as_it_is_given_up_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Late(Future[str]):
+        def result(self, timeout: float | None = None) -> str:
+            found = super().result(LONG)
+            if timeout is not None:
+                raise TimeoutError
+            return found
+
+    monkeypatch.setattr(asking, "Future", Late)
+    assert asked(Hanging(), lambda: "just so") == "just so"
 
 
 @pytest.mark.slow
