@@ -16,9 +16,11 @@ from go_scheduler.models import (
     METADATA_LIMIT,
 )
 from go_scheduler.shown import shown
+from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import datetime
 
     from go_scheduler.json import JSON
 
@@ -27,6 +29,7 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 MOST_LISTED = 1000
 """The most definitions or instances that one list returns."""
+_MOST_BOUNDS = 101
 
 
 def check_limit(limit: int) -> None:
@@ -68,6 +71,25 @@ def checked_names(what: str, names: Collection[str] | None) -> Collection[str] |
     for each in kept:
         check_searched(f"one of {what}", each)
     return frozenset(kept)
+
+
+def checked_most(most: object) -> int:
+    """How many are counted at most."""
+    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= 10**6:
+        raise ConfigurationError(
+            f"most must be a whole number in 1–1000000, not {shown(most)}"
+        )
+    return most
+
+
+def checked_bounds(bounds: Sequence[datetime]) -> Sequence[datetime]:
+    """Instants between which something is counted."""
+    times = [utc(each, name="bounds") for each in bounds]
+    if not 2 <= len(times) <= _MOST_BOUNDS:
+        raise ConfigurationError(
+            f"bounds must be two to {_MOST_BOUNDS} instants, not {len(times)}"
+        )
+    return times
 
 
 def several(

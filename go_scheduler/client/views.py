@@ -8,15 +8,15 @@ from go_scheduler.checks import check_definition_id, check_type
 from go_scheduler.client.arguments import (
     check_limit,
     check_searched,
+    checked_bounds,
+    checked_most,
     checked_names,
     one_of,
 )
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, Page, cursor_of, read_cursor
 from go_scheduler.client.store_access import StoreAccess
-from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import COUNTED, Outcome
-from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
         TaskInstance,
     )
 
-_MOST_BOUNDS = 101
-
 
 class Views(StoreAccess):
     """Reads what people look at, such as the pages of a dashboard.
@@ -42,22 +40,35 @@ class Views(StoreAccess):
     there are.
     """
 
-    def counts_up_to(self, most: int = COUNTED) -> Mapping[State, Counted]:
+    def counts_up_to(
+        self,
+        most: int = COUNTED,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, Counted]:
         """How many instances are in each state, as far as they have to be counted.
 
         ``counts`` counts all, and takes as long as there are many.
 
         Args:
             most: So many; 1 to 1,000,000.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
 
         Returns:
             Every state has a number; one that says ``more`` may be of a state of which
-            there are fewer than ``most``, amid more of others that ended.
+            there are fewer than ``most``, amid more of others that ended. Of some
+            queues or owners it is of those that are among so many of all.
 
         Raises:
-            ConfigurationError: It is out of range.
+            ConfigurationError: An argument is wrong.
         """
-        return self._ready().counts_up_to(_checked_most(most))
+        return self._ready().counts_up_to(
+            checked_most(most),
+            queues=checked_names("queues", queues),
+            owners=checked_names("owners", owners),
+        )
 
     acounts_up_to = awaitable(counts_up_to)
     """Await what ``counts_up_to`` does; see there."""
@@ -80,7 +91,7 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         return self._ready().list_backlog(
-            _checked_most(most), queues=checked_names("queues", queues)
+            checked_most(most), queues=checked_names("queues", queues)
         )
 
     abacklog = awaitable(backlog)
@@ -238,12 +249,8 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_definition_id(definition_id)
-        times = [utc(each, name="bounds") for each in bounds]
-        if not 2 <= len(times) <= _MOST_BOUNDS:
-            raise ConfigurationError(
-                f"bounds must be two to {_MOST_BOUNDS} instants, not {len(times)}"
-            )
-        return self._ready().count_fired(definition_id, times, most=_checked_most(most))
+        times = checked_bounds(bounds)
+        return self._ready().count_fired(definition_id, times, most=checked_most(most))
 
     acount_fired = awaitable(count_fired)
     """Await what ``count_fired`` does; see there."""
@@ -339,11 +346,3 @@ class Views(StoreAccess):
 
     asearch_key = awaitable(search_key)
     """Await what ``search_key`` does; see there."""
-
-
-def _checked_most(most: object) -> int:
-    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= 10**6:
-        raise ConfigurationError(
-            f"most must be a whole number in 1–1000000, not {shown(most)}"
-        )
-    return most

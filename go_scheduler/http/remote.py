@@ -22,13 +22,14 @@ from go_scheduler.http.bodies.definitions import DefinitionBody
 from go_scheduler.http.bodies.jobs import TypeAnswer
 from go_scheduler.http.remote_errors import error_of
 from go_scheduler.http.remote_values import (
+    counts_of,
     definition_of,
     instance_of,
     node_of,
     run_of,
     why_of,
 )
-from go_scheduler.models import Cancelled, State
+from go_scheduler.models import Cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
 
     from go_scheduler.json import JSON
     from go_scheduler.models import (
+        Counted,
         DefinitionState,
         NodeInfo,
+        State,
         TaskDefinition,
         TaskInstance,
         TaskRun,
@@ -258,10 +261,9 @@ class Remote:
         """Run an instance again that has failed."""
         return instance_of(self._of_instance("POST", instance_id, "/retry"))
 
-    def counts(self) -> Mapping[State, int]:
-        """How many instances are in each state."""
-        counted = self._ask("GET", "/stats")["instances"]
-        return {State(name): count for name, count in counted.items()}
+    def counts_up_to(self) -> Mapping[State, Counted]:
+        """How many instances are in each state, as far as they are counted."""
+        return counts_of(self._ask("GET", "/stats"))
 
     def nodes(self) -> Sequence[NodeInfo]:
         """The nodes that the store has seen within the last hour."""

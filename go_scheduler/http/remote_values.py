@@ -12,14 +12,22 @@ from go_scheduler.http.bodies.instances import (
     RunAnswer,
     SkippedAnswer,
 )
-from go_scheduler.http.bodies.system import NodeAnswer
-from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance, TaskRun
+from go_scheduler.http.bodies.system import NodeAnswer, StatsAnswer
+from go_scheduler.models import (
+    Counted,
+    NodeInfo,
+    State,
+    TaskDefinition,
+    TaskInstance,
+    TaskRun,
+)
 from go_scheduler.models.instance import Skipped
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.triggers import OnDemandTrigger, PreviewedTime, load_trigger
 from go_scheduler.why.answer import Why
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from uuid import UUID
 
 
@@ -69,6 +77,15 @@ def run_of(answer: Any, instance_id: UUID) -> TaskRun:
 def node_of(answer: Any) -> NodeInfo:
     """A node."""
     return _node(NodeAnswer.model_validate(answer))
+
+
+def counts_of(answer: Any) -> Mapping[State, Counted]:
+    """How many instances are in each state."""
+    body = StatsAnswer.model_validate(answer)
+    return {
+        state: Counted(count=count, more=state in body.more)
+        for state, count in body.instances.items()
+    }
 
 
 def why_of(answer: Any) -> Why:

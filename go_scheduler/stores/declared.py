@@ -12,7 +12,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 Removed: TypeAlias = Literal["delete", "pause", "keep"]
 
@@ -115,3 +115,14 @@ def was_removed(definition: TaskDefinition) -> bool:
     """Whether its set has paused a definition, and not somebody by hand."""
     owner, note = definition.owner, definition.note
     return definition.paused and owner is not None and note == removal_note(owner)
+
+
+def is_among(
+    definition: TaskDefinition,
+    queues: Collection[str] | None,
+    owners: Collection[str] | None,
+) -> bool:
+    """Whether a definition has one of these queues and owners; None: any will do."""
+    return (queues is None or definition.queue in queues) and (
+        owners is None or definition.owner in owners
+    )

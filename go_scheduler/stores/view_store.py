@@ -10,18 +10,20 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import RUNS, Outcome, State, TaskInstance
 from go_scheduler.models.looked_up import Backlog, Counted
+from go_scheduler.stores import orders
+from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.definition_store import DefinitionStore
 from go_scheduler.stores.instance_store import InstanceStore
 from go_scheduler.stores.messages import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
@@ -33,7 +35,6 @@ STRETCH = 1_000
 KEYS_LOOKED_AT = 1_000
 """In so many definitions a key is looked for."""
 _PAGE = 1_000
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +57,36 @@ class ViewStore(InstanceStore, DefinitionStore):
     def now(self) -> datetime:
         """The store's time."""
 
-    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+    def counts_up_to(
+        self,
+        most: int,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, Counted]:
         """How many instances are in each state, as far as they have to be counted.
 
         Args:
             most: So many; of a state that has more, ``more`` is said. One that is amid
                 more than so many others may have fewer counted than there are, and says
                 ``more`` as well.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
 
         Returns:
             Every state has a number.
         """
         counts = self.counts()
-        return {state: Counted.up_to(most, counts[state]) for state in State}
+        if queues is None and owners is None:
+            return {state: Counted.up_to(most, counts[state]) for state in State}
+        seen, theirs = Counter[State](), Counter[State]()
+        for each in islice(self._every(None, newest_first=True), most):
+            seen[each.state] += 1
+            theirs[each.state] += is_among(each.definition, queues, owners)
+        return {
+            state: Counted(count=theirs[state], more=counts[state] > seen[state])
+            for state in State
+        }
 
     def list_backlog(
         self, most: int, *, queues: Collection[str] | None = None
@@ -119,10 +137,10 @@ class ViewStore(InstanceStore, DefinitionStore):
             ``limit`` there may be more behind ``next``.
         """
         ended = self._every(State(outcome.value), queues=queues, owners=owners)
-        found = sorted(ended, key=_end, reverse=True)
+        found = sorted(ended, key=orders.by_end, reverse=True)
         if before is not None:
             last = (before.at, before.id)
-            found = [each for each in found if _end(each) < last]
+            found = [each for each in found if orders.by_end(each) < last]
         more = len(found) > limit
         page = found[:limit]
         return Stretch(found=page, next=_ended_position(page[-1]) if more else None)
@@ -149,7 +167,7 @@ class ViewStore(InstanceStore, DefinitionStore):
             for each in self._every(State.PENDING, queues=queues, owners=owners)
             if not (each.parked or each.definition.paused)
         ]
-        return sorted(found, key=_due)[:limit]
+        return sorted(found, key=orders.by_due)[:limit]
 
     def list_claims(
         self,
@@ -172,7 +190,7 @@ class ViewStore(InstanceStore, DefinitionStore):
             for state in (*RUNS, State.CLAIMED)
             for each in self._every(state, queues=queues, owners=owners)
         ]
-        return sorted(found, key=_expiry)[:limit]
+        return sorted(found, key=orders.by_expiry)[:limit]
 
     def list_fired(
         self,
@@ -194,7 +212,7 @@ class ViewStore(InstanceStore, DefinitionStore):
         """
         found = sorted(
             self._every(None, definition_id, since=since, before=before),
-            key=_fire_time,
+            key=orders.by_fire_time,
             reverse=newest_first,
         )
         return found[:limit]
@@ -237,7 +255,7 @@ class ViewStore(InstanceStore, DefinitionStore):
         found = [
             each for each in self._every(None, definition_id) if each.fire_time is None
         ]
-        return sorted(found, key=_execution, reverse=True)[:limit]
+        return sorted(found, key=orders.by_execution, reverse=True)[:limit]
 
     def search_names(
         self,
@@ -295,7 +313,7 @@ class ViewStore(InstanceStore, DefinitionStore):
             for each in self._every(None, definition.id)
             if each.key == key
         ]
-        return sorted(found, key=_execution)[:limit]
+        return sorted(found, key=orders.by_execution)[:limit]
 
     def _every(
         self,
@@ -306,6 +324,7 @@ class ViewStore(InstanceStore, DefinitionStore):
         before: datetime | None = None,
         queues: Collection[str] | None = None,
         owners: Collection[str] | None = None,
+        newest_first: bool = False,
     ) -> Iterator[TaskInstance]:
         """All that there are, a page at a time."""
         after = None
@@ -317,6 +336,7 @@ class ViewStore(InstanceStore, DefinitionStore):
                 fired_before=before,
                 queues=queues,
                 owners=owners,
+                newest_first=newest_first,
                 after=after,
                 limit=_PAGE,
             )
@@ -328,23 +348,3 @@ class ViewStore(InstanceStore, DefinitionStore):
 
 def _ended_position(instance: TaskInstance) -> Position:
     return Position(at=instance.completed_at, id=instance.id)
-
-
-def _end(instance: TaskInstance) -> tuple[datetime, UUID]:
-    return instance.completed_at or _EARLIEST, instance.id
-
-
-def _due(instance: TaskInstance) -> tuple[datetime, UUID]:
-    return instance.due_at, instance.id
-
-
-def _expiry(instance: TaskInstance) -> datetime:
-    return instance.expires_at or _EARLIEST
-
-
-def _fire_time(instance: TaskInstance) -> datetime:
-    return instance.fire_time or _EARLIEST
-
-
-def _execution(instance: TaskInstance) -> tuple[datetime, UUID]:
-    return instance.execute_at, instance.id

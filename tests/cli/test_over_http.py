@@ -293,7 +293,7 @@ def test_answers_of_another_server_are_told(
         Remote(f"http://{host}:{port}/") as remote,
         pytest.raises(kind),
     ):
-        remote.counts()
+        remote.counts_up_to()
 
 
 def test_a_server_that_tells_nothing_of_an_import_is_none_of_ours() -> None:

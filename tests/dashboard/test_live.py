@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -35,11 +35,11 @@ class Away(MemoryStore):
 
     looks = 0
 
-    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+    def counts_up_to(self, most: int, **of: Any) -> Mapping[State, Counted]:
         self.looks += 1
         if self.looks < 3:
             raise StoreUnavailableError("it is away")
-        return super().counts_up_to(most)
+        return super().counts_up_to(most, **of)
 
 
 class Leaves(MemoryStore):
@@ -50,11 +50,11 @@ class Leaves(MemoryStore):
         self.away = False
         self.looks = 0
 
-    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+    def counts_up_to(self, most: int, **of: Any) -> Mapping[State, Counted]:
         self.looks += 1
         if self.away:
             raise StoreUnavailableError("it is away")
-        return super().counts_up_to(most)
+        return super().counts_up_to(most, **of)
 
     async def look(self, times: int) -> None:
         """Wait until so many more looks have begun."""

@@ -19,7 +19,9 @@ from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.waiting import Waiting
 from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
 from go_scheduler.http.bodies.instances import BackfillBody, InstanceAnswer, RunBody
+from go_scheduler.http.bodies.system import StatsAnswer
 from go_scheduler.http.work.crews import Crews
+from go_scheduler.models import State, looked_up
 from go_scheduler.stores import open_store
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import pending
@@ -118,6 +120,16 @@ def test_how_much_there_is_is_told(store: Store, http: Calling) -> None:
     assert answer.headers["Content-Type"].startswith("text/plain")
     assert 'go_scheduler_instances{state="pending"} 1.0\n' in answer.text
     assert "waiting_workers" not in answer.text
+
+
+def test_of_more_than_is_counted_it_is_said() -> None:
+    found = {
+        State.PENDING: looked_up.Counted(count=5, more=True),
+        State.RUNNING: looked_up.Counted(count=1),
+    }
+    answer = StatsAnswer.of(found, nodes=1, workers=None)
+    assert answer.instances == {State.PENDING: 5, State.RUNNING: 1}
+    assert answer.more == [State.PENDING]
 
 
 def test_those_who_wait_for_work_are_counted() -> None:

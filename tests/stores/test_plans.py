@@ -271,6 +271,7 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
             store.list_definitions(state=ACTIVE, soonest_first=True, limit=BATCH)
             for of in ({"queues": {"default"}}, {"owners": {"shop"}}):
                 show_to_restricted(store, of)
+                store.counts_up_to(BATCH, **of)
     assert {each.table for each in store.scans} >= {"task_instances"}
     for scan in store.scans:
         # Of a thousand definitions each is asked for the key; the table of a few

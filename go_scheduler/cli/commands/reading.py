@@ -135,14 +135,15 @@ def why(
 @app.command()
 @grouped
 def stats(where: Where, json: Json = False) -> None:
-    """Count the instances, by their state."""
+    """Count the instances, by their state, up to 10,000 of each."""
     with where.client() as client:
-        counts = client.counts()
-    by_state = {each.value: counts.get(each, 0) for each in State}
+        counts = client.counts_up_to()
     if json:
-        document({"instances": by_state})
+        by_state = {each.value: counts[each].count for each in State}
+        more = [each.value for each in State if counts[each].more]
+        document({"instances": by_state, "more": more})
     else:
-        rows = [(name, str(count)) for name, count in by_state.items()]
+        rows = [(each.value, str(counts[each])) for each in State]
         table(("STATE", "INSTANCES"), rows)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 from uuid import UUID
 
 from pydantic import Field
 
 from go_scheduler.http.bodies.body import Answer, Instant
-from go_scheduler.models import NodeInfo, State
+from go_scheduler.models import Counted, NodeInfo, State
 
 
 class HealthAnswer(Answer):
@@ -57,7 +58,12 @@ class NodesAnswer(Answer):
 class StatsAnswer(Answer):
     """How much there is."""
 
-    instances: dict[State, int] = Field(description="How many are in each state.")
+    instances: dict[State, int] = Field(
+        description="How many are in each state, as far as they are counted."
+    )
+    more: list[State] = Field(
+        description="The states of which there are more than that, or may be."
+    )
     nodes: int | None = Field(
         description="How many are alive; null: the caller is restricted."
     )
@@ -65,3 +71,19 @@ class StatsAnswer(Answer):
         description="How many wait for work here; null: no work is handed out here,"
         " or the caller is restricted."
     )
+
+    @classmethod
+    def of(
+        cls,
+        counts: Mapping[State, Counted],
+        *,
+        nodes: int | None,
+        workers: int | None,
+    ) -> Self:
+        """That of bounded counts."""
+        return cls(
+            instances={state: each.count for state, each in counts.items()},
+            more=[state for state, each in counts.items() if each.more],
+            nodes=nodes,
+            workers=workers,
+        )

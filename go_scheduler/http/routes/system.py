@@ -34,7 +34,6 @@ from go_scheduler.http.routes.seen import (
     seen_instance,
     seen_why,
 )
-from go_scheduler.models import Counted
 from go_scheduler.scheduler import Scheduler
 
 router = APIRouter(tags=["system"])
@@ -68,11 +67,7 @@ async def readyz(here: Here) -> HealthAnswer:
 async def metrics(here: Here, caller: Admin) -> str:
     """What there is, as Prometheus reads it; of queues and owners, if restricted."""
     client, restricted = here.client, is_restricted(caller)
-    if restricted:
-        counts = await client.acounts(queues=caller.queues, owners=caller.owners)
-        counted = {state: Counted(count=count) for state, count in counts.items()}
-    else:
-        counted = dict(await client.acounts_up_to())
+    counted = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
     # Queues hold what is of all owners together.
     hides = caller.owners is not None
     backlog = [] if hides else await client.abacklog(queues=caller.queues)
@@ -151,12 +146,13 @@ def _is_well(here: Context) -> bool:
 
 
 async def _stats(here: Context, caller: Caller) -> StatsAnswer:
-    counts = await here.client.acounts(queues=caller.queues, owners=caller.owners)
+    client = here.client
+    counts = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
     if is_restricted(caller):
-        return StatsAnswer(instances=dict(counts), nodes=None, workers=None)
-    nodes = await here.client.anodes()
-    return StatsAnswer(
-        instances=dict(counts),
+        return StatsAnswer.of(counts, nodes=None, workers=None)
+    nodes = await client.anodes()
+    return StatsAnswer.of(
+        counts,
         nodes=sum(1 for each in nodes if each.alive),
         workers=None if here.work is None else here.work.waiting_workers,
     )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.json import contains
 from go_scheduler.stores.changes import check_each_once
+from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.memory.declaring import declare
 from go_scheduler.stores.memory.hand_over import fire_and_start, put_and_start
-from go_scheduler.stores.memory.lists import is_among
 from go_scheduler.stores.messages import Answer
 
 if TYPE_CHECKING:

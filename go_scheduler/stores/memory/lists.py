@@ -107,17 +107,6 @@ class Lists:
         return () if found is None else (found,)
 
 
-def is_among(
-    definition: TaskDefinition,
-    queues: Collection[str] | None,
-    owners: Collection[str] | None,
-) -> bool:
-    """Whether a definition has one of these queues and owners; None: any will do."""
-    return (queues is None or definition.queue in queues) and (
-        owners is None or definition.owner in owners
-    )
-
-
 def _when(definition: TaskDefinition) -> tuple[bool, datetime, int]:
     return _moment(definition.next_fire_time, definition.id)
 

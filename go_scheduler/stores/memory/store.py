@@ -11,12 +11,13 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import State
 from go_scheduler.stores.base import Store
+from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.memory import hand_over
 from go_scheduler.stores.memory.additions import add
 from go_scheduler.stores.memory.backfilling import backfill
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import cancel, finish, release
-from go_scheduler.stores.memory.lists import Lists, is_among
+from go_scheduler.stores.memory.lists import Lists
 from go_scheduler.stores.memory.renewing import renew
 from go_scheduler.stores.memory.reopening import reopen
 from go_scheduler.stores.memory.reviewing import review_parked
@@ -312,12 +313,9 @@ class MemoryStore(MemoryDefinitions, Store):
     ) -> Mapping[State, int]:
         """How many instances are in each state; every state has a number."""
         if queues is not None or owners is not None:
-            found = self._lists.instances(None, Span(None, None, newest_first=False))
-            mine = Counter(
-                each.state
-                for each in found
-                if is_among(each.definition, queues, owners)
-            )
+            every = self._lists.instances(None, Span(None, None, newest_first=False))
+            found = (it for it in every if is_among(it.definition, queues, owners))
+            mine = Counter(each.state for each in found)
             return {state: mine[state] for state in State}
         with self._lock:
             return {state: self._instances.counts[state] for state in State}

@@ -10,8 +10,8 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.models import State
+from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.instance_store import InstanceStore
-from go_scheduler.stores.memory.lists import is_among
 from go_scheduler.stores.redis.calls import RedisCalls
 from go_scheduler.stores.redis.rows import read_run
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.json import contains
 from go_scheduler.models import State
-from go_scheduler.stores.memory.lists import is_among
+from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.redis.facets import choices_of
 from go_scheduler.stores.redis.texts import maybe_time_text, time_text
 

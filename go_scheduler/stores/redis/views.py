@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from go_scheduler.models import State
 from go_scheduler.models.looked_up import Backlog, Counted
-from go_scheduler.stores.memory.lists import is_among
+from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.redis.calls import RedisCalls
 from go_scheduler.stores.redis.rows import given_time
@@ -20,7 +19,7 @@ from go_scheduler.stores.view_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -31,11 +30,6 @@ _QUEUES = 100
 
 class RedisViews(RedisCalls, ViewStore):
     """What pages show of a Redis store."""
-
-    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
-        """How many instances are in each state: all numbers are at hand."""
-        counts = self.counts()
-        return {state: Counted.up_to(most, counts[state]) for state in State}
 
     def count_waiting(self, definition_id: UUID, *, most: int) -> int:
         """How many instances of a definition have not ended and do not run."""

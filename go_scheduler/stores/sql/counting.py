@@ -8,11 +8,11 @@ from sqlalchemy import and_, func, literal_column, or_, select
 
 from go_scheduler.models import OPEN, Outcome, State
 from go_scheduler.models.looked_up import Counted
-from go_scheduler.stores.sql.lists import instance_state
-from go_scheduler.stores.sql.tables import instances
+from go_scheduler.stores.sql.lists import among, instance_state
+from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select
@@ -99,6 +99,53 @@ def _of_open(connection: Connection, most: int) -> dict[State, Counted]:
         each: _at_least(counts, each, most, more=more or each is State.PENDING)
         for each in OPEN
     }
+
+
+def counts_among(
+    connection: Connection,
+    most: int,
+    queues: Collection[str] | None,
+    owners: Collection[str] | None,
+) -> Mapping[State, Counted]:
+    """How many of some queues and owners are in each state, amid so many of all."""
+    mine = among(queues, owners)
+    waiting: ColumnElement[bool] = _column.claimable_at.is_not(None)
+    if queues is not None:
+        waiting = and_(waiting, _column.queue.in_(sorted(queues)))
+    of_open = with_state(_OPEN).order_by(_column.definition_key)
+    looked_for: list[tuple[Sequence[State], Select[Any]]] = [(OPEN, of_open)]
+    if _theirs(connection, of_open, most, mine)[1]:
+        # Those that are claimed may be few amid many that are not.
+        claimed = [each for each in OPEN if each is not State.PENDING]
+        looked_for = [
+            (claimed, with_state(CLAIMED).order_by(_column.expires_at)),
+            ([State.PENDING], with_state(waiting).order_by(_column.queue)),
+        ]
+    for each in (State.FAILED, State.COMPLETED, *_UNRUN):
+        looked_for.append(([each], _ended_in(ended_as(each))))
+    found: dict[State, Counted] = {}
+    for states, query in looked_for:
+        counts, more = _theirs(connection, query, most, mine)
+        found |= {each: _at_least(counts, each, most, more=more) for each in states}
+    return found
+
+
+def _theirs(
+    connection: Connection,
+    query: Select[Any],
+    most: int,
+    mine: Sequence[ColumnElement[bool]],
+) -> tuple[Mapping[str, int], bool]:
+    """How many of the first of a query are theirs, by state; whether it has more."""
+    key = _column.definition_key.label("key")
+    first = query.add_columns(key).limit(most + 1).subquery()
+    theirs = and_(definitions.c.key == first.c.key, *mine)
+    rows = connection.execute(
+        select(first.c.state, func.count(definitions.c.key), func.count())
+        .select_from(first.outerjoin(definitions, theirs))
+        .group_by(first.c.state)
+    ).all()
+    return {row[0]: row[1] for row in rows}, sum(row[2] for row in rows) > most
 
 
 def _at_least(

@@ -16,6 +16,7 @@ from go_scheduler.stores.messages import Position
 from go_scheduler.stores.sql.counting import (
     CLAIMED,
     count_waiting,
+    counts_among,
     counts_up_to,
     with_state,
 )
@@ -50,9 +51,19 @@ _STATES = {each.value: each for each in State}
 class SQLViews(InstanceLists, ViewStore):
     """What pages show of a SQL store."""
 
-    def counts_up_to(self, most: int) -> Mapping[State, Counted]:
+    def counts_up_to(
+        self,
+        most: int,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, Counted]:
         """How many instances are in each state, as far as they have to be counted."""
-        return self._list(lambda connection: counts_up_to(connection, most))
+        if queues is None and owners is None:
+            return self._list(lambda connection: counts_up_to(connection, most))
+        return self._list(
+            lambda connection: counts_among(connection, most, queues, owners)
+        )
 
     def list_backlog(
         self, most: int, *, queues: Collection[str] | None = None

@@ -69,6 +69,27 @@ class ViewTests:
         assert counts[State.RUNNING] == Counted(count=1)
         assert counts[State.CLAIMED] == Counted(count=1)
 
+    def test_counts_of_some_are_of_those_amid_so_many_of_all(
+        self, store: Store
+    ) -> None:
+        running(store)
+        for _ in range(3):
+            ended(store)
+            pending(store, definition(START + MINUTE, queue="other"))
+        exact = dict.fromkeys(State, 0) | {State.RUNNING: 1, State.COMPLETED: 3}
+        counts = store.counts_up_to(10, queues=["default"])
+        assert counts == {state: Counted(count=exact[state]) for state in State}
+        counts = store.counts_up_to(10, queues=["other"], owners=["ann"])
+        assert set(counts.values()) == {Counted(count=0)}
+        counts = store.counts_up_to(2, queues=["default"])
+        assert counts[State.COMPLETED].more
+        for state in State:
+            assert counts[state].count <= exact[state]
+            assert counts[state].more or counts[state].count == exact[state]
+        assert store.counts_up_to(2, queues=["other"])[State.COMPLETED] == Counted(
+            count=0, more=True
+        )
+
     def test_the_backlog_is_what_is_due_by_queue(
         self, store: Store, clock: ManualClock
     ) -> None:
