@@ -159,6 +159,8 @@ class Dispatcher:
         run = run_here()
         if not isinstance(run, HeldRun):
             return self._timeouts
+        # Until a worker begins it, none has passed.
+        run.hand_on()
         defaults = replace(
             self._timeouts.defaults, expire_after=run.expire_after, timeout=run.timeout
         )

@@ -39,6 +39,7 @@ class HeldRun:
         "_complete",
         "_default",
         "_extended",
+        "_handing_on",
         "_timeout",
         "_undecided",
         "allowed",
@@ -69,6 +70,7 @@ class HeldRun:
         self.expire_after = instance.definition.expire_after or expire_after
         self.allowed = self.expire_after
         self._timeout = timeout
+        self._handing_on = False
         self.timed_out = False
         self.expires_at: datetime = instance.expires_at
         self.lost = False
@@ -94,8 +96,12 @@ class HeldRun:
     @property
     def limit(self) -> timedelta:
         """How long after its call it has to be looked after."""
-        timeout, allowed = self.timeout, self.allowed
+        timeout, allowed = self._timeout_here, self.allowed
         return allowed if timeout is None or timeout > allowed else timeout
+
+    @property
+    def _timeout_here(self) -> timedelta | None:
+        return None if self._handing_on else self.timeout
 
     @property
     def settled(self) -> bool:
@@ -154,12 +160,16 @@ class HeldRun:
         return left if timeout is None else min(left, timeout)
 
     def until_timeout(self, elapsed: timedelta) -> timedelta | None:
-        """How long until its timeout; None: it has none, or was told to end by it."""
-        timeout = self.timeout
+        """How long until its timeout; None: none counts here, or it was told to end."""
+        timeout = self._timeout_here
         if timeout is None or self.timed_out:
             return None
         assert self.called is not None
         return max(ZERO, self.called + timeout - elapsed)
+
+    def hand_on(self) -> None:
+        """Have its timeout count where it is handed on to, and not here."""
+        self._handing_on = True
 
     def time_out(self, *, grace: timedelta) -> None:
         """Note that its timeout has passed, and what its handler has left to end."""
