@@ -42,8 +42,8 @@ class Runs(StoreAccess):
     ) -> Extension:
         """Take a run that was handed on with a ``start_timeout``; ``begin`` it after.
 
-        Whoever is first has it. Calling it again, for the same worker, counts the time
-        anew.
+        Whoever is first has it, and has that time: calling it again, for the same
+        worker, changes nothing.
 
         Args:
             instance_id: The instance.

@@ -162,7 +162,8 @@ class InstanceStore(ABC):
         time, unless it is known already. *Started*: ``accepted_at`` likewise, there is
         no ``start_by``, and the run counts from now: that is its ``started_at``. A
         stage sets how long the claim holds, to less as well. It never goes back: of one
-        that would, only the ``lease`` counts, as of a run that is handed on. Who has
+        that would, only the ``lease`` counts, as of a run that is handed on. To accept
+        again what has not begun lets it hold no longer than the first time. Who has
         accepted it has it: a ``worker`` of another name that says *accepted* or
         *started* has lost the claim. ``accepted_at`` and ``start_by`` go as ``worker``
         does.

@@ -24,6 +24,7 @@ def renew(renewal: Renewal, instances: InstanceTable, now: datetime) -> bool | N
     row = instances.current(renewal.claim)
     if row is None or _is_others(row, renewal):
         return None
+    accepted_before = row.accepts_again(renewal)
     comes_on = renewal.stage is not None and row.come_to(renewal, now)
     if renewal.handed_on:
         row.handed_on = row.attempt
@@ -34,7 +35,8 @@ def renew(renewal: Renewal, instances: InstanceTable, now: datetime) -> bool | N
     expires_at = now + renewal.lease
     if row.is_handed_on and not comes_on:
         expires_at = max(expires_at, row.expires_at or now)
-    instances.hold_until(row, expires_at)
+    if not accepted_before:
+        instances.hold_until(row, expires_at)
     return row.cancel_requested
 
 

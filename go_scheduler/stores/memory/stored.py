@@ -242,11 +242,15 @@ class StoredInstance:
             if self.stage is not renewal.stage and self.started_at is not None:
                 self.started_at = now
             self.start_by = None
-        else:
+        elif not self.accepts_again(renewal):
             self.start_by = now + renewal.lease
         if renewal.stage is not Stage.PUBLISHED:
             self.accepted_at = self.accepted_at or now
         return True
+
+    def accepts_again(self, renewal: Renewal) -> bool:
+        """Whether it has been accepted before, and not begun: the first one counts."""
+        return renewal.stage is Stage.ACCEPTED is self.stage
 
     def claim(self, claimant: Claimant, now: datetime) -> None:
         """Record that a node has it."""

@@ -113,6 +113,17 @@ class StageTests:
         expires_at = START + _TICK + MINUTE
         assert store.get_instance(began.id) == replace(began, expires_at=expires_at)
 
+    def test_only_the_first_acceptance_counts(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        accepted = come_to(store, ACCEPTED)
+        clock.advance(_TICK)
+        for lease in (LEASE, HOUR):
+            assert told(store, accepted, ACCEPTED, lease=lease) == {accepted.id: False}
+            assert store.get_instance(accepted.id) == accepted
+        told(store, accepted, ACCEPTED, progress="1")
+        assert store.get_instance(accepted.id).progress == 1
+
     def test_a_stage_never_goes_back(self, store: Store, clock: ManualClock) -> None:
         began = come_to(store, STARTED)
         clock.advance(_TICK)

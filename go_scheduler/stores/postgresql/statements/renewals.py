@@ -20,9 +20,12 @@ RETURNING t.id, t.cancel_requested
 _STEP = """CASE WHEN t.start_by IS NULL
                          THEN CASE WHEN t.accepted_at IS NULL THEN 0 ELSE 3 END
                          WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END"""
+# Only the first acceptance counts.
+_ACCEPTED_BEFORE = f"x.step = 2 AND {_STEP} = 2"
 RENEW_ELSEWHERE = f"""
 UPDATE task_instances@task_instances_pkey AS t
-   SET expires_at = CASE WHEN x.step > 0 AND x.step >= {_STEP}
+   SET expires_at = CASE WHEN {_ACCEPTED_BEFORE} THEN t.expires_at
+           WHEN x.step > 0 AND x.step >= {_STEP}
            THEN now() + x.lease * interval '1 microsecond'
            WHEN x.handed_on OR t.handed_on = t.attempt
            THEN greatest(t.expires_at, now() + x.lease * interval '1 microsecond')
@@ -34,7 +37,8 @@ UPDATE task_instances@task_instances_pkey AS t
                     THEN now() ELSE t.started_at END,
        accepted_at = CASE WHEN x.step >= 2 THEN coalesce(t.accepted_at, now())
                      ELSE t.accepted_at END,
-       start_by = CASE WHEN x.step = 0 OR x.step < {_STEP} THEN t.start_by
+       start_by = CASE WHEN x.step = 0 OR x.step < {_STEP} OR {_ACCEPTED_BEFORE}
+                  THEN t.start_by
                   WHEN x.step < 3 THEN now() + x.lease * interval '1 microsecond' END,
        progress = coalesce(x.progress, t.progress)
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),

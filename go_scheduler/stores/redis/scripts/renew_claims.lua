@@ -7,6 +7,11 @@ local function is_others(row, each)
   return row.worker and each.worker and row.worker ~= each.worker
 end
 
+-- Only the first acceptance counts.
+local function accepts_again(row, each)
+  return each.step == 2 and step_of(row) == 2
+end
+
 -- A stage never goes back.
 local function come_to(row, each)
   if each.step == 0 or each.step < step_of(row) then
@@ -17,7 +22,7 @@ local function come_to(row, each)
       row.started_at = now
     end
     row.start_by = nil
-  else
+  elseif not accepts_again(row, each) then
     row.start_by = plus(now, each.lease)
   end
   if each.step > 1 then
@@ -30,6 +35,7 @@ local answer = {}
 for _, each in ipairs(A.renewals) do
   local row = current(each)
   if row and not is_others(row, each) then
+    local accepted_before = accepts_again(row, each)
     local comes_on = come_to(row, each)
     if each.handed_on then
       row.handed_on = row.attempt
@@ -42,7 +48,9 @@ for _, each in ipairs(A.renewals) do
     if row.handed_on == row.attempt and not comes_on then
       expires_at = later(expires_at, row.expires_at)
     end
-    row.expires_at = expires_at
+    if not accepted_before then
+      row.expires_at = expires_at
+    end
     save(row)
     answer[#answer + 1] = { row.id, row.cancel_requested or '' }
   end

@@ -55,10 +55,13 @@ FREE_SLOT = "DELETE FROM task_slots WHERE name = ? AND instance_id = ?"
 # How far it has come, as a number. A stage never goes back.
 _STEP = """CASE WHEN t.start_by IS NULL THEN 3 * (t.accepted_at IS NOT NULL)
            ELSE 1 + (t.accepted_at IS NOT NULL) END"""
+# Only the first acceptance counts.
+_ACCEPTED_BEFORE = f"x.step = 2 AND {_STEP} = 2"
 RENEW = f"""
 {batch("id", "attempt", "lease", "handed_on", "worker", "step", "progress")}
 UPDATE task_instances AS t
-   SET expires_at = CASE WHEN x.step > 0 AND x.step >= {_STEP} THEN :now + x.lease
+   SET expires_at = CASE WHEN {_ACCEPTED_BEFORE} THEN t.expires_at
+           WHEN x.step > 0 AND x.step >= {_STEP} THEN :now + x.lease
            WHEN x.handed_on OR t.handed_on = t.attempt
            THEN max(t.expires_at, :now + x.lease) ELSE :now + x.lease END,
        handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END,
@@ -68,7 +71,8 @@ UPDATE task_instances AS t
            THEN :now ELSE t.started_at END,
        accepted_at = CASE WHEN x.step >= 2 THEN coalesce(t.accepted_at, :now)
            ELSE t.accepted_at END,
-       start_by = CASE WHEN x.step = 0 OR x.step < {_STEP} THEN t.start_by
+       start_by = CASE WHEN x.step = 0 OR x.step < {_STEP} OR {_ACCEPTED_BEFORE}
+           THEN t.start_by
            WHEN x.step < 3 THEN :now + x.lease END,
        progress = coalesce(x.progress, t.progress)
   FROM x
