@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -9,7 +10,11 @@ from go_scheduler.checks import check_made, check_name
 from go_scheduler.dispatch.bus import OPENER, MessageBus
 from go_scheduler.dispatch.topics import Topics
 from go_scheduler.dispatch.working.life import Life
-from go_scheduler.dispatch.working.served import checked_limits, served_topics
+from go_scheduler.dispatch.working.served import (
+    checked_limits,
+    served_topics,
+    unserved_texts,
+)
 from go_scheduler.dispatch.working.settings import Settings
 from go_scheduler.working.arguments import check_arguments, checked_queues, own_name
 from go_scheduler.working.work import Work
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from go_scheduler.events.instrument import Instrument
+
+_LOG = logging.getLogger("go_scheduler.dispatch.worker")
 
 __all__ = ["DispatchWorker", "Work"]
 
@@ -78,16 +85,17 @@ class DispatchWorker(LivingWorker):
         topics = Topics(namespace)
         # It may be too long for one.
         topics.control(check_name("name", name))
+        names = checked_queues(queues)
         settings = Settings(
             bus=bus,
             handler=handler,
             topics=topics,
-            served=served_topics(
-                topics, checked_queues(queues), handler, topic_per_task
-            ),
+            served=served_topics(topics, names, handler, topic_per_task),
             max_workers=max_workers,
             limits=checked_limits(limits, handler),
             name=name,
             telemetry=telemetry,
         )
+        for text in unserved_texts(names, handler, topic_per_task):
+            _LOG.warning(text)
         super().__init__(lambda: Life(settings))

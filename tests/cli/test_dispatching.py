@@ -58,9 +58,12 @@ def test_its_options_are_those_of_the_worker(
     words += ("--limit", "send=2", "--limit", "wait=1", "--topic-per-task", "send")
     words += ("--namespace", "mine", "--name", "N")
     assert "for the queues a, b\n" in shell("dispatch-worker", *words, where=False)
+    assert "none of the tasks send, wait is in 'b', but in default" in shell.errors
     monkeypatch.setenv("GO_SCHEDULER_BUS", "memory://y")
     shell("dispatch-worker", *TASKS, "--topic-per-task", "all", where=False)
-    shell("dispatch-worker", *TASKS, where=False)
+    told = shell("dispatch-worker", *TASKS, where=False)
+    assert "for the queue default, as --queues names no other\n" in told
+    assert "none of the tasks" not in shell.errors
     first, second, third = [each._new_life()._settings for each in made]  # type: ignore[attr-defined]
     assert (first.max_workers, first.name) == (3, "N")
     assert first.limits == {"send": 2, "wait": 1}

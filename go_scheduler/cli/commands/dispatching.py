@@ -34,8 +34,13 @@ def dispatch_worker(
         ),
     ] = None,
     queues: Annotated[
-        str, typer.Option(help="The queues that it serves, with commas between them.")
-    ] = "default",
+        str | None,
+        text(
+            "The queues that it serves, with commas between them; else the one that is"
+            " called default.",
+            metavar="QUEUES",
+        ),
+    ] = None,
     max_workers: Annotated[
         int, typer.Option(metavar="COUNT", help="The most handlers that run at once.")
     ] = 32,
@@ -82,7 +87,7 @@ def dispatch_worker(
         raise ConfigurationError("say which bus: --bus URL, or GO_SCHEDULER_BUS")
     settings = load_configuration(config).settings
     found: Any = imported(handler)
-    served = _names(queues)
+    served = ["default"] if queues is None else _names(queues)
     with written_log(settings.log), open_bus(url) as opened:
         worker = DispatchWorker(
             opened,
@@ -96,7 +101,10 @@ def dispatch_worker(
         )
         if url.lower().startswith("memory:"):
             note("memory:// is within this process: nobody elsewhere publishes there")
-        line(f"runs {handler} for the queues {', '.join(served)}")
+        told = f"for the queues {', '.join(served)}"
+        if queues is None:
+            told = "for the queue default, as --queues names no other"
+        line(f"runs {handler} {told}")
         worker.run()
 
 

@@ -68,6 +68,32 @@ def _own(
     return [each for each in names if known is None or each in known]
 
 
+def unserved_texts(
+    queues: Sequence[str], handler: object, topic_per_task: bool | Collection[str]
+) -> Sequence[str]:
+    """What of queues and names looks mistyped, as the registry has nothing for it."""
+    if not isinstance(handler, HandlerRegistry):
+        return ()
+    named = () if isinstance(topic_per_task, bool) else sorted(set(topic_per_task))
+    found = [
+        f"topic_per_task: no handler is registered as {shown(each)}, but"
+        f" {', '.join(handler.names)}: its topic is not heard"
+        for each in named
+        if each not in handler
+    ]
+    tasks = handler.tasks
+    # What is registered without a task may be in any queue.
+    if tasks.keys() >= set(handler.names):
+        known = {each.definition.queue for each in tasks.values()}
+        found += [
+            f"queues: none of the tasks {', '.join(handler.names)} is in"
+            f" {shown(each)}, but in {', '.join(sorted(known))}"
+            for each in queues
+            if each not in known
+        ]
+    return found
+
+
 def checked_limits(limits: object, handler: object) -> Mapping[str, int]:
     """Limits by the names of tasks.
 

@@ -426,6 +426,26 @@ def test_handlers_are_called_within_the_trace_of_their_run(one: Bench) -> None:
     assert around.traces == ["00-a-b-01", None]
 
 
+def test_what_looks_mistyped_is_warned_of(
+    one: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = HandlerRegistry()
+    registry.task("send", queue="mail")(lambda: None)
+    DispatchWorker(one.bus, registry, queues=["mail"], topic_per_task=["send"])
+    assert caplog.messages == []
+    DispatchWorker(one.bus, registry, queues=["mial"], topic_per_task=["sned"])
+    assert caplog.messages == [
+        "topic_per_task: no handler is registered as 'sned', but send: its topic is not"
+        " heard",
+        "queues: none of the tasks send is in 'mial', but in mail",
+    ]
+    caplog.clear()
+    # What is in which queue nobody knows.
+    registry.register("note")(print)
+    DispatchWorker(one.bus, registry, queues=["mial"], topic_per_task=True)
+    assert caplog.messages == []
+
+
 SENDS = HandlerRegistry()
 SENDS.register("send")(print)
 
