@@ -93,6 +93,13 @@ def wrong(store: Store, **given: object) -> set[str]:
     return {each.name for each in findings if each.severity is not Severity.OK}
 
 
+@pytest.fixture
+def server_is_well(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found of the server alone, which many tests use, is left out."""
+    monkeypatch.setattr(store, "examine", list)
+
+
+@pytest.mark.usefixtures("server_is_well")
 def test_a_schedule_that_is_well_has_no_finding(store: Store) -> None:
     live(store)
     put(store, definition(START + HOUR, name="report"))
@@ -106,6 +113,7 @@ def test_a_schedule_that_is_well_has_no_finding(store: Store) -> None:
     assert store.list_instances() == before
 
 
+@pytest.mark.usefixtures("server_is_well")
 def test_what_is_wrong_is_found_on_each_store(store: Store, clock: ManualClock) -> None:
     running(store, once("stuck"))
     ended(store, once("fails"), Outcome.FAILED)

@@ -33,6 +33,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
+from go_scheduler.testing.store.asked_again import started_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,7 +222,7 @@ class SlotTests:
         claims = [claim_of(each) for each in claim(store)]
 
         def start_some(number: int) -> Sequence[TaskInstance]:
-            return store.start_instances(claimant(), claims[number::4]).done
+            return started_all(store, claims[number::4])
 
         answers = at_once(*(lambda n=n: start_some(n) for n in range(4)))
         started = [

@@ -34,6 +34,7 @@ from go_scheduler.testing.builders import (
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.asked_again import finished
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
@@ -183,7 +184,9 @@ class SuccessTests:
         self, store: Store, clock: ManualClock
     ) -> None:
         first, second = passed_on(store, clock)
-        answers = at_once(partial(finish, store, first), partial(finish, store, second))
+        answers = at_once(
+            partial(finished, store, first), partial(finished, store, second)
+        )
         assert sorted(map(bool, answers)) == [False, True]
         winner = 1 if answers[0] else 2
         assert store.get_instance(first.id).ended_attempt == winner
@@ -193,8 +196,8 @@ class SuccessTests:
     ) -> None:
         first, second = passed_on(store, clock)
         succeeded, _ = at_once(
-            partial(finish, store, first),
-            partial(finish, store, second, Outcome.FAILED),
+            partial(finished, store, first),
+            partial(finished, store, second, Outcome.FAILED),
         )
         assert succeeded
         assert store.get_instance(first.id).state is State.COMPLETED

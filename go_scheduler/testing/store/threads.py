@@ -22,18 +22,16 @@ from go_scheduler.testing.builders import (
     claim,
     claimed,
     definition,
-    finish,
     fire,
     firing,
     ids,
     instances,
     put,
-    release,
     running,
-    start,
     times,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.asked_again import finished, fired, released, started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +80,7 @@ class ThreadTests:
         def fire_all(number: int) -> set[UUID]:
             turned = read[number:] + read[:number]
             steps = [firing(each, next_fire_time=START + HOUR) for each in turned]
-            return set(store.fire_definitions(steps).done)
+            return fired(store, steps)
 
         answers = at_once(*(partial(fire_all, number) for number in range(THREADS)))
         won = Counter(each for answer in answers for each in answer)  # type: ignore[attr-defined]
@@ -94,19 +92,19 @@ class ThreadTests:
     def test_a_run_is_finished_once(self, store: Store) -> None:
         for _ in range(ROUNDS):
             instance = running(store)
-            answers = at_once(*[partial(finish, store, instance)] * 2)
-            assert sorted(map(bool, answers)) == [False, True]
+            end = partial(finished, store, instance, Outcome.COMPLETED)
+            assert sorted(map(bool, at_once(end, end))) == [False, True]
 
     def test_a_run_is_finished_or_given_back(self, store: Store) -> None:
         for _ in range(ROUNDS):
             instance = running(store)
-            finished, released = at_once(
-                partial(finish, store, instance, Outcome.FAILED),
-                partial(release, store, instance, HOUR),
+            ended, given_back = at_once(
+                partial(finished, store, instance, Outcome.FAILED),
+                partial(released, store, instance),
             )
-            assert finished != released
+            assert ended != given_back
             state = store.get_instance(instance.id).state
-            assert state is (State.FAILED if finished else State.PENDING)
+            assert state is (State.FAILED if ended else State.PENDING)
 
     def test_a_run_is_finished_or_taken_over(
         self, store: Store, clock: ManualClock
@@ -114,27 +112,27 @@ class ThreadTests:
         for _ in range(ROUNDS):
             instance = running(store, definition(clock.now()))
             clock.advance(LEASE)
-            finished, taken = at_once(
-                partial(finish, store, instance, Outcome.FAILED),
+            ended, taken = at_once(
+                partial(finished, store, instance, Outcome.FAILED),
                 partial(claim, store, OTHER_NODE, lapsed=True),
             )
-            assert finished != bool(taken)
-            assert store.get_instance(instance.id).runs == (1 if finished else 2)
+            assert ended != bool(taken)
+            assert store.get_instance(instance.id).runs == (1 if ended else 2)
             store.delete_definitions([instance.definition.id])
 
     def test_a_start_counts_once(self, store: Store) -> None:
         instance = claimed(store)
-        answers = at_once(*[partial(start, store, instance)] * THREADS)
+        answers = at_once(*[partial(started, store, instance)] * THREADS)
         assert all(ids(answer) == [instance.id] for answer in answers)  # type: ignore[arg-type]
         assert store.get_instance(instance.id).runs == 1
 
     def test_an_instance_is_cancelled_or_started(self, store: Store) -> None:
         for _ in range(ROUNDS):
             instance = claimed(store)
-            answer, started = at_once(
-                partial(cancel, store, instance), partial(start, store, instance)
+            answer, runs = at_once(
+                partial(cancel, store, instance), partial(started, store, instance)
             )
-            expected = Cancelled.REQUESTED if started else Cancelled.CANCELLED
+            expected = Cancelled.REQUESTED if runs else Cancelled.CANCELLED
             assert answer == {instance.id: expected}
 
     def test_a_fire_and_a_pause_leave_no_instance_and_lose_no_fire_time(
