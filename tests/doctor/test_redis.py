@@ -78,14 +78,14 @@ def test_what_may_be_lost_is_found(
 
 def test_keys_of_another_type_are_found(store: RedisStore, by_hand: Any) -> None:
     for number in range(6):
-        by_hand.set(f"{PREFIX}i:{number}", "no hash")
+        by_hand.hset(f"{PREFIX}i:{number}", "no", "text")
     by_hand.set(f"{PREFIX}theirs", "not ours")
     by_hand.set("[go]:all", "of nobody")
     found = wrong(store)["wrong-type"]
-    assert found.seen.startswith(f"{PREFIX}i:0 is a string, {PREFIX}i:1 is a string")
-    assert found.seen.endswith("i:4 is a string, and 1 more")
+    assert found.seen.startswith(f"{PREFIX}i:0 is a hash, {PREFIX}i:1 is a hash")
+    assert found.seen.endswith("i:4 is a hash, and 1 more")
     by_hand.delete(f"{PREFIX}i:5")
-    assert wrong(store)["wrong-type"].seen.endswith("i:4 is a string")
+    assert wrong(store)["wrong-type"].seen.endswith("i:4 is a hash")
 
 
 def test_slow_scripts_and_a_slow_server_are_found(

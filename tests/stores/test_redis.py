@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shlex
@@ -31,11 +32,18 @@ from go_scheduler.stores.messages import (
     Retention,
 )
 from go_scheduler.stores.opening import open_store
-from go_scheduler.stores.redis import RedisStore, durability, puts, views
+from go_scheduler.stores.redis import (
+    RedisStore,
+    definition_calls,
+    durability,
+    puts,
+    views,
+)
 from go_scheduler.stores.redis.texts import time_text
 from go_scheduler.stores.redis.urls import parse
 from go_scheduler.testing.builders import (
     HOUR,
+    MINUTE,
     SECOND,
     at_once,
     claim,
@@ -44,6 +52,7 @@ from go_scheduler.testing.builders import (
     ended,
     finish,
     fire,
+    firing,
     ids,
     pending,
     put,
@@ -295,6 +304,27 @@ def once_it_has_read(store: RedisStore, call: Callable[[], object]) -> Iterator[
         yield
     finally:
         store._server.run = run  # type: ignore[method-assign]
+
+
+def test_what_others_fire_while_pages_are_read_is_due_once(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definition_calls, "AHEAD", 1)
+    first, last = (put(store, definition(at)) for at in (START, START + MINUTE))
+    run, later = store._server.run, [firing(first, START, next_fire_time=START + HOUR)]
+
+    def interrupted(name: str, /, **arguments: object) -> Any:
+        answer = run(name, **arguments)
+        if name == "due_definitions" and later:
+            store.fire_definitions([later.pop()])
+        return answer
+
+    monkeypatch.setattr(store._server, "run", interrupted)
+    due = store.due_definitions(ahead=2 * HOUR, limit=9)
+    assert [(each.id, each.next_fire_time) for each in due] == [
+        (last.id, START + MINUTE),
+        (first.id, START + HOUR),
+    ]
 
 
 class Editor:
@@ -620,6 +650,11 @@ class TestHints:
         hints.close()
 
 
+def edit(by_hand: Any, key: str, name: str, value: str) -> None:
+    """Give the object of a key another value."""
+    by_hand.set(key, json.dumps(json.loads(by_hand.get(key)) | {name: value}))
+
+
 class TestWrittenByHand:
     @pytest.mark.parametrize(
         ("field", "value"),
@@ -631,6 +666,9 @@ class TestWrittenByHand:
             ("priority", "high"),
             ("revision", "many"),
             ("expire_after", "soon"),
+            ("id", "nobody's"),
+            ("c", "[]"),
+            ("d", '{"id": "1", "queue": "", "priority": "", "revision": 0x1}'),
         ],
     )
     def test_a_definition_that_cannot_be_read_costs_only_itself(
@@ -639,7 +677,11 @@ class TestWrittenByHand:
         broken = put(store, definition(START, key=1))
         whole = put(store, definition(START, key=2))
         [life] = [by_hand.hget(f"{PREFIX}ids", broken.id.hex)]
-        by_hand.hset(f"{PREFIX}d:{life}", field, value)
+        if field in ("c", "d"):
+            by_hand.set(f"{PREFIX}{field}:{life}", value)
+        else:
+            key = "c" if field in ("trigger_state", "trigger_kind", "metadata") else "d"
+            edit(by_hand, f"{PREFIX}{key}:{life}", field, value)
         with closing(RedisStore(str(store._address), clock=store.clock)) as other:
             read = other.due_definitions(ahead=HOUR, limit=10)
         assert [type(each.trigger) is UnknownTrigger for each in read] == [True, False]
@@ -657,13 +699,14 @@ class TestWrittenByHand:
         assert ids(store.list_definitions()) == [whole.id]
         assert [each.definition.id for each in claim(store)] == [whole.id]
 
-    @pytest.mark.parametrize("field", ["payload", "result", "execute_at", "claimed_by"])
+    @pytest.mark.parametrize("field", ["body", "result", "execute_at", "claimed_by"])
     def test_an_instance_that_cannot_be_read_is_shown_as_such(
         self, store: RedisStore, by_hand: Any, field: str
     ) -> None:
         broken = running(store)
         whole = pending(store)
-        by_hand.hset(f"{PREFIX}i:{broken.id.hex}", field, "{{no")
+        # What has a body has a text of its own for it, which is not there.
+        edit(by_hand, f"{PREFIX}i:{broken.id.hex}", field, "{{no")
         found = {each.id: each for each in store.list_instances()}
         assert isinstance(found[broken.id].definition.trigger, UnknownTrigger)
         assert found[whole.id] == whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +35,14 @@ if TYPE_CHECKING:
 
 PREFIX = "{go_scheduler}:"
 INSTANCE = "queue priority of fire_time execute_at due_at attempt runs hangs created_at"
-DEFINITION = (
-    "id queue priority revision overlap metadata facets policies trigger_kind"
-    " trigger_state named completed_at"
-)
+DEFINITION = "id queue priority revision overlap when_full named completed_at"
+CONTENTS = "metadata facets policies trigger_kind trigger_state"
 BREAKS = [
-    *(("i", name) for name in (None, *INSTANCE.split())),
-    *(("d", name) for name in (None, *DEFINITION.split())),
+    *(("i", name) for name in (None, "", *INSTANCE.split())),
+    *(("d", name) for name in (None, "", *DEFINITION.split())),
+    *(("c", name) for name in (None, "", *CONTENTS.split())),
 ]
-"""A key, and what is taken from its hash; None: it is no hash any more."""
+"""A key, and what is taken from its object; "": it is none; None: it is a hash."""
 
 
 @pytest.fixture
@@ -62,9 +62,13 @@ def damage(client: Any, key: str, name: str | None) -> None:
     """Break a key."""
     if name is None:
         client.delete(key)
-        client.set(key, "no hash")
+        client.hset(key, "no", "text")
+    elif not name:
+        client.set(key, "[]")
     else:
-        assert client.hdel(key, name) == 1
+        has = json.loads(client.get(key))
+        del has[name]
+        client.set(key, json.dumps(has))
 
 
 @pytest.mark.parametrize(("of", "name"), BREAKS)
@@ -74,7 +78,9 @@ def test_what_is_broken_costs_only_itself(
     bad, good = (put(store, definition(START, key=key)) for key in (1, 2))
     [broken], [whole] = fire(store, bad, START), fire(store, good, START + SECOND)
     key = f"{PREFIX}i:{broken.id.hex}"
-    damage(by_hand, key if of == "i" else f"{PREFIX}d:{by_hand.hget(key, 'of')}", name)
+    if of != "i":
+        key = f"{PREFIX}{of}:{json.loads(by_hand.get(key))['of']}"
+    damage(by_hand, key, name)
     # What cannot be claimed is not the first for ever.
     found = [each for _ in range(3) for each in claim(store, ahead=MINUTE, limit=1)]
     assert found[-1].id == whole.id
@@ -98,7 +104,7 @@ def test_what_no_node_can_claim_is_told_while_it_is_there(
     store: RedisStore, by_hand: Any
 ) -> None:
     [broken] = fire(store, put(store), START)
-    by_hand.hdel(f"{PREFIX}i:{broken.id.hex}", "attempt")
+    damage(by_hand, f"{PREFIX}i:{broken.id.hex}", "attempt")
     assert claim(store) == []
     [found] = [each for each in store.examine() if each.name == "broken"]
     assert found.seen == f"instances that cannot be read: {broken.id.hex}"

@@ -134,11 +134,11 @@ class RedisDefinitions(RedisCalls, HandOverStore):
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that fire soon."""
         place: str | None = None
-        found: list[TaskDefinition] = []
+        found: dict[UUID, TaskDefinition] = {}
         if after is not None and after.next_fire_time is not None:
             place = time_text(after.next_fire_time) + after.id.hex
         while len(found) < limit:
-            views = self._server.run(
+            views, place = self._server.run(
                 "due_definitions",
                 now=self._now(),
                 ahead=micros(ahead),
@@ -147,10 +147,11 @@ class RedisDefinitions(RedisCalls, HandOverStore):
             )
             if not views:
                 break
-            found += self._reader.definitions(views)
-            _, id, _, _, _, next_fire_time, *_ = views[-1]
-            place = next_fire_time + id
-        return found
+            for each in self._reader.definitions(views):
+                # Others may have fired one meanwhile, so that it is met again behind.
+                found.pop(each.id, None)
+                found[each.id] = each
+        return list(found.values())
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""

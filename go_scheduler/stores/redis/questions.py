@@ -51,12 +51,12 @@ _SCANS, _AT_ONCE = 20, 500
 _SHOWN = 5
 
 _TYPES = {
-    "hash": "counts d dk i ids nodes sets settings slots t v",
+    "hash": "counts dk ids nodes sets settings slots t v",
     "zset": "all df di due du e f free idle keys l n names p s soon tombstones"
     " undecided w x",
     "set": "broken dh do parked queues",
     "list": "r",
-    "string": "first life",
+    "string": "b c d first i life",
 }
 TYPES = {name: each for each, names in _TYPES.items() for name in names.split()}
 """Of what type a key is, by its name up to a colon."""

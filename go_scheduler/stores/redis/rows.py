@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import Silence
 
+_CONTENTS = ("metadata", "trigger_kind", "trigger_state", "policies")
+_JSON = json.JSONDecoder(strict=False)
 _ENDS = {end.value: end for end in RunEnd}
 
 
@@ -72,9 +74,14 @@ def write_definition(definition: TaskDefinition) -> dict[str, object]:
         "waits": definition.trigger.waits,
         "overlap": definition.overlap.value,
         "lock": definition.lock,
+        "max_queue": definition.max_queue,
+        "when_full": definition.when_full,
         "named": definition.named,
-        "facets": to_text(facets_of(definition)),
-        **contents._asdict(),
+        "name": definition.name,
+        "contents": to_text(
+            {"facets": facets_of(definition)}
+            | {name: getattr(contents, name) for name in _CONTENTS}
+        ),
     }
     return _written(values)
 
@@ -119,36 +126,41 @@ class Reader:
     def __init__(self) -> None:
         self._cache = ContentsCache()
 
-    def definition(self, values: Sequence[Any]) -> TaskDefinition:
-        """The definition of a view."""
-        life, id, queue, priority, expire_after, next_fire_time, paused, *rest = values
-        note, paused_at, completed_at, revision, named, owner, *rest = rest
-        since, until, pause_note, *texts = rest
+    def definition(self, view: Sequence[Any]) -> TaskDefinition:
+        """The definition of a view: its life, its text, and that of its contents."""
+        life, text, contents = view
+        get: Callable[[str], Any] = _object(text).get
         row = DefinitionRow(
             life,
-            read_id(id),
-            queue,
-            _number(priority),
-            _number(expire_after),
-            read_time(next_fire_time),
-            paused is not None,
-            note,
-            read_time(paused_at),
-            read_time(completed_at),
-            _number(revision),
-            named is not None,
-            owner,
+            read_id(get("id")),
+            get("queue"),
+            _number(get("priority")),
+            _number(get("expire_after")),
+            read_time(get("next_fire_time")),
+            get("paused") is not None,
+            get("note"),
+            read_time(get("paused_at")),
+            read_time(get("completed_at")),
+            _number(get("revision")),
+            get("named") is not None,
+            get("owner"),
         )
         found = None
         known = row.id is not UNREADABLE and isinstance(row.revision, int)
         if known:
             found = self._cache.get(row.id, row.revision)
         if found is None:
-            found = self._cache.put(row.id, row.revision, ContentsRow(*texts))
+            contents_row = _contents(get("name"), contents)
+            found = self._cache.put(row.id, row.revision, contents_row)
         read = read_definition(row, found)
+        since = get("pause_since")
         if since is None:
             return read
-        pause = Pause(since=given_time(since), until=given_time(until), note=pause_note)
+        pause = Pause(
+            since=given_time(since),
+            until=given_time(get("pause_until")),
+            note=get("pause_note"),
+        )
         return changed(read, last_pause=pause)
 
     def definitions(self, views: Sequence[Any]) -> list[TaskDefinition]:
@@ -157,56 +169,73 @@ class Reader:
 
     def instances(self, answer: Sequence[Any]) -> list[TaskInstance]:
         """The instances of an answer, which has their definitions beside them."""
-        found, definitions = answer
+        rows, payloads, definitions = answer
+        payload = iter(payloads)
         of = {each[0]: self.definition(each) for each in definitions}
         return [
-            read_instance(_values(each), of.get(each[1]) or missing_definition(None))
-            for each in found
+            read_instance(
+                _values(row, next(payload) or "" if "body" in row else None),
+                of.get(row["of"]) or missing_definition(None),
+            )
+            for row in _JSON.decode(f"[{','.join(rows)}]")
         ]
 
 
-def _values(view: Sequence[Any]) -> list[Any]:
+def _values(row: Mapping[str, Any], payload: str | None) -> list[Any]:
     """The values of an instance's columns, as ``read_instance`` takes them."""
-    id, of, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = view
-    claimed_by, expires_at, started_at, outcome, error, cancel_requested, *rest = rest
-    payload, key, backfilled, reopened_at, created_at, trace_context, *rest = rest
-    completed_at, ended_attempt, parked, worker, result, client, *rest = rest
-    accepted_at, start_by, progress, first, last, count, reason = rest
+    get = row.get
     return [
-        read_id(id),
-        of,
-        read_time(fire_time),
-        read_time(execute_at),
-        read_time(due_at),
-        attempt,
-        runs,
-        hangs,
-        read_id(claimed_by),
-        read_time(expires_at),
-        read_time(started_at),
-        outcome,
-        error,
-        cancel_requested,
+        read_id(get("id")),
+        get("of"),
+        read_time(get("fire_time")),
+        read_time(get("execute_at")),
+        read_time(get("due_at")),
+        get("attempt"),
+        get("runs"),
+        get("hangs"),
+        read_id(get("claimed_by")),
+        read_time(get("expires_at")),
+        read_time(get("started_at")),
+        get("outcome"),
+        get("error"),
+        get("cancel_requested"),
         _json(payload, read_object),
-        key,
-        backfilled,
-        read_time(reopened_at),
-        read_time(created_at),
-        trace_context,
-        read_time(completed_at),
-        _number(ended_attempt),
-        parked,
-        worker,
-        _json(result, read_frozen),
-        _json(client, read_frozen),
-        read_time(accepted_at),
-        read_time(start_by),
-        _json(progress, read_frozen),
-        read_time(first),
-        read_time(last),
-        _number(count),
-        reason,
+        get("key"),
+        get("backfilled"),
+        read_time(get("reopened_at")),
+        read_time(get("created_at")),
+        get("trace_context"),
+        read_time(get("completed_at")),
+        get("ended_attempt"),
+        get("parked"),
+        get("worker"),
+        _json(get("result"), read_frozen),
+        _json(get("client"), read_frozen),
+        read_time(get("accepted_at")),
+        read_time(get("start_by")),
+        _json(get("progress"), read_frozen),
+        read_time(get("skipped_first")),
+        read_time(get("skipped_last")),
+        get("skipped_count"),
+        get("skipped_reason"),
     ]
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    """The object of a JSON text; one of nothing, if somebody has broken it."""
+    try:
+        found = _JSON.decode(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _contents(name: str | None, text: str | None) -> ContentsRow | None:
+    """What is read of the text of a definition's contents; None: they are gone."""
+    found = _object(text or "")
+    if any(not isinstance(found.get(each), str) for each in _CONTENTS):
+        return None
+    return ContentsRow(name, *(found[each] for each in _CONTENTS))
 
 
 def _json(text: str | None, read: Callable[[str], JSON]) -> Any:

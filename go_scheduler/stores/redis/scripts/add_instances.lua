@@ -17,12 +17,10 @@ local function those_beyond(most)
   end
   return beyond
 end
-local is_limited = of.policies and string.find(of.policies, '"max_queue"', 1, true)
-local policies = is_limited and cjson.decode(of.policies) or {}
-local most, beyond = policies.max_queue, {}
+local most, beyond = of.max_queue, {}
 if most then
   beyond = those_beyond(most)
-  if next(beyond) and policies.when_full ~= 'drop' then
+  if next(beyond) and of.when_full ~= 'drop' then
     return most
   end
 end
@@ -35,13 +33,12 @@ for n, each in ipairs(A.additions) do
   end
   if not row then
     row = new(each.id, of, each.at or plus(now, each.delay))
-    row.payload, row.key = each.payload, each.key
-    row.trace_context = each.trace_context
+    row.key, row.trace_context = each.key, each.trace_context
     if beyond[each.id] then
       local at, reason = row.execute_at, string.format(A.full, most)
-      add_skipped(row, { first = at, last = at, count = 1, reason = reason })
+      add_skipped(row, { first = at, last = at, count = 1, reason = reason }, each.payload)
     else
-      add(row)
+      add(row, each.payload)
       hint('i', row.due_at)
     end
   end

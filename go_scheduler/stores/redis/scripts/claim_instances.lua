@@ -14,6 +14,7 @@ local function set_aside(member)
 end
 
 local function take(members)
+  instances_of(members)
   for _, member in ipairs(members) do
     local row = instance(id_of(member))
     if row then

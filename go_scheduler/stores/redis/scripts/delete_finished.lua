@@ -34,7 +34,7 @@ local function delete_ended(outcomes, at)
     if not of.gone then
       note_idle(of)
     elseif call('EXISTS', P .. 'di:' .. of.life) == 0 then
-      call('DEL', P .. 'd:' .. of.life)
+      forget_life(of)
     end
     left, deleted = left - 1, deleted + 1
   end
@@ -43,9 +43,10 @@ end
 local function bury(of)
   take_away(of)
   if of.named then
+    local has = contents_of(of)
     call(
-      'HSET', P .. 't:' .. of.id, 'trigger_kind', of.trigger_kind, 'trigger_state',
-      of.trigger_state, 'revision', of.revision or 0, 'completed_at', of.completed_at
+      'HSET', P .. 't:' .. of.id, 'trigger_kind', has.trigger_kind or '', 'trigger_state',
+      has.trigger_state or '', 'revision', of.revision or 0, 'completed_at', of.completed_at
     )
     call('ZADD', P .. 'tombstones', 0, of.completed_at .. of.id)
   end

@@ -1,6 +1,5 @@
 -- with: definitions rows instances ending
 -- Record what became of runs.
-brief = true
 local function unsuccessful(claim)
   local row = instance(claim.id)
   if not row or claim.attempt < 1 or claim.attempt > row.attempt then
@@ -25,12 +24,12 @@ local function note_error(row, each)
 end
 
 local function end_run(row, each, is_current)
+  if is_current and not each.started_at and row.started_at then
+    row.runs = row.runs - 1
+  end
   if each.kept then
     row.started_at = each.started_at
     keep_run(row, each.kept, each.error)
-  end
-  if is_current and not each.started_at and row.old.started_at then
-    row.runs = row.runs - 1
   end
   if each.hung then
     row.hangs = row.hangs + 1
@@ -66,6 +65,7 @@ local function record(each)
 end
 
 local recorded = {}
+fetch_claimed(A.outcomes)
 for _, each in ipairs(A.outcomes) do
   if record(each) then
     recorded[#recorded + 1] = each.id

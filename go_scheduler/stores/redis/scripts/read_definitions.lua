@@ -1,10 +1,11 @@
 -- with: definitions
 -- Definitions of these ids, what is remembered of them, and a set's last version.
 local found, tombstones = {}, {}
+fetch_ids(A.ids)
 for _, id in ipairs(A.ids) do
   local of = by_id(id)
   if of then
-    found[#found + 1] = definition_view(of)
+    found[#found + 1] = of
   end
   if A.tombstones then
     local read = call(
@@ -16,4 +17,5 @@ for _, id in ipairs(A.ids) do
     end
   end
 end
-return { now, found, tombstones, A.owner and call('HGET', P .. 'sets', A.owner) or false }
+local declared = A.owner and call('HGET', P .. 'sets', A.owner) or false
+return { now, definition_views(found), tombstones, declared }

@@ -46,32 +46,68 @@ local function plus(at, micros)
   return found
 end
 
--- What a hash has; nothing, if somebody has put something else there.
-local function hash_of(key)
-  local values = redis.pcall('HGETALL', P .. key)
-  return values.err and {} or values
+-- What strings have, many in one call; false: nothing, or no string is there.
+local function texts_of(prefix, names)
+  local found = {}
+  for first = 1, #names, 1000 do
+    local keys = {}
+    for n = first, math.min(first + 999, #names) do
+      keys[#keys + 1] = P .. prefix .. names[n]
+    end
+    for _, text in ipairs(call('MGET', unpack(keys))) do
+      found[#found + 1] = text
+    end
+  end
+  return found
+end
+
+-- The object of a JSON text, or nil: somebody may have written another one by hand.
+local function object_of(text)
+  local is_read, value = pcall(cjson.decode, text)
+  return is_read and type(value) == 'table' and value or nil
+end
+
+-- Whether these of its fields are numbers, and all others texts.
+local function has_types(object, numbers)
+  for name, value in pairs(object) do
+    if type(value) ~= (numbers[name] and 'number' or 'string') then
+      return false
+    end
+  end
+  return true
 end
 
 local function later(one, other)
   return one > other and one or other
 end
 
--- Write some fields of a hash, and of the table that stands for it; false: none.
-local function write(key, known, values)
+-- What becomes of strings, which a script reads before it writes: one call for many.
+local texts = {}
+local function keep_text(key, text)
+  texts[key] = text
+end
+
+-- Forget keys, of strings or others.
+local function drop(...)
+  for _, key in ipairs({ ... }) do
+    texts[key] = false
+  end
+end
+
+local function write_texts()
   local set, gone = {}, {}
-  for name, value in pairs(values) do
-    if value == false then
-      known[name], gone[#gone + 1] = nil, name
+  for key, text in pairs(texts) do
+    if text then
+      set[#set + 1], set[#set + 2] = P .. key, text
     else
-      known[name] = value
-      set[#set + 1], set[#set + 2] = name, value
+      gone[#gone + 1] = P .. key
     end
   end
-  if #set > 0 then
-    call('HSET', key, unpack(set))
+  for first = 1, #gone, 1000 do
+    call('UNLINK', unpack(gone, first, math.min(first + 999, #gone)))
   end
-  if #gone > 0 then
-    call('HDEL', key, unpack(gone))
+  for first = 1, #set, 2000 do
+    call('MSET', unpack(set, first, math.min(first + 1999, #set)))
   end
 end
 

@@ -80,7 +80,7 @@ end
 
 local function pause(of, note)
   if of.paused then
-    write(P .. 'd:' .. of.life, of, { note = note or false })
+    alter(of, { note = note or false })
     return
   end
   take_back(of)
@@ -118,6 +118,11 @@ local function resume(of)
   hint('a', now)
 end
 
+local function forget_life(of)
+  altered[of] = nil
+  drop('d:' .. of.life, 'c:' .. of.life)
+end
+
 -- Take a definition away; what has ended of it stays, listed nowhere.
 local function take_away(of)
   local first = tonumber(call('GET', P .. 'first') or 1)
@@ -126,13 +131,14 @@ local function take_away(of)
   end
   unlist(of)
   leave_facets(of)
+  life_of[of.id] = false
   call('HDEL', P .. 'ids', of.id)
   call('ZREM', P .. 'all', of.id)
-  call('UNLINK', P .. 'df:' .. of.life, P .. 'du:' .. of.life, P .. 'dk:' .. of.life)
+  drop('df:' .. of.life, 'du:' .. of.life, 'dk:' .. of.life)
   if call('EXISTS', P .. 'di:' .. of.life) == 1 then
-    write(P .. 'd:' .. of.life, of, { gone = '1' })
+    alter(of, { gone = '1' })
   else
-    call('DEL', P .. 'd:' .. of.life)
+    forget_life(of)
   end
 end
 

@@ -1,80 +1,109 @@
--- Definitions: a hash for each life of an id, and the sorted sets that find them.
-local DEFINITION = {
-  'id', 'queue', 'priority', 'expire_after', 'next_fire_time', 'paused', 'note',
-  'paused_at', 'completed_at', 'revision', 'named', 'owner', 'pause_since',
-  'pause_until', 'pause_note', 'name', 'metadata', 'trigger_kind', 'trigger_state',
-  'policies',
-}
--- What a script needs of them that answers nothing of them, and says so.
-local BRIEF = {
-  'id', 'queue', 'priority', 'expire_after', 'next_fire_time', 'paused',
-  'completed_at', 'revision', 'waits', 'overlap', 'lock', 'gone',
-}
-local lives, brief = {}, false
+-- Definitions: a text for each life of an id, another of its contents, which only Python
+-- reads, and the sorted sets that find them.
+local lives, life_of, contents, altered, said = {}, {}, {}, {}, {}
+local COUNTS = { revision = true, max_queue = true }
 
-local function read_briefly(life)
-  local values = redis.pcall('HMGET', P .. 'd:' .. life, unpack(BRIEF))
-  local found = values[1] and { life = life }
-  for n, name in ipairs(found and BRIEF or {}) do
-    found[name] = values[n] or nil
+-- Read definitions that have not been read, all at once.
+local function fetch_lives(wanted)
+  local unread = {}
+  for _, life in ipairs(wanted) do
+    if lives[life] == nil then
+      lives[life], unread[#unread + 1] = false, life
+    end
   end
-  return found
-end
-
-local function read_whole(life)
-  local values = hash_of('d:' .. life)
-  local found = #values > 0 and { life = life }
-  for n = 1, #values, 2 do
-    found[values[n]] = values[n + 1]
+  for n, text in ipairs(texts_of('d:', unread)) do
+    local found = object_of(text) or {}
+    found.life = unread[n]
+    found.revision, found.max_queue = tonumber(found.revision), tonumber(found.max_queue)
+    -- What somebody has broken by hand is left alone, as if it were not there.
+    if found.id and found.queue and found.priority and has_types(found, COUNTS) then
+      lives[found.life], said[found] = found, text
+    end
   end
-  return found
 end
 
 -- The definition of a life, or false.
 local function definition(life)
-  local found = lives[life]
-  if found == nil then
-    found = brief and read_briefly(life) or not brief and read_whole(life)
-    if found then
-      found.revision = tonumber(found.revision)
-    end
-    -- What somebody has broken by hand is left alone, as if it were not there.
-    found = found and found.id and found.queue and found.priority and found
-    lives[life] = found or false
+  if lives[life] == nil then
+    fetch_lives({ life })
   end
-  return found
+  return lives[life]
+end
+
+-- Read those of ids that have not been read, all at once.
+local function fetch_ids(ids)
+  local unread, wanted = {}, {}
+  for _, id in ipairs(ids) do
+    if life_of[id] == nil then
+      life_of[id], unread[#unread + 1] = false, id
+    end
+  end
+  for first = 1, #unread, 1000 do
+    local last = math.min(first + 999, #unread)
+    for n, life in ipairs(call('HMGET', P .. 'ids', unpack(unread, first, last))) do
+      life_of[unread[first + n - 1]] = life
+      wanted[#wanted + 1] = life or nil
+    end
+  end
+  fetch_lives(wanted)
 end
 
 local function by_id(id)
-  local life = call('HGET', P .. 'ids', id)
-  return life and definition(life)
+  if life_of[id] == nil then
+    fetch_ids({ id })
+  end
+  return life_of[id] and definition(life_of[id])
 end
 
--- What is answered of a definition.
-local function definition_view(of)
-  local view = { of.life }
-  for n, name in ipairs(DEFINITION) do
-    view[n + 1] = of[name] or false
+-- What is answered of definitions: their lives, and their texts.
+local function definition_views(found)
+  local unread, views = {}, {}
+  for _, of in ipairs(found) do
+    unread[#unread + 1] = contents[of.life] == nil and of.life or nil
   end
-  return view
+  for n, text in ipairs(texts_of('c:', unread)) do
+    contents[unread[n]] = text
+  end
+  for n, of in ipairs(found) do
+    views[n] = { of.life, said[of] or cjson.encode(of), contents[of.life] }
+  end
+  return views
+end
+
+local function definition_view(of)
+  return definition_views({ of })[1]
 end
 
 -- The views of the definitions of members, but for what somebody has removed by hand.
 local function views_of(members)
-  local views = {}
-  for _, member in ipairs(members) do
-    local of = by_id(id_of(member))
-    views[#views + 1] = of and definition_view(of) or nil
+  local ids, found = {}, {}
+  for n, member in ipairs(members) do
+    ids[n] = id_of(member)
   end
-  return views
+  fetch_ids(ids)
+  for _, id in ipairs(ids) do
+    found[#found + 1] = by_id(id) or nil
+  end
+  return definition_views(found)
 end
 
-local function definition_views(found)
-  local views = {}
-  for n, each in ipairs(found) do
-    views[n] = definition_view(each)
+-- Give a definition other values; false: none.
+local function alter(of, values)
+  for name, value in pairs(values) do
+    if name == 'contents' then
+      contents[of.life] = value
+      keep_text('c:' .. of.life, value)
+    else
+      of[name] = value or nil
+    end
   end
-  return views
+  altered[of], said[of] = true, nil
+end
+
+local function write_altered()
+  for of in pairs(altered) do
+    keep_text('d:' .. of.life, cjson.encode(of))
+  end
 end
 
 local function note_idle(of)
@@ -108,13 +137,18 @@ end
 -- Change fields of a definition.
 local function change(of, values)
   unlist(of)
-  write(P .. 'd:' .. of.life, of, values)
+  alter(of, values)
   list(of)
+end
+
+-- What only Python looks at otherwise.
+local function contents_of(of)
+  return object_of(definition_view(of)[3]) or {}
 end
 
 -- The sorted sets of ids that it stands in, by what it has.
 local function facets(of)
-  return of.facets and cjson.decode(of.facets) or {}
+  return contents_of(of).facets or {}
 end
 
 local function enter_facets(of)

@@ -1,4 +1,12 @@
 -- How definitions fire.
+local function fetch_fired(firings)
+  local ids = {}
+  for n, firing in ipairs(firings) do
+    ids[n] = firing.id
+  end
+  fetch_ids(ids)
+end
+
 -- Make the instances of a firing, if its definition is as it was read; answer them.
 local function fire(firing)
   local of = by_id(firing.id)
@@ -28,7 +36,7 @@ local function fire(firing)
   if not firing.next and not of.waits then
     values.completed_at = now
   end
-  write(P .. 'd:' .. of.life, of, values)
+  alter(of, values)
   list(of)
   return made
 end

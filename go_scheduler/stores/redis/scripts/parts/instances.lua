@@ -12,7 +12,11 @@ local function new(id, of, execute_at, fire_time, backfilled)
 end
 
 -- Let a new row be found.
-local function add(row)
+local function add(row, payload)
+  if payload then
+    row.body, payloads[row.id] = '1', payload
+    keep_text('b:' .. row.id, payload)
+  end
   rows[row.id] = row
   note_busy(definition(row.of))
   call('ZADD', P .. 'di:' .. row.of, 0, row.execute_at .. row.id)
@@ -29,12 +33,12 @@ local function add(row)
 end
 
 -- Let a new row be found as what will not run.
-local function add_skipped(row, skipped)
+local function add_skipped(row, skipped, payload)
   row.skipped_first, row.skipped_last = skipped.first, skipped.last
   row.skipped_count, row.skipped_reason = skipped.count, skipped.reason
   rows[row.id] = row
   row.parked, row.outcome, row.completed_at = nil, 'skipped', now
-  add(row)
+  add(row, payload)
 end
 
 -- The id of the instance of a fire time, or nil.
@@ -64,17 +68,8 @@ end
 
 -- Forget a row, whatever its state.
 local function forget(row)
-  move_to(row, nil)
-  local state = state_of(row.old)
-  counted[state] = (counted[state] or 0) - 1
-  delist('x:' .. (row.old.outcome or 'open'), row.execute_at .. row.id)
-  if not row.old.outcome then
-    call('SREM', beside(row.old), row.id)
-  end
-  local node = owner_of(row.old)
-  if node then
-    delist('n:' .. node, row.id)
-  end
+  stand(row, NOWHERE)
+  unsaved[row] = nil
   call('ZREM', P .. 'di:' .. row.of, row.execute_at .. row.id)
   if row.fire_time then
     call('ZREM', P .. 'df:' .. row.of, row.fire_time .. row.id)
@@ -85,7 +80,7 @@ local function forget(row)
     call('HDEL', P .. 'dk:' .. row.of, row.key)
     call('ZREM', P .. 'keys', row.key .. '\0' .. row.execute_at .. row.id)
   end
-  call('DEL', P .. 'i:' .. row.id, P .. 'r:' .. row.id)
+  drop('i:' .. row.id, 'r:' .. row.id, row.body and 'b:' .. row.id)
   rows[row.id] = false
 end
 
@@ -147,6 +142,15 @@ local function rows_in(key)
   return instances_of(call('SMEMBERS', P .. key))
 end
 
+-- Read the rows of claims, all at once.
+local function fetch_claimed(claims)
+  local ids = {}
+  for n, each in ipairs(claims) do
+    ids[n] = each.id
+  end
+  fetch(ids)
+end
+
 -- The instances of a definition that are open and its schedule's.
 local function open_fired(of)
   return rows_in('do:' .. of.life)
@@ -177,30 +181,44 @@ local function is_unused(row)
   return is_waiting and row.runs == 0 and not row.reopened_at and is_fired(row)
 end
 
-local function instance_view(row)
-  local view = {}
-  for n, name in ipairs(INSTANCE) do
-    view[n] = row[name] or false
+-- What is taken with them to their handlers, in their order.
+local function payloads_of(found)
+  local unread, answer = {}, {}
+  for _, row in ipairs(found) do
+    if row.body and payloads[row.id] == nil then
+      unread[#unread + 1] = row.id
+    end
   end
-  return view
+  for n, text in ipairs(texts_of('b:', unread)) do
+    payloads[unread[n]] = text
+  end
+  for _, row in ipairs(found) do
+    if row.body then
+      answer[#answer + 1] = payloads[row.id]
+    end
+  end
+  return answer
 end
 
 -- What is answered of instances: they, and their definitions, each once.
 local function views(found)
   local answer, of, seen = {}, {}, {}
   for n, row in ipairs(found) do
-    answer[n] = instance_view(row)
+    answer[n] = text_of(row)
     if not seen[row.of] then
       seen[row.of] = true
-      of[#of + 1] = definition_view(definition(row.of))
+      of[#of + 1] = definition(row.of)
     end
   end
-  return { answer, of }
+  return { answer, payloads_of(found), definition_views(of) }
 end
 
 -- What a script that may have changed something ends with.
 local function done(answer)
+  write_rows()
+  write_altered()
   write_lists()
+  write_texts()
   for state, number in pairs(counted) do
     if number ~= 0 then
       call('HINCRBY', P .. 'counts', state, number)

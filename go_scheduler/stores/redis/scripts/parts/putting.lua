@@ -14,6 +14,11 @@ local function is_as_read(plan)
 end
 
 local function all_as_read(plans)
+  local ids = {}
+  for n, plan in ipairs(plans) do
+    ids[n] = plan.id
+  end
+  fetch_ids(ids)
   for _, plan in ipairs(plans) do
     if not is_as_read(plan) then
       return false
@@ -29,8 +34,8 @@ local function create(plan)
   local life = tostring(call('INCR', P .. 'life'))
   local of = { life = life }
   plan.values.revision = tonumber(call('GET', P .. 'first') or 1)
-  lives[life] = of
-  write(P .. 'd:' .. life, of, plan.values)
+  alter(of, plan.values)
+  lives[life], life_of[of.id] = of, life
   call('HSET', P .. 'ids', of.id, life)
   call('ZADD', P .. 'all', 0, of.id)
   enter_facets(of)
@@ -48,7 +53,7 @@ local function put(plan)
   local of = by_id(plan.id)
   if plan.action == 'kept' then
     leave_facets(of)
-    write(P .. 'd:' .. of.life, of, plan.values)
+    alter(of, plan.values)
     enter_facets(of)
     return of
   end

@@ -1,17 +1,11 @@
--- Instances: a hash for each, and the sorted sets of which its state calls for one.
-local INSTANCE = {
-  'id', 'of', 'fire_time', 'execute_at', 'due_at', 'attempt', 'runs', 'hangs',
-  'claimed_by', 'expires_at', 'started_at', 'outcome', 'error', 'cancel_requested',
-  'payload', 'key', 'backfilled', 'reopened_at', 'created_at', 'trace_context',
-  'completed_at', 'ended_attempt', 'parked', 'worker', 'result', 'client', 'accepted_at', 'start_by',
-  'progress', 'skipped_first', 'skipped_last', 'skipped_count', 'skipped_reason',
+-- Instances: a text for each, and the sorted sets of which its state calls for one.
+local NUMBERS = {
+  attempt = true, runs = true, hangs = true, handed_on = true, ended_attempt = true,
+  skipped_count = true,
 }
-local FIELDS = { 'queue', 'priority', 'slot', 'overlap', 'behind', 'handed_on' }
-for n = 2, #INSTANCE do
-  FIELDS[#FIELDS + 1] = INSTANCE[n]
-end
-local NUMBERS = { attempt = true, runs = true, hangs = true, handed_on = true }
-local rows, counted, served = {}, {}, {}
+-- Of each row where it stands, and what has changed and is not written yet.
+local rows, stood, unsaved, written = {}, {}, {}, {}
+local counted, served, payloads = {}, {}, {}
 
 local function state_of(row)
   if row.outcome then
@@ -42,13 +36,19 @@ local function is_fired(row)
   return row.fire_time and not row.backfilled
 end
 
--- Where it is found: its sorted set, as what, and what it is among the undecided.
+-- The node that has it in its hands.
+local function owner_of(row)
+  if row.claimed_by and not row.outcome and row.handed_on ~= row.attempt then
+    return row.claimed_by
+  end
+end
+
+-- In which sorted set it is found, as what, and what it is among the undecided.
 local function place(row)
-  local of = definition(row.of)
   if row.outcome then
     return 'e:' .. row.outcome, row.completed_at .. row.id
   end
-  if of.paused then
+  if definition(row.of).paused then
     return nil
   end
   if row.claimed_by then
@@ -61,47 +61,66 @@ local function place(row)
   return 'p:' .. row.priority .. ':' .. row.queue, row.due_at .. row.id
 end
 
+-- Where it stands.
+local function standing(row)
+  local key, member, turn = place(row)
+  return {
+    key = key, member = member, turn = turn, state = state_of(row),
+    outcome = row.outcome, node = owner_of(row),
+    -- What a trigger may wait for stands apart.
+    beside = not row.outcome and (is_fired(row) and 'do:' or 'dh:') .. row.of,
+  }
+end
+
 -- Whether it has what is gone by: somebody may have broken it by hand.
 local function is_whole(row)
-  for name in pairs(NUMBERS) do
-    if type(row[name]) ~= 'number' and (row[name] or name ~= 'handed_on') then
-      return false
-    end
-  end
-  return row.due_at and row.execute_at and row.queue and row.priority
+  return row.attempt and row.runs and row.hangs and row.due_at and row.execute_at
+    and row.queue and row.priority
     and (row.completed_at or not row.outcome)
     and (row.expires_at or not row.claimed_by or row.outcome)
     and (row.slot or not row.parked)
-    and row.of and definition(row.of)
+    and row.of and has_types(row, NUMBERS) and definition(row.of)
+end
+
+-- Read rows that have not been read, and their definitions, all at once.
+local function fetch(ids)
+  local unread, found, wanted = {}, {}, {}
+  for _, id in ipairs(ids) do
+    if rows[id] == nil then
+      -- Another one is left alone, as if it were not there.
+      rows[id], unread[#unread + 1] = false, id
+    end
+  end
+  for n, text in ipairs(texts_of('i:', unread)) do
+    local row = object_of(text) or {}
+    row.id = unread[n]
+    found[n], wanted[#wanted + 1] = row, row.of
+  end
+  fetch_lives(wanted)
+  for _, row in ipairs(found) do
+    if is_whole(row) then
+      rows[row.id], stood[row] = row, standing(row)
+    end
+  end
 end
 
 -- The row of an id, or false.
 local function instance(id)
-  local row = rows[id]
-  if row == nil then
-    local values = hash_of('i:' .. id)
-    local old, read = {}, { id = id }
-    for n = 1, #values, 2 do
-      local name, value = values[n], values[n + 1]
-      value = NUMBERS[name] and tonumber(value) or value
-      old[name], read[name] = value, value
-    end
-    row = false
-    -- Another one is left alone, as if it were not there.
-    if is_whole(old) then
-      row, read.old = read, old
-      row.zkey, row.zmember, row.zturn = place(row)
-    end
-    rows[id] = row
+  if rows[id] == nil then
+    fetch({ id })
   end
-  return row
+  return rows[id]
 end
 
 -- The rows of members.
 local function instances_of(members)
-  local found = {}
-  for _, member in ipairs(members) do
-    found[#found + 1] = instance(id_of(member)) or nil
+  local ids, found = {}, {}
+  for n, member in ipairs(members) do
+    ids[n] = id_of(member)
+  end
+  fetch(ids)
+  for _, id in ipairs(ids) do
+    found[#found + 1] = instance(id) or nil
   end
   return found
 end
@@ -122,121 +141,116 @@ local function touch(slot)
 end
 
 -- Of slots the lists are read again at once.
-local function leave_list(zkey, member)
-  if zkey and sub(zkey, 1, 2) == 'w:' then
-    call('ZREM', P .. zkey, member)
-    touch(sub(zkey, 3))
-  elseif zkey then
-    delist(zkey, member)
+local function leave_list(key, member)
+  if key and sub(key, 1, 2) == 'w:' then
+    call('ZREM', P .. key, member)
+    touch(sub(key, 3))
+  elseif key then
+    delist(key, member)
   end
 end
 
-local function enter_list(zkey, member)
-  if zkey and sub(zkey, 1, 2) == 'w:' then
-    call('ZADD', P .. zkey, 0, member)
-    touch(sub(zkey, 3))
-  elseif zkey then
-    enlist(zkey, member)
+local function enter_list(key, member)
+  if key and sub(key, 1, 2) == 'w:' then
+    call('ZADD', P .. key, 0, member)
+    touch(sub(key, 3))
+  elseif key then
+    enlist(key, member)
   end
 end
 
-local function move_to(row, zkey, zmember, zturn)
-  local old = row.zkey
-  if old ~= zkey or row.zmember ~= zmember then
-    leave_list(old, row.zmember)
-    enter_list(zkey, zmember)
-    if zkey and not served[zkey] then
-      served[zkey] = true
-      local kind = sub(zkey, 1, 2)
-      if kind == 'p:' or kind == 'l:' then
-        call('SADD', P .. 'queues', row.queue)
-      end
+local function note_queue(row, key)
+  if key and not served[key] then
+    served[key] = true
+    local kind = sub(key, 1, 2)
+    if kind == 'p:' or kind == 'l:' then
+      call('SADD', P .. 'queues', row.queue)
     end
-  end
-  if row.zturn ~= zturn then
-    if row.zturn then
-      call('ZREM', P .. 'undecided', row.zturn)
-    end
-    if zturn then
-      call('ZADD', P .. 'undecided', 0, zturn)
-    end
-  end
-  row.zkey, row.zmember, row.zturn = zkey, zmember, zturn
-end
-
-local function owner_of(row)
-  if row.claimed_by and not row.outcome and row.handed_on ~= row.attempt then
-    return row.claimed_by
   end
 end
 
--- Where an open instance stands of its definition: what a trigger may wait for apart.
-local function beside(row)
-  return P .. (is_fired(row) and 'do:' or 'dh:') .. row.of
+-- List it where it is to be found, and no more where it was.
+local function move_to(row, was, is)
+  if was.key ~= is.key or was.member ~= is.member then
+    leave_list(was.key, was.member)
+    enter_list(is.key, is.member)
+    note_queue(row, is.key)
+  end
+  if was.turn ~= is.turn then
+    if was.turn then
+      call('ZREM', P .. 'undecided', was.turn)
+    end
+    if is.turn then
+      call('ZADD', P .. 'undecided', 0, is.turn)
+    end
+  end
+  if was.node ~= is.node then
+    if was.node then
+      delist('n:' .. was.node, row.id)
+    end
+    if is.node then
+      enlist('n:' .. is.node, row.id)
+    end
+  end
 end
 
-local function enter(old, row)
-  local was, is = old and state_of(old), state_of(row)
-  if was ~= is then
-    if was then
-      counted[was] = (counted[was] or 0) - 1
+-- Count it in its state, and list it among those of its outcome, or those without one.
+local function class_as(row, was, is)
+  if was.state ~= is.state then
+    if was.state then
+      counted[was.state] = (counted[was.state] or 0) - 1
     end
-    counted[is] = (counted[is] or 0) + 1
+    if is.state then
+      counted[is.state] = (counted[is.state] or 0) + 1
+    end
   end
-  local class = row.outcome or 'open'
-  local former = old and (old.outcome or 'open')
-  if former ~= class then
-    local member = row.execute_at .. row.id
-    if former then
-      delist('x:' .. former, member)
-    end
+  local former, class = was.state and (was.outcome or 'open'), is.state and (is.outcome or 'open')
+  if former == class then
+    return
+  end
+  local member = row.execute_at .. row.id
+  if former then
+    delist('x:' .. former, member)
+  end
+  if class then
     enlist('x:' .. class, member)
-    if class == 'open' then
-      call('SADD', beside(row), row.id)
-    elseif former == 'open' then
-      -- It may have left its fire time, or been backfilled since.
-      if call('SREM', beside(old), row.id) == 0 then
-        call('SREM', P .. 'do:' .. row.of, row.id)
-        call('SREM', P .. 'dh:' .. row.of, row.id)
-      end
-    end
   end
-  local node, before = owner_of(row), old and owner_of(old)
-  if node ~= before then
-    if before then
-      delist('n:' .. before, row.id)
-    end
-    if node then
-      enlist('n:' .. node, row.id)
-    end
+  if was.beside and call('SREM', P .. was.beside, row.id) == 0 then
+    -- It may have left its fire time, or been backfilled since.
+    call('SREM', P .. 'do:' .. row.of, row.id)
+    call('SREM', P .. 'dh:' .. row.of, row.id)
   end
+  if is.beside then
+    call('SADD', P .. is.beside, row.id)
+  end
+end
+
+local NOWHERE = {}
+
+-- Have a row stand where it is to be found now, or nowhere.
+local function stand(row, is)
+  local was = stood[row] or NOWHERE
+  class_as(row, was, is)
+  move_to(row, was, is)
+  stood[row] = is
 end
 
 -- Keep what has changed of a row, wherever it is to be found.
 local function save(row)
-  local old = row.old
-  enter(old, row)
-  move_to(row, place(row))
-  old = old or {}
-  local set, gone, key = {}, {}, P .. 'i:' .. row.id
-  for _, name in ipairs(FIELDS) do
-    local value = row[name]
-    if old[name] ~= value then
-      old[name] = value
-      if value == nil then
-        gone[#gone + 1] = name
-      else
-        set[#set + 1], set[#set + 2] = name, value
-      end
-    end
+  stand(row, standing(row))
+  unsaved[row], written[row] = true, nil
+end
+
+local function text_of(row)
+  local text = written[row] or cjson.encode(row)
+  written[row] = text
+  return text
+end
+
+local function write_rows()
+  for row in pairs(unsaved) do
+    keep_text('i:' .. row.id, text_of(row))
   end
-  if #set > 0 then
-    call('HSET', key, unpack(set))
-  end
-  if #gone > 0 then
-    call('HDEL', key, unpack(gone))
-  end
-  row.old = old
 end
 
 -- Let it exclude what its definition says now.
