@@ -1,14 +1,17 @@
-"""The socket that a server listens on."""
+"""The socket that a server listens on, and how long clients may take to begin there."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from go_scheduler.http.configuration.sections import ServerSection
 
 _BACKLOG = 2048
@@ -34,3 +37,23 @@ def listening(server: ServerSection) -> socket.socket:
     except OSError as error:
         reason = _WHY_NOT.get(error.errno or 0, f"cannot be listened on: {error}")
         raise ConfigurationError(f"{where} {reason}") from None
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop whose servers do not wait long for a client to agree on TLS.
+
+    asyncio gives them a minute, and uvicorn says nothing of it.
+
+    Args:
+        handshake: How long that may take.
+    """
+
+    def __init__(self, handshake: timedelta) -> None:
+        super().__init__()
+        self._handshake = handshake.total_seconds()
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> asyncio.Server:
+        """A server."""
+        if kwargs.get("ssl") is not None:
+            kwargs = {"ssl_handshake_timeout": self._handshake} | kwargs
+        return await super().create_server(*args, **kwargs)

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -21,7 +22,7 @@ from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.connections import Bounds, allow_files, bounded
 from go_scheduler.http.dispatched import Dispatched
 from go_scheduler.http.limits import Limited
-from go_scheduler.http.listening import listening
+from go_scheduler.http.listening import Loop, listening
 from go_scheduler.http.logs import RequestLog, written_log
 from go_scheduler.scheduler import NO_HANDLER, Scheduler
 from go_scheduler.stores.opening import open_store
@@ -118,9 +119,13 @@ def serve_pages(
 
 
 def _run(serving: _Serving, listener: socket.socket) -> bool:
-    # What is left behind is cancelled, which uvicorn takes for an error.
-    with _untold("uvicorn.error", lambda _: not serving.leaves):
-        return asyncio.run(serving.until_stopped(listener))
+    make_loop = partial(Loop, serving.settings.server.head_timeout)
+    with (
+        # What is left behind is cancelled, which uvicorn takes for an error.
+        _untold("uvicorn.error", lambda _: not serving.leaves),
+        asyncio.Runner(loop_factory=make_loop) as runner,
+    ):
+        return runner.run(serving.until_stopped(listener))
 
 
 class _Serving:
@@ -134,7 +139,7 @@ class _Serving:
         runs: bool,
         say: Callable[[str], None],
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._say = say
         types = settings.types.job_types()
         self._dispatched = Dispatched(settings, types)
@@ -169,10 +174,10 @@ class _Serving:
         self._path = path
         if make is not None:
             context: Context = self._app.state.context
-            self._pages = make(self._settings, self._client, self._access)
+            self._pages = make(self.settings, self._client, self._access)
             limited = Limited(self._pages, context.limits, context.threads)
             app = Beside(app, limited, path)
-        self._server = _Server(_uvicorn(self._settings, app))
+        self._server = _Server(_uvicorn(self.settings, app))
 
     async def until_stopped(self, listener: socket.socket) -> bool:
         """Serve; whether all that ran came to an end."""
@@ -206,7 +211,7 @@ class _Serving:
         if self._pages is not None:
             self._pages.stop()
         self._server.should_exit = True
-        stopped = await self._scheduler.astop(self._settings.server.drain)
+        stopped = await self._scheduler.astop(self.settings.server.drain)
         await asyncio.wait([serving])
         return stopped
 
@@ -217,7 +222,7 @@ class _Serving:
         await asyncio.to_thread(self._dispatched.close)
 
     def _say_where(self, listener: socket.socket) -> None:
-        server = self._settings.server
+        server = self.settings.server
         scheme = "http" if server.tls_certificate is None else "https"
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

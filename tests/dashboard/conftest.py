@@ -59,9 +59,10 @@ def chromium() -> Iterator[Chromium]:
 
 
 @pytest.fixture
-def tab(chromium: Chromium) -> Iterator[Page]:
+def tab(chromium: Chromium, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A window of it; for tests marked ``browser``, which are run on its thread."""
-    with chromium.tab() as page:
+    mark = request.node.get_closest_marker("browser")
+    with chromium.tab(**mark.kwargs) as page:
         yield page
 
 

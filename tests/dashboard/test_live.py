@@ -25,6 +25,7 @@ from tests.http.serving import PATIENCE, Calling, called, served
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
+    from go_scheduler.clock import Clock
     from go_scheduler.models import Counted, State
 
 QUICK = 0.001
@@ -45,8 +46,8 @@ class Away(MemoryStore):
 class Leaves(MemoryStore):
     """A store that can be away for a while."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
         self.away = False
         self.looks = 0
 

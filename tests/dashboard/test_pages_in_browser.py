@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import TimeoutError
+from starlette.responses import Response
 
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
@@ -18,12 +20,15 @@ from go_scheduler.testing.clock import START
 from tests.dashboard.chromium import check_page
 from tests.dashboard.house import as_ann
 from tests.dashboard.seeds import Seeds, sow
+from tests.dashboard.test_live import Leaves
 from tests.http.serving import PATIENCE, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Page
+    from starlette.applications import Starlette
+    from starlette.types import Receive, Scope, Send
 
     from tests.dashboard.chromium import Chromium
 
@@ -91,6 +96,50 @@ def test_an_overview_shows_what_fails_without_being_loaded_anew(
             break
     assert shown.is_visible()
     assert tab.evaluate("window.same")
+
+
+@pytest.mark.browser(bears="Failed to load resource|Response Status Error Code 503")
+def test_a_page_goes_on_by_itself_once_the_server_and_the_store_are_back(
+    tab: Page, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("go_scheduler.dashboard.live._BEGIN", "retry: 100\n\n")
+    store = Leaves(clock)
+    asked = threading.Event()
+
+    def dashboard() -> Starlette:
+        app = create_dashboard(Client(store), authorize=as_ann, clock=clock)
+        # Streams end soon, for the server to stop.
+        app.state.context.live._every = app.state.context.live._lasts = 0.1
+        return app
+
+    async def away(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await Response(status_code=503)(scope, receive, send)
+            asked.set()
+
+    def shows(name: str) -> None:
+        ended(store, definition(START, name=name), Outcome.FAILED)
+        tab.get_by_role("link", name=name).first.wait_for(timeout=1000 * PATIENCE)
+
+    with served(dashboard()) as (host, port):
+        tab.goto(f"http://{host}:{port}")
+        tab.evaluate("window.same = true")
+        shows("before")
+        store.away = True
+        looks = store.looks + 2
+        for _ in range(100 * PATIENCE):
+            tab.wait_for_timeout(10)
+            if store.looks >= looks:
+                break
+        store.away = False
+        shows("store-was-away")
+    with served(away, port=port):
+        # As a proxy answers whose server is away: for a stream that is the end.
+        assert asked.wait(PATIENCE)
+    with served(dashboard(), port=port):
+        shows("server-was-away")
+        assert tab.evaluate("window.same")
+        tab.goto("about:blank")
 
 
 def test_keys_suffice_to_pause_and_to_move_along_a_strip(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
 _T = TypeVar("_T")
 
@@ -98,11 +99,13 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def served(app: Starlette, **options: object) -> Iterator[tuple[str, int]]:
-    """A server on a port of its own, on a thread; where it is."""
+def served(
+    app: ASGIApp, *, port: int = 0, **options: object
+) -> Iterator[tuple[str, int]]:
+    """A server on a port, or on one of its own, on a thread; where it is."""
     config = uvicorn.Config(
         app,
-        port=0,
+        port=port,
         log_config=None,
         timeout_graceful_shutdown=PATIENCE,
         **options,  # type: ignore[arg-type]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 import select
 import socket
+import ssl
 import threading
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -17,11 +19,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from go_scheduler.http.connections import Bounds, allow_files, bounded
+from go_scheduler.http.listening import Loop
+from tests.http.certificates import certificate
 from tests.http.serving import PATIENCE, served
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterator
+    from pathlib import Path
 
     from starlette.types import Receive, Scope, Send
 
@@ -79,7 +83,7 @@ def answering(
                 ended.set()
 
     made = bounded(Bounds(**bounds), Noted)
-    with served(answer, lifespan="off", http=made) as place:  # type: ignore[arg-type]
+    with served(answer, lifespan="off", http=made) as place:
         yield Answering(made, place)
 
 
@@ -209,3 +213,23 @@ def test_a_process_is_let_have_as_many_files_as_it_needs() -> None:
             assert allow_files(hard) == hard - 256
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_who_does_not_agree_on_tls_is_cut_off(tmp_path: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*certificate(tmp_path))
+
+    async def be_silent() -> object:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", ssl=tls)
+        plain = await loop.create_server(asyncio.Protocol, "127.0.0.1")
+        async with server, plain, asyncio.timeout(PATIENCE):
+            place = server.sockets[0].getsockname()
+            reader, writer = await asyncio.open_connection(*place)
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+            return plain.sockets[0].getsockname()
+
+    with asyncio.Runner(loop_factory=lambda: Loop(SOON)) as runner:
+        assert runner.run(be_silent())

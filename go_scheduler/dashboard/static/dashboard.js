@@ -15,6 +15,18 @@ for (const listening of document.querySelectorAll("[data-live]")) {
     const live = document.getElementById("live");
     return live.querySelector("details[open]") || live.contains(document.activeElement);
   };
-  const source = new EventSource(listening.dataset.live);
-  source.addEventListener("changed", () => isUsed() || htmx.trigger(listening, "changed"));
+  const load = () => isUsed() || htmx.trigger(listening, "changed");
+  let isBehind = false;
+  const listen = () => {
+    const source = new EventSource(listening.dataset.live);
+    source.addEventListener("changed", load);
+    // Of what has changed while nobody listened nothing is told.
+    source.addEventListener("open", () => isBehind && load());
+    source.addEventListener("error", () => {
+      isBehind = true;
+      // By an answer that is no stream, such as a proxy's, it has ended for good.
+      if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+    });
+  };
+  listen();
 }
