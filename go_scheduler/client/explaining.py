@@ -103,6 +103,12 @@ class Explaining(Nodes):
         if not machines:
             nodes = [replace(each, host=None, pid=None) for each in nodes]
         most = definition.max_queue
+        given_back = {}
+        for each in instances:
+            # One that is held has been claimed since.
+            attempt = each.attempt - (each.state is State.CLAIMED)
+            if reason := self._hub.given_back.reason(each.id, attempt):
+                given_back[each.id] = reason
         now = store.now()
         return Facts(
             definition=definition,
@@ -112,6 +118,7 @@ class Explaining(Nodes):
             nodes=nodes,
             holder=_holder(store, instances),
             retention=self._retention,
+            given_back=given_back,
             waiting=most and store.count_waiting(definition.id, most=most),
         )
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.events.delivery import Delivery
+from go_scheduler.events.given_back import GivenBack
+from go_scheduler.events.instance_events import InstanceGivenBack
 from go_scheduler.events.instrument import Instrument
 from go_scheduler.events.log import Log
 from go_scheduler.events.node_events import StoreAway, StoreBack
@@ -36,6 +38,7 @@ class Events:
     Attributes:
         instrument: The first of the listeners that is one, if any is.
         count_fired: Told of firings, to count what they have made.
+        given_back: Why instances were given back lately.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Events:
             (delivery.put, each.kinds)
             for delivery, each in zip(self._deliveries, listeners, strict=True)
         ]
+        self.given_back = GivenBack()
         if log_runs:
             self._takers.append((RunLog().hear, RunLog.HEARD))
         instruments = (each for each in listeners if isinstance(each, Instrument))
@@ -79,6 +83,8 @@ class Events:
 
     def pass_on(self, event: Event) -> None:
         """Tell the users' listeners."""
+        if isinstance(event, InstanceGivenBack):
+            self.given_back.hear(event)
         for take in self._takers_of(type(event)):
             take(event)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.models import RUNS, State, TaskInstance
 from go_scheduler.shown import shown
 from go_scheduler.why.answer import Because, Why
-from go_scheduler.why.not_begun import not_begun
+from go_scheduler.why.not_begun import GIVEN_BACK, given_back, not_begun
 from go_scheduler.why.obstacles import but_nobody_would, obstacle
 from go_scheduler.why.words import length, node_text, summary
 
@@ -114,9 +114,17 @@ def _held(facts: Facts, instance: TaskInstance) -> Why:
     begins = "It is to run again at" if instance.runs else "It is due at"
     text = (
         f"{begins} {facts.times(instance.due_at)}{_by_jitter(instance)}, and held by"
-        f" {_owner(facts, instance)}.{_claim(facts, instance)}{_before(instance)}"
+        f" {_owner(facts, instance)}.{_claim(facts, instance)}"
+        f"{given_back(facts, instance)}{_before(instance)}"
     )
-    return _why(facts, instance, Because.HELD, text, until=instance.expires_at)
+    return _why(
+        facts,
+        instance,
+        Because.HELD,
+        text,
+        until=instance.expires_at,
+        reason=facts.given_back.get(instance.id),
+    )
 
 
 def _pending(facts: Facts, instance: TaskInstance) -> Why:
@@ -129,11 +137,13 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
         return _waits(facts, instance)
     soon = length(instance.due_at - facts.now)
     if instance.runs:
-        text = f"It runs again at {due}, in {soon}.{_last_error(instance)}"
+        text = f"It runs again at {due}, in {soon}."
+        text += f"{given_back(facts, instance)}{_last_error(instance)}"
         because, since = Because.RETRY, None
     elif (since := instance.execute_at) <= facts.now:
         was, because = facts.times(since), Because.WAITS_FOR_NODE
         text = f"It was due at {was}, and is offered again at {due}, in {soon}."
+        text += given_back(facts, instance) or GIVEN_BACK
         if (most := instance.definition.max_per_node) is not None:
             text += f" Of its definition, one node has at most {most} at once."
     else:
@@ -147,7 +157,7 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
         text,
         since=since,
         until=instance.due_at,
-        reason=instance.error,
+        reason=facts.given_back.get(instance.id, instance.error),
     )
 
 
@@ -244,14 +254,15 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
     # To give it back has moved when it is due.
     first = not instance.runs and instance.reopened_at is None
     due = instance.execute_at if first else instance.due_at
-    text = f"It has been due since {facts.times(due)}, and {what}.{_before(instance)}"
+    text = f"It has been due since {facts.times(due)}, and {what}."
+    text += f"{given_back(facts, instance)}{_before(instance)}"
     return _why(
         facts,
         instance,
         Because.WAITS_FOR_NODE,
         text,
         since=due,
-        reason=instance.error,
+        reason=facts.given_back.get(instance.id, instance.error),
     )
 
 

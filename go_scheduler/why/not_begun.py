@@ -1,16 +1,21 @@
-"""What there is to say of a run that is on a bus, and has not begun."""
+"""What there is to say of what has not begun: it is on a bus, or was given back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from go_scheduler.shown import shown
-from go_scheduler.why.words import node_text
+from go_scheduler.why.words import node_text, summary
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.why.facts import Facts
 
+GIVEN_BACK = (
+    " It was given back; the process that did so knows why, by its log or"
+    " `InstanceGivenBack`."
+)
+"""Where to look for a reason that is not known here."""
 _THEN = "Else it has failed, and any node takes it over."
 
 
@@ -29,3 +34,9 @@ def not_begun(facts: Facts, instance: TaskInstance) -> str:
         f"It was published by {node}, and waits until {until} for a worker to accept"
         f" it. {_THEN}"
     )
+
+
+def given_back(facts: Facts, instance: TaskInstance) -> str:
+    """Why nobody runs it who has had it; empty: that is not known here."""
+    reason = facts.given_back.get(instance.id)
+    return "" if reason is None else f" It was given back: {summary(reason)}."

@@ -222,6 +222,9 @@ class TestAway:
             [instance] = house.scheduler.list_instances()
             assert instance.state in (State.PENDING, State.CLAIMED)
             assert instance.runs == 0
+            why = house.scheduler.why(instance.id)
+            assert "It was given back: the message bus cannot be reached." in why.text
+            assert why.reason == "the message bus cannot be reached"
             assert house.scheduler.health().warnings == (
                 "the message bus cannot be reached: what is to run over it waits",
             )
