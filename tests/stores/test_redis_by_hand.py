@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from go_scheduler.errors import QueueFullError
 from go_scheduler.models import Outcome
-from go_scheduler.stores.messages import RunOutcome
+from go_scheduler.stores.messages import Addition, RunOutcome
 from go_scheduler.stores.redis import RedisStore
 from go_scheduler.testing.builders import (
     HOUR,
@@ -107,6 +109,39 @@ def test_what_no_node_can_claim_is_told_while_it_is_there(
     damage(by_hand, f"{PREFIX}i:{broken.id.hex}", "attempt")
     assert claim(store) == []
     [found] = [each for each in store.examine() if each.name == "broken"]
-    assert found.seen == f"instances that cannot be read: {broken.id.hex}"
+    assert found.seen == f"instances that cannot be read: i:{broken.id.hex}"
     by_hand.delete(f"{PREFIX}i:{broken.id.hex}")
     assert "broken" not in {each.name for each in store.examine()}
+
+
+def test_a_definition_that_cannot_be_read_is_met_once_and_told(
+    store: RedisStore, by_hand: Any
+) -> None:
+    bad, gone, good = (put(store, definition(START, key=key)) for key in (1, 2, 3))
+    life = by_hand.hget(f"{PREFIX}ids", bad.id.hex)
+    damage(by_hand, f"{PREFIX}d:{life}", "queue")
+    by_hand.hdel(f"{PREFIX}ids", gone.id.hex)
+    # None of them takes the place of one behind it.
+    [found] = store.due_definitions(ahead=MINUTE, limit=1)
+    assert found.id == good.id
+    assert by_hand.zcard(f"{PREFIX}due") == 1
+    [told] = [each for each in store.examine() if each.name == "broken"]
+    assert told.seen == f"definitions that cannot be read: d:{life}"
+
+
+def test_what_is_open_is_read_only_where_there_may_be_no_room(
+    store: RedisStore, by_hand: Any
+) -> None:
+    of = put(store, replace(definition(START), max_queue=3)).id
+
+    def walks() -> int:
+        found = by_hand.info("commandstats").get("cmdstat_smembers", {"calls": 0})
+        return int(found["calls"])
+
+    before = walks()
+    for _ in range(3):
+        store.add_instances(of, [Addition()])
+    assert walks() == before
+    with pytest.raises(QueueFullError):
+        store.add_instances(of, [Addition()])
+    assert walks() > before

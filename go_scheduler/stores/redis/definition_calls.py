@@ -145,7 +145,7 @@ class RedisDefinitions(RedisCalls, HandOverStore):
                 after=place,
                 limit=min(AHEAD, limit - len(found)),
             )
-            if not views:
+            if not place:
                 break
             for each in self._reader.definitions(views):
                 # Others may have fired one meanwhile, so that it is met again behind.

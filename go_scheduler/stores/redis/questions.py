@@ -200,14 +200,17 @@ def _keys(client: Any, prefix: str) -> Iterator[Finding]:
 
 def _broken(client: Any, prefix: str) -> Iterator[Finding]:
     _, ids = client.sscan(f"{prefix}broken", 0, count=_AT_ONCE)
+    # Instances are there by their ids, and definitions by their keys.
+    keys = [each if ":" in each else f"i:{each}" for each in ids]
     with client.pipeline(transaction=False) as asked:
-        for each in ids:
-            asked.exists(f"{prefix}i:{each}")
+        for key in keys:
+            asked.exists(prefix + key)
         there = asked.execute()
-    left = sorted(each for each, is_there in zip(ids, there, strict=True) if is_there)
-    if left:
-        shown = ", ".join(left[:_SHOWN])
-        yield BROKEN.found(f"instances that cannot be read: {shown}")
+    left = [key for key, is_there in zip(keys, there, strict=True) if is_there]
+    for kind, what in (("i:", "instances"), ("d:", "definitions")):
+        if some := sorted(key for key in left if key.startswith(kind)):
+            shown = ", ".join(some[:_SHOWN])
+            yield BROKEN.found(f"{what} that cannot be read: {shown}")
 
 
 _STATUSES = (

@@ -18,7 +18,8 @@ local function those_beyond(most)
   return beyond
 end
 local most, beyond = of.max_queue, {}
-if most then
+-- What is open is read only if there may be no room for all.
+if most and count_open(of) + #A.additions > most then
   beyond = those_beyond(most)
   if next(beyond) and of.when_full ~= 'drop' then
     return most

@@ -165,6 +165,11 @@ local function open_rows(of)
   return found
 end
 
+-- How many of its instances have not ended.
+local function count_open(of)
+  return call('SCARD', P .. 'do:' .. of.life) + call('SCARD', P .. 'dh:' .. of.life)
+end
+
 -- How many of its instances have not ended and do not run.
 local function count_waiting(of)
   local waiting = 0
