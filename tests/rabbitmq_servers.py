@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REQUIRE_RABBITMQ = "GO_SCHEDULER_REQUIRE_RABBITMQ"
-PATIENCE = 60
+PATIENCE = 300
 """Seconds in which a broker begins or ends, unless it never does."""
 _READY = re.compile(r"completed with \d+ plugins")
 # Debian's own command wants to be root or the broker's user; what it calls does not.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FAILED_AFTER = 30
+_FAILED_AFTER = 120
 
 
 def at_once(*calls: Callable[[], object]) -> list[object]:

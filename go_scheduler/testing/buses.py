@@ -16,7 +16,7 @@ from go_scheduler.errors import BusUnavailableError
 if TYPE_CHECKING:
     from go_scheduler.dispatch import Delivery, MessageBus
 
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 _SOON = 0.1
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.rabbitmq_servers import RabbitMQServer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 # Of RabbitMQ, that it reads no more of this: class 10, method 60, and why.
 _BLOCKED = b"\x00\x0a\x00\x3c\x06memory"
 _UNBLOCKED = b"\x00\x0a\x00\x3d"

@@ -200,6 +200,8 @@ def test_a_process_that_has_no_more_sockets_publishes_when_it_has_one(
         short.setattr(socket, "socketpair", none_left)
         with pytest.raises(BusUnavailableError, match="Too many open files") as raised:
             patient.publish(topic, b"1")
+        with pytest.raises(OSError, match="Too many open files"):
+            patient.subscribe(topic, Heard())
     assert raised.value.unsent
     patient.publish(topic, b"2")
 

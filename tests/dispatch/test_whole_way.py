@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
 
-PATIENCE = 30
+PATIENCE = 120
 MANY = 40
 
 

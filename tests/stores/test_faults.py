@@ -400,7 +400,6 @@ def test_a_killed_connection_is_replaced(
 def test_a_silent_network_is_given_up(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver._BoundedConnection, "answer_timeout", 1)
     servers.delete_all_rows(postgresql_url)
     with Proxy(unix_socket(postgresql_url)) as proxy:
         url = make_url(postgresql_url).set(host="127.0.0.1", port=proxy.port, query={})
@@ -408,8 +407,10 @@ def test_a_silent_network_is_given_up(
         store.initialize()
         new = put(store)
         proxy.silence()
-        with pytest.raises(StoreUnavailableError):
-            store.get_definition(new.id)
+        with monkeypatch.context() as short:
+            short.setattr(driver._BoundedConnection, "answer_timeout", 1)
+            with pytest.raises(StoreUnavailableError):
+                store.get_definition(new.id)
         proxy.speak()
         proxy.cut()
         assert store.get_definition(new.id) == new

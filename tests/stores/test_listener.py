@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.testing import ManualClock
 
-FAILED_AFTER = 30
+FAILED_AFTER = 120
 """Seconds that nothing takes unless it has failed."""
 
 

@@ -52,7 +52,7 @@ LONG = History(VERSIONS)
 """A history of more revisions than one."""
 FIRST, MIDDLE, LAST = (each.revision for each in LONG.after(None))
 SECOND = timedelta(seconds=1)
-PATIENCE = 30
+PATIENCE = 120
 """Seconds that nothing takes unless it has failed."""
 
 

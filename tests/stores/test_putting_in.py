@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SEND = TaskDefinition(
     id=TaskDefinition.id_for("task send"), trigger=OnDemandTrigger(), name="send"
 )
-LONG = 30
+LONG = 120
 
 
 @pytest.fixture

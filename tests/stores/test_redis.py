@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from tests.redis_servers import RedisServer
 
 PREFIX = "{go_scheduler}:"
-FAILED_AFTER = 30
+FAILED_AFTER = 120
 """Seconds that nothing takes unless it has failed."""
 
 

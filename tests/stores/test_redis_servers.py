@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("redis_server")]
 
-FAILED_AFTER = 30
+FAILED_AFTER = 120
 """Seconds that nothing takes unless it has failed."""
 
 

@@ -136,10 +136,10 @@ class KombuBus(MessageBus):
                 queue_type=self._queue_type,
                 clock=self._clock,
             )
+            consumer.start()
             # Those that have been closed since are let go of.
             kept = [each for each in self._consumers if not each.closing]
             self._consumers = [*kept, consumer]
-            consumer.start()
         return consumer
 
     def is_up(self) -> bool:

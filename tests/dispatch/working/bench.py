@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.dispatch import Delivery, MessageBus
 
-PATIENCE = 30
+PATIENCE = 120
 AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ENDS = ("succeeded", "failed", "released")
 
