@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -409,11 +411,19 @@ def test_one_that_waits_does_not_go_on_with_an_old_copy_while_another_asks(
         copy.refresh(waits=waits)
         known.append(copy.now())
 
+    def acquire(*, blocking: bool) -> bool:
+        came.put(blocking)
+        return lock.acquire(blocking=blocking)
+
+    lock, came = copy._lock, SimpleQueue[bool]()
+    copy._lock = SimpleNamespace(acquire=acquire, release=lock.release)  # type: ignore[assignment]
     first = threading.Thread(target=copy.refresh, daemon=True)
     first.start()
     assert asked.wait(FAILED_AFTER)
     second = threading.Thread(target=look, daemon=True)
     second.start()
+    # The second finds it asked for; what it waits for is the answer to the first.
+    assert [came.get(timeout=FAILED_AFTER) for _ in range(2)] == [False, waits]
     if not waits:
         second.join(FAILED_AFTER)
     may_answer.set()

@@ -206,6 +206,8 @@ def test_one_that_does_not_end_is_killed(
     gate.wait()
     assert executor.end(future)
     assert str(error_of(future)) == "its process was ended"
+    # The one that replaces it takes longer to come up than that one had to end.
+    assert executor.submit(process).result(FAILED_AFTER)
 
 
 def test_one_that_cleans_up_and_returns_has_returned(

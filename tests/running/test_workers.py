@@ -870,11 +870,13 @@ def processes() -> Iterator[ProcessPoolExecutor]:
 def test_handlers_may_run_in_processes(
     pools: Callable[..., Pool],
     processes: ProcessPoolExecutor,
+    clock: ManualClock,
     handler: Handler,
     state: State,
     error: str | None,
 ) -> None:
-    pool = pools(handler, executor=processes)
+    # However long a process takes to come up, no claim lapses.
+    pool = pools(handler, executor=processes, clock=clock)
     [run] = pool.submit()
     pool.wait(1)
     stored = pool.stored(run)
@@ -975,13 +977,14 @@ def test_what_a_handler_raises_decides_wherever_it_runs(
 )
 def test_a_handler_that_cannot_be_called_so_fails_at_once_wherever_it_runs(
     pools: Callable[..., Pool],
+    clock: ManualClock,
     request: pytest.FixtureRequest,
     handler: Handler,
     place: str,
 ) -> None:
     in_process = place == "process"
     executor = request.getfixturevalue("processes") if in_process else None
-    pool = pools(handler, executor=executor)
+    pool = pools(handler, executor=executor, clock=clock)
     [run] = pool.submit()
     pool.wait(1)
     assert pool.stored(run).state is State.FAILED
@@ -989,7 +992,7 @@ def test_a_handler_that_cannot_be_called_so_fails_at_once_wherever_it_runs(
 
 @pytest.mark.slow
 def test_a_handler_that_ends_its_process_has_failed_and_costs_no_other_run(
-    pools: Callable[..., Pool], caplog: pytest.LogCaptureFixture
+    pools: Callable[..., Pool], clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(1, mp_context=context, initializer=prepare)
@@ -997,7 +1000,7 @@ def test_a_handler_that_ends_its_process_has_failed_and_costs_no_other_run(
         handlers = HandlerRegistry()
         handlers.register("dies")(die)
         handlers.register("works")(return_nothing)
-        pool = pools(handlers, executor=executor)
+        pool = pools(handlers, executor=executor, clock=clock)
         runs = [pool.submit(name=name)[0] for name in ("dies", "works", "works")]
         pool.wait(3)
         assert executor not in (pool.feed._executor, pool.feed._made)

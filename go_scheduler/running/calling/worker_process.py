@@ -116,6 +116,8 @@ class WorkerProcess:
         if self._child is not None and self._child.process.is_alive():
             return self._child
         self.leave()
+        # It was the one before that was to end: this one may take its time to come up.
+        self._ended = False
         try:
             self._child = child = _started(self._context)
         except Exception as error:
