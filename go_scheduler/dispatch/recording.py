@@ -102,8 +102,11 @@ class Recording:
         self, desk: Desk, going: Sequence[Going], settle: Callable[[Heard], None]
     ) -> bool:
         asked: list[tuple[Going, Reporting]] = []
+        known = {each.claim: self._handed_out.get(each.claim) for each in going}
+        others = {each.instance_id for each, instance in known.items() if not instance}
+        found = self._scheduler._ready().find_instances(others) if others else {}
         for each in going:
-            instance = self._handed_out.get(each.claim) or self._find(each.claim)
+            instance = known[each.claim] or found.get(each.claim.instance_id)
             if instance is None:
                 self._answer(each, Extension.LOST, settle)
             else:

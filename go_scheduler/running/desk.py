@@ -8,6 +8,7 @@ from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
 from go_scheduler.events.event import of_instance
 from go_scheduler.events.instance_events import InstanceGivenBack, RunTimedOut
 from go_scheduler.models import Extension, Outcome, Stage
+from go_scheduler.models.changed import changed
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.desk_claims import claimed_to_run
@@ -31,8 +32,9 @@ from go_scheduler.running.time_limits import TimedOut, kept_by
 from go_scheduler.stores.messages import Claim, Release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime, timedelta
+    from uuid import UUID
 
     from go_scheduler.events.event import Event
     from go_scheduler.models import TaskInstance
@@ -144,7 +146,7 @@ class Desk:
         """
         answers: dict[int, Extension | StoreError] = {}
         for batch in each_instance_once(extending):
-            kept = {number: self._kept_by(each) for number, each in batch}
+            kept = self._kept(batch)
             answers |= self._time_out(kept)
             renewals = {
                 number: renewal_of(each, lease)
@@ -160,13 +162,26 @@ class Desk:
                     answers[number] = _EXTENSIONS[stop]
         return [answers[number] for number in range(len(extending))]
 
-    def _kept_by(self, each: Extending | Reporting) -> timedelta | TimedOut:
-        instance = each.instance or self._find(each.claim)
-        timeout = None if instance is None else self._defaults.timeout_of(instance)
-        if timeout and each.instance is not None and isinstance(each, Reporting):
-            # Only the store knows whether, and when, it has begun.
-            instance = self._find(each.claim)
-        return kept_by(each, instance, timeout=timeout, now=self.now)
+    def _kept(
+        self, batch: Sequence[tuple[int, Extending | Reporting]]
+    ) -> Mapping[int, timedelta | TimedOut]:
+        read = {each.claim.instance_id for _, each in batch if self._must_read(each)}
+        found = self._find_all(read)
+        kept: dict[int, timedelta | TimedOut] = {}
+        for number, each in batch:
+            id, instance = each.claim.instance_id, each.instance
+            if id in read:
+                instance = found.get(id)
+            timeout = None if instance is None else self._defaults.timeout_of(instance)
+            kept[number] = kept_by(each, instance, timeout=timeout, now=self.now)
+        return kept
+
+    def _must_read(self, each: Extending | Reporting) -> bool:
+        if each.instance is None:
+            return True
+        # Only the store knows whether, and when, it has begun.
+        timeout = self._defaults.timeout_of(each.instance)
+        return timeout is not None and isinstance(each, Reporting)
 
     def _time_out(
         self, kept: Mapping[int, timedelta | TimedOut]
@@ -191,15 +206,15 @@ class Desk:
         Raises:
             StoreUnavailableError: Asking again may help.
         """
-        run = self._run_of(claim, self.now(), None)
-        if run is None:
+        instance = self._find(claim)
+        if instance is None:
             return False
         answer = self._store.release_instances([Release(claim=claim, delay=delay)])
         if claim.instance_id in answer.busy:
             raise locked(claim.instance_id)
         if claim.instance_id not in answer.done:
             return False
-        ids = of_instance(run.instance)
+        ids = of_instance(changed(instance, attempt=claim.attempt))
         self._tell_event(InstanceGivenBack(**ids, reason=reason, delay=delay))
         return True
 
@@ -289,9 +304,13 @@ class Desk:
         answers: dict[int, bool | StoreError] = {}
         for batch in each_instance_once(ended):
             now = self.now()
+            known = {each.claim.instance_id: known_of(each) for _, each in batch}
+            unknown = [id for id, instance in known.items() if instance is None]
+            known.update(self._find_all(unknown))
             decided: dict[int, tuple[EndedRun, Decision]] = {}
             for number, each in batch:
-                run = self._run_of(each.claim, now, known_of(each))
+                instance = known[each.claim.instance_id]
+                run = ended_run(each.claim, instance, defaults=self._defaults, now=now)
                 decision = run is not None and decide(
                     run._replace(client=each.client), each
                 )
@@ -305,31 +324,22 @@ class Desk:
             answers |= refused
             for number, (run, decision) in decided.items():
                 if run.claim.instance_id in recorded:
-                    definition, outcome = (
-                        run.instance.definition,
-                        decision.record.outcome,
-                    )
-                    self._count(definition, outcome, run.ran_for)
+                    definition = run.instance.definition
+                    self._count(definition, decision.record.outcome, run.ran_for)
                     tell_end(self._tell_event, run, decision)
                     answers[number] = True
                 elif number not in refused:
                     answers[number] = lost(run.claim)
         return [answers[number] for number in range(len(ended))]
 
-    def _run_of(
-        self, claim: Claim, now: datetime, instance: TaskInstance | None
-    ) -> EndedRun | None:
-        """What is known of a run that is over now; None: its instance is gone."""
-        instance = instance or self._find(claim)
-        if instance is None:
-            return None
-        return ended_run(claim, instance, defaults=self._defaults, now=now)
-
     def _find(self, claim: Claim) -> TaskInstance | None:
         try:
             return self._store.get_instance(claim.instance_id)
         except TaskInstanceNotFoundError:
             return None
+
+    def _find_all(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
+        return self._store.find_instances(ids) if ids else {}
 
     def _has_completed(self, claim: Claim) -> bool:
         """Whether its run has completed the instance, as somebody else has said."""

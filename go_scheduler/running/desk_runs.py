@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 def ended_run(
-    claim: Claim, instance: TaskInstance, *, defaults: Defaults, now: datetime
-) -> EndedRun:
-    """What is known of a run that is over now."""
+    claim: Claim, instance: TaskInstance | None, *, defaults: Defaults, now: datetime
+) -> EndedRun | None:
+    """What is known of a run that is over now; None: its instance is gone."""
+    if instance is None:
+        return None
     # When an earlier run began nobody knows any more.
     started_at = min(now, instance.started_at or now)
     if instance.attempt != claim.attempt:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
 
 import pytest
 
@@ -37,7 +38,7 @@ from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk
 from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
 from go_scheduler.running.overdue import GRACE
-from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.messages import Answer, Claim
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,
     HOUR,
@@ -68,7 +69,7 @@ from go_scheduler.testing.settling import settle
 from go_scheduler.triggers import UnknownTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -360,6 +361,21 @@ class TestBatches:
         took = [each.took for each in told if isinstance(each, InstanceFinished)]
         assert took == [MINUTE] * 3
 
+    def test_what_is_not_known_is_read_by_one_call_for_all(
+        self, clock: ManualClock, told: list[Event]
+    ) -> None:
+        store = CountingStore(clock)
+        given = [running(store) for _ in range(3)]
+        desk = Desk(store, defaults=DEFAULTS, tell=told.append, now=clock.now)
+        claims = [*map(claim_of, given), Claim(instance_id=uuid4(), attempt=1)]
+        store.calls.clear()
+        kept = desk.extend_all([Extending(claim=each, by=HOUR) for each in claims])
+        assert kept == [Extension.GO_ON] * 3 + [Extension.LOST]
+        assert store.calls == ["find_instances"]
+        done = desk.complete_all([Success(claim=each) for each in claims])
+        assert done == [True] * 3 + [False]
+        assert store.calls == ["find_instances"] * 2 + ["finish_instances"]
+
     def test_failures_with_their_rows_are_one_call_to_the_store(
         self, clock: ManualClock, told: list[Event]
     ) -> None:
@@ -508,6 +524,10 @@ class CountingStore(MemoryStore):
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         self.calls.append("get_instance")
         return super().get_instance(instance_id)
+
+    def find_instances(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
+        self.calls.append("find_instances")
+        return {each.id: each for each in self.list_instances() if each.id in ids}
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         self.calls.append("finish_instances")

@@ -66,6 +66,14 @@ class InstanceListTests:
             store.get_instance(NOBODY)
         assert caught.value.instance_id == NOBODY
 
+    def test_of_many_instances_those_are_found_that_there_are(
+        self, store: Store
+    ) -> None:
+        known = one_of_each_state(store).values()
+        found = store.find_instances([NOBODY, *(each.id for each in known)])
+        assert found == {each.id: store.get_instance(each.id) for each in known}
+        assert store.find_instances([]) == {}
+
     def test_instances_come_in_the_order_of_their_time_and_id(
         self, store: Store
     ) -> None:
