@@ -21,7 +21,7 @@ NAME_LIMIT = 200
 NOTE_LIMIT = 10_000
 """The most characters that the note of a pause may have."""
 
-TRACE_CONTEXT_LIMIT = 512
+TRACE_CONTEXT_LIMIT = 600
 """The most characters that the context of a trace may have."""
 
 _LATEST_VERSION = 2**63 - 1

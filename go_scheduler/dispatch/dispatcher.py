@@ -25,6 +25,7 @@ from go_scheduler.running.handed_out import HandedOut
 from go_scheduler.running.held_run import HeldRun
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.shown import shown
+from go_scheduler.traced import parted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -185,6 +186,7 @@ class Dispatcher:
 def _message(instance: TaskInstance, timeouts: Timeouts) -> Run:
     definition, started_at = instance.definition, instance.started_at
     payload, start_timeout = instance.payload, timeouts.start_timeout_of(instance)
+    trace_context, trace_state = parted(instance.trace_context)
     return Run(
         instance_id=instance.id,
         attempt=instance.attempt,
@@ -200,7 +202,8 @@ def _message(instance: TaskInstance, timeouts: Timeouts) -> Run:
         start_by=None if started_at is None else started_at + start_timeout,
         heartbeat_timeout=timeouts.heartbeat_timeout_of(instance),
         timeout=timeouts.defaults.timeout_of(instance),
-        trace_context=instance.trace_context,
+        trace_context=trace_context,
+        trace_state=trace_state,
     )
 
 

@@ -80,7 +80,7 @@ class Instrument(Hears, ABC):
         It is called once for a call, on whatever thread it is made.
 
         Returns:
-            At most 512 characters of ASCII, which ``trace_context`` of instances then
+            At most 600 characters of ASCII, which ``trace_context`` of instances then
             is; None: it carries none.
         """
         return put.carried

@@ -17,7 +17,7 @@ from go_scheduler.http.access.rates import Rate
 from go_scheduler.http.access.refusals import wrong_type
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import RETRY_AFTER, Problem
-from go_scheduler.http.traceparent import traceparent_of
+from go_scheduler.http.traceparent import trace_context_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -85,7 +85,7 @@ class Limited:
         THREADS.set(self._threads)
         # Who sends a schedule is told by the answer.
         WARNS.set(False)
-        CARRIED.set(traceparent_of(scope))
+        CARRIED.set(trace_context_of(scope))
         problem = self._refusal(scope)
         if problem is None:
             problem = await _Timed(self._app, self._limits, scope).serve(receive, send)

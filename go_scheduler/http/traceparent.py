@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
+from go_scheduler.traced import TRACESTATE_LIMIT, joined
+
 if TYPE_CHECKING:
     from starlette.types import Scope
 
@@ -17,9 +19,16 @@ _W3C = re.compile(
 )
 
 
-def traceparent_of(scope: Scope) -> str | None:
+_MEMBER = r"[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{1,256}"
+_MEMBERS = re.compile(rf"{_MEMBER}(?:[ \t]*,[ \t]*{_MEMBER}){{0,31}}")
+
+
+def trace_context_of(scope: Scope) -> str | None:
     """That of a request; None: it has none, or one that says nothing."""
-    found = Headers(scope=scope).getlist(_HEADER)
+    headers = Headers(scope=scope)
+    found = headers.getlist(_HEADER)
     if len(found) != 1 or (match := _W3C.match(found[0])) is None:
         return None
-    return match[0]
+    state = ",".join(headers.getlist("tracestate"))
+    is_one = len(state) <= TRACESTATE_LIMIT and _MEMBERS.fullmatch(state)
+    return joined(match[0], state if is_one else None)

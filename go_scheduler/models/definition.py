@@ -103,7 +103,8 @@ class TaskDefinition:
             ``catch_up`` only ``drop_after`` holds for it. Nothing is said by it of one
             that was scheduled in time and is late now. Kept by the store.
         trace_context: In which trace it was put or last changed, as whoever traces
-            wrote it, such as the traceparent of W3C: at most 512 characters of ASCII.
+            wrote it, such as the traceparent of W3C, a space and the tracestate: at
+            most 600 characters of ASCII.
             ``schedule`` sets it where there is a trace; a store may leave it out.
         completed_at: When its last fire time was given its instance. Kept by the store.
         revision: Rises with every change. Kept by the store; set it, or pass on a

@@ -17,6 +17,7 @@ from go_scheduler.telemetry import figures
 from go_scheduler.telemetry.gathering import Gathering
 from go_scheduler.telemetry.harmless import Harmless
 from go_scheduler.telemetry.readings import COUNTED, PRESENT
+from go_scheduler.traced import joined, parted
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from go_scheduler.telemetry.readings import Read
 
 _SCOPE = "go_scheduler"
-_HEADER = "traceparent"
+_HEADER, _STATE = "traceparent", "tracestate"
 # A value takes some microseconds, and more than so many would be felt.
 _MOST_VALUES = 10_000
 # Until a program sets a provider.
@@ -98,7 +99,7 @@ class Telemetry(Gathering):
         return Harmless(lambda: self._span(instance), self._log)
 
     def carry(self, put: Put) -> str | None:
-        """The traceparent of a span of the call, or of what it is called within."""
+        """The context of a span of the call, or of what it is called within."""
         try:
             return self._carried(put)
         # What is put is not lost by what others have set up to keep spans.
@@ -114,7 +115,7 @@ class Telemetry(Gathering):
     def _carried(self, put: Put) -> str | None:
         within = None
         if put.carried and not trace.get_current_span().get_span_context().is_valid:
-            within = _W3C.extract({_HEADER: put.carried})
+            within = _W3C.extract(_headers(*parted(put.carried)))
         attributes: dict[str, str | int] = {
             "messaging.system": _SCOPE,
             "messaging.operation.name": put.operation,
@@ -131,7 +132,7 @@ class Telemetry(Gathering):
         span.end()
         carrier: dict[str, str] = {}
         _W3C.inject(carrier, trace.set_span_in_context(span))
-        return carrier.get(_HEADER)
+        return joined(carrier.get(_HEADER), carrier.get(_STATE))
 
     def _span(self, instance: TaskInstance) -> AbstractContextManager[object]:
         definition = instance.definition
@@ -205,16 +206,22 @@ class Telemetry(Gathering):
 
 def _created(instance: TaskInstance) -> Context | None:
     """The trace whose ``traceparent`` its payload, metadata or row has, if one does."""
-    for text in (
-        (instance.payload or {}).get(_HEADER),
-        instance.metadata.get(_HEADER),
-        instance.trace_context,
+    payload, metadata = instance.payload or {}, instance.metadata
+    for given in (
+        _headers(payload.get(_HEADER), payload.get(_STATE)),
+        _headers(metadata.get(_HEADER), metadata.get(_STATE)),
+        _headers(*parted(instance.trace_context)),
     ):
-        if isinstance(text, str):
-            found = _W3C.extract({_HEADER: text})
-            if trace.get_current_span(found).get_span_context().is_valid:
-                return found
+        found = _W3C.extract(given)
+        if trace.get_current_span(found).get_span_context().is_valid:
+            return found
     return None
+
+
+def _headers(traceparent: object, tracestate: object) -> dict[str, str]:
+    """What a propagator reads, of those that are texts."""
+    given = {_HEADER: traceparent, _STATE: tracestate}
+    return {name: each for name, each in given.items() if isinstance(each, str)}
 
 
 def _risen(before: Histogram, now: Histogram) -> Iterator[tuple[float, int]]:

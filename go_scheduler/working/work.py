@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from go_scheduler.json import JSON, freeze
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.models.definition import METADATA_LIMIT
+from go_scheduler.traced import joined
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 _LIMIT = 2 * METADATA_LIMIT
@@ -29,6 +30,7 @@ class Work:
         definition_id: Of what it is a run; None: that is not said.
         queue: From which queue it comes; likewise.
         traceparent: The trace in which it was asked for, as W3C writes it; None: none.
+        tracestate: What belongs to that, likewise.
     """
 
     instance_id: UUID
@@ -40,6 +42,7 @@ class Work:
     definition_id: UUID | None = None
     queue: str | None = None
     traceparent: str | None = None
+    tracestate: str | None = None
 
 
 def instance_of(work: Work) -> TaskInstance:
@@ -59,7 +62,7 @@ def instance_of(work: Work) -> TaskInstance:
         due_at=work.execute_at,
         attempt=work.attempt,
         payload=work.payload,
-        own_trace_context=work.traceparent,
+        own_trace_context=joined(work.traceparent, work.tracestate),
     )
 
 

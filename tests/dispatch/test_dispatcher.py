@@ -49,7 +49,7 @@ def house(clock: ManualClock) -> House:
 
 
 def test_all_that_a_worker_needs_is_published(house: House) -> None:
-    token = CARRIED.set(TRACE)
+    token = CARRIED.set(f"{TRACE} a=1")
     with house.runs():
         definition = house.put(
             metadata={"of": ["cats"], "go_scheduler.type": {}},
@@ -72,7 +72,7 @@ def test_all_that_a_worker_needs_is_published(house: House) -> None:
     assert instance.started_at is not None
     assert run.start_by == instance.started_at + MINUTE
     assert (run.heartbeat_timeout, run.timeout) == (timedelta(seconds=7), 90 * SECOND)
-    assert run.trace_context == TRACE
+    assert (run.trace_context, run.trace_state) == (TRACE, "a=1")
     assert instance.stage is Stage.PUBLISHED
 
 

@@ -20,7 +20,7 @@ from go_scheduler.client import Client
 from go_scheduler.client.job import Job
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http import create_app
-from go_scheduler.http.traceparent import traceparent_of
+from go_scheduler.http.traceparent import trace_context_of
 from go_scheduler.http.worker import Worker
 from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.scheduler import Scheduler
@@ -304,7 +304,7 @@ def test_what_no_store_can_keep_is_refused(
         put(Client(store, telemetry=Odd()))
 
 
-@pytest.mark.parametrize("context", ["", "ä", "a\n", "x" * 513, b"x", 1])
+@pytest.mark.parametrize("context", ["", "ä", "a\n", "x" * 601, b"x", 1])
 def test_a_context_is_short_and_ascii(context: Any) -> None:
     with pytest.raises(ConfigurationError, match="trace_context"):
         Addition(trace_context=context)
@@ -369,7 +369,25 @@ def test_the_trace_of_a_request_is_carried(
 )
 def test_a_header_that_is_none_is_ignored(given: list[str], found: str | None) -> None:
     headers = [(b"traceparent", each.encode()) for each in given]
-    assert traceparent_of({"type": "http", "headers": headers}) == found
+    assert trace_context_of({"type": "http", "headers": headers}) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (["a=1,b@c=x y"], f"{ELSEWHERE} a=1,b@c=x y"),
+        (["a=1", "b=2"], f"{ELSEWHERE} a=1,b=2"),
+        (["a=" + "x" * 256], f"{ELSEWHERE} a={'x' * 256}"),
+        ([f"a={'x' * 254},b={'x' * 254}"], ELSEWHERE),
+        (["odd"], ELSEWHERE),
+        (["a=b=c"], ELSEWHERE),
+        ([",".join(f"a{n}=1" for n in range(33))], ELSEWHERE),
+    ],
+)
+def test_a_tracestate_is_carried_if_it_is_one(given: list[str], found: str) -> None:
+    headers = [(b"traceparent", ELSEWHERE.encode())]
+    headers += [(b"tracestate", each.encode()) for each in given]
+    assert trace_context_of({"type": "http", "headers": headers}) == found
 
 
 async def later(_: object) -> object:
@@ -389,11 +407,11 @@ def test_one_trace_leads_to_a_worker_elsewhere(
 ) -> None:
     with server(MemoryStore()) as one:
         task = one.task(id=TASK.id, name="send", queue="mail")
-        headers = {"traceparent": ELSEWHERE}
+        headers = {"traceparent": ELSEWHERE, "tracestate": "a=1"}
         answer = one.client.post("/v1/jobs", json={"type": "send"}, headers=headers)
         assert answer.is_success, answer.text
         id = UUID(answer.json()["instance_id"])
-        assert one.scheduler.get_instance(id).trace_context == ELSEWHERE
+        assert one.scheduler.get_instance(id).trace_context == f"{ELSEWHERE} a=1"
         with Worker(one.url, handler, queues=["mail"], telemetry=house.telemetry):
             one.wait_until(
                 lambda: one.scheduler.get_instance(id).completed_at is not None
@@ -404,7 +422,10 @@ def test_one_trace_leads_to_a_worker_elsewhere(
     attributes = dict(run.attributes or {})
     assert attributes["messaging.destination.name"] == "mail"
     assert attributes["go_scheduler.definition.id"] == str(task.id)
-    assert result == {"traceparent": f"{ELSEWHERE[:36]}{context(run).span_id:016x}-01"}
+    assert result == {
+        "traceparent": f"{ELSEWHERE[:36]}{context(run).span_id:016x}-01",
+        "tracestate": "a=1",
+    }
 
 
 def test_work_says_its_trace() -> None:

@@ -62,6 +62,9 @@ class Run(Message):
     trace_context: str | None = None
     """The trace it was asked for in, as the header ``traceparent`` has it."""
 
+    trace_state: str | None = None
+    """What belongs to that, as the header ``tracestate`` has it."""
+
 
 class Cancel(Message):
     """End a run, if it is there: somebody asked for it, or it is another's now."""

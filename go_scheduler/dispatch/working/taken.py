@@ -96,6 +96,7 @@ def _work_of(run: Run) -> Work:
         definition_id=run.definition_id,
         queue=run.queue,
         traceparent=run.trace_context,
+        tracestate=run.trace_state,
     )
 
 

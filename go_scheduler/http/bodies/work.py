@@ -22,6 +22,7 @@ from go_scheduler.http.bodies.body import (
     of_field,
 )
 from go_scheduler.running.elsewhere import times_text
+from go_scheduler.traced import parted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +79,7 @@ class WorkItem(Answer):
         description="The trace in which it was asked for, or else its definition was"
         " put, as the header of that name."
     )
+    tracestate: str | None = Field(description="What belongs to that, likewise.")
     lease: Seconds = Field(
         description="So long the worker has it, unless it asks for more by a heartbeat:"
         " then it is handed to somebody else."
@@ -104,7 +106,8 @@ class WorkAnswer(Answer):
                     execute_at=instance.execute_at,
                     definition_id=instance.definition.id,
                     queue=instance.definition.queue,
-                    traceparent=instance.trace_context,
+                    traceparent=parted(instance.trace_context)[0],
+                    tracestate=parted(instance.trace_context)[1],
                     lease=lease,
                 )
                 for instance, token, lease in found

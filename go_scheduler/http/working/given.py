@@ -53,4 +53,5 @@ def _work_of(item: Mapping[str, Any]) -> Work:
         definition_id=None if definition_id is None else UUID(definition_id),
         queue=item.get("queue"),
         traceparent=item.get("traceparent"),
+        tracestate=item.get("tracestate"),
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from go_scheduler.testing.clock import ManualClock
 
 FIRST = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-SECOND = "x" * 512
+SECOND = "x" * 600
 
 
 class TraceTests:

@@ -421,9 +421,10 @@ class Around(Instrument):
 def test_handlers_are_called_within_the_trace_of_their_run(one: Bench) -> None:
     around = Around()
     with working(one, lambda work: work.traceparent, telemetry=around):
-        assert one.end_of(one.publish(trace_context="00-a-b-01")).result == "00-a-b-01"
+        sent = one.publish(trace_context="00-a-b-01", trace_state="c=1")
+        assert one.end_of(sent).result == "00-a-b-01"
         one.end_of(one.publish())
-    assert around.traces == ["00-a-b-01", None]
+    assert around.traces == ["00-a-b-01 c=1", None]
 
 
 def test_what_looks_mistyped_is_warned_of(

@@ -40,6 +40,7 @@ def test_a_worker_is_handed_what_is_due(shared: Server) -> None:
         "definition_id": str(task.id),
         "queue": "a",
         "traceparent": None,
+        "tracestate": None,
     }
     assert datetime.fromisoformat(work["execute_at"]) == made.execute_at
     shared.wait_until(lambda: shared.instance(work).worker == "w-1")
