@@ -277,9 +277,11 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
             store.list_unscheduled(one.id, limit=BATCH)
             store.search_key("order 7", limit=BATCH)
             store.list_definitions(state=ACTIVE, soonest_first=True, limit=BATCH)
-            for of in ({"queues": {"default"}}, {"owners": {"shop"}}):
+            rare = {"none", "no other"}
+            for of in ({"queues": {"default"}}, {"owners": {"shop"}}, {"queues": rare}):
                 show_to_restricted(store, of)
                 store.counts_up_to(BATCH, **of)
+            store.search_names("job", queues=rare, limit=BATCH)
     assert {each.table for each in store.scans} >= {"task_instances"}
     for scan in store.scans:
         # Of a thousand definitions each is asked for the key; the table of a few

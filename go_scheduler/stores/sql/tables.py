@@ -257,6 +257,8 @@ _has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
 _has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")
 _ended_unrun = text("completed_at IS NOT NULL AND outcome IN ('cancelled', 'skipped')")
 _has_key = text("key IS NOT NULL")
+# SQLite, which has no statistics, would take it where nearly all are in one queue, too.
+ON_SERVERS = {"task_definitions_queue_idx"}
 
 
 def _index(name: str, *columns: Column[object], where: object, unique: bool = False):  # type: ignore[no-untyped-def]
@@ -265,84 +267,62 @@ def _index(name: str, *columns: Column[object], where: object, unique: bool = Fa
     )
 
 
+_of, _made = definitions.c, instances.c
 indexes = (
-    _index("task_definitions_id_key", definitions.c.id, where=_is_live, unique=True),
+    _index("task_definitions_id_key", _of.id, where=_is_live, unique=True),
     _index(
-        "task_definitions_due_idx",
-        definitions.c.shard,
-        definitions.c.next_fire_time,
-        definitions.c.id,
-        where=_is_due,
+        "task_definitions_due_idx", _of.shard, _of.next_fire_time, _of.id, where=_is_due
     ),
-    _index(
-        "task_definitions_late_idx",
-        definitions.c.next_fire_time,
-        definitions.c.id,
-        where=_is_late,
-    ),
-    _index(
-        "task_definitions_completed_idx",
-        definitions.c.completed_at,
-        where=_is_completed,
-    ),
-    _index("task_definitions_deleted_idx", definitions.c.deleted_at, where=_is_deleted),
-    _index("task_definitions_former_idx", definitions.c.id, where=_is_deleted),
-    _index(
-        "task_definitions_owner_idx",
-        definitions.c.owner,
-        definitions.c.id,
-        where=_is_owned,
+    _index("task_definitions_late_idx", _of.next_fire_time, _of.id, where=_is_late),
+    _index("task_definitions_completed_idx", _of.completed_at, where=_is_completed),
+    _index("task_definitions_deleted_idx", _of.deleted_at, where=_is_deleted),
+    _index("task_definitions_former_idx", _of.id, where=_is_deleted),
+    _index("task_definitions_owner_idx", _of.owner, _of.id, where=_is_owned),
+    _index("task_definitions_queue_idx", _of.queue, _of.id, where=_is_live).ddl_if(
+        dialect=("postgresql", "cockroachdb")
     ),
     _index(
         "task_instances_claimable_idx",
-        instances.c.queue,
-        instances.c.priority,
-        instances.c.shard,
-        instances.c.claimable_at,
-        instances.c.due_at,
+        _made.queue,
+        _made.priority,
+        _made.shard,
+        _made.claimable_at,
+        _made.due_at,
         where=_is_claimable,
     ),
     _index(
         "task_instances_parked_idx",
-        instances.c.slot,
-        instances.c.priority,
-        instances.c.due_at,
-        instances.c.execute_at,
+        _made.slot,
+        _made.priority,
+        _made.due_at,
+        _made.execute_at,
         where=_is_parked,
     ),
     _index(
         "task_instances_undecided_idx",
-        instances.c.slot,
-        instances.c.due_at,
-        instances.c.execute_at,
+        _made.slot,
+        _made.due_at,
+        _made.execute_at,
         where=_is_undecided,
     ),
+    _index("task_instances_lease_idx", _made.expires_at, _made.queue, where=_may_lapse),
+    _index("task_instances_open_idx", _made.definition_key, where=_is_open),
+    _index("task_instances_ended_idx", _made.completed_at, where=_has_ended),
     _index(
-        "task_instances_lease_idx",
-        instances.c.expires_at,
-        instances.c.queue,
-        where=_may_lapse,
-    ),
-    _index("task_instances_open_idx", instances.c.definition_key, where=_is_open),
-    _index("task_instances_ended_idx", instances.c.completed_at, where=_has_ended),
-    _index(
-        "task_instances_failed_idx",
-        instances.c.completed_at,
-        instances.c.id,
-        where=_has_failed,
+        "task_instances_failed_idx", _made.completed_at, _made.id, where=_has_failed
     ),
     # Commonly few among many that are completed.
     _index(
         "task_instances_unrun_idx",
-        instances.c.outcome,
-        instances.c.completed_at,
-        instances.c.id,
+        _made.outcome,
+        _made.completed_at,
+        _made.id,
         where=_ended_unrun,
     ),
     _index(
         "task_instances_key_key",
-        instances.c.definition_key,
-        instances.c.key,
+        _made.definition_key,
+        _made.key,
         where=_has_key,
         unique=True,
     ),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.23c"
+revision = "2026.11.23d"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -238,6 +238,7 @@ def _index_definitions(op: Operations) -> None:
     _create_index(op, table, "former_idx", ["id"], where=deleted)
     _create_index(op, table, "owner_idx", ["owner", "id"], where=owned)
     if op.get_context().dialect.name != "sqlite":
+        _create_index(op, table, "queue_idx", ["queue", "id"], where=live)
         op.create_index(
             "task_contents_metadata_idx",
             "task_contents",
