@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, literal, or_, select
+from sqlalchemy import and_, case, literal, literal_column, or_, select
 
 from go_scheduler.models import OPEN, DefinitionState, State
 from go_scheduler.stores.sql.edits import LIVE, live_among
@@ -58,7 +58,7 @@ def definitions_like(
     if name is not None:
         query = query.where(contents.c.name == name)
     if queue is not None:
-        query = query.where(definitions.c.queue == queue)
+        query = query.where(*among([queue], None))
     if owner is not None:
         query = query.where(definitions.c.owner == owner)
     query = query.where(*among(queues, owners))
@@ -148,12 +148,17 @@ def _index_of(key: str | None, state: State | None) -> str:
     return "task_instances_open_idx" if state in OPEN else "task_instances_fire_key"
 
 
+_ANY: ColumnElement[str] = literal_column("''")
+
+
 def among(
     queues: Collection[str] | None, owners: Collection[str] | None
 ) -> Sequence[ColumnElement[bool]]:
     """Whether a definition has one of these queues and owners; None: any will do."""
     columns = ((definitions.c.queue, queues), (definitions.c.owner, owners))
-    return [each.in_(sorted(of)) for each, of in columns if of is not None]
+    found = [each.in_(sorted(of)) for each, of in columns if of is not None]
+    # As the index of queues says it, so that it is known to have them all.
+    return found if queues is None else [*found, definitions.c.queue >= _ANY]
 
 
 def comes_after(last: Position, *, newest_first: bool) -> ColumnElement[bool]:

@@ -75,6 +75,9 @@ definitions = Table(
 _is_due = text("next_fire_time IS NOT NULL AND NOT paused AND NOT late")
 _is_late = text("next_fire_time IS NOT NULL AND NOT paused AND late")
 _is_live = text("deleted_at IS NULL")
+# All that are live. Whoever looks one up by its id does not say the second part, and
+# then no planner can walk the index of queues for it.
+_is_listed = text("deleted_at IS NULL AND queue >= ''")
 _is_deleted = text("deleted_at IS NOT NULL")
 _is_completed = text("completed_at IS NOT NULL")
 _is_owned = text("owner IS NOT NULL AND deleted_at IS NULL")
@@ -278,7 +281,7 @@ indexes = (
     _index("task_definitions_deleted_idx", _of.deleted_at, where=_is_deleted),
     _index("task_definitions_former_idx", _of.id, where=_is_deleted),
     _index("task_definitions_owner_idx", _of.owner, _of.id, where=_is_owned),
-    _index("task_definitions_queue_idx", _of.queue, _of.id, where=_is_live).ddl_if(
+    _index("task_definitions_queue_idx", _of.queue, _of.id, where=_is_listed).ddl_if(
         dialect=("postgresql", "cockroachdb")
     ),
     _index(

@@ -238,7 +238,8 @@ def _index_definitions(op: Operations) -> None:
     _create_index(op, table, "former_idx", ["id"], where=deleted)
     _create_index(op, table, "owner_idx", ["owner", "id"], where=owned)
     if op.get_context().dialect.name != "sqlite":
-        _create_index(op, table, "queue_idx", ["queue", "id"], where=live)
+        listed = f"{live} AND queue >= ''"
+        _create_index(op, table, "queue_idx", ["queue", "id"], where=listed)
         op.create_index(
             "task_contents_metadata_idx",
             "task_contents",
