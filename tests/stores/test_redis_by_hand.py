@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 
 PREFIX = "{go_scheduler}:"
 INSTANCE = "queue priority of fire_time execute_at due_at attempt runs hangs created_at"
-DEFINITION = "id queue priority revision overlap when_full named completed_at"
-CONTENTS = "metadata facets policies trigger_kind trigger_state"
+DEFINITION = (
+    "id queue priority revision overlap when_full named completed_at trigger_kind"
+)
 BREAKS = [
     *(("i", name) for name in (None, "", *INSTANCE.split())),
     *(("d", name) for name in (None, "", *DEFINITION.split())),
-    *(("c", name) for name in (None, "", *CONTENTS.split())),
+    *(("c", name) for name in (None, "")),
 ]
 """A key, and what is taken from its object; "": it is none; None: it is a hash."""
 

@@ -155,14 +155,14 @@ class RedisDefinitions(RedisCalls, HandOverStore):
 
     def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
         """Create the instances of each firing and move its definition on."""
-        won: list[str] = []
+        lost: list[str] = []
         for some in parts(firings, AHEAD):
-            won += self._server.run(
+            lost += self._server.run(
                 "fire_definitions",
                 now=self._now(),
                 firings=[write_firing(each) for each in some],
             )
-        return Answer(done=_ids(won))
+        return Answer(done={each.definition.id for each in firings} - _ids(lost))
 
     def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
         """Fire definitions, and start what they make."""

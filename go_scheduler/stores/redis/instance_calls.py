@@ -18,6 +18,7 @@ from go_scheduler.stores.redis.texts import (
     micros,
     present,
     read_id,
+    time_text,
 )
 from go_scheduler.stores.silences import with_silences
 from go_scheduler.stores.slots import MOST_BUFFERED, REPLACED, fate_of
@@ -128,15 +129,15 @@ class RedisInstances(RedisCalls, HandOverStore):
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
-        recorded: list[str] = []
+        lost: list[str] = []
         for some in parts(outcomes, DUE):
-            recorded += self._server.run(
+            lost += self._server.run(
                 "finish_instances",
                 now=self._now(),
                 runs_kept=RUNS_KEPT,
                 outcomes=[_outcome(each) for each in some],
             )
-        return Answer(done=_ids(recorded))
+        return Answer(done={each.claim.instance_id for each in outcomes} - _ids(lost))
 
     def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
@@ -180,20 +181,23 @@ def _claim(claim: Claim) -> dict[str, object]:
 
 
 def _outcome(outcome: RunOutcome) -> dict[str, object]:
-    return present(
-        {
-            **_claim(outcome.claim),
-            "started_at": maybe_time_text(outcome.started_at),
-            "outcome": None if outcome.outcome is None else outcome.outcome.value,
-            "retry_in": micros(outcome.retry_in),
-            "hung": outcome.hung or None,
-            "error": outcome.error,
-            "next_fire_time": maybe_time_text(outcome.next_fire_time),
-            "result": outcome.result,
-            "client": outcome.client,
-            "kept": run_end(outcome).value if outcome.is_kept else None,
-        }
-    )
+    written = _claim(outcome.claim)
+    if outcome.started_at is not None:
+        written["started_at"] = time_text(outcome.started_at)
+    if outcome.outcome is None:
+        written["retry_in"] = micros(outcome.retry_in)
+    else:
+        written["outcome"] = outcome.outcome.value
+    if outcome.next_fire_time is not None:
+        written["next_fire_time"] = time_text(outcome.next_fire_time)
+    if outcome.is_kept:
+        written["kept"] = run_end(outcome).value
+    if outcome.hung:
+        written["hung"] = True
+    for name in ("error", "result", "client"):
+        if (text := getattr(outcome, name)) is not None:
+            written[name] = text
+    return written
 
 
 def _fates() -> Mapping[str, Mapping[str, object]]:

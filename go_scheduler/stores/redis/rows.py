@@ -57,8 +57,9 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import Silence
 
-_CONTENTS = ("metadata", "trigger_kind", "trigger_state", "policies")
-_JSON = json.JSONDecoder(strict=False)
+_LINES = 4
+"""Of a definition's contents, each a JSON text, which has no line feed."""
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
 _ENDS = {end.value: end for end in RunEnd}
 
 
@@ -78,9 +79,14 @@ def write_definition(definition: TaskDefinition) -> dict[str, object]:
         "when_full": definition.when_full,
         "named": definition.named,
         "name": definition.name,
-        "contents": to_text(
-            {"facets": facets_of(definition)}
-            | {name: getattr(contents, name) for name in _CONTENTS}
+        "trigger_kind": contents.trigger_kind,
+        "contents": "\n".join(
+            (
+                contents.trigger_state,
+                contents.metadata,
+                contents.policies,
+                to_text(facets_of(definition)),
+            )
         ),
     }
     return _written(values)
@@ -150,8 +156,7 @@ class Reader:
         if known:
             found = self._cache.get(row.id, row.revision)
         if found is None:
-            contents_row = _contents(get("name"), contents)
-            found = self._cache.put(row.id, row.revision, contents_row)
+            found = self._cache.put(row.id, row.revision, _contents(get, contents))
         read = read_definition(row, found)
         since = get("pause_since")
         if since is None:
@@ -177,7 +182,7 @@ class Reader:
                 _values(row, next(payload) or "" if "body" in row else None),
                 of.get(row["of"]) or missing_definition(None),
             )
-            for row in _JSON.decode(f"[{','.join(rows)}]")
+            for row in _scan(f"[{','.join(rows)}]", 0)[0]
         ]
 
 
@@ -224,18 +229,19 @@ def _values(row: Mapping[str, Any], payload: str | None) -> list[Any]:
 def _object(text: str) -> Mapping[str, Any]:
     """The object of a JSON text; one of nothing, if somebody has broken it."""
     try:
-        found = _JSON.decode(text)
-    except ValueError:
+        found: Mapping[str, Any] = _scan(text, 0)[0]
+    except (ValueError, StopIteration):
         return {}
-    return found if isinstance(found, dict) else {}
+    return found
 
 
-def _contents(name: str | None, text: str | None) -> ContentsRow | None:
-    """What is read of the text of a definition's contents; None: they are gone."""
-    found = _object(text or "")
-    if any(not isinstance(found.get(each), str) for each in _CONTENTS):
+def _contents(get: Callable[[str], Any], text: str | None) -> ContentsRow | None:
+    """The contents of a definition, of its object and its text; None: they are gone."""
+    lines = (text or "").split("\n")
+    if len(lines) != _LINES:
         return None
-    return ContentsRow(name, *(found[each] for each in _CONTENTS))
+    state, metadata, policies, _ = lines
+    return ContentsRow(get("name"), metadata, get("trigger_kind"), state, policies)
 
 
 def _json(text: str | None, read: Callable[[str], JSON]) -> Any:

@@ -43,10 +43,9 @@ end
 local function bury(of)
   take_away(of)
   if of.named then
-    local has = contents_of(of)
     call(
-      'HSET', P .. 't:' .. of.id, 'trigger_kind', has.trigger_kind or '', 'trigger_state',
-      has.trigger_state or '', 'revision', of.revision or 0, 'completed_at', of.completed_at
+      'HSET', P .. 't:' .. of.id, 'trigger_kind', of.trigger_kind or '', 'trigger_state',
+      contents_of(of)[1] or '', 'revision', of.revision or 0, 'completed_at', of.completed_at
     )
     call('ZADD', P .. 'tombstones', 0, of.completed_at .. of.id)
   end

@@ -64,11 +64,11 @@ local function record(each)
   return true
 end
 
-local recorded = {}
-fetch_claimed(A.outcomes)
+local lost = {}
+fetch_claimed(A.outcomes, true)
 for _, each in ipairs(A.outcomes) do
-  if record(each) then
-    recorded[#recorded + 1] = each.id
+  if not record(each) then
+    lost[#lost + 1] = each.id
   end
 end
-return done(recorded)
+return done(lost)

@@ -1,10 +1,10 @@
 -- with: definitions rows instances firing
 -- Create the instances of each firing, and move its definition on.
-local won = {}
+local lost = {}
 fetch_fired(A.firings)
 for _, firing in ipairs(A.firings) do
-  if fire(firing) then
-    won[#won + 1] = firing.id
+  if not fire(firing) then
+    lost[#lost + 1] = firing.id
   end
 end
-return done(won)
+return done(lost)

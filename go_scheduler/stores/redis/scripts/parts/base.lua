@@ -83,14 +83,14 @@ end
 
 -- What becomes of strings, which a script reads before it writes: one call for many.
 local texts = {}
-local function keep_text(key, text)
-  texts[key] = text
+local function keep_text(kind, name, text)
+  texts[P .. kind .. name] = text
 end
 
 -- Forget keys, of strings or others.
 local function drop(...)
   for _, key in ipairs({ ... }) do
-    texts[key] = false
+    texts[P .. key] = false
   end
 end
 
@@ -98,9 +98,9 @@ local function write_texts()
   local set, gone = {}, {}
   for key, text in pairs(texts) do
     if text then
-      set[#set + 1], set[#set + 2] = P .. key, text
+      set[#set + 1], set[#set + 2] = key, text
     else
-      gone[#gone + 1] = P .. key
+      gone[#gone + 1] = key
     end
   end
   for first = 1, #gone, 1000 do
@@ -131,7 +131,7 @@ local function write_lists()
     local added, gone = {}, {}
     for member, stays in pairs(members) do
       if stays then
-        added[#added + 1], added[#added + 2] = 0, member
+        added[#added + 1], added[#added + 2] = '0', member
       else
         gone[#gone + 1] = member
       end

@@ -50,6 +50,8 @@ end
 
 local function exclude_anew(row)
   if row.started_at and has_slot(row) then
+    row.waits = is_fired(row) and definition(row.of).waits or nil
+    save(row)
     return
   end
   free_slot(row)

@@ -92,7 +92,7 @@ local function alter(of, values)
   for name, value in pairs(values) do
     if name == 'contents' then
       contents[of.life] = value
-      keep_text('c:' .. of.life, value)
+      keep_text('c:', of.life, value)
     else
       of[name] = value or nil
     end
@@ -102,12 +102,12 @@ end
 
 local function write_altered()
   for of in pairs(altered) do
-    keep_text('d:' .. of.life, cjson.encode(of))
+    keep_text('d:', of.life, cjson.encode(of))
   end
 end
 
-local function note_idle(of)
-  if of.completed_at and call('EXISTS', P .. 'di:' .. of.life) == 0 then
+local function note_idle(of, has_some)
+  if of.completed_at and not has_some and call('EXISTS', P .. 'di:' .. of.life) == 0 then
     call('ZADD', P .. 'idle', 0, of.completed_at .. of.id)
   end
 end
@@ -118,12 +118,12 @@ local function note_busy(of)
   end
 end
 
-local function list(of)
+local function list(of, has_some)
   if of.next_fire_time and not of.paused then
     enlist('due', of.next_fire_time .. of.id)
   end
   enlist('soon', (of.next_fire_time or NEVER) .. of.id)
-  note_idle(of)
+  note_idle(of, has_some)
 end
 
 local function unlist(of)
@@ -141,14 +141,18 @@ local function change(of, values)
   list(of)
 end
 
--- What only Python looks at otherwise.
+-- The lines of its contents: the trigger's state, metadata, policies, facets.
 local function contents_of(of)
-  return object_of(definition_view(of)[3]) or {}
+  local lines = {}
+  for line in string.gmatch(definition_view(of)[3] or '', '[^\n]+') do
+    lines[#lines + 1] = line
+  end
+  return lines
 end
 
 -- The sorted sets of ids that it stands in, by what it has.
 local function facets(of)
-  return contents_of(of).facets or {}
+  return object_of(contents_of(of)[4]) or {}
 end
 
 local function enter_facets(of)

@@ -1,6 +1,10 @@
 -- How instances end, and definitions go on behind them.
 local function go_on(row, next_fire_time)
-  local of = definition(row.of)
+  -- It is known of a row, so that most take no look at their definitions.
+  local of = row.waits and definition(row.of)
+  if not of then
+    return
+  end
   local stands = not of.next_fire_time and not of.completed_at
   if stands and of.waits and is_fired(row) and not of.gone then
     if next_fire_time then

@@ -37,6 +37,6 @@ local function fire(firing)
     values.completed_at = now
   end
   alter(of, values)
-  list(of)
+  list(of, #made > 0)
   return made
 end

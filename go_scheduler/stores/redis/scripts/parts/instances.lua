@@ -15,7 +15,7 @@ end
 local function add(row, payload)
   if payload then
     row.body, payloads[row.id] = '1', payload
-    keep_text('b:' .. row.id, payload)
+    keep_text('b:', row.id, payload)
   end
   rows[row.id] = row
   note_busy(definition(row.of))
@@ -143,12 +143,12 @@ local function rows_in(key)
 end
 
 -- Read the rows of claims, all at once.
-local function fetch_claimed(claims)
+local function fetch_claimed(claims, briefly)
   local ids = {}
   for n, each in ipairs(claims) do
     ids[n] = each.id
   end
-  fetch(ids)
+  fetch(ids, briefly)
 end
 
 -- The instances of a definition that are open and its schedule's.

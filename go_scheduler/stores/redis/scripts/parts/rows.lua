@@ -44,11 +44,11 @@ local function owner_of(row)
 end
 
 -- In which sorted set it is found, as what, and what it is among the undecided.
-local function place(row)
+local function place(row, briefly)
   if row.outcome then
     return 'e:' .. row.outcome, row.completed_at .. row.id
   end
-  if definition(row.of).paused then
+  if not briefly and (definition(row.of) or row).paused then
     return nil
   end
   if row.claimed_by then
@@ -62,8 +62,8 @@ local function place(row)
 end
 
 -- Where it stands.
-local function standing(row)
-  local key, member, turn = place(row)
+local function standing(row, briefly)
+  local key, member, turn = place(row, briefly)
   return {
     key = key, member = member, turn = turn, state = state_of(row),
     outcome = row.outcome, node = owner_of(row),
@@ -79,11 +79,12 @@ local function is_whole(row)
     and (row.completed_at or not row.outcome)
     and (row.expires_at or not row.claimed_by or row.outcome)
     and (row.slot or not row.parked)
-    and row.of and has_types(row, NUMBERS) and definition(row.of)
+    and row.of and has_types(row, NUMBERS)
 end
 
 -- Read rows that have not been read, and their definitions, all at once.
-local function fetch(ids)
+-- To end them briefly takes no definition: as if none were paused, they leave all lists.
+local function fetch(ids, briefly)
   local unread, found, wanted = {}, {}, {}
   for _, id in ipairs(ids) do
     if rows[id] == nil then
@@ -96,10 +97,12 @@ local function fetch(ids)
     row.id = unread[n]
     found[n], wanted[#wanted + 1] = row, row.of
   end
-  fetch_lives(wanted)
+  if not briefly then
+    fetch_lives(wanted)
+  end
   for _, row in ipairs(found) do
-    if is_whole(row) then
-      rows[row.id], stood[row] = row, standing(row)
+    if is_whole(row) and (briefly or definition(row.of)) then
+      rows[row.id], stood[row] = row, standing(row, briefly)
     end
   end
 end
@@ -249,7 +252,7 @@ end
 
 local function write_rows()
   for row in pairs(unsaved) do
-    keep_text('i:' .. row.id, text_of(row))
+    keep_text('i:', row.id, text_of(row))
   end
 end
 
@@ -258,6 +261,7 @@ local function follow(row)
   local of = definition(row.of)
   local fired = is_fired(row)
   row.slot = slot_of(of, fired, row.backfilled)
+  row.waits = fired and of.waits or nil
   if not row.backfilled then
     row.overlap = overlap_of(of, fired)
   elseif row.backfilled == 'allow' or row.backfilled == 'buffer_all' then
