@@ -81,7 +81,8 @@ class DispatchWorker(LivingWorker):
         check_made("bus", bus, MessageBus, opener=OPENER)
         check_arguments(handler, max_workers, telemetry)
         if name is None:
-            name = f"{own_name()} {uuid4().hex[:6]}"
+            # Brokers there are whose queues have no blanks in their names.
+            name = f"{own_name()} {uuid4().hex[:6]}".replace(" ", "-")
         topics = Topics(namespace)
         # It may be too long for one.
         topics.control(check_name("name", name))

@@ -76,6 +76,7 @@ def test_its_options_are_those_of_the_worker(
     assert second.served == {f"{default}.{task}": task for task in ("send", "wait")}
     assert third.served == {default: None}
     assert third.max_workers == 32
+    assert " " not in third.name
 
 
 @pytest.mark.parametrize(

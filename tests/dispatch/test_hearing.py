@@ -142,6 +142,17 @@ class TestGoing:
         house.tell(run, "heartbeat")
         assert (house.instance(run).attempt, house.cancels()) == (run.attempt, [])
 
+    def test_one_whose_start_timeout_is_long_waits_for_a_worker_as_one_run(
+        self, house: House
+    ) -> None:
+        once = RetryPolicy(max_attempts=1)
+        run = house.publish(start_timeout=365 * 24 * HOUR, retry=once)
+        house.clock.advance(10 * MINUTE)
+        assert (house.instance(run).stage, house.instance(run).runs) == ("published", 1)
+        house.tell(run, "accepted")
+        house.tell(run, "succeeded")
+        assert house.instance(run).state is State.COMPLETED
+
     def test_one_that_has_timed_out_runs_again(self, house: House) -> None:
         run = house.publish(timeout=5 * SECOND, retry=again_at_once())
         house.tell(run, "started")
