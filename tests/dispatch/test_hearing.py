@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -11,6 +12,8 @@ import pytest
 from go_scheduler import MemoryStore, RetryPolicy, State, StoreUnavailableError
 from go_scheduler.dispatch import hearing
 from go_scheduler.dispatch.hearing import Hearing
+from go_scheduler.dispatch.paced_log import PacedLog
+from go_scheduler.dispatch.taken_delivery import TakenDelivery
 from go_scheduler.errors import StoreError
 from go_scheduler.events import (
     InstanceFinished,
@@ -476,6 +479,14 @@ def test_a_bus_that_raises_when_it_is_told_of_messages_costs_no_status(
     assert [house.instance(each).state for each in runs] == [State.COMPLETED] * 2
     assert "hear what has become of a message: no ack, for a test" in caplog.text
     assert house.of(LoopFailed) == []
+
+
+def test_what_is_held_of_a_delivery_is_what_the_bus_says(clock: ManualClock) -> None:
+    message = direct_bus.Message(b"?")
+    taken = TakenDelivery(message, PacedLog(logging.getLogger(__name__), clock))
+    for again in (False, True):
+        message.redelivered = again
+        assert (taken.body, taken.redelivered) == (b"?", again)
 
 
 def test_a_worker_that_no_topic_can_be_named_for_is_refused(house: House) -> None:
