@@ -1,11 +1,11 @@
 """Handlers by name, sync and async, and what a handler knows of its run.
 
-The async handlers share one event loop, so that the two downloads overlap; the sync one
-has a thread of its own. It fails at first, which is logged, and is run again when its
-``expire_after`` has passed. It prints::
+The async handlers share one event loop, so that the two downloads overlap: the large
+one ends last, wherever it begins. The sync handler has a thread of its own. It fails at
+first, which is logged, and is run again after the delay of its policy. It prints::
 
-    download b.txt
-    download a.txt
+    download small.txt
+    download large.txt
     report, attempt 1: fails
     report, attempt 2: done
     3 completed
@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from go_scheduler import (
     ExecuteOnceTrigger,
     HandlerRegistry,
+    RetryPolicy,
     Scheduler,
     State,
     TaskDefinition,
@@ -26,15 +27,18 @@ from go_scheduler import (
 )
 
 handlers = HandlerRegistry()
-reported = threading.Event()
+small_is_here = asyncio.Event()
+ended = threading.Semaphore(0)
 
 
 @handlers.register("download")
 async def download(instance: TaskInstance) -> None:
-    seconds = instance.metadata["seconds"]
-    assert isinstance(seconds, float)
-    await asyncio.sleep(seconds)
-    print("download", instance.metadata["file"], flush=True)
+    file = instance.metadata["file"]
+    if file == "large.txt":
+        await small_is_here.wait()
+    print("download", file, flush=True)
+    small_is_here.set()
+    ended.release()
 
 
 @handlers.register("report")
@@ -44,27 +48,23 @@ def report(instance: TaskInstance) -> None:
         print("report, attempt 1: fails", flush=True)
         raise RuntimeError("the first attempt fails")
     print(f"report, attempt {attempt}: done", flush=True)
-    reported.set()
+    ended.release()
 
 
 def main() -> None:
     at_once = ExecuteOnceTrigger(datetime.now(UTC))
     with Scheduler(handlers) as scheduler:
-        for file, seconds in (("a.txt", 0.4), ("b.txt", 0.2)):
+        for file in ("large.txt", "small.txt"):
             scheduler.schedule(
                 TaskDefinition(
-                    trigger=at_once,
-                    name="download",
-                    metadata={"file": file, "seconds": seconds},
+                    trigger=at_once, name="download", metadata={"file": file}
                 )
             )
-        later = ExecuteOnceTrigger(datetime.now(UTC) + timedelta(seconds=0.8))
-        scheduler.schedule(
-            TaskDefinition(
-                trigger=later, name="report", expire_after=timedelta(seconds=1)
-            )
-        )
-        reported.wait()
+        for _ in range(2):
+            ended.acquire()
+        again = RetryPolicy(max_attempts=2, delay=timedelta(seconds=0.5))
+        scheduler.schedule(TaskDefinition(trigger=at_once, name="report", retry=again))
+        ended.acquire()
     print(f"{scheduler.counts()[State.COMPLETED]} completed")
 
 

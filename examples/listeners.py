@@ -1,17 +1,23 @@
 """Listeners: what a scheduler tells of its runs, for metrics.
 
-The first run fails, which is logged, and is followed by another when its
-``expire_after`` has passed. It prints, with other numbers::
+The first run fails, which is logged, and is followed by another after the delay of its
+policy. It prints, with other numbers::
 
     import: called 0.42 ms late
-    import: failed after 0.42 ms, runs again in 199.42 ms
+    import: failed after 0.42 ms, runs again in 200.42 ms
     import: called 0.42 ms late
     import: completed after 0.42 ms
 """
 
 from datetime import UTC, datetime, timedelta
 
-from go_scheduler import ExecuteOnceTrigger, Scheduler, TaskDefinition, TaskInstance
+from go_scheduler import (
+    ExecuteOnceTrigger,
+    RetryPolicy,
+    Scheduler,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.events import (
     Event,
     InstanceFinished,
@@ -49,7 +55,7 @@ scheduler.schedule(
     TaskDefinition(
         trigger=ExecuteOnceTrigger(datetime.now(UTC)),
         name="import",
-        expire_after=timedelta(milliseconds=200),
+        retry=RetryPolicy(max_attempts=2, delay=timedelta(milliseconds=200)),
     )
 )
 scheduler.run()

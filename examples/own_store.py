@@ -271,7 +271,7 @@ def main() -> None:
             if instance.metadata["text"] == "feed the cat":
                 second.stop()
 
-        second = Scheduler(handler, FileStore(path))
+        second = Scheduler(handler, FileStore(path), max_workers=1)
         second.run()
         # And one that only looks.
         done, left = map(FileStore(path).counts().get, [State.COMPLETED, State.PENDING])

@@ -2,8 +2,8 @@
 
 Each line is ``in <number><ms|s|m|h> <text>``. They are read from standard input, or
 from the arguments if there are any: ``python reminders.py "in 2s drink water"``. The
-program ends when the last reminder has been shown. Given ``in 1s drink water``,
-``in 500ms look up`` and ``soon``, it prints::
+program ends when the last reminder has been shown. Given ``soon``,
+``in 2s drink water`` and ``in 500ms look up``, it prints::
 
     not understood: 'soon'; write, for example: in 10s drink water
     look up
@@ -39,7 +39,7 @@ def reminder(line: str) -> TaskDefinition | None:
 
 def main() -> None:
     scheduled = 0
-    with Scheduler(handler) as scheduler:
+    with Scheduler(handler, max_workers=1) as scheduler:
         for line in sys.argv[1:] or sys.stdin:
             definition = reminder(line)
             if definition is None:

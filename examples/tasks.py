@@ -8,7 +8,7 @@ models need pydantic: ``pip install '.[payloads]'`` in a checkout. It prints::
     refused: task 'send': missing a required argument: 'to'
     sent 2 parcels to Ada
     sent 1 parcels to Bob
-    a report
+    a report of Ada and Bob
 """
 
 import threading
@@ -23,23 +23,25 @@ from go_scheduler import (
 )
 
 handlers = HandlerRegistry()
+sent: list[str] = []
 reported = threading.Event()
 
 
 @handlers.task("report", IntervalTrigger(seconds=0.6))
 def report() -> None:
-    if not reported.is_set():
-        print("a report", flush=True)
+    if len(sent) == 2 and not reported.is_set():
+        print("a report of", " and ".join(sent), flush=True)
         reported.set()
 
 
 @handlers.task("send", retry=RetryPolicy(max_attempts=5))
 def send(to: str, parcels: int = 1) -> None:
     print(f"sent {parcels} parcels to {to}", flush=True)
+    sent.append(to)
 
 
 def main() -> None:
-    with Scheduler(handlers) as scheduler:
+    with Scheduler(handlers, max_workers=1) as scheduler:
         try:
             scheduler.enqueue("send", parcels=2)
         except ConfigurationError as error:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from go_scheduler import (
     ExecuteOnceTrigger,
     ProcessExecutor,
+    RetryPolicy,
     Scheduler,
     TaskDefinition,
     TaskInstance,
@@ -41,7 +42,7 @@ if __name__ == "__main__":
         once = TaskDefinition(
             trigger=ExecuteOnceTrigger(datetime.now(UTC)),
             timeout=timedelta(seconds=0.5),
-            expire_after=timedelta(seconds=1),
+            retry=RetryPolicy(max_attempts=2, delay=timedelta(seconds=0.5)),
         )
         scheduler.schedule(once)
         finished.wait()

@@ -23,6 +23,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from go_scheduler import (
     ExecuteOnceTrigger,
+    RetryPolicy,
     Scheduler,
     TaskDefinition,
     TaskInstance,
@@ -96,7 +97,7 @@ def main(url: str) -> None:
             TaskDefinition(
                 trigger=ExecuteOnceTrigger(datetime.now(UTC)),
                 metadata={"amount": 10},
-                expire_after=timedelta(seconds=1),  # when the next attempt begins
+                retry=RetryPolicy(max_attempts=2, delay=timedelta(seconds=0.5)),
             )
         )
         bank.transferred.wait()

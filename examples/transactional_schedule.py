@@ -6,15 +6,15 @@ SQLAlchemy and the store both understand. It prints::
 
     order 1 is rolled back, and so is its reminder
     order 2 is committed
-    remind the customer of order 2
+    the customer is reminded of order 2
     1 order, 1 reminder
 """
 
 import sys
 import tempfile
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import SimpleQueue
 
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -33,12 +33,11 @@ class Order(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
-reminded = threading.Event()
+reminded: SimpleQueue[object] = SimpleQueue()
 
 
 def remind(instance: TaskInstance) -> None:
-    print(f"remind the customer of order {instance.metadata['order']}", flush=True)
-    reminded.set()
+    reminded.put(instance.metadata["order"])
 
 
 def reminder(order: int) -> TaskDefinition:
@@ -68,7 +67,7 @@ def main(url: str) -> None:
             order(session, scheduler, 2)
             session.commit()
             print("order 2 is committed", flush=True)
-        reminded.wait()
+        print(f"the customer is reminded of order {reminded.get()}")
 
     with Session(engine) as session:
         orders = session.query(Order).count()

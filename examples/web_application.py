@@ -46,12 +46,12 @@ class Reminders:
         self.pool = pool
         self.loop = asyncio.get_running_loop()
         self.reminded = asyncio.Event()
+        self.here = False
 
     async def remind(self, instance: TaskInstance) -> None:
-        here = asyncio.get_running_loop() is self.loop
-        print(f"on the application's event loop: {here}", flush=True)
         text = instance.metadata["text"]
         await self.pool.execute("INSERT INTO example_done VALUES ($1)", text)
+        self.here = asyncio.get_running_loop() is self.loop
         self.reminded.set()
 
 
@@ -109,7 +109,9 @@ async def main(url: str) -> None:
         body = {"text": "water the plants", "seconds": 0.2}
         answer = await client.post("/reminders", json=body)
         print(answer.status_code, answer.json(), flush=True)
-        await app.state.reminders.reminded.wait()
+        reminders = app.state.reminders
+        await reminders.reminded.wait()
+        print(f"on the application's event loop: {reminders.here}", flush=True)
         print("done:", (await client.get("/done")).json(), flush=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from contextlib import closing
 from dataclasses import replace
@@ -36,6 +35,7 @@ from go_scheduler.stores import open_store
 from go_scheduler.triggers import OnDemandTrigger
 from tests.cli.shell import FAILED_AFTER, Shell
 from tests.http.serving import served
+from tests.redis_servers import free_port
 
 if TYPE_CHECKING:
     from go_scheduler import TaskInstance
@@ -259,8 +259,7 @@ def test_what_is_no_url_is_told(shell: Shell, url: str) -> None:
 
 
 def test_a_server_that_is_away_is_told(shell: Shell) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     told = shell.refusal(
         "list", "--server", f"http://127.0.0.1:{port}", where=False, code=3
     )

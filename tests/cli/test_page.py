@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ from go_scheduler.http.configuration.loading import load_configuration
 from tests.cli.reference import reference
 from tests.cli.shell import FAILED_AFTER, clean_environment
 from tests.http.configuration.places import places
+from tests.redis_servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,13 +80,10 @@ def with_a_script(folder: Path) -> dict[str, str]:
     program = folder / "go_scheduler"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m go_scheduler "$@"\n')
     program.chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     return clean_environment() | {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "PYTHONUNBUFFERED": "1",
-        PORT: port,
+        PORT: str(free_port()),
     }
 
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.cli.shell import FAILED_AFTER, Shell, clean_environment, script
+from tests.http.serving import get
 
 
 class Server:
@@ -52,7 +52,7 @@ class Server:
 def test_it_serves_from_an_empty_folder_by_one_word(tmp_path: Path) -> None:
     server = Server(tmp_path)
     assert "no store is named: it is sqlite:///go_scheduler.db" in "".join(server.said)
-    assert httpx.get(f"{server.url}/healthz").status_code == 200
+    assert get(f"{server.url}/healthz").status_code == 200
     assert server.end(signal.SIGTERM) == 0
 
 
@@ -62,7 +62,7 @@ def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 0)):
         server = Server(tmp_path, "--store", url, "--host", "127.0.0.1", "--no-run")
         assert "no store" not in "".join(server.said)
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert get(f"{server.url}/healthz").status_code == 200
         assert server.end(number) == code
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from go_scheduler.cli.commands import signing_in
@@ -16,10 +15,12 @@ from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.stores import MemoryStore
 from tests.cli.shell import Shell
 from tests.http.access.provider import AUDIENCE, CLIENT, Provider, provider
-from tests.http.serving import served
+from tests.http.serving import get, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import httpx
 
 
 pytestmark = pytest.mark.slow
@@ -48,7 +49,7 @@ def test_whoever_signs_in_by_a_device_is_let_in_until_they_sign_out(
     def read(text: str) -> None:
         said.append(text)
         if text.startswith("open "):
-            assert httpx.get(text.split()[1]).status_code == 200
+            assert get(text.split()[1]).status_code == 200
 
     monkeypatch.setattr(signing_in, "line", read)
     far.refusal("list", code=4)
@@ -66,15 +67,17 @@ def test_whoever_signs_in_by_a_device_is_let_in_until_they_sign_out(
 def test_whoever_signs_in_by_a_browser_is_let_in(
     far: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def browse(url: str) -> None:
-        threading.Thread(
-            target=httpx.get, args=(url,), kwargs={"follow_redirects": True}
-        ).start()
+    browsing: list[Future[httpx.Response]] = []
+    with ThreadPoolExecutor() as browser:
 
-    monkeypatch.setattr("webbrowser.open", browse)
-    assert far("login", "--browser", "--scope", "openid jobs:read").startswith(
-        "signed in to "
-    )
+        def browse(url: str) -> None:
+            browsing.append(browser.submit(get, url, follow_redirects=True))
+
+        monkeypatch.setattr("webbrowser.open", browse)
+        assert far("login", "--browser", "--scope", "openid jobs:read").startswith(
+            "signed in to "
+        )
+    assert "Close this page" in browsing[0].result().text
     assert "DEFINITION" in far("list")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
 
 REQUIRED = "GO_SCHEDULER_REQUIRE_CHROMIUM"
-PATIENCE = 10_000
+PATIENCE = 60_000
 """For how many milliseconds a page waits that fails."""
 
 _LOOKS: list[tuple[Literal["light", "dark"], int, int]] = [
@@ -76,7 +76,7 @@ class Chromium:
         # Within a container it cannot make another.
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         return self._playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=arguments
+            executable_path=shutil.which("chromium"), args=arguments, timeout=PATIENCE
         )
 
     @contextmanager

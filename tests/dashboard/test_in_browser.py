@@ -47,9 +47,9 @@ def test_the_shell_can_be_used_by_everybody(tab: Page) -> None:
         check_page(tab)
         tab.goto(url)
         tab.keyboard.press("Tab")
-        assert tab.evaluate("document.activeElement.textContent") == "Skip to content"
+        tab.locator("a:focus", has_text="Skip to content").wait_for()
         tab.keyboard.press("Enter")
-        assert tab.evaluate("document.activeElement.id") == "content"
+        tab.locator("#content:focus").wait_for()
         # Else the server would wait for the stream of events to end.
         tab.goto("about:blank")
 
@@ -81,7 +81,7 @@ def test_people_sign_in_at_an_issuer_on_another_site(
         tab.goto(f"{url}/probe?a=1")
         tab.get_by_role("link", name="Sign in with your account").click()
         tab.wait_for_url(f"{url}/probe?a=1")
-        assert tab.get_by_text(f"{SECRET}, ann, False").is_visible()
+        tab.get_by_text(f"{SECRET}, ann, False").wait_for()
         # Who comes back from elsewhere is known, though no strict cookie is sent.
         tab.goto(f"{served_provider.issuer}/device?user_code=a")
         tab.evaluate(f"window.location = '{url}/probe?a=2'")

@@ -19,6 +19,7 @@ from go_scheduler.dashboard.configured import configured
 from go_scheduler.http.access.keys import new_key
 from go_scheduler.stores import open_store
 from tests.cli.shell import FAILED_AFTER, clean_environment
+from tests.http.serving import PATIENCE, get
 from tests.http.test_serving import served, settings_of
 
 PAGE = (Path(__file__).parents[2] / "docs/dashboard.md").read_text()
@@ -32,18 +33,18 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_a_server_has_it_beside_its_api() -> None:
     def use(url: str) -> None:
-        found = httpx.get(url, follow_redirects=True)
+        found = get(url, follow_redirects=True)
         assert str(found.url) == f"{url}/dashboard/"
         assert "<h1>Overview</h1>" in found.text
-        assert httpx.get(f"{url}/dashboard").headers["Location"] == "/dashboard/"
-        assert httpx.get(f"{url}/dashboards").status_code == 404
-        assert httpx.post(f"{url}/", json={}).status_code == 404
-        assert httpx.get(f"{url}/v1/stats").status_code == 200
-        assert httpx.get(f"{url}/healthz").status_code == 200
+        assert get(f"{url}/dashboard").headers["Location"] == "/dashboard/"
+        assert get(f"{url}/dashboards").status_code == 404
+        assert httpx.post(f"{url}/", json={}, timeout=PATIENCE).status_code == 404
+        assert get(f"{url}/v1/stats").status_code == 200
+        assert get(f"{url}/healthz").status_code == 200
         large = {"x": "y" * 40_000}
-        assert httpx.get(f"{url}/dashboard/", headers=large).status_code == 431
+        assert get(f"{url}/dashboard/", headers=large).status_code == 431
         # Pages of anybody on this machine change nothing.
-        answer = httpx.post(f"{url}/dashboard/login")
+        answer = httpx.post(f"{url}/dashboard/login", timeout=PATIENCE)
         assert answer.status_code == 404
 
     ended, said = served(settings_of(), use, pages=configured)
@@ -57,7 +58,9 @@ def test_who_looks_on_does_not_keep_a_server_from_stopping() -> None:
         streams: list[httpx.Response] = []
 
         def use(url: str) -> None:
-            asked = httpx.stream("GET", f"{url}/dashboard/live/instances")
+            asked = httpx.stream(
+                "GET", f"{url}/dashboard/live/instances", timeout=PATIENCE
+            )
             streams.append(stack.enter_context(asked))
             assert streams[0].status_code == 200
 
@@ -70,8 +73,8 @@ def test_who_looks_on_does_not_keep_a_server_from_stopping() -> None:
 @pytest.mark.slow
 def test_its_paths_are_below_that_which_a_proxy_has() -> None:
     def use(url: str) -> None:
-        assert httpx.get(url).headers["Location"] == "/tasks/dashboard/"
-        links = re.findall(r'href="([^#][^"]+)"', httpx.get(f"{url}/dashboard/").text)
+        assert get(url).headers["Location"] == "/tasks/dashboard/"
+        links = re.findall(r'href="([^#][^"]+)"', get(f"{url}/dashboard/").text)
         assert links
         assert all(each.startswith("/tasks/dashboard/") for each in links)
 
@@ -89,9 +92,9 @@ dashboard: {{client_secret: s3cret, origin: "https://tasks.example.org"}}
 """
 
     def use(url: str) -> None:
-        answer = httpx.get(f"{url}/dashboard/")
+        answer = get(f"{url}/dashboard/")
         assert answer.headers["Location"] == "/dashboard/login?next=%2F"
-        login = httpx.get(f"{url}/dashboard/login")
+        login = get(f"{url}/dashboard/login")
         assert login.status_code == 200
         assert "__Host-go_scheduler-" in login.headers["Set-Cookie"]
 
@@ -122,8 +125,8 @@ def test_a_command_shows_a_store(tmp_path: Path) -> None:
         try:
             said = process.stdout.readline()
             [where] = re.findall(r"listens on (\S+), and shows there what runs", said)
-            assert "<h1>Overview</h1>" in httpx.get(f"{where}/").text
-            assert httpx.get(f"{where}/v1/stats").status_code == 404
+            assert "<h1>Overview</h1>" in get(f"{where}/").text
+            assert get(f"{where}/v1/stats").status_code == 404
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(FAILED_AFTER) == 0

@@ -23,7 +23,7 @@ from go_scheduler.http import ApiKey, BearerAccess, OidcIssuer, new_key
 from go_scheduler.testing import ManualClock
 from tests.dashboard.house import OWN, SECRET, press, probing, token_in
 from tests.http.access.provider import AUDIENCE, CLIENT, Provider, provider
-from tests.http.serving import Calling
+from tests.http.serving import Calling, get
 
 ORIGIN = "http://127.0.0.1:8710"
 BEGUN = re.compile("go_scheduler-login-[0-9a-f]{8}-8710")
@@ -88,7 +88,7 @@ def to_issuer(browser: Calling, to: str = "/probe") -> str:
 
 def back_from(asked: str) -> str:
     """Sign in at the issuer; the path that the browser is sent back to."""
-    answer = httpx.get(asked, trust_env=False)
+    answer = get(asked, trust_env=False)
     parts = urlsplit(answer.headers["Location"])
     return f"{parts.path}?{parts.query}"
 

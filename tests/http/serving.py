@@ -23,6 +23,11 @@ PATIENCE = 30
 """For how many seconds a test waits that fails."""
 
 
+def get(url: str, **options: Any) -> httpx.Response:
+    """What is answered, however slow this machine is at the moment."""
+    return httpx.get(url, timeout=PATIENCE, **options)
+
+
 @asynccontextmanager
 async def called(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
     """What calls an application in this process."""

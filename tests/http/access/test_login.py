@@ -29,6 +29,7 @@ from go_scheduler.http.access.token_file import TokenFile
 from go_scheduler.testing import ManualClock
 from tests.http.access.house import FAILED_AFTER, PATHS, probing, served
 from tests.http.access.provider import AUDIENCE, CLIENT
+from tests.http.serving import get
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +88,7 @@ def agrees(shown: DeviceCode) -> None:
     assert shown.complete_url is not None
     assert shown.code in shown.complete_url
     assert shown.complete_url.startswith(shown.url)
-    assert httpx.get(shown.complete_url).status_code == 200
+    assert get(shown.complete_url).status_code == 200
 
 
 def nothing(_: object) -> None:
@@ -96,7 +97,7 @@ def nothing(_: object) -> None:
 
 def browse(url: str) -> str:
     """What a browser shows in the end."""
-    return httpx.get(url, follow_redirects=True).text
+    return get(url, follow_redirects=True).text
 
 
 def asked_for(url: str) -> dict[str, str]:
@@ -119,9 +120,7 @@ class TestWholeWay:
         assert (login.issuer, login.client_id) == (oidc.issuer, CLIENT)
         token = logins.token(server)
         assert token == login.access
-        answer = httpx.get(
-            f"{server}{READ}", headers={"Authorization": f"Bearer {token}"}
-        )
+        answer = get(f"{server}{READ}", headers={"Authorization": f"Bearer {token}"})
         assert answer.json()["subject"] == "ann"
         assert token not in repr(login)
         assert len(oidc.refreshes) == 1
@@ -155,7 +154,7 @@ class TestWholeWay:
             logins.login_by_device(f"http://127.0.0.1:{port}", nothing)
 
     def test_a_server_says_what_it_takes(self, oidc: Provider, server: str) -> None:
-        answer = httpx.get(f"{server}/.well-known/oauth-protected-resource")
+        answer = get(f"{server}/.well-known/oauth-protected-resource")
         assert answer.json() == {
             "resource": server,
             "authorization_servers": [oidc.issuer],
@@ -317,19 +316,19 @@ class TestByBrowser:
                 f"{back}x?code=a&state={right}&iss={oidc.issuer}",
                 f"{back}?code=a&state=%ff&iss={oidc.issuer}",
             ):
-                answer = httpx.get(wrong)
+                answer = get(wrong)
                 assert answer.status_code == 400
                 assert answer.headers["Cache-Control"] == "no-store"
             browse(url)
             # What comes behind it changes nothing.
-            httpx.get(f"{back}?code=a&state={right}&iss={oidc.issuer}")
+            get(f"{back}?code=a&state={right}&iss={oidc.issuer}")
 
         assert logins.login_by_browser(SERVER, browsed, **known).access
 
     def test_an_issuer_may_not_say_who_it_is(
         self, oidc: Provider, logins: Logins, known: dict[str, str]
     ) -> None:
-        found = httpx.get(f"{oidc.issuer}{DISCOVERY}").json()
+        found = get(f"{oidc.issuer}{DISCOVERY}").json()
         del found["authorization_response_iss_parameter_supported"]
         found["authorization_endpoint"] += "?realm=a"
         oidc.answers[DISCOVERY] = found
@@ -349,7 +348,7 @@ class TestByBrowser:
         def browsed(url: str) -> None:
             asked = asked_for(url)
             back, state = asked["redirect_uri"], asked["state"]
-            httpx.get(f"{back}?state={state}&iss={oidc.issuer}")
+            get(f"{back}?state={state}&iss={oidc.issuer}")
 
         with pytest.raises(RefusedError, match="the issuer refuses: no code"):
             logins.login_by_browser(SERVER, browsed, **known)
@@ -518,7 +517,7 @@ class TestAnswers:
         spoil: Callable[[dict[str, object]], dict[str, object]],
         why: str,
     ) -> None:
-        oidc.answers[DISCOVERY] = spoil(httpx.get(f"{oidc.issuer}{DISCOVERY}").json())
+        oidc.answers[DISCOVERY] = spoil(get(f"{oidc.issuer}{DISCOVERY}").json())
         with pytest.raises(LoginError, match=why):
             LoginProvider.discover(**known, tls=TLS).tokens()
 

@@ -457,7 +457,7 @@ def answered(to: socket.socket) -> str:
     found = b""
     while part := to.recv(65_536):
         found += part
-        if b'"done"' in found:
+        if b'"done"' in found and found.endswith(b"\r\n0\r\n\r\n"):
             break
     return found.decode()
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
 COUNT = 20_000
+LONG = 6 * PATIENCE
 PATH = "/v1/jobs/import"
 ROOT = Path(__file__).parents[3]
 SEND = TaskDefinition(
@@ -60,7 +61,7 @@ def body(until: threading.Event, *, after: int) -> Iterator[bytes]:
     """The lines; after so many, only when something has happened."""
     for begin in range(0, COUNT, 500):
         if begin == after:
-            assert until.wait(PATIENCE)
+            assert until.wait(LONG)
         yield lines(
             {"type": "send", "payload": {"order": number}}
             for number in range(begin, begin + 500)
@@ -92,7 +93,7 @@ def test_an_import_that_broke_off_and_is_repeated_makes_each_line_once(
 
             def kill() -> None:
                 with news:
-                    assert news.wait_for(lambda: len(ran) > 3000, PATIENCE)
+                    assert news.wait_for(lambda: len(ran) > 3000, LONG)
                 process.kill()
                 half.set()
 
@@ -104,7 +105,7 @@ def test_an_import_that_broke_off_and_is_repeated_makes_each_line_once(
                     content=body(half, after=COUNT // 2),
                     headers=LINES,
                     params=asked,
-                    timeout=PATIENCE,
+                    timeout=LONG,
                 )
             killer.join()
         with server(store_url) as (_, url):
@@ -113,7 +114,7 @@ def test_an_import_that_broke_off_and_is_repeated_makes_each_line_once(
                 content=body(half, after=0),
                 headers=LINES,
                 params=asked,
-                timeout=PATIENCE,
+                timeout=LONG,
             )
         last = json.loads(answer.text.splitlines()[-1])
         assert (last["event"], last["read"], last["refused"]) == ("done", COUNT, 0)
@@ -121,7 +122,7 @@ def test_an_import_that_broke_off_and_is_repeated_makes_each_line_once(
         assert last["made"] > 0
         assert last["made"] + last["known"] == COUNT
         with news:
-            assert news.wait_for(lambda: len(ran) == COUNT, PATIENCE)
+            assert news.wait_for(lambda: len(ran) == COUNT, LONG)
         ended = sum(scheduler.counts().values())
     assert ended == COUNT
     assert ran == Counter(range(COUNT))

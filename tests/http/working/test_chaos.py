@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack, closing
@@ -23,6 +22,7 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.stores import open_store
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.cli.shell import clean_environment
+from tests.redis_servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +60,7 @@ class Chaos:
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
         self._url = url
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            self._port = found.getsockname()[1]
+        self._port = free_port()
         self._server = self._serve()
         self._workers = [self._work() for _ in range(PROCESSES)]
 
