@@ -121,7 +121,8 @@ def test_a_second_signal_ends_what_is_still_answered(
         host, _, port = url.removeprefix("http://").partition(":")
         connection = socket.create_connection((host, int(port)))
         connection.sendall(
-            b"POST /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            # Of a path that is answered when the body is there.
+            b"POST /v1/preview HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             b"Content-Type: application/json\r\nContent-Length: 5\r\n\r\n"
         )
         # Another request is answered, so that one has been taken as well.
