@@ -1,5 +1,8 @@
 UPDATE task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN} AS t
-   SET expires_at = CASE WHEN x.step > 0 AND x.step >= CASE WHEN t.start_by IS NULL
+   SET expires_at = CASE WHEN x.step = 2 AND CASE WHEN t.start_by IS NULL
+                         THEN CASE WHEN t.accepted_at IS NULL THEN 0 ELSE 3 END
+                         WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END = 2 THEN t.expires_at
+           WHEN x.step > 0 AND x.step >= CASE WHEN t.start_by IS NULL
                          THEN CASE WHEN t.accepted_at IS NULL THEN 0 ELSE 3 END
                          WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END
            THEN now() + x.lease * interval '1 microsecond'
@@ -19,7 +22,10 @@ UPDATE task_instances@{FORCE_INDEX=task_instances_pkey,NO_FULL_SCAN} AS t
                      ELSE t.accepted_at END,
        start_by = CASE WHEN x.step = 0 OR x.step < CASE WHEN t.start_by IS NULL
                          THEN CASE WHEN t.accepted_at IS NULL THEN 0 ELSE 3 END
-                         WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END THEN t.start_by
+                         WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END OR x.step = 2 AND CASE WHEN t.start_by IS NULL
+                         THEN CASE WHEN t.accepted_at IS NULL THEN 0 ELSE 3 END
+                         WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END = 2
+                  THEN t.start_by
                   WHEN x.step < 3 THEN now() + x.lease * interval '1 microsecond' END,
        progress = coalesce(x.progress, t.progress)
   FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),

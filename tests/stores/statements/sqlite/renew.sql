@@ -8,7 +8,9 @@ WITH x AS MATERIALIZED (
          json_extract(value, '$[6]') AS progress
     FROM json_each(:batch))
 UPDATE task_instances AS t
-   SET expires_at = CASE WHEN x.step > 0 AND x.step >= CASE WHEN t.start_by IS NULL THEN 3 * (t.accepted_at IS NOT NULL)
+   SET expires_at = CASE WHEN x.step = 2 AND CASE WHEN t.start_by IS NULL THEN 3 * (t.accepted_at IS NOT NULL)
+           ELSE 1 + (t.accepted_at IS NOT NULL) END = 2 THEN t.expires_at
+           WHEN x.step > 0 AND x.step >= CASE WHEN t.start_by IS NULL THEN 3 * (t.accepted_at IS NOT NULL)
            ELSE 1 + (t.accepted_at IS NOT NULL) END THEN :now + x.lease
            WHEN x.handed_on OR t.handed_on = t.attempt
            THEN max(t.expires_at, :now + x.lease) ELSE :now + x.lease END,
@@ -22,7 +24,9 @@ UPDATE task_instances AS t
        accepted_at = CASE WHEN x.step >= 2 THEN coalesce(t.accepted_at, :now)
            ELSE t.accepted_at END,
        start_by = CASE WHEN x.step = 0 OR x.step < CASE WHEN t.start_by IS NULL THEN 3 * (t.accepted_at IS NOT NULL)
-           ELSE 1 + (t.accepted_at IS NOT NULL) END THEN t.start_by
+           ELSE 1 + (t.accepted_at IS NOT NULL) END OR x.step = 2 AND CASE WHEN t.start_by IS NULL THEN 3 * (t.accepted_at IS NOT NULL)
+           ELSE 1 + (t.accepted_at IS NOT NULL) END = 2
+           THEN t.start_by
            WHEN x.step < 3 THEN :now + x.lease END,
        progress = coalesce(x.progress, t.progress)
   FROM x
