@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import read_frozen, read_object, to_text
 from go_scheduler.models import (
-    Histogram,
     Pause,
-    QueueStats,
     RunEnd,
     Stage,
     TaskDefinition,
@@ -23,14 +21,13 @@ from go_scheduler.models import (
     TaskRun,
 )
 from go_scheduler.models.changed import changed
-from go_scheduler.stores.messages import Announcement, NodeContact, Tombstone
+from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.redis.facets import facets_of
 from go_scheduler.stores.redis.texts import (
     maybe_time_text,
     micros,
     read_id,
     read_time,
-    time_text,
 )
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.instance_rows import read_instance
@@ -44,14 +41,11 @@ from go_scheduler.stores.sql.rows import (
 )
 from go_scheduler.stores.sql.types import (
     UNREADABLE,
-    from_microseconds,
-    to_microseconds,
 )
 from go_scheduler.triggers.stored import load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.json import JSON
@@ -316,58 +310,3 @@ class _Lapsed(NamedTuple):
     taken_at: Any
     due_by: Any
     ran_by: str | None
-
-
-_ANNOUNCED = ("host", "pid", "version", "queues", "names", "stopping")
-
-
-def write_announcement(announced: Announcement) -> str:
-    """The text of what a node tells, but for its id."""
-    values = {name: getattr(announced, name) for name in _ANNOUNCED}
-    lease = announced.lease
-    values["lease"] = None if lease is None else to_microseconds(lease)
-    return json.dumps(values)
-
-
-def read_contact(node: str, text: str) -> NodeContact:
-    """The contact that is kept of a node."""
-    values = json.loads(text[36:])
-    for name in ("queues", "names"):
-        if values[name] is not None:
-            values[name] = tuple(values[name])
-    if values["lease"] is not None:
-        values["lease"] = from_microseconds(values["lease"])
-    announced = Announcement(node=read_id(node), **values)  # type: ignore[arg-type]
-    return NodeContact(
-        announced=announced, since=given_time(text[:18]), until=given_time(text[18:36])
-    )
-
-
-def write_stats(stats: QueueStats) -> dict[str, object]:
-    """What a script keeps of counts."""
-    buckets = [
-        [None if bound is None else to_microseconds(bound), count]
-        for bound, count in stats.lateness.buckets()
-    ]
-    return {
-        "every": str(micros(stats.every)),
-        "at": time_text(stats.at),
-        "queue": stats.queue,
-        "value": json.dumps({"ended": dict(stats.ended), "lateness": buckets}),
-    }
-
-
-def read_stats(every: timedelta, member: str, text: str) -> QueueStats:
-    """The counts that a script has kept."""
-    values = json.loads(text)
-    buckets = (
-        (None if bound is None else from_microseconds(bound), count)
-        for bound, count in values["lateness"]
-    )
-    return QueueStats(
-        at=given_time(member[:18]),
-        every=every,
-        queue=member[18:].partition("\0")[0],
-        ended=values["ended"],
-        lateness=Histogram.of(buckets),
-    )

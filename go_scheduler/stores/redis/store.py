@@ -10,6 +10,12 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
 from go_scheduler.stores.priorities import Turns
 from go_scheduler.stores.redis.additions import RedisAdditions
+from go_scheduler.stores.redis.contacts import (
+    read_contact,
+    read_stats,
+    write_announcement,
+    write_stats,
+)
 from go_scheduler.stores.redis.definition_calls import RedisDefinitions
 from go_scheduler.stores.redis.durability import check_version, warn
 from go_scheduler.stores.redis.instance_calls import RedisInstances
@@ -18,14 +24,7 @@ from go_scheduler.stores.redis.listener import Listener
 from go_scheduler.stores.redis.lists import Lists
 from go_scheduler.stores.redis.puts import Puts
 from go_scheduler.stores.redis.questions import findings
-from go_scheduler.stores.redis.rows import (
-    Reader,
-    given_time,
-    read_contact,
-    read_stats,
-    write_announcement,
-    write_stats,
-)
+from go_scheduler.stores.redis.rows import Reader, given_time
 from go_scheduler.stores.redis.server import Server
 from go_scheduler.stores.redis.texts import micros, time_text
 from go_scheduler.stores.redis.urls import parse
