@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Claim
 
 _UNSAID = "the worker did not say why"
+_NOBODYS = (
+    "the store has no such instance: it has been deleted, or a scheduler with another"
+    " store publishes in the same namespace, so that each hears what is for the other"
+)
 
 
 class Recording:
@@ -108,6 +112,7 @@ class Recording:
         for each in going:
             instance = known[each.claim] or found.get(each.claim.instance_id)
             if instance is None:
+                self._refuse(each.heard[-1], _NOBODYS)
                 self._answer(each, Extension.LOST, settle)
             else:
                 asked.append((each, self._reporting(each, instance)))

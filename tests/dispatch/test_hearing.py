@@ -134,6 +134,9 @@ class TestGoing:
             assert house.tell(gone, said).settled == ["ack"]
         [cancel] = house.cancels()
         assert (cancel.instance_id, cancel.reason) == (gone.instance_id, "lost")
+        [refused] = house.of(StatusRefused)
+        assert refused.instance_id == gone.instance_id
+        assert "another store publishes in the same namespace" in refused.reason
 
     def test_its_timeout_counts_from_when_it_has_begun(self, house: House) -> None:
         run = house.publish(timeout=5 * SECOND)

@@ -99,5 +99,6 @@ class Telling:
         self.say(status, future.set_result)
         both: list[asyncio.Future[Any]] = [future, self._stop]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait([future], timeout=patience.total_seconds())
+        if not future.done():
+            await asyncio.wait([future], timeout=patience.total_seconds())
         return future.done() and future.result()
