@@ -98,7 +98,7 @@ def test_an_overview_shows_what_fails_without_being_loaded_anew(
     assert tab.evaluate("window.same")
 
 
-@pytest.mark.browser(bears="Failed to load resource|Response Status Error Code 503")
+@pytest.mark.browser(bears="Failed to load resource|Error Code 503|htmx:")
 def test_a_page_goes_on_by_itself_once_the_server_and_the_store_are_back(
     tab: Page, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
