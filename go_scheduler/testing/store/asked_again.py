@@ -43,17 +43,24 @@ def finished(
     end = RunOutcome(
         claim=claim_of(instance), started_at=instance.started_at, outcome=outcome
     )
-    while (answer := store.finish_instances([end])).busy:
-        pass
-    return answer.done == {instance.id}
+    done: set[UUID] = set()
+    ends = [end]
+    while ends:
+        answer = store.finish_instances(ends)
+        done.update(answer.done)
+        ends = [each for each in ends if each.claim.instance_id in answer.busy]
+    return done == {instance.id}
 
 
 def released(store: Store, instance: TaskInstance) -> bool:
     """Give one instance back for an hour, and tell whether it was accepted."""
-    given_back = Release(claim=claim_of(instance), delay=HOUR)
-    while (answer := store.release_instances([given_back])).busy:
-        pass
-    return answer.done == {instance.id}
+    done: set[UUID] = set()
+    releases = [Release(claim=claim_of(instance), delay=HOUR)]
+    while releases:
+        answer = store.release_instances(releases)
+        done.update(answer.done)
+        releases = [each for each in releases if each.claim.instance_id in answer.busy]
+    return done == {instance.id}
 
 
 def fired(store: Store, firings: Sequence[Firing]) -> set[UUID]:
