@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FULL = os.environ.get("GO_SCHEDULER_CHAOS") == "full"
 JOBS, WORKERS, PROCESSES = (10_000, 200, 8) if FULL else (400, 20, 4)
-PATIENCE = 600 if FULL else 120
+PATIENCE = 600
 CONFIGURATION = "scheduler: {lease: 2s}\nwork: {lease: 3s}\n"
 PROGRAM = str(Path(__file__).with_name("chaos_workers.py"))
 TABLE = (
