@@ -19,6 +19,7 @@ from go_scheduler.models import RUNS_KEPT, Outcome, State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.declared import Declaration
+from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
@@ -50,6 +51,7 @@ from go_scheduler.testing.store.runs import FinishTests
 from go_scheduler.testing.store.starts import RenewTests, StartTests
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
 from tests.faults import (
     Proxy,
@@ -285,6 +287,17 @@ def test_who_declares_waits_several_times_for_a_lock(
         pytest.raises(StoreUnavailableError, match="55P03"),
     ):
         real_store.declare_definitions(one)
+
+
+def test_who_adds_to_a_limited_definition_waits_several_times_for_its_turn(
+    real_store: PostgreSQLStore,
+) -> None:
+    task = TaskDefinition(trigger=OnDemandTrigger(), max_queue=2)
+    [task] = real_store.put_definitions([task])
+    real_store.add_instances(task.id, [Addition()])
+    locked = ERRORS.LockNotAvailable
+    with failing_statements(real_store, share=1, error=locked, most=3):
+        assert len(real_store.add_instances(task.id, [Addition()])) == 1
 
 
 def test_an_unknown_end_is_not_repeated_where_that_would_lie(

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _WIDTH = len(DEFINITION_COLUMNS)
 _MOST_KNOWN = 10_000
+# Those that add to a limited definition do it one after the other.
+_WAITS_IN_TURN = 4
 
 
 class AddedInstances:
@@ -137,7 +139,8 @@ class AddedInstances:
     ) -> Sequence[TaskInstance]:
         """Add to a definition of which few may wait; nothing is started."""
         found = self._database.transact(
-            lambda each: self._additions.add_to_limited(each, definition_id, additions)
+            lambda each: self._additions.add_to_limited(each, definition_id, additions),
+            waits=_WAITS_IN_TURN,
         )
         for each in found[:1]:
             _note_limit(self._limited, each.definition)
