@@ -37,6 +37,7 @@ from go_scheduler.stores.redis import (
     definition_calls,
     durability,
     puts,
+    rows,
     views,
 )
 from go_scheduler.stores.redis.texts import time_text
@@ -325,6 +326,21 @@ def test_what_others_fire_while_pages_are_read_is_due_once(
         (last.id, START + MINUTE),
         (first.id, START + HOUR),
     ]
+
+
+def test_only_so_many_small_definitions_are_known_by_their_texts(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_MOST_KNOWN", 1)
+    small = put(store, definition(key=1))
+    assert store.get_definition(small.id) is small
+    large = put(store, replace(definition(key=2), metadata={"of": "x" * 5000}))
+    assert store.get_definition(large.id) == large
+    assert store.get_definition(large.id) is not large
+    assert store.get_definition(small.id) is small
+    other = put(store, definition(key=3))
+    assert store.get_definition(other.id) is other
+    assert store.get_definition(small.id) is not small
 
 
 class Editor:

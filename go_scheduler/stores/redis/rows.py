@@ -42,7 +42,7 @@ from go_scheduler.stores.sql.rows import (
 from go_scheduler.stores.sql.types import (
     UNREADABLE,
 )
-from go_scheduler.triggers.stored import load_trigger
+from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import Silence
 
+_MOST_KNOWN, _MOST_CHARACTERS = 1024, 4096
 _LINES = 4
 """Of a definition's contents, each a JSON text, which has no line feed."""
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
@@ -125,10 +126,24 @@ class Reader:
 
     def __init__(self) -> None:
         self._cache = ContentsCache()
+        self._known: dict[str, TaskDefinition] = {}
 
     def definition(self, view: Sequence[Any]) -> TaskDefinition:
         """The definition of a view: its life, its text, and that of its contents."""
         life, text, contents = view
+        # It has its life, so that each text is one definition's; most are read again.
+        if (known := self._known.get(text)) is not None:
+            return known
+        read = self._read(life, text, contents)
+        is_small = len(text) + len(contents or "") < _MOST_CHARACTERS
+        # A class that is unknown may still be imported.
+        if is_small and not isinstance(read.trigger, UnknownTrigger):
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[text] = read
+        return read
+
+    def _read(self, life: Any, text: str, contents: str | None) -> TaskDefinition:
         get: Callable[[str], Any] = _object(text).get
         row = DefinitionRow(
             life,
