@@ -16,9 +16,16 @@ local function skip(row, reason)
   skipped[#skipped + 1] = row
 end
 
--- Those of the same definition that wait for the same slot, and may do so.
+-- Those of the same definition that wait for the same slot, and may do so: read once,
+-- and kept as they are judged.
+local alike = {}
 local function waiting(like)
+  local kind = concat({ like.slot, like.of, like.backfilled and 'backfilled' or '' }, ' ')
+  if alike[kind] then
+    return alike[kind]
+  end
   local found = {}
+  alike[kind] = found
   local all = call('ZRANGE', P .. 'w:' .. like.slot, 0, -1)
   for _, row in ipairs(instances_of(all)) do
     local is_alike = row.of == like.of and not row.overlap
@@ -46,8 +53,9 @@ local function judge(row)
   local is_met = runs or met(row)
   local fate = A.fates[row.overlap .. (is_met and ' met ' or ' free ') .. number]
   if fate.replaces then
-    for _, each in ipairs(others) do
-      skip(each, A.replaced)
+    for n = 1, #others do
+      skip(others[n], A.replaced)
+      others[n] = nil
     end
   end
   if fate.reason then
@@ -55,6 +63,7 @@ local function judge(row)
   else
     row.overlap = nil
     save(row)
+    others[#others + 1] = row
   end
   if fate.stops and runs and not had.cancel_requested then
     stop(had)
