@@ -17,7 +17,7 @@ from go_scheduler.http.access.rates import Rate
 from go_scheduler.http.access.refusals import wrong_type
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import RETRY_AFTER, Problem
-from go_scheduler.http.traceparent import trace_context_of
+from go_scheduler.http.trace_context import trace_context_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

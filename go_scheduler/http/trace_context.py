@@ -17,9 +17,9 @@ _HEADER = "traceparent"
 _W3C = re.compile(
     r"(?!ff|00.{53}.)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
-
-
-_MEMBER = r"[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{1,256}"
+# A value ends in no blank: else each could end in several ways, and what is no list
+# would be tried in all of them.
+_MEMBER = r"[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
 _MEMBERS = re.compile(rf"{_MEMBER}(?:[ \t]*,[ \t]*{_MEMBER}){{0,31}}")
 
 
