@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import redis
+
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 REQUIRE_REDIS = "GO_SCHEDULER_REQUIRE_REDIS"
-_NOT_CHOSEN_FROM = 15_000, 32_000
 _READY = re.compile("Ready to accept connections|Sentinel ID is")
 PROGRAMS = ("redis-server", "valkey-server")
 
@@ -125,24 +124,3 @@ def running_redis(folder: Path, **settings: str) -> Iterator[RedisServer]:
         yield server
     finally:
         server.kill()
-
-
-def free_port() -> int:
-    """A port that nobody listens on, and that no other test is given.
-
-    It is none that the system chooses from, for whoever connects to something or asks
-    for any port, so that a server which starts again finds it free again.
-    """
-    while True:
-        port = random.SystemRandom().randrange(*_NOT_CHOSEN_FROM)
-        with suppress(OSError), socket.socket() as bound:
-            bound.bind(("127.0.0.1", port))
-            # Of UDP, which no server here speaks: it is kept until this process ends.
-            kept = socket.socket(type=socket.SOCK_DGRAM)
-            try:
-                kept.bind(("127.0.0.1", port))
-            except OSError:
-                kept.close()
-                raise
-            kept.detach()
-            return port

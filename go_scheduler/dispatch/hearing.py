@@ -93,6 +93,7 @@ class Hearing:
     def __enter__(self) -> Self:
         told = self._scheduler._hub.told(self._cancel, InstanceCancelRequested)
         with ExitStack() as stack:
+            stack.callback(self._log.close)
             stack.callback(self._wait)
             self._ticker.start()
             stack.callback(self._ticker.stop)

@@ -35,7 +35,7 @@ from go_scheduler.stores import open_store
 from go_scheduler.triggers import OnDemandTrigger
 from tests.cli.shell import FAILED_AFTER, Shell
 from tests.http.serving import served
-from tests.redis_servers import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from go_scheduler import TaskInstance

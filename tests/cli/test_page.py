@@ -21,7 +21,7 @@ from go_scheduler.http.configuration.loading import load_configuration
 from tests.cli.reference import reference
 from tests.cli.shell import FAILED_AFTER, clean_environment
 from tests.http.configuration.places import places
-from tests.redis_servers import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

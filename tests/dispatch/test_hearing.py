@@ -468,19 +468,25 @@ def test_what_is_no_status_fills_no_log(
 
 
 def test_a_bus_that_raises_when_it_is_told_of_messages_costs_no_status(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def ack(self: Message) -> None:
         raise OSError("no ack, for a test")
 
     monkeypatch.setattr(direct_bus.Message, "ack", ack)
-    runs = [house.publish(), house.publish()]
-    for each in runs:
-        house.say(each, "accepted")
-        house.say(each, "succeeded")
-    house.look()
-    assert [house.instance(each).state for each in runs] == [State.COMPLETED] * 2
-    assert "hear what has become of a message: no ack, for a test" in caplog.text
+    house = House(clock, MemoryStore(clock))
+    with house.runs():
+        runs = [house.publish() for _ in range(3)]
+        for each in runs:
+            house.say(each, "accepted")
+            house.say(each, "succeeded")
+        house.look()
+        assert [house.instance(each).state for each in runs] == [State.COMPLETED] * 3
+    told = "hear what has become of a message: no ack, for a test"
+    assert caplog.text.count(told) == 5
+    assert "1 more such lines were left out" in caplog.text
     assert house.of(LoopFailed) == []
 
 

@@ -16,7 +16,8 @@ from go_scheduler.stores.hints import News
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.redis import RedisStore
 from go_scheduler.testing.builders import definition
-from tests.redis_servers import RedisServer, free_port
+from tests.ports import free_port
+from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

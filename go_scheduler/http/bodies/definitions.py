@@ -32,6 +32,17 @@ from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.policies import Overlap
 
 Overlapping = Annotated[Overlap, Strict(False)]
+MaxQueue = Annotated[
+    int | None,
+    Field(
+        description="How many of it may wait; null: any number.",
+        json_schema_extra={"minimum": 1},
+    ),
+]
+WhenFull = Annotated[
+    Literal["refuse", "drop"],
+    Field(description="What becomes of more that is added; drop: it is skipped."),
+]
 
 _EXAMPLE: JsonDict = {
     "name": "report",
@@ -107,14 +118,8 @@ class DefinitionBody(Body):
         description="How many of it one node has at once; null: any number.",
         json_schema_extra={"minimum": 1},
     )
-    max_queue: int | None = Field(
-        None,
-        description="How many of it may wait; null: any number.",
-        json_schema_extra={"minimum": 1},
-    )
-    when_full: Literal["refuse", "drop"] = Field(
-        "refuse", description="What becomes of more that is added; drop: it is skipped."
-    )
+    max_queue: MaxQueue = None
+    when_full: WhenFull = "refuse"
     owner: Name | None = Field(None, description="In whose declared set it is.")
     paused: bool = Field(False, description="Of a new one; else pause and resume it.")
     note: str | None = Field(None, description="Why it is paused.")

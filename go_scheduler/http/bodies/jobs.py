@@ -25,7 +25,7 @@ from go_scheduler.http.bodies.body import (
     if_given,
     of_field,
 )
-from go_scheduler.http.bodies.definitions import Overlapping
+from go_scheduler.http.bodies.definitions import MaxQueue, Overlapping, WhenFull
 from go_scheduler.http.bodies.policies import RetryBody
 from go_scheduler.http.jobs.known_types import check_type_name, said_of
 from go_scheduler.http.problems import invalid
@@ -181,14 +181,8 @@ class TypeBody(Body):
     )
     overlap: Overlapping = Overlap.ALLOW
     lock: Name | None = Field(None, description="One of all with this lock runs.")
-    max_queue: int | None = Field(
-        None,
-        description="How many of it may wait; null: any number.",
-        json_schema_extra={"minimum": 1},
-    )
-    when_full: Literal["refuse", "drop"] = Field(
-        "refuse", description="What becomes of more that is added; drop: it is skipped."
-    )
+    max_queue: MaxQueue = None
+    when_full: WhenFull = "refuse"
     description: str = Field("", max_length=10_000)
     payload_schema: Object | None = Field(
         None,

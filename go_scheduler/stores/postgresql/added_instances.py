@@ -87,6 +87,24 @@ class AddedInstances:
         }
         return self._add("add_and_start", definition_id, additions, start)
 
+    def add_within(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Add within a transaction of the user's, as ``Additions.add``."""
+        # What is known of it may never be committed, and only says which lock to take
+        # first: of two who share one before each asks for its own, one has to repeat.
+        limited = self._limited_within.get(definition_id)
+        if limited is None:
+            limited = self._additions.is_limited(connection, definition_id)
+        add = self._additions.add_to_limited if limited else self._additions.add
+        found = add(connection, definition_id, additions)
+        for each in found[:1]:
+            _note_limit(self._limited_within, each.definition)
+        return found
+
     def _add(
         self,
         name: str,
@@ -144,24 +162,6 @@ class AddedInstances:
         )
         for each in found[:1]:
             _note_limit(self._limited, each.definition)
-        return found
-
-    def add_within(
-        self,
-        connection: Connection,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-    ) -> Sequence[TaskInstance]:
-        """Add within a transaction of the user's, as ``Additions.add``."""
-        # What is known of it may never be committed, and only says which lock to take
-        # first: of two who share one before each asks for its own, one has to repeat.
-        limited = self._limited_within.get(definition_id)
-        if limited is None:
-            limited = self._additions.is_limited(connection, definition_id)
-        add = self._additions.add_to_limited if limited else self._additions.add
-        found = add(connection, definition_id, additions)
-        for each in found[:1]:
-            _note_limit(self._limited_within, each.definition)
         return found
 
     def _is_limited(self, definition_id: UUID) -> bool:

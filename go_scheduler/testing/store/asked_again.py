@@ -6,19 +6,23 @@ on a busy machine; a node then asks again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Release, RunOutcome
 from go_scheduler.testing.builders import HOUR, claim_of, claimant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claim, Firing
+    from go_scheduler.stores.messages import Answer, Claim, Firing
+
+_Row = TypeVar("_Row")
+_Done = TypeVar("_Done")
 
 
 def started(store: Store, *given: TaskInstance) -> Sequence[TaskInstance]:
@@ -28,12 +32,8 @@ def started(store: Store, *given: TaskInstance) -> Sequence[TaskInstance]:
 
 def started_all(store: Store, claims: Sequence[Claim]) -> Sequence[TaskInstance]:
     """Start instances under these claims."""
-    found: list[TaskInstance] = []
-    while claims:
-        answer = store.start_instances(claimant(), claims)
-        found += answer.done
-        claims = [each for each in claims if each.instance_id in answer.busy]
-    return found
+    start = partial(store.start_instances, claimant())
+    return _done(start, claims, lambda each: each.instance_id)
 
 
 def finished(
@@ -43,31 +43,33 @@ def finished(
     end = RunOutcome(
         claim=claim_of(instance), started_at=instance.started_at, outcome=outcome
     )
-    done: set[UUID] = set()
-    ends = [end]
-    while ends:
-        answer = store.finish_instances(ends)
-        done.update(answer.done)
-        ends = [each for each in ends if each.claim.instance_id in answer.busy]
-    return done == {instance.id}
+    return bool(_done(store.finish_instances, [end], _instance_of))
 
 
 def released(store: Store, instance: TaskInstance) -> bool:
     """Give one instance back for an hour, and tell whether it was accepted."""
-    done: set[UUID] = set()
-    releases = [Release(claim=claim_of(instance), delay=HOUR)]
-    while releases:
-        answer = store.release_instances(releases)
-        done.update(answer.done)
-        releases = [each for each in releases if each.claim.instance_id in answer.busy]
-    return done == {instance.id}
+    release = Release(claim=claim_of(instance), delay=HOUR)
+    return bool(_done(store.release_instances, [release], _instance_of))
 
 
-def fired(store: Store, firings: Sequence[Firing]) -> set[UUID]:
+def fired(store: Store, firings: Sequence[Firing]) -> Sequence[UUID]:
     """Fire definitions; those that were not fired by another."""
-    won: set[UUID] = set()
-    while firings:
-        answer = store.fire_definitions(firings)
-        won.update(answer.done)
-        firings = [each for each in firings if each.definition.id in answer.busy]
-    return won
+    return _done(store.fire_definitions, firings, lambda each: each.definition.id)
+
+
+def _done(
+    call: Callable[[Sequence[_Row]], Answer[Collection[_Done]]],
+    rows: Sequence[_Row],
+    id_of: Callable[[_Row], UUID],
+) -> Sequence[_Done]:
+    """What a call has done in the end, made again for the rows that were busy."""
+    done: list[_Done] = []
+    while rows:
+        answer = call(rows)
+        done += answer.done
+        rows = [each for each in rows if id_of(each) in answer.busy]
+    return done
+
+
+def _instance_of(row: RunOutcome | Release) -> UUID:
+    return row.claim.instance_id

@@ -77,7 +77,7 @@ class ThreadTests:
     def test_many_schedulers_fire_each_definition_once(self, store: Store) -> None:
         read = [put(store) for _ in range(20)]
 
-        def fire_all(number: int) -> set[UUID]:
+        def fire_all(number: int) -> Sequence[UUID]:
             turned = read[number:] + read[:number]
             steps = [firing(each, next_fire_time=START + HOUR) for each in turned]
             return fired(store, steps)

@@ -22,7 +22,7 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.stores import open_store
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.cli.shell import clean_environment
-from tests.redis_servers import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,9 @@
 -- Definitions: a text for each life of an id, another of its contents, which only Python
 -- reads, and the sorted sets that find them.
-local lives, life_of, contents, altered, said = {}, {}, {}, {}, {}
+-- By their lives the definitions, and the texts of their contents; lives by their ids.
+local lives, contents, life_of = {}, {}, {}
+-- Of a definition whether it is to be written, and as which text it was read.
+local altered, read_as = {}, {}
 local COUNTS = { revision = true, max_queue = true }
 
 -- Read definitions that have not been read, all at once.
@@ -17,7 +20,7 @@ local function fetch_lives(wanted)
     found.revision, found.max_queue = tonumber(found.revision), tonumber(found.max_queue)
     -- What somebody has broken by hand is left alone, as if it were not there.
     if found.id and found.queue and found.priority and has_types(found, COUNTS) then
-      lives[found.life], said[found] = found, text
+      lives[found.life], read_as[found] = found, text
     end
   end
 end
@@ -65,7 +68,7 @@ local function definition_views(found)
     contents[unread[n]] = text
   end
   for n, of in ipairs(found) do
-    views[n] = { of.life, said[of] or cjson.encode(of), contents[of.life] }
+    views[n] = { of.life, read_as[of] or cjson.encode(of), contents[of.life] }
   end
   return views
 end
@@ -97,7 +100,7 @@ local function alter(of, values)
       of[name] = value or nil
     end
   end
-  altered[of], said[of] = true, nil
+  altered[of], read_as[of] = true, nil
 end
 
 local function write_altered()

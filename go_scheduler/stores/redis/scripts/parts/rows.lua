@@ -3,8 +3,9 @@ local NUMBERS = {
   attempt = true, runs = true, hangs = true, handed_on = true, ended_attempt = true,
   skipped_count = true,
 }
--- Of each row where it stands, and what has changed and is not written yet.
-local rows, stood, unsaved, written = {}, {}, {}, {}
+-- By their ids the rows; of a row where it stands, whether it is to be written, and its
+-- text.
+local rows, stood, unsaved, encoded = {}, {}, {}, {}
 local counted, served, payloads = {}, {}, {}
 
 local function state_of(row)
@@ -241,12 +242,12 @@ end
 -- Keep what has changed of a row, wherever it is to be found.
 local function save(row)
   stand(row, standing(row))
-  unsaved[row], written[row] = true, nil
+  unsaved[row], encoded[row] = true, nil
 end
 
 local function text_of(row)
-  local text = written[row] or cjson.encode(row)
-  written[row] = text
+  local text = encoded[row] or cjson.encode(row)
+  encoded[row] = text
   return text
 end
 
