@@ -77,9 +77,13 @@ def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[
             "runs": str(instance.runs),
             "attempt": str(instance.attempt),
             "node": _shown(instance.claimed_by),
+            "worker": instance.worker,
+            "stage": None if instance.completed_at else _shown(instance.stage),
             "started at": _time(instance.started_at),
             "completed at": _time(instance.completed_at),
             "payload": _json(instance.payload),
+            "progress": _value(instance.progress),
+            "result": _value(instance.result),
             "key": instance.key,
             "waits": "for another instance to end" if instance.parked else None,
             "cancel": "requested" if instance.cancel_requested else None,
@@ -152,6 +156,11 @@ def _length(length: timedelta | None) -> str | None:
 
 def _json(value: object) -> str | None:
     return json.dumps(value, ensure_ascii=False) if value else None
+
+
+def _value(value: object) -> str | None:
+    """A JSON value, which may be zero or empty."""
+    return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _shown(value: object) -> str | None:

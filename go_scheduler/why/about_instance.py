@@ -288,7 +288,7 @@ def _claim(facts: Facts, instance: TaskInstance) -> str:
         gone = (
             "the node has died, or has lost the store"
             if instance.worker is None
-            else "the worker is gone, or does not reach its server"
+            else "the worker is gone, or cut off"
         )
         return (
             f" Its claim has lapsed, at {facts.times(until)}: {gone}, and another one"

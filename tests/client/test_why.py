@@ -392,8 +392,7 @@ def test_it_runs_at_a_worker_until_that_is_gone(
     )
     clock.advance(LEASE)
     assert client.why(instance.id).text.endswith(
-        ": the worker is gone, or does not reach its server, and another one takes it"
-        " over."
+        ": the worker is gone, or cut off, and another one takes it over."
     )
 
 
