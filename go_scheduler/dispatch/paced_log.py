@@ -16,7 +16,9 @@ _SECOND = timedelta(seconds=1)
 
 
 class PacedLog:
-    """Writes a few lines a second; how many were left out is told with the next one.
+    """Writes a few lines of each kind a second; how many more there were is told after.
+
+    No kind leaves another one out: what is seldom may be what matters.
 
     Args:
         log: Where to write.
@@ -25,7 +27,7 @@ class PacedLog:
 
     def __init__(self, log: logging.Logger, clock: Clock) -> None:
         self._log = log
-        self._bounded = BoundedLog(log)
+        self._kinds: dict[str, BoundedLog] = {}
         self._clock = clock
         self._begun = clock.elapsed()
 
@@ -36,16 +38,18 @@ class PacedLog:
         *args: object,
         error: BaseException | None = None,
     ) -> None:
-        """Write a line, unless there were enough within this second."""
+        """Write a line, unless there were enough of this message within this second."""
         # What nobody reads leaves no other line out.
         if not self._log.isEnabledFor(level):
             return
         now = self._clock.elapsed()
         if now >= self._begun + _SECOND:
             self._begun = now
-            self._bounded.begin()
-        self._bounded.write(level, message, *args, ids={}, error=error)
+            self.close()
+        kind = self._kinds.setdefault(message, BoundedLog(self._log))
+        kind.write(level, message, *args, ids={}, error=error)
 
     def close(self) -> None:
         """Say how many were left out: there is no next one."""
-        self._bounded.begin()
+        for each in list(self._kinds.values()):
+            each.begin()

@@ -32,3 +32,18 @@ def test_a_second_has_five_lines_and_the_next_one_says_how_many_more_there_were(
         *["another"] * 5,
         "1 more such lines were left out",
     ]
+
+
+def test_what_comes_often_leaves_nothing_else_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "tests.paced")
+    log = PacedLog(logging.getLogger("tests.paced"), ManualClock())
+    for number in range(9):
+        log.write(logging.INFO, "%d is given back", number)
+    log.write(logging.ERROR, "a message is dropped")
+    log.close()
+    assert caplog.messages[-2:] == [
+        "a message is dropped",
+        "4 more such lines were left out",
+    ]

@@ -19,9 +19,12 @@ from go_scheduler.testing.builders import (
     SECOND,
     claim,
     claim_of,
+    clean_up,
     definition,
+    finish,
     fire,
     firing,
+    ids,
     put,
     renew,
     start,
@@ -32,6 +35,7 @@ from tests.servers import delete_all_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from go_scheduler.models import TaskInstance
     from go_scheduler.testing.clock import ManualClock
     from tests.redis_servers import RedisServer
 
@@ -46,6 +50,20 @@ BREAKS = [
     *(("c", name) for name in (None, "")),
 ]
 """A key, and what is taken from its object; "": it is none; None: it is a hash."""
+EDITS = [
+    ("i", "attempt", "Infinity"),
+    ("i", "runs", "1e17"),
+    ("i", "hangs", "0.5"),
+    ("i", "of", "null"),
+    ("i", "of", "{}"),
+    ("i", "due_at", '"soon"'),
+    ("d", "id", '"another"'),
+    ("d", "revision", "Infinity"),
+    ("d", "revision", "{}"),
+    ("d", "max_queue", "NaN"),
+    ("d", "pause_since", '"once"'),
+]
+"""A key, a name of its object, and the JSON that it has there."""
 
 
 @pytest.fixture
@@ -74,16 +92,27 @@ def damage(client: Any, key: str, name: str | None) -> None:
         client.set(key, json.dumps(has))
 
 
+def edit(client: Any, key: str, name: str, value: str) -> None:
+    """Write some JSON into the object of a key."""
+    has = json.loads(client.get(key)) | {name: "edited"}
+    client.set(key, json.dumps(has).replace('"edited"', value))
+
+
+def key_of(client: Any, instance: TaskInstance, of: str = "i") -> str:
+    """That of an instance, or of its definition."""
+    key = f"{PREFIX}i:{instance.id.hex}"
+    if of == "i":
+        return key
+    return f"{PREFIX}{of}:{json.loads(client.get(key))['of']}"
+
+
 @pytest.mark.parametrize(("of", "name"), BREAKS)
 def test_what_is_broken_costs_only_itself(
     store: RedisStore, by_hand: Any, of: str, name: str | None
 ) -> None:
     bad, good = (put(store, definition(START, key=key)) for key in (1, 2))
     [broken], [whole] = fire(store, bad, START), fire(store, good, START + SECOND)
-    key = f"{PREFIX}i:{broken.id.hex}"
-    if of != "i":
-        key = f"{PREFIX}{of}:{json.loads(by_hand.get(key))['of']}"
-    damage(by_hand, key, name)
+    damage(by_hand, key_of(by_hand, broken, of), name)
     # What cannot be claimed is not the first for ever.
     found = [each for _ in range(3) for each in claim(store, ahead=MINUTE, limit=1)]
     assert found[-1].id == whole.id
@@ -146,3 +175,77 @@ def test_what_is_open_is_read_only_where_there_may_be_no_room(
     with pytest.raises(QueueFullError):
         store.add_instances(of, [Addition()])
     assert walks() > before
+
+
+def test_what_is_edited_to_make_no_sense_costs_only_itself(
+    store: RedisStore, by_hand: Any
+) -> None:
+    bad = [put(store, definition(START, key=key)) for key, _ in enumerate(EDITS, 2)]
+    good = put(store, definition(START, key=1))
+    broken = [fire(store, each, START)[0] for each in bad]
+    [whole] = fire(store, good, START + SECOND)
+    for each, (of, name, value) in zip(broken, EDITS, strict=True):
+        edit(by_hand, key_of(by_hand, each, of), name, value)
+    held = claim(store, ahead=MINUTE)
+    assert whole.id in {each.id for each in start(store, *held)}
+    for listed in (store.list_instances(), store.list_claims(limit=50)):
+        assert whole.id in {each.id for each in listed}
+    later = [firing(each, START + HOUR) for each in store.list_definitions()]
+    assert good.id in store.fire_definitions(later).done
+    for change in (store.pause_definitions, store.resume_definitions):
+        assert good.id in ids(change([*ids(bad), good.id]))
+
+
+def test_what_is_moved_by_hand_is_claimed_where_it_says_and_once(
+    store: RedisStore, by_hand: Any
+) -> None:
+    [moved] = fire(store, put(store), START)
+    edit(by_hand, key_of(by_hand, moved), "queue", '"other"')
+    assert claim(store) == []
+    [found] = claim(store, queues=["other"])
+    assert (found.id, found.attempt) == (moved.id, 1)
+    assert claim(store, queues=["other"]) == claim(store) == []
+
+
+def test_what_cannot_be_read_holds_nobody_behind_it_in_a_slot(
+    store: RedisStore, by_hand: Any
+) -> None:
+    of = put(store, replace(definition(START), lock="one"))
+    holder, *parked = fire(store, of, *(START + n * SECOND for n in range(3)))
+    held = claim(store, ahead=MINUTE)
+    start(store, *held)
+    damage(by_hand, key_of(by_hand, parked[0]), "attempt")
+    finish(store, next(each for each in held if each.id == holder.id))
+    seen = [each for _ in range(2) for each in store.review_parked(limit=9).unparked]
+    assert [each.id for each in seen] == [parked[1].id]
+
+
+def test_what_cannot_be_read_is_not_the_first_to_be_cleaned_up_for_ever(
+    store: RedisStore, by_hand: Any, clock: ManualClock
+) -> None:
+    both: list[TaskInstance] = []
+    for key in (1, 2):
+        of = put(store, definition(START, key=key))
+        both += fire(store, of, START, next_fire_time=None)
+        [begun] = start(store, *claim(store, ahead=MINUTE))
+        finish(store, begun)
+        clock.advance(SECOND)
+    damage(by_hand, key_of(by_hand, both[0]), "attempt")
+    clock.advance(HOUR)
+    for _ in range(3):
+        clean_up(store, limit=1)
+    assert [each.id for each in store.list_definitions()] == [both[0].definition.id]
+    known = key_of(by_hand, both[0], "d")
+    by_hand.zadd(f"{PREFIX}idle", {"0" * 18 + both[0].definition.id.hex: 0})
+    damage(by_hand, known, "queue")
+    clean_up(store)
+    assert not by_hand.exists(f"{PREFIX}idle")
+
+
+def test_of_a_key_whose_instance_cannot_be_read_nothing_is_listed(
+    store: RedisStore, by_hand: Any
+) -> None:
+    of = put(store, definition(START)).id
+    [keyed] = store.add_instances(of, [Addition(key="k")])
+    damage(by_hand, key_of(by_hand, keyed), "attempt")
+    assert store.list_instances(definition_id=of, key="k") == []

@@ -386,6 +386,7 @@ def test_a_header_that_is_none_is_ignored(given: list[str], found: str | None) -
         # Whoever backtracks into each of these never ends.
         (["a=1    ," * 31 + "!"], ELSEWHERE),
         ([",".join(f"a{n}=1" for n in range(33))], ELSEWHERE),
+        (["a=1 , b=2"], f"{ELSEWHERE} a=1 , b=2"),
     ],
 )
 def test_a_tracestate_is_carried_if_it_is_one(given: list[str], found: str) -> None:

@@ -167,14 +167,11 @@ class Reader:
         if found is None:
             found = self._cache.put(row.id, row.revision, _contents(get, contents))
         read = read_definition(row, found)
-        since = get("pause_since")
-        if since is None:
+        since, until = read_time(get("pause_since")), read_time(get("pause_until"))
+        # Somebody may have broken it by hand.
+        if not isinstance(since, datetime) or not isinstance(until, datetime):
             return read
-        pause = Pause(
-            since=given_time(since),
-            until=given_time(get("pause_until")),
-            note=get("pause_note"),
-        )
+        pause = Pause(since=since, until=until, note=get("pause_note"))
         return changed(read, last_pause=pause)
 
     def definitions(self, views: Sequence[Any]) -> list[TaskDefinition]:
@@ -263,7 +260,7 @@ def _json(text: str | None, read: Callable[[str], JSON]) -> Any:
 def _number(text: Any) -> Any:
     try:
         return None if text is None else int(text)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         return UNREADABLE
 
 

@@ -1,26 +1,19 @@
 -- with: definitions rows instances claiming
 -- Hand due instances to one node, and to no other.
-local found = {}
-
--- One that cannot be read would be the first of its list for ever, and is taken off it.
-local function set_aside(member)
-  for _, queue in ipairs(A.queues) do
-    call('ZREM', P .. 'l:' .. queue, member)
-    for _, priority in ipairs(A.priorities) do
-      call('ZREM', P .. 'p:' .. priority .. ':' .. queue, member)
-    end
-  end
-  call('SADD', P .. 'broken', id_of(member))
-end
+local found, list_of = {}, {}
 
 local function take(members)
   instances_of(members)
   for _, member in ipairs(members) do
     local row = instance(id_of(member))
-    if row then
+    if not row then
+      set_aside(list_of[member], member)
+    elseif stood[row].key == list_of[member] and stood[row].member == member then
       found[#found + 1] = row
     else
-      set_aside(member)
+      -- Somebody has moved it by hand: it would be claimed here for ever.
+      call('ZREM', P .. list_of[member], member)
+      enter_list(stood[row].key, stood[row].member)
     end
   end
 end
@@ -29,6 +22,9 @@ local function heads(prefix, at, room)
   local lists = {}
   for n, queue in ipairs(A.queues) do
     lists[n] = up_to(prefix .. queue, at, room)
+    for _, member in ipairs(lists[n]) do
+      list_of[member] = prefix .. queue
+    end
   end
   return #lists > 0 and merged(lists, room) or {}
 end

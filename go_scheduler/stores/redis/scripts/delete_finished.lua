@@ -22,19 +22,32 @@ for every, kept in pairs(A.stats) do
   end
 end
 
+local function delete_row(row)
+  local of = definition(row.of)
+  forget(row)
+  if not of.gone then
+    note_idle(of)
+  elseif call('EXISTS', P .. 'di:' .. of.life) == 0 then
+    forget_life(of)
+  end
+end
+
 local left, deleted = A.limit, 0
 local function delete_ended(outcomes, at)
   local lists = {}
   for n, outcome in ipairs(outcomes) do
     lists[n] = up_to('e:' .. outcome, at, left)
   end
-  for _, row in ipairs(instances_of(merged(lists, left))) do
-    local of = definition(row.of)
-    forget(row)
-    if not of.gone then
-      note_idle(of)
-    elseif call('EXISTS', P .. 'di:' .. of.life) == 0 then
-      forget_life(of)
+  local members = merged(lists, left)
+  instances_of(members)
+  for _, member in ipairs(members) do
+    local row = instance(id_of(member))
+    if row then
+      delete_row(row)
+    else
+      for _, outcome in ipairs(outcomes) do
+        set_aside('e:' .. outcome, member)
+      end
     end
     left, deleted = left - 1, deleted + 1
   end
@@ -55,7 +68,13 @@ local ended = plus(now, -A.ended)
 delete_ended({ 'completed', 'cancelled', 'skipped' }, ended)
 delete_ended({ 'failed' }, plus(now, -A.failed))
 for _, member in ipairs(up_to('idle', ended, left)) do
-  bury(by_id(id_of(member)))
+  local of = by_id(id_of(member))
+  if of then
+    bury(of)
+  else
+    -- Likewise.
+    call('ZREM', P .. 'idle', member)
+  end
   deleted = deleted + 1
 end
 for _, member in ipairs(up_to('tombstones', plus(now, -A.remembered), A.limit)) do

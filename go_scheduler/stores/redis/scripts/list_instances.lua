@@ -9,7 +9,8 @@ local from, to = A.from, A.to
 if of and A.key then
   -- Of all its instances at most one has it.
   local known = call('HGET', P .. 'dk:' .. of.life, A.key)
-  local member = known and instance(known).execute_at .. known
+  local row = known and instance(known)
+  local member = row and row.execute_at .. known
   local is_after = sub(from, 1, 1) == '(' and member and member <= sub(from, 2)
   local is_before = member and '[' .. member < '[' .. sub(from, 2)
   local is_behind = member and sub(to, 1, 1) == '(' and member >= sub(to, 2)

@@ -88,8 +88,11 @@ for _, row in ipairs(undecided) do
 end
 local free = call('ZRANGE', P .. 'free', 0, A.limit - 1)
 for _, slot in ipairs(free) do
-  local row = instances_of(call('ZRANGE', P .. 'w:' .. slot, 0, 0))[1]
-  if row and not (row.overlap and row.due_at <= now and met(row)) then
+  local member = call('ZRANGE', P .. 'w:' .. slot, 0, 0)[1]
+  local row = member and instance(id_of(member))
+  if member and not row then
+    set_aside('w:' .. slot, member)
+  elseif row and not (row.overlap and row.due_at <= now and met(row)) then
     row.parked = nil
     save(row)
     unparked[#unparked + 1] = row

@@ -67,14 +67,22 @@ local function object_of(text)
   return is_read and type(value) == 'table' and value or nil
 end
 
--- Whether these of its fields are numbers, and all others texts.
+-- Whether these of its fields are whole numbers that JSON keeps, and all others texts.
 local function has_types(object, numbers)
   for name, value in pairs(object) do
-    if type(value) ~= (numbers[name] and 'number' or 'string') then
+    local kind = type(value)
+    if kind ~= (numbers[name] and 'number' or 'string') then
+      return false
+    end
+    if kind == 'number' and (value % 1 ~= 0 or value >= 1e14 or value <= -1e14) then
       return false
     end
   end
   return true
+end
+
+local function is_time(text)
+  return #text == 18 and not string.find(text, '%D')
 end
 
 local function later(one, other)

@@ -6,7 +6,7 @@ local function take_back(of)
   local first
   for n = #coming, 1, -1 do
     local row = instance(id_of(coming[n]))
-    if not is_unused(row) then
+    if not row or not is_unused(row) then
       break
     end
     first = row.fire_time

@@ -75,12 +75,13 @@ end
 
 -- Whether it has what is gone by: somebody may have broken it by hand.
 local function is_whole(row)
-  return row.attempt and row.runs and row.hangs and row.due_at and row.execute_at
+  return has_types(row, NUMBERS)
+    and row.attempt and row.runs and row.hangs and row.due_at and row.execute_at
     and row.queue and row.priority
     and (row.completed_at or not row.outcome)
     and (row.expires_at or not row.claimed_by or row.outcome)
     and (row.slot or not row.parked)
-    and row.of and has_types(row, NUMBERS)
+    and row.of and is_time(row.due_at)
 end
 
 -- Read rows that have not been read, and their definitions, all at once.
@@ -96,7 +97,7 @@ local function fetch(ids, briefly)
   for n, text in ipairs(texts_of('i:', unread)) do
     local row = object_of(text) or {}
     row.id = unread[n]
-    found[n], wanted[#wanted + 1] = row, row.of
+    found[n], wanted[#wanted + 1] = row, type(row.of) == 'string' and row.of or nil
   end
   if not briefly then
     fetch_lives(wanted)
@@ -171,6 +172,12 @@ local function note_queue(row, key)
       call('SADD', P .. 'queues', row.queue)
     end
   end
+end
+
+-- One that cannot be read would be the first of its list for ever, and is taken off it.
+local function set_aside(key, member)
+  leave_list(key, member)
+  call('SADD', P .. 'broken', id_of(member))
 end
 
 -- List it where it is to be found, and no more where it was.
