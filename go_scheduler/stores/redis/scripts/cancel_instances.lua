@@ -1,7 +1,7 @@
 -- with: definitions rows instances ending
 -- Cancel what has not started; ask what runs to stop.
 local answer = {}
-fetch_claimed(A.cancellations)
+fetch(ids_of(A.cancellations))
 for _, each in ipairs(A.cancellations) do
   local row = instance(each.id)
   if row and not row.outcome then

@@ -65,7 +65,7 @@ local function record(each)
 end
 
 local lost = {}
-fetch_claimed(A.outcomes, true)
+fetch(ids_of(A.outcomes), true)
 for _, each in ipairs(A.outcomes) do
   if not record(each) then
     lost[#lost + 1] = each.id

@@ -1,7 +1,7 @@
 -- with: definitions rows instances firing claiming
 -- Fire definitions, and start what they make.
 local won, started = {}, {}
-fetch_fired(A.firings)
+fetch_ids(ids_of(A.firings))
 for _, firing in ipairs(A.firings) do
   local made = fire(firing)
   if made then

@@ -1,7 +1,7 @@
 -- with: definitions rows instances
 -- Give back what was claimed and not called.
 local released = {}
-fetch_claimed(A.releases)
+fetch(ids_of(A.releases))
 for _, each in ipairs(A.releases) do
   local row = current(each)
   if row then

@@ -32,7 +32,7 @@ local function come_to(row, each)
 end
 
 local answer = {}
-fetch_claimed(A.renewals)
+fetch(ids_of(A.renewals))
 for _, each in ipairs(A.renewals) do
   local row = current(each)
   if row and not is_others(row, each) then

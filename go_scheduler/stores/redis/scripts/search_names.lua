@@ -1,12 +1,6 @@
 -- with: definitions
 -- Definitions whose name begins with a text, in the order of their ids.
 local from, to = '[' .. A.prefix, '[' .. A.prefix .. '\255'
-local ids, found = {}, {}
-for n, member in ipairs(call('ZRANGEBYLEX', P .. 'names', from, to, 'LIMIT', 0, A.most)) do
-  ids[n] = id_of(member)
-end
+local ids = ids_in(call('ZRANGEBYLEX', P .. 'names', from, to, 'LIMIT', 0, A.most))
 table.sort(ids)
-for n = 1, math.min(#ids, A.limit) do
-  found[n] = ids[n]
-end
-return views_of(found)
+return views_of({ unpack(ids, 1, math.min(#ids, A.limit)) })

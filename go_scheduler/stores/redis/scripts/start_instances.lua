@@ -1,7 +1,7 @@
 -- with: definitions rows instances claiming
 -- Record that handlers are about to be called; park what does not get its slot.
 local found = {}
-fetch_claimed(A.claims)
+fetch(ids_of(A.claims))
 for _, each in ipairs(A.claims) do
   local row = current(each)
   if row then

@@ -185,6 +185,23 @@ local function id_of(member)
   return sub(member, -32)
 end
 
+local function ids_in(members)
+  local ids = {}
+  for n, member in ipairs(members) do
+    ids[n] = id_of(member)
+  end
+  return ids
+end
+
+-- The ids of what is asked for, such as claims.
+local function ids_of(asked)
+  local ids = {}
+  for n, each in ipairs(asked) do
+    ids[n] = each.id
+  end
+  return ids
+end
+
 -- Tell nodes that wait of what is due soon, once in a few milliseconds.
 local function hint(about, at)
   if A.soon and at and at <= plus(now, A.soon) then

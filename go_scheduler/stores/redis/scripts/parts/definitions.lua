@@ -79,10 +79,7 @@ end
 
 -- The views of the definitions of members, but for what somebody has removed by hand.
 local function views_of(members)
-  local ids, found = {}, {}
-  for n, member in ipairs(members) do
-    ids[n] = id_of(member)
-  end
+  local ids, found = ids_in(members), {}
   fetch_ids(ids)
   for _, id in ipairs(ids) do
     found[#found + 1] = by_id(id) or nil

@@ -1,11 +1,4 @@
 -- How definitions fire.
-local function fetch_fired(firings)
-  local ids = {}
-  for n, firing in ipairs(firings) do
-    ids[n] = firing.id
-  end
-  fetch_ids(ids)
-end
 
 -- Make the instances of a firing, if its definition is as it was read; answer them.
 local function fire(firing)

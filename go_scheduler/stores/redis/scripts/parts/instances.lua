@@ -142,15 +142,6 @@ local function rows_in(key)
   return instances_of(call('SMEMBERS', P .. key))
 end
 
--- Read the rows of claims, all at once.
-local function fetch_claimed(claims, briefly)
-  local ids = {}
-  for n, each in ipairs(claims) do
-    ids[n] = each.id
-  end
-  fetch(ids, briefly)
-end
-
 -- The instances of a definition that are open and its schedule's.
 local function open_fired(of)
   return rows_in('do:' .. of.life)

@@ -14,11 +14,7 @@ local function is_as_read(plan)
 end
 
 local function all_as_read(plans)
-  local ids = {}
-  for n, plan in ipairs(plans) do
-    ids[n] = plan.id
-  end
-  fetch_ids(ids)
+  fetch_ids(ids_of(plans))
   for _, plan in ipairs(plans) do
     if not is_as_read(plan) then
       return false

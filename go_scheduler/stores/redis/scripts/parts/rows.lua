@@ -119,10 +119,7 @@ end
 
 -- The rows of members.
 local function instances_of(members)
-  local ids, found = {}, {}
-  for n, member in ipairs(members) do
-    ids[n] = id_of(member)
-  end
+  local ids, found = ids_in(members), {}
   fetch(ids)
   for _, id in ipairs(ids) do
     found[#found + 1] = instance(id) or nil
