@@ -114,7 +114,8 @@ def counts_among(
         waiting = and_(waiting, _column.queue.in_(sorted(queues)))
     of_open = with_state(_OPEN).order_by(_column.definition_key)
     looked_for: list[tuple[Sequence[State], Select[Any]]] = [(OPEN, of_open)]
-    if _theirs(connection, of_open, most, mine)[1]:
+    many_open = _theirs(connection, of_open, most, mine)[1]
+    if many_open:
         # Those that are claimed may be few amid many that are not.
         claimed = [each for each in OPEN if each is not State.PENDING]
         looked_for = [
@@ -126,6 +127,8 @@ def counts_among(
     found: dict[State, Counted] = {}
     for states, query in looked_for:
         counts, more = _theirs(connection, query, most, mine)
+        # Amid many, those that are parked or paused are not looked at.
+        more |= many_open and State.PENDING in states
         found |= {each: _at_least(counts, each, most, more=more) for each in states}
     return found
 

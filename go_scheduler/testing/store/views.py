@@ -90,6 +90,18 @@ class ViewTests:
             count=0, more=True
         )
 
+    def test_of_many_that_are_paused_more_is_said(self, store: Store) -> None:
+        of = put(store, definition(START)).id
+        store.add_instances(of, [Addition() for _ in range(3)])
+        store.pause_definitions([of])
+        assert store.counts_up_to(2)[State.PENDING].more
+        assert store.counts_up_to(2, queues=["default"])[State.PENDING].more
+        for counts in (
+            store.counts_up_to(3),
+            store.counts_up_to(3, queues=["default"]),
+        ):
+            assert counts[State.PENDING] == Counted(count=3)
+
     def test_the_backlog_is_what_is_due_by_queue(
         self, store: Store, clock: ManualClock
     ) -> None:
