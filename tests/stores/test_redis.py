@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shlex
@@ -57,11 +56,9 @@ from go_scheduler.testing.builders import (
     ids,
     pending,
     put,
-    running,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
-from go_scheduler.triggers.stored import UnknownTrigger
 from tests.servers import delete_all_rows
 
 if TYPE_CHECKING:
@@ -664,77 +661,3 @@ class TestHints:
         monkeypatch.undo()
         assert hints.wait() is News.ANYTHING
         hints.close()
-
-
-def edit(by_hand: Any, key: str, name: str, value: str) -> None:
-    """Give the object of a key another value."""
-    by_hand.set(key, json.dumps(json.loads(by_hand.get(key)) | {name: value}))
-
-
-class TestWrittenByHand:
-    @pytest.mark.parametrize(
-        ("field", "value"),
-        [
-            ("trigger_kind", "nobody's"),
-            ("queue", ""),
-            ("priority", "high"),
-            ("revision", "many"),
-            ("expire_after", "soon"),
-            ("id", "nobody's"),
-            ("c", "no JSON\n{}\n{}\n[]"),
-            ("c", "{}\n[]\n{}\n[]"),
-            ("c", "[]"),
-            ("d", '{"id": "1", "queue": "", "priority": "", "revision": 0x1}'),
-        ],
-    )
-    def test_a_definition_that_cannot_be_read_costs_only_itself(
-        self, store: RedisStore, by_hand: Any, field: str, value: str
-    ) -> None:
-        broken = put(store, definition(START, key=1))
-        whole = put(store, definition(START, key=2))
-        [life] = [by_hand.hget(f"{PREFIX}ids", broken.id.hex)]
-        if field in ("c", "d"):
-            by_hand.set(f"{PREFIX}{field}:{life}", value)
-        else:
-            edit(by_hand, f"{PREFIX}d:{life}", field, value)
-        with closing(RedisStore(str(store._address), clock=store.clock)) as other:
-            read = other.due_definitions(ahead=HOUR, limit=10)
-        assert [type(each.trigger) is UnknownTrigger for each in read] == [True, False]
-        assert read[1] == whole
-
-    def test_a_definition_whose_keys_are_gone_is_left_out(
-        self, store: RedisStore, by_hand: Any
-    ) -> None:
-        gone = put(store, definition(START, key=1))
-        whole = put(store, definition(START, key=2))
-        life = by_hand.hget(f"{PREFIX}ids", gone.id.hex)
-        fire(store, gone, START)
-        fire(store, whole, START)
-        by_hand.delete(f"{PREFIX}d:{life}")
-        assert ids(store.list_definitions()) == [whole.id]
-        assert [each.definition.id for each in claim(store)] == [whole.id]
-
-    @pytest.mark.parametrize("field", ["body", "result", "execute_at", "claimed_by"])
-    def test_an_instance_that_cannot_be_read_is_shown_as_such(
-        self, store: RedisStore, by_hand: Any, field: str
-    ) -> None:
-        broken = running(store)
-        whole = pending(store)
-        # What has a body has a text of its own for it, which is not there.
-        edit(by_hand, f"{PREFIX}i:{broken.id.hex}", field, "{{no")
-        found = {each.id: each for each in store.list_instances()}
-        assert isinstance(found[broken.id].definition.trigger, UnknownTrigger)
-        assert found[whole.id] == whole
-
-    def test_a_tombstone_that_cannot_be_read_is_none(
-        self, store: RedisStore, by_hand: Any
-    ) -> None:
-        id = uuid4()
-        values = {
-            "trigger_kind": "nobody's",
-            "trigger_state": "?",
-            "revision": "1",
-            "completed_at": time_text(START),
-        }
-        by_hand.hset(f"{PREFIX}t:{id.hex}", mapping=values)
-        assert store.list_tombstones([id]) == []

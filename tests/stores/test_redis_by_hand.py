@@ -6,6 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -13,6 +14,7 @@ from go_scheduler.errors import QueueFullError
 from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Addition, RunOutcome
 from go_scheduler.stores.redis import RedisStore
+from go_scheduler.stores.redis.texts import time_text
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -25,11 +27,14 @@ from go_scheduler.testing.builders import (
     fire,
     firing,
     ids,
+    pending,
     put,
     renew,
+    running,
     start,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers.stored import UnknownTrigger
 from tests.servers import delete_all_rows
 
 if TYPE_CHECKING:
@@ -249,3 +254,74 @@ def test_of_a_key_whose_instance_cannot_be_read_nothing_is_listed(
     [keyed] = store.add_instances(of, [Addition(key="k")])
     damage(by_hand, key_of(by_hand, keyed), "attempt")
     assert store.list_instances(definition_id=of, key="k") == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("trigger_kind", "nobody's"),
+        ("queue", ""),
+        ("priority", "high"),
+        ("revision", "many"),
+        ("expire_after", "soon"),
+        ("id", "nobody's"),
+        ("c", "no JSON\n{}\n{}\n[]"),
+        ("c", "{}\n[]\n{}\n[]"),
+        ("c", "[]"),
+        ("d", '{"id": "1", "queue": "", "priority": "", "revision": 0x1}'),
+    ],
+)
+def test_a_definition_that_cannot_be_read_costs_only_itself(
+    store: RedisStore, by_hand: Any, field: str, value: str
+) -> None:
+    broken = put(store, definition(START, key=1))
+    whole = put(store, definition(START, key=2))
+    [life] = [by_hand.hget(f"{PREFIX}ids", broken.id.hex)]
+    if field in ("c", "d"):
+        by_hand.set(f"{PREFIX}{field}:{life}", value)
+    else:
+        edit(by_hand, f"{PREFIX}d:{life}", field, json.dumps(value))
+    with closing(RedisStore(str(store._address), clock=store.clock)) as other:
+        read = other.due_definitions(ahead=HOUR, limit=10)
+    assert [type(each.trigger) is UnknownTrigger for each in read] == [True, False]
+    assert read[1] == whole
+
+
+def test_a_definition_whose_keys_are_gone_is_left_out(
+    store: RedisStore, by_hand: Any
+) -> None:
+    gone = put(store, definition(START, key=1))
+    whole = put(store, definition(START, key=2))
+    life = by_hand.hget(f"{PREFIX}ids", gone.id.hex)
+    fire(store, gone, START)
+    fire(store, whole, START)
+    by_hand.delete(f"{PREFIX}d:{life}")
+    assert ids(store.list_definitions()) == [whole.id]
+    assert [each.definition.id for each in claim(store)] == [whole.id]
+
+
+@pytest.mark.parametrize("field", ["body", "result", "execute_at", "claimed_by"])
+def test_an_instance_that_cannot_be_read_is_shown_as_such(
+    store: RedisStore, by_hand: Any, field: str
+) -> None:
+    broken = running(store)
+    whole = pending(store)
+    # What has a body has a text of its own for it, which is not there.
+    edit(by_hand, key_of(by_hand, broken), field, '"{{no"')
+    found = {each.id: each for each in store.list_instances()}
+    assert isinstance(found[broken.id].definition.trigger, UnknownTrigger)
+    assert found[whole.id] == whole
+
+
+def test_a_tombstone_that_cannot_be_read_is_none(
+    store: RedisStore, by_hand: Any
+) -> None:
+    id = uuid4()
+    values = {
+        "trigger_kind": "nobody's",
+        "trigger_state": "?",
+        "revision": "1",
+        "completed_at": time_text(START),
+    }
+    by_hand.hset(f"{PREFIX}t:{id.hex}", mapping=values)
+    assert store.list_tombstones([id]) == []
