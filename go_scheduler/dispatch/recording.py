@@ -173,9 +173,11 @@ class Recording:
         # That it has begun nobody has said, or another has heard.
         if status.started_at is None or status.ended_at is None:
             return instance
-        assert instance.started_at is not None
-        began = desk.now() - max(ZERO, status.ended_at - status.started_at)
-        return changed(instance, started_at=max(instance.started_at, began))
+        published, now = instance.started_at, desk.now()
+        assert published is not None
+        # A worker may say anything, such as that it took thousands of years.
+        ran = min(status.ended_at - status.started_at, now - published)
+        return changed(instance, started_at=max(published, now - max(ZERO, ran)))
 
     def _fail(
         self, desk: Desk, ended: Sequence[Heard], settle: Callable[[Heard], None]

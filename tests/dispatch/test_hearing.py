@@ -26,6 +26,7 @@ from go_scheduler.events import (
 from go_scheduler.models import Stage
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.sql.rows import EARLIEST, LATEST
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
@@ -220,6 +221,18 @@ class TestEnded:
         took = house.of(InstanceFinished)[-1].took
         assert took is not None
         assert (took == SECOND) is (len(known) == 2)
+
+    def test_it_has_not_run_for_longer_than_it_was_on_the_bus(
+        self, house: House
+    ) -> None:
+        run = house.publish(start_timeout=HOUR)
+        house.clock.advance(MINUTE)
+        always: dict[str, Any] = {"started_at": EARLIEST, "ended_at": LATEST}
+        assert house.tell(run, "succeeded", **always).settled == ["ack"]
+        assert house.of(LoopFailed) == []
+        instance = house.instance(run)
+        assert instance.completed_at is not None
+        assert house.of(InstanceFinished)[-1].took == instance.completed_at - START
 
     def test_a_late_success_is_a_success_and_the_first_one_counts(
         self, house: House
