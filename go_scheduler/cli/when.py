@@ -75,8 +75,10 @@ class When:
         """
         words = (self.phrase, self.cron, self.rrule)
         given = (*words, self.every, self.at, self.after_end)
-        if sum(each is not None for each in given) + self.on_demand != 1:
-            raise ConfigurationError(f"say when by one of {OPTIONS}")
+        count = sum(each is not None for each in given) + self.on_demand
+        if count != 1:
+            only = ", and not by several" if count else ""
+            raise ConfigurationError(f"say when by one of {OPTIONS}{only}")
         if self.timezone is not None and not any(each is not None for each in words):
             raise ConfigurationError(
                 "--timezone is for --phrase, --cron and --rrule: a time says its own,"

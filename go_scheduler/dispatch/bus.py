@@ -103,7 +103,8 @@ class MessageBus(ABC):
         Args:
             topic: What to hear.
             receive: Called with each message, on the subscription's own thread. It is
-                not to wait. If it raises, that is logged and the message rejected.
+                not to wait. If it raises, that is logged, and the message rejected
+                without being queued again.
             prefetch: The most messages that are delivered and not acknowledged; with
                 zero, none come.
             own: The topic is this process's alone; the bus forgets it, and what waits

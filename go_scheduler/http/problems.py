@@ -227,6 +227,8 @@ def of_error(request: Request, error: Exception) -> Problem:
     return Problem(error.status_code, slug, title, detail, headers=error.headers)
 
 
+_NO_OBJECT = ("model_type", "model_attributes_type", "dict_type")
+
 _OF_STATUS = {
     400: ("malformed", "the body cannot be read as JSON in UTF-8"),
     404: ("no-path", "there is nothing under this path: /openapi.json has those known"),
@@ -249,7 +251,7 @@ def field_errors(error: Mapping[str, Any]) -> Iterator[FieldError]:
     keys = [key for each in path if (key := str(each))[:1] + key[-1:] != "{}"]
     if error["type"] != "unknown":
         # Of these, pydantic names its classes.
-        is_no_object = error["type"] == "model_type"
+        is_no_object = error["type"] in _NO_OBJECT
         detail = "it must be an object" if is_no_object else error["msg"]
         yield {"field": ".".join(keys), "detail": detail}
         return

@@ -145,8 +145,8 @@ def test_a_schedule_that_people_do_not_mean_is_warned_of(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["add", "x"], "say when by one of --phrase, --cron"),
-        (["add", "x", "--every", "5m", "--on-demand"], "say when by one of"),
+        (["add", "x"], "--rrule, --on-demand\n"),
+        (["add", "x", "--every", "5m", "--on-demand"], "-demand, and not by several\n"),
         (["add", "x", "--cron", "61 * * * *"], "minute 61 is not in 0–59"),
         (["add", "x", "--every", "soon"], "--every must be a number of seconds"),
         (["add", "x", "--at", "noon"], "--at must be a time such as 2030-01-01T09"),

@@ -89,7 +89,7 @@ WRONG: list[tuple[object, str, str]] = [
     ({"priority": 4}, "priority", "0 to 3"),
     ({"priority": "1"}, "priority", "integer"),
     ({"priority": 10**30}, "priority", "0 to 3"),
-    ({"metadata": []}, "metadata", "dictionary"),
+    ({"metadata": []}, "metadata", "it must be an object"),
     ({"metadata": {"a": "x" * 70_000}}, "metadata", "65536"),
     ({"metadata": {"a": [[]] * 70_000}}, "metadata", "too many"),
     ({"expire_after": 0.01}, "expire_after", "at least 0.1 s"),
@@ -105,7 +105,7 @@ WRONG: list[tuple[object, str, str]] = [
     ({"id": "report"}, "id", "UUID"),
     ({"naem": "x", "queu": "y"}, "naem", "did you mean name?"),
     ({"note": "x" * 20_000}, "note", "10000"),
-    ([], "", "object"),
+    ([], "", "it must be an object"),
 ]
 
 

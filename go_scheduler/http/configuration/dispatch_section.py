@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr
 from go_scheduler.dispatch.dispatcher import Dispatcher
 from go_scheduler.dispatch.opening import open_bus
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.schema import Schema
 from go_scheduler.http.configuration.section import Duration, Section
 from go_scheduler.http.configuration.sections import RetrySection
 from go_scheduler.policies import RetryPolicy
@@ -118,6 +119,7 @@ class DispatchSection(Section):
         )
         for name, each in self.types.items():
             try:
+                Schema(each.payload, name="payload")  # named as it is here
                 add = types.job_type(
                     name,
                     schema=each.payload,

@@ -24,7 +24,10 @@ from go_scheduler.http.configuration.section import unknown_name
 from go_scheduler.http.configuration.yaml_text import Place
 
 _SECRET_FILE = "_file"
+_NO_SECTION = "it must have settings of its own, as in {name: value}"
 _IN_YAML = {
+    "model_type": _NO_SECTION,
+    "dict_type": _NO_SECTION,
     "string_type": "it must be a text; what YAML reads as something else, such as no,"
     " 7 or 2030-01-01, has to be in quotes",
     "tuple_type": "it must be a list, said as a whole: [a, b]",

@@ -112,7 +112,7 @@ def test_without_a_bus_there_is_nothing() -> None:
         ("{url: 'memory://', start_timeout: 0}", "dispatch.start_timeout: start_"),
         (
             "{url: 'memory://', types: {resize: {payload: {required: 7}}}}",
-            "dispatch.types.resize",
+            "dispatch.types.resize: payload.required: 7 is not",
         ),
         (
             "{url: 'memory://', types: {resize: {retry: {factor: 0}}}}",

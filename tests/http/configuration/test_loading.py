@@ -164,8 +164,8 @@ access:
         "settings.yaml, line 7: acess: there is no such setting: did you mean access?",
         "settings.yaml, line 9: scheduler.lease: it must be a number of seconds, or a"
         " text such as 90s, 5m, 1h30m or 2d, not 'soon'",
-        "settings.yaml, line 10: scheduler.retry: Input should be a valid dictionary"
-        " or instance of RetrySection",
+        "settings.yaml, line 10: scheduler.retry: it must have settings of its own,"
+        " as in {name: value}",
         "settings.yaml, line 13: access.keys.0.hash: Field required",
         "settings.yaml, line 15: access.keys.0.qeues: there is no such setting: did"
         " you mean queues?",
@@ -187,7 +187,7 @@ access:
         ("log: {}\nlog: {}", "line 2: log is there twice, first in line 1"),
         ("a: \x00", "settings.yaml: it is no YAML: "),
         ("server: {tls_key: a.pem}", "tls_certificate and tls_key need each other"),
-        ("server: 8710", "line 1: server: Input should be a valid dictionary"),
+        ("server: 8710", "line 1: server: it must have settings of its own, as"),
         ("store: {url: a, url_file: b}", "say url or url_file, not both"),
         ("store: {url_file: none.txt}", "none.txt, which cannot be read: No such"),
         (f"a: &a [x]\n{BOMB}", "an alias repeats too much"),
@@ -208,6 +208,7 @@ access:
         ("store: {url: !secret x}", "line 1: it is no YAML: what begins with ! has to"),
         ("store: {url: *secret }", "line 1: it is no YAML: what begins with * has to"),
         ("a: {}\n---\nb: {}", "line 2: it is no YAML: but found another document"),
+        ("dispatch: {types: [a]}", "dispatch.types: it must have settings of its own"),
         ("access: {keys: 5}", "access.keys: it must be a list, said as a whole"),
     ],
 )
@@ -266,6 +267,9 @@ def test_variables_of_no_section_are_refused() -> None:
             f"{name}: it names no section: settings are written as"
             " GO_SCHEDULER_SERVER__PORT is"
         ]
+    # Kubernetes makes such a variable of the name of a service.
+    loaded = load("", GO_SCHEDULER_PORT="tcp://10.0.0.1:8710")
+    assert loaded.settings.server.port == 8710
     assert refused(GO_SCHEDULER_ACCESS__KEYS="[{")[0].startswith(
         "GO_SCHEDULER_ACCESS__KEYS: it is no YAML: expected"
     )
