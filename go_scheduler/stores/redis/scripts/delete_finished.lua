@@ -72,7 +72,7 @@ for _, member in ipairs(up_to('idle', ended, left)) do
   if of then
     bury(of)
   else
-    -- Likewise.
+    -- It would be the first of the list for ever.
     call('ZREM', P .. 'idle', member)
   end
   deleted = deleted + 1
