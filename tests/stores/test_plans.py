@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import DefinitionState, Outcome, TaskDefinition
+from go_scheduler.models import DefinitionState, Outcome, Stage, TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.messages import (
@@ -86,6 +86,7 @@ ALLOWED: Mapping[str, set[str | None]] = {
     },
     "start": {KEY, DEFINITION},
     "renew": {KEY},
+    "hand on": {KEY},
     "due queues": {"task_instances_claimable_idx"},
     # Where there are no slots, their table is read as it is.
     "release": {KEY, SLOT, None},
@@ -429,6 +430,12 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
     lapsing = [Renewal(claim=each, lease=LEASE) for each in claims(instances)]
     assert len(store.renew_claims(lapsing).done) == BATCH
     explained("renew")
+    accepted = [
+        replace(each, handed_on=True, worker="w", stage=Stage.ACCEPTED)
+        for each in lapsing
+    ]
+    assert len(store.renew_claims(accepted).done) == BATCH
+    explained("hand on")
     released = [Release(claim=each) for each in claims(instances)]
     assert len(store.release_instances(released).done) == BATCH
     explained("release")
