@@ -59,7 +59,8 @@ class Explaining(Nodes):
                 whenever that was.
             at: Any instant, past or to come; one without a fraction of a second stands
                 for that second. None: how things stand now, and what was last.
-            machines: Whether to say on which machine, and as which process, nodes run.
+            machines: Whether to say on which machine, and as which process, nodes run,
+                and why they gave something back, which may name others.
 
         Returns:
             The answer: as text, some plain sentences.
@@ -104,7 +105,7 @@ class Explaining(Nodes):
             nodes = [replace(each, host=None, pid=None) for each in nodes]
         most = definition.max_queue
         given_back = {}
-        for each in instances:
+        for each in instances if machines else ():
             # One that is held has been claimed since.
             attempt = each.attempt - (each.state is State.CLAIMED)
             if reason := self._hub.given_back.reason(each.id, attempt):
