@@ -201,6 +201,16 @@ def test_what_is_edited_to_make_no_sense_costs_only_itself(
         assert good.id in ids(change([*ids(bad), good.id]))
 
 
+def test_contents_that_make_no_sense_cost_only_themselves(
+    store: RedisStore, by_hand: Any
+) -> None:
+    bad, good = (put(store, definition(START, key=key)) for key in (1, 2))
+    [broken] = fire(store, bad, START)
+    by_hand.set(key_of(by_hand, broken, "c"), "{}\n{}\n{}\n[[1], null, {}]")
+    both = {bad.id, good.id}
+    assert store.delete_definitions(both) == both
+
+
 def test_what_is_moved_by_hand_is_claimed_where_it_says_and_once(
     store: RedisStore, by_hand: Any
 ) -> None:

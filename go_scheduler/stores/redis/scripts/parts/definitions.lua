@@ -152,7 +152,11 @@ end
 
 -- The sorted sets of ids that it stands in, by what it has.
 local function facets(of)
-  return object_of(contents_of(of)[4]) or {}
+  local found = {}
+  for _, each in ipairs(object_of(contents_of(of)[4]) or {}) do
+    found[#found + 1] = type(each) == 'string' and each or nil
+  end
+  return found
 end
 
 local function enter_facets(of)
