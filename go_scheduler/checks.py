@@ -10,7 +10,7 @@ from uuid import UUID
 from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import check_text
-from go_scheduler.shown import shown
+from go_scheduler.shown import seconds_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,8 @@ def check_positive(name: str, value: object) -> None:
     assert isinstance(value, timedelta)
     if not ZERO < value <= LONGEST:
         raise ConfigurationError(
-            f"{name} must be longer than zero and at most 100 years: {shown(value)}"
+            f"{name} must be longer than zero and at most 100 years:"
+            f" {seconds_of(value)}"
         )
 
 
@@ -147,8 +148,8 @@ def check_at_least(name: str, value: object, least: timedelta) -> None:
     assert isinstance(value, timedelta)
     if not least <= value <= LONGEST:
         raise ConfigurationError(
-            f"{name} must be at least {least.total_seconds():g} s and at most 100"
-            f" years: {shown(value)}"
+            f"{name} must be at least {seconds_of(least)} and at most 100"
+            f" years: {seconds_of(value)}"
         )
 
 

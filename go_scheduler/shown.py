@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from reprlib import Repr
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 LONGEST_SHOWN = 200
 """The most characters of a value that a message repeats."""
@@ -32,6 +36,11 @@ def shown(value: object) -> str:
     """
     text = _repr.repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
+
+
+def seconds_of(length: timedelta) -> str:
+    """A length as an error says it to everybody, whatever they wrote it in."""
+    return f"{length.total_seconds():,.6f}".rstrip("0").rstrip(".") + " s"
 
 
 def safe(text: str) -> str:

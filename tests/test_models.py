@@ -167,14 +167,19 @@ def test_a_name_is_kept_as_plain_text() -> None:
     "name", ["expire_after", "timeout", "start_timeout", "heartbeat_timeout"]
 )
 @pytest.mark.parametrize(
-    "value",
-    [timedelta(0), -HOUR, timedelta(microseconds=99_999), timedelta(days=36_526)],
+    ("value", "told"),
+    [
+        (timedelta(0), "0 s"),
+        (-HOUR, "-3,600 s"),
+        (timedelta(microseconds=99_999), "0.099999 s"),
+        (timedelta(days=36_526), "3,155,846,400 s"),
+    ],
 )
 def test_a_run_may_take_a_tenth_of_a_second_to_a_century(
-    value: timedelta, name: str
+    value: timedelta, told: str, name: str
 ) -> None:
     assert refusal(name, value) == (
-        f"{name} must be at least 0.1 s and at most 100 years: {value!r}"
+        f"{name} must be at least 0.1 s and at most 100 years: {told}"
     )
     for allowed in (timedelta(milliseconds=100), timedelta(days=36_525)):
         made = replace(DEFINITION, **{name: allowed})  # type: ignore[arg-type]

@@ -64,10 +64,16 @@ def test_what_cannot_work_is_refused_with_the_least_that_can(
 ) -> None:
     shortest = timedelta(seconds=least)
     assert getattr(replace(SETTINGS, **{name: shortest}), name) == shortest  # type: ignore[arg-type]
-    for refused in (shortest - timedelta(microseconds=1), timedelta(0), timedelta.max):
+    too_short = shortest - timedelta(microseconds=1)
+    for refused, told in (
+        (too_short, f"{least - 0.000001:.6f}"),
+        (timedelta(0), "0"),
+        (timedelta(days=36_526), "3,155,846,400"),
+    ):
         assert refusal(name, refused) == (
-            f"{name} must be at least {least} s and at most 100 years: {refused!r}"
+            f"{name} must be at least {least} s and at most 100 years: {told} s"
         )
+    refusal(name, timedelta.max)
     assert refusal(name, 1) == f"{name} must be a timedelta, {SUCH} 1"
 
 

@@ -13,9 +13,12 @@ from go_scheduler.cli.where import Connected
 from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
 
 _Item = TypeVar("_Item")
+_OF_INSTANCES = {each.value for each in State} - {
+    each.value for each in DefinitionState
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,10 @@ def definitions_of(
         ConfigurationError: An option is wrong, or is for instances.
     """
     _refuse(listed, "definition", "since", with_instances=True)
+    if listed.state in _OF_INSTANCES:
+        raise ConfigurationError(
+            f"--state {listed.state} is of use with --instances only"
+        )
     filters: dict[str, Any] = {
         "name": listed.name,
         "queue": listed.queue,

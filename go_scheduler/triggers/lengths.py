@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.shown import shown
+from go_scheduler.shown import seconds_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,5 +81,7 @@ def checked_length(name: str, value: object) -> timedelta:
             f" {shown(value)}"
         )
     if value <= timedelta(0):
-        raise InvalidTriggerError(f"{name} must be longer than zero: {shown(value)}")
+        raise InvalidTriggerError(
+            f"{name} must be longer than zero: {seconds_of(value)}"
+        )
     return value

@@ -160,6 +160,10 @@ def test_a_schedule_that_people_do_not_mean_is_warned_of(shell: Shell) -> None:
         (["add", "x", "--on-demand", "--catch-up", "some"], "options for catch-up: "),
         (["add", "x", "--on-demand", "--overlap", "maybe"], "'maybe' is not one of"),
         (["add", "x", "--on-demand", "--priority", "9"], "priority must be from 0"),
+        (["list", "--state", "failed"], "--state failed is of use with --instances"),
+        (["add", "x", "--every", "0"], "must be longer than zero: 0 s\n"),
+        (["add", "x", "--every", "5", "--timeout", "1ms"], "100 years: 0.001 s\n"),
+        (["add", "x", "--every", "5", "--jitter", "0"], "100 years: 0 s\n"),
         (["list", "--state", "asleep"], "state must be one of active, paused"),
         (
             ["list", "--since", "2030-01-01T09:00Z"],
