@@ -37,7 +37,8 @@ _LASTING = (
 )
 # As Redis 6.2 says it of a script, they stand behind what failed in it.
 _PASSING_WORDS = re.compile(
-    r"\A(BUSY|LOADING|MISCONF|NOREPLICAS|UNKILLABLE) |: -(OOM|MISCONF|READONLY) "
+    r"\A(BUSY|LOADING|MISCONF|NOREPLICAS|UNKILLABLE) "
+    r"|: -(OOM|MISCONF|NOREPLICAS|READONLY) "
 )
 
 
