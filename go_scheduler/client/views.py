@@ -59,7 +59,8 @@ class Views(StoreAccess):
         Returns:
             Every state has a number; one that says ``more`` may be of a state of which
             there are fewer than ``most``, amid more of others that ended. Of some
-            queues or owners it is of those that are among so many of all.
+            queues or owners it is of those that are among so many of all, and a store
+            may look at 5,000 at most.
 
         Raises:
             ConfigurationError: An argument is wrong.

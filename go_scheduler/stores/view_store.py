@@ -69,7 +69,7 @@ class ViewStore(InstanceStore, DefinitionStore):
         Args:
             most: So many; of a state that has more, ``more`` is said. One that is amid
                 more than so many others may have fewer counted than there are, and says
-                ``more`` as well.
+                ``more`` as well. Of some queues or owners a store may look at fewer.
             queues: Their definition's queue is among these; None: any.
             owners: It is in the declared set of one of these; None: of any, or none.
 

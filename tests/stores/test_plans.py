@@ -197,7 +197,8 @@ SELECT indexname, indexdef FROM pg_indexes
 ROWS = (
     """
 INSERT INTO task_definitions (key, id, queue, next_fire_time, revision, created_at)
-SELECT gen_random_uuid(), gen_random_uuid(), 'default',
+SELECT gen_random_uuid(), gen_random_uuid(),
+       CASE WHEN n %% 5 = 0 THEN 'common' ELSE 'default' END,
        now() + interval '1 hour' + n * interval '1 second', 1, now()
   FROM generate_series(1, %(count)s::bigint) AS n
 """,
@@ -209,7 +210,7 @@ SELECT key, '{}', '{}', 'once', '{}', '{}' FROM task_definitions
     """
 INSERT INTO task_instances
        (id, definition_key, queue, fire_time, execute_at, due_at, claimable_at)
-SELECT gen_random_uuid(), key, 'default', next_fire_time, next_fire_time,
+SELECT gen_random_uuid(), key, queue, next_fire_time, next_fire_time,
        next_fire_time, next_fire_time
   FROM task_definitions LIMIT %(half)s::bigint
 """,
@@ -217,9 +218,9 @@ SELECT gen_random_uuid(), key, 'default', next_fire_time, next_fire_time,
 INSERT INTO task_instances
        (id, definition_key, queue, fire_time, execute_at, due_at, attempt, runs,
         claimed_by, started_at, completed_at, outcome)
-SELECT gen_random_uuid(), key, 'default', at, at, at, 1, 1, gen_random_uuid(), at, at,
+SELECT gen_random_uuid(), key, queue, at, at, at, 1, 1, gen_random_uuid(), at, at,
        'completed'
-  FROM (SELECT key, now() - interval '1 hour'
+  FROM (SELECT key, queue, now() - interval '1 hour'
                     - row_number() OVER () * interval '10 milliseconds' AS at
           FROM task_definitions LIMIT %(half)s::bigint) AS ended
 """,
@@ -279,10 +280,18 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
             store.search_key("order 7", limit=BATCH)
             store.list_definitions(state=ACTIVE, soonest_first=True, limit=BATCH)
             rare = {"none", "no other"}
-            for of in ({"queues": {"default"}}, {"owners": {"shop"}}, {"queues": rare}):
+            for of in (
+                {"queues": {"default"}},
+                {"queues": {"common"}},
+                {"owners": {"shop"}},
+                {"queues": rare},
+            ):
                 show_to_restricted(store, of)
                 store.counts_up_to(BATCH, **of)
             store.search_names("job", queues=rare, limit=BATCH)
+        monkeypatch.setattr(views, "LOOKED_AT", 2_000)
+        for of in ({"queues": {"common"}}, {"owners": {"shop"}}):
+            store.counts_up_to(10_000, **of)
     assert {each.table for each in store.scans} >= {"task_instances"}
     for scan in store.scans:
         # Of a thousand definitions each is asked for the key; the table of a few

@@ -8,12 +8,13 @@ from sqlalchemy import and_, func, literal_column, or_, select
 
 from go_scheduler.models import State
 from go_scheduler.stores.sql.counting import ended_as
-from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.lists import are_of
+from go_scheduler.stores.sql.tables import instances
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import ColumnElement, Select, Subquery
+    from sqlalchemy import ColumnElement, Select
 
     from go_scheduler.models import Outcome
     from go_scheduler.stores.messages import Position
@@ -48,18 +49,6 @@ def ended_first(
         .where(or_(is_theirs, some.c.place == few))
         .order_by(some.c.completed_at.desc(), some.c.id.desc())
     )
-
-
-def are_of(
-    some: Subquery, queues: Collection[str] | None, owners: Collection[str] | None
-) -> list[ColumnElement[bool]]:
-    """Whether some instances are of these queues and owners: looked up for each."""
-    found: list[ColumnElement[bool]] = []
-    for column, of in ((definitions.c.queue, queues), (definitions.c.owner, owners)):
-        if of is not None:
-            value = select(column).where(definitions.c.key == some.c.definition_key)
-            found.append(value.scalar_subquery().in_(sorted(of)))
-    return found
 
 
 def _latest_ended(outcome: Outcome, before: Position | None) -> Select[Any]:

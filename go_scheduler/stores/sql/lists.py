@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Select
+    from sqlalchemy import ColumnElement, Select, Subquery
 
     from go_scheduler.json import JSON
     from go_scheduler.stores.messages import Position
@@ -159,6 +159,18 @@ def among(
     found = [each.in_(sorted(of)) for each, of in columns if of is not None]
     # As the index of queues says it, so that it is known to have them all.
     return found if queues is None else [*found, definitions.c.queue >= _ANY]
+
+
+def are_of(
+    some: Subquery, queues: Collection[str] | None, owners: Collection[str] | None
+) -> list[ColumnElement[bool]]:
+    """Whether some instances are of these queues and owners: looked up for each."""
+    found: list[ColumnElement[bool]] = []
+    for column, of in ((definitions.c.queue, queues), (definitions.c.owner, owners)):
+        if of is not None:
+            value = select(column).where(definitions.c.key == some.c.definition_key)
+            found.append(value.scalar_subquery().in_(sorted(of)))
+    return found
 
 
 def comes_after(last: Position, *, newest_first: bool) -> ColumnElement[bool]:

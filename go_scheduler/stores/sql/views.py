@@ -16,15 +16,15 @@ from go_scheduler.stores.messages import Position
 from go_scheduler.stores.sql.counting import (
     CLAIMED,
     count_waiting,
-    counts_among,
     counts_up_to,
     with_state,
 )
+from go_scheduler.stores.sql.counting_theirs import counts_among
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import LIVE, definition_of
-from go_scheduler.stores.sql.ended import are_of, ended_first
+from go_scheduler.stores.sql.ended import ended_first
 from go_scheduler.stores.sql.instance_lists import InstanceLists
-from go_scheduler.stores.sql.lists import among
+from go_scheduler.stores.sql.lists import among, are_of
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 from go_scheduler.stores.view_store import (
     KEYS_LOOKED_AT,
@@ -61,8 +61,10 @@ class SQLViews(InstanceLists, ViewStore):
         """How many instances are in each state, as far as they have to be counted."""
         if queues is None and owners is None:
             return self._list(lambda connection: counts_up_to(connection, most))
+        # Whose each is has to be looked up.
+        few = min(most, LOOKED_AT)
         return self._list(
-            lambda connection: counts_among(connection, most, queues, owners)
+            lambda connection: counts_among(connection, few, queues, owners)
         )
 
     def list_backlog(

@@ -89,6 +89,9 @@ class ViewTests:
         assert store.counts_up_to(2, queues=["other"])[State.COMPLETED] == Counted(
             count=0, more=True
         )
+        several = store.counts_up_to(2, queues=["default", "other", "third"])
+        assert several[State.PENDING].more
+        assert store.counts_up_to(2, owners=["ann"])[State.PENDING].count == 0
 
     def test_of_many_that_are_paused_more_is_said(self, store: Store) -> None:
         of = put(store, definition(START)).id
