@@ -66,6 +66,7 @@ SETTINGS = Settings(
     clock_error=None,
     lateness_objective=None,
 )
+STORES = "GO_SCHEDULER_TEST_STORES"
 SHARED = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[1:]]
 """Those that processes can share: for ``pytest.mark.parametrize("engine", SHARED)``."""
 SQL = SHARED[:3]
@@ -76,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the kinds of stores be chosen."""
     parser.addoption(
         "--store",
-        default=",".join(ENGINES),
+        default=os.environ.get(STORES, ",".join(ENGINES)),
         metavar="KINDS",
         help="Of the tests that run on every kind of store, run those on these, "
         "separated by commas. Default: %(default)s",

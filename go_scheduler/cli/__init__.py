@@ -40,6 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         # It came before there was a command.
         return 130
+    finally:
+        _give_up_what_cannot_be_told()
+
+
+def _give_up_what_cannot_be_told() -> None:
+    """Have standard error hold nothing back, or Python ends with a code of its own."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _nowhere() -> TextIO:

@@ -91,6 +91,8 @@ def clean_environment() -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("GO_SCHEDULER_", "FORCE_COLOR", "NO_COLOR"))
+        if not name.startswith(
+            ("GO_SCHEDULER_", "FORCE_COLOR", "NO_COLOR", "PYTHONUNBUFFERED")
+        )
     }
     return kept | {"PYTHONPATH": str(ROOT)}

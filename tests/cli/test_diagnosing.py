@@ -9,13 +9,13 @@ import pytest
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import NODE, SECOND
 from tests.cli.shell import Shell
-from tests.conftest import SHARED
+from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("engine", SHARED)
+@pytest.mark.parametrize("engine", SQL)
 def test_the_doctor_ends_as_what_it_found_matters(
     store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

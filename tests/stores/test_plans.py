@@ -293,10 +293,11 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
         for of in ({"queues": {"common"}}, {"owners": {"shop"}}):
             store.counts_up_to(10_000, **of)
     assert {each.table for each in store.scans} >= {"task_instances"}
+    # Of a thousand definitions each is asked for the key; a table of a few thousand is
+    # read as it is, with what its rows were before.
+    most = 10_000 if loaded.rows <= 2_000 else 3_000
     for scan in store.scans:
-        # Of a thousand definitions each is asked for the key; the table of a few
-        # thousand is read as it is.
-        assert scan.rows <= 3_000, scan
+        assert scan.rows <= most, scan
 
 
 def show_to_restricted(store: Store, of: Mapping[str, Any]) -> None:
