@@ -67,6 +67,7 @@ SETTINGS = Settings(
     lateness_objective=None,
 )
 STORES = "GO_SCHEDULER_TEST_STORES"
+"""What ``--store`` is by default; processes of pytest-xdist know it as well."""
 SHARED = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[1:]]
 """Those that processes can share: for ``pytest.mark.parametrize("engine", SHARED)``."""
 SQL = SHARED[:3]
