@@ -12,8 +12,8 @@ from go_scheduler.models import RUNS, Outcome, State
 from go_scheduler.stores.memory.ended import EndedInstances
 from go_scheduler.stores.memory.leases import Leases
 from go_scheduler.stores.memory.pending import PendingRows
+from go_scheduler.stores.memory.restoring import restored
 from go_scheduler.stores.memory.slots import SlotTable, in_turn
-from go_scheduler.stores.memory.stored import StoredInstance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.memory.span import Entry, Span
-    from go_scheduler.stores.memory.stored import StoredDefinition
+    from go_scheduler.stores.memory.stored import StoredDefinition, StoredInstance
     from go_scheduler.stores.messages import Claim, Claimant
 
 # Python 3.11 takes longer to look up a member of an enum than to call a function.
@@ -99,7 +99,7 @@ class InstanceTable:
         names = {holder: name for name, holder in slots.items()}
         over = []
         for instance, of in instances:
-            row = StoredInstance.restored(instance, of)
+            row = restored(instance, of)
             if row.id in handed_on:
                 row.handed_on = row.attempt
             if row.id in names:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.json import read_frozen
 from go_scheduler.models import Stage
+from go_scheduler.models.stage import step_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,8 +25,8 @@ def renew(renewal: Renewal, instances: InstanceTable, now: datetime) -> bool | N
     row = instances.current(renewal.claim)
     if row is None or _is_others(row, renewal):
         return None
-    accepted_before = row.accepts_again(renewal)
-    comes_on = renewal.stage is not None and row.come_to(renewal, now)
+    accepted_before = _accepts_again(row, renewal)
+    comes_on = renewal.stage is not None and _comes_to(row, renewal, now)
     if renewal.handed_on:
         row.handed_on = row.attempt
         if comes_on or renewal.stage is None:
@@ -45,3 +46,23 @@ def _is_others(row: StoredInstance, renewal: Renewal) -> bool:
     if renewal.stage in (None, Stage.PUBLISHED) or row.accepted_at is None:
         return False
     return None not in (row.worker, renewal.worker) and row.worker != renewal.worker
+
+
+def _comes_to(row: StoredInstance, renewal: Renewal, now: datetime) -> bool:
+    """Record how far it has come; false: it had come further, and stays there."""
+    if renewal.step < step_of(row.stage):
+        return False
+    if renewal.stage is Stage.STARTED:
+        if row.stage is not renewal.stage and row.started_at is not None:
+            row.started_at = now
+        row.start_by = None
+    elif not _accepts_again(row, renewal):
+        row.start_by = now + renewal.lease
+    if renewal.stage is not Stage.PUBLISHED:
+        row.accepted_at = row.accepted_at or now
+    return True
+
+
+def _accepts_again(row: StoredInstance, renewal: Renewal) -> bool:
+    """Whether it has been accepted before, and not begun: the first one counts."""
+    return renewal.stage is Stage.ACCEPTED is row.stage

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import State
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.memory import hand_over
 from go_scheduler.stores.memory.additions import add
 from go_scheduler.stores.memory.backfilling import backfill
 from go_scheduler.stores.memory.definition_calls import MemoryDefinitions
 from go_scheduler.stores.memory.finishing import cancel, finish, release
+from go_scheduler.stores.memory.instance_lists import MemoryInstanceLists
 from go_scheduler.stores.memory.lists import Lists
 from go_scheduler.stores.memory.renewing import renew
 from go_scheduler.stores.memory.reopening import reopen
 from go_scheduler.stores.memory.reviewing import review_parked
-from go_scheduler.stores.memory.span import Span
 from go_scheduler.stores.memory.tables import Tables
 from go_scheduler.stores.messages import Answer, NodeContact
 from go_scheduler.stores.remembered import note_forgotten
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
         QueueStats,
         TaskDefinition,
         TaskInstance,
-        TaskRun,
     )
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.memory.snapshot import Snapshot
@@ -48,7 +42,6 @@ if TYPE_CHECKING:
         Announcement,
         Claim,
         Claimant,
-        Position,
         Release,
         Renewal,
         Retention,
@@ -57,7 +50,7 @@ if TYPE_CHECKING:
     )
 
 
-class MemoryStore(MemoryDefinitions, Store):
+class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
     """Keeps everything in this process's memory, and nothing when it ends.
 
     It is shared by the schedulers of one process only. Looking for what is due costs
@@ -139,15 +132,6 @@ class MemoryStore(MemoryDefinitions, Store):
             rows += table.take_pending(queues, now + ahead, limit - len(rows))
             table.claim(rows, claimant, now, now + lead)
             return with_silences([row.view() for row in rows], silent)
-
-    def list_claimed(
-        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
-    ) -> Sequence[TaskInstance]:
-        """Read a page of what a node has claimed and has not ended."""
-        last = -1 if after is None else after.id.int
-        with self._lock:
-            rows = self._instances.claimed_by(node, last)
-            return [row.view() for row in rows[:limit]]
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -256,70 +240,6 @@ class MemoryStore(MemoryDefinitions, Store):
         with self._lock:
             return reopen(ids, self._tables, self._time())
 
-    def get_instance(self, instance_id: UUID) -> TaskInstance:
-        """Read one instance."""
-        with self._lock:
-            row = self._instances.get(instance_id)
-            if row is None:
-                raise TaskInstanceNotFoundError(instance_id)
-            return row.view()
-
-    def slot_holder(self, slot: str) -> TaskInstance | None:
-        """Read which instance has a slot."""
-        with self._lock:
-            row = self._instances.slots.holder(slot)
-            return None if row is None else row.view()
-
-    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
-        """Read what is kept of the runs of an instance."""
-        with self._lock:
-            row = self._instances.get(instance_id)
-            return [] if row is None else row.past
-
-    def list_instances(
-        self,
-        *,
-        definition_id: UUID | None = None,
-        name: str | None = None,
-        key: str | None = None,
-        state: State | None = None,
-        since: datetime | None = None,
-        fired_since: datetime | None = None,
-        fired_before: datetime | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        newest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskInstance]:
-        """Read a page of the instances that meet every condition given."""
-        span = Span(since, after, newest_first)
-        found = (
-            instance
-            for instance in self._lists.instances(definition_id, span, key)
-            if (name is None or instance.definition.name == name)
-            and (key is None or instance.key == key)
-            and (state is None or instance.state is state)
-            and _fired(instance.fire_time, fired_since, fired_before)
-            and is_among(instance.definition, queues, owners)
-        )
-        return list(islice(found, limit))
-
-    def counts(
-        self,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-    ) -> Mapping[State, int]:
-        """How many instances are in each state; every state has a number."""
-        if queues is not None or owners is not None:
-            every = self._lists.instances(None, Span(None, None, newest_first=False))
-            found = (it for it in every if is_among(it.definition, queues, owners))
-            mine = Counter(each.state for each in found)
-            return {state: mine[state] for state in State}
-        with self._lock:
-            return {state: self._instances.counts[state] for state in State}
-
     def snapshot(self) -> Snapshot:
         """All that is stored at this moment; for stores that keep it elsewhere."""
         with self._lock:
@@ -335,14 +255,3 @@ class MemoryStore(MemoryDefinitions, Store):
         self._instances = tables.instances
         self._definitions = tables.definitions
         self._lists = Lists(self._lock, tables)
-
-
-def _fired(
-    fire_time: datetime | None, since: datetime | None, before: datetime | None
-) -> bool:
-    """Whether a fire time is within these bounds."""
-    if fire_time is None:
-        return since is None and before is None
-    return (since is None or fire_time >= since) and (
-        before is None or fire_time < before
-    )

@@ -14,7 +14,7 @@ from go_scheduler.models import (
     TaskInstance,
     TaskRun,
 )
-from go_scheduler.models.stage import stage_of, step_of
+from go_scheduler.models.stage import stage_of
 from go_scheduler.models.trusted import trusted
 from go_scheduler.stores.silences import silence_of
 from go_scheduler.stores.slots import overlap_of, overlap_of_backfilled, slot_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import Outcome, Silence, Skipped, TaskDefinition
     from go_scheduler.policies import Overlap
-    from go_scheduler.stores.messages import Claimant, Renewal
+    from go_scheduler.stores.messages import Claimant
 
 
 _instance: Callable[..., TaskInstance] = trusted(TaskInstance)
@@ -153,21 +153,6 @@ class StoredInstance:
         self.start_by: datetime | None = None
         self.progress: JSON = None
 
-    @classmethod
-    def restored(cls, instance: TaskInstance, of: StoredDefinition) -> StoredInstance:
-        """The row that others saw as this instance."""
-        row = cls(
-            instance.id,
-            of,
-            instance.execute_at,
-            fire_time=instance.fire_time,
-            created_at=instance.created_at,
-            backfilled=instance.backfilled,
-        )
-        for name in _RESTORED:
-            setattr(row, name, getattr(instance, name))
-        return row
-
     def follow(self) -> None:
         """Exclude what its definition says now."""
         of, fired, backfilled = self.of.definition, self.is_fired, self.backfilled
@@ -233,24 +218,6 @@ class StoredInstance:
             start_by=self.start_by,
             worker=self.worker,
         )
-
-    def come_to(self, renewal: Renewal, now: datetime) -> bool:
-        """Record how far it has come; false: it had come further, and stays there."""
-        if renewal.step < step_of(self.stage):
-            return False
-        if renewal.stage is Stage.STARTED:
-            if self.stage is not renewal.stage and self.started_at is not None:
-                self.started_at = now
-            self.start_by = None
-        elif not self.accepts_again(renewal):
-            self.start_by = now + renewal.lease
-        if renewal.stage is not Stage.PUBLISHED:
-            self.accepted_at = self.accepted_at or now
-        return True
-
-    def accepts_again(self, renewal: Renewal) -> bool:
-        """Whether it has been accepted before, and not begun: the first one counts."""
-        return renewal.stage is Stage.ACCEPTED is self.stage
 
     def claim(self, claimant: Claimant, now: datetime) -> None:
         """Record that a node has it."""
@@ -319,32 +286,4 @@ class StoredInstance:
 # All other fields of an instance, in their order: read at once and passed by position.
 _shown: Callable[[StoredInstance], tuple[Any, ...]] = attrgetter(
     *(each.name for each in fields(TaskInstance)[2:])
-)
-
-_RESTORED = (
-    "accepted_at",
-    "attempt",
-    "cancel_requested",
-    "claimed_by",
-    "client",
-    "completed_at",
-    "due_at",
-    "ended_attempt",
-    "error",
-    "expires_at",
-    "hangs",
-    "key",
-    "outcome",
-    "own_trace_context",
-    "parked",
-    "payload",
-    "progress",
-    "reopened_at",
-    "result",
-    "runs",
-    "skipped",
-    "start_by",
-    "started_at",
-    "state",
-    "worker",
 )
