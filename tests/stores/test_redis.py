@@ -56,13 +56,15 @@ from go_scheduler.testing.builders import (
     ids,
     pending,
     put,
+    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
 from tests.servers import delete_all_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from go_scheduler.json import JSON
     from go_scheduler.stores.base import Store
@@ -323,6 +325,46 @@ def test_what_others_fire_while_pages_are_read_is_due_once(
         (last.id, START + MINUTE),
         (first.id, START + HOUR),
     ]
+
+
+@pytest.mark.parametrize(
+    ("at", "asked"),
+    [(START, [8, 12]), (START + SECOND, [8, 8, 4])],
+    ids=["due", "ahead"],
+)
+def test_what_is_not_due_yet_is_claimed_by_short_scripts(
+    store: RedisStore,
+    monkeypatch: pytest.MonkeyPatch,
+    at: datetime,
+    asked: Sequence[int],
+) -> None:
+    for key in range(1, 31):
+        pending(store, definition(at, key=key))
+    limits, run = [], store._server.run
+
+    def noted(name: str, /, **arguments: Any) -> Any:
+        limits.append(arguments["limit"])
+        return run(name, **arguments)
+
+    monkeypatch.setattr(store._server, "run", noted)
+    assert len(claim(store, ahead=MINUTE, lead=SECOND / 2, limit=20)) == 20
+    assert limits == asked
+
+
+def test_what_is_started_before_it_is_due_is_started_by_short_scripts(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in range(1, 21):
+        pending(store, definition(START + SECOND, key=key))
+    held, sizes, run = claim(store, ahead=MINUTE), [], store._server.run
+
+    def noted(name: str, /, **arguments: Any) -> Any:
+        sizes.append(len(arguments["claims"]))
+        return run(name, **arguments)
+
+    monkeypatch.setattr(store._server, "run", noted)
+    assert ids(start(store, *held)) == ids(held)
+    assert sizes == [8, 8, 4]
 
 
 def test_only_so_many_small_definitions_are_known_by_their_texts(

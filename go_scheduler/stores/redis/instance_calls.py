@@ -10,7 +10,7 @@ from go_scheduler.stores.changes import run_end
 from go_scheduler.stores.hand_over_store import HandOverStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
-from go_scheduler.stores.redis.calls import DUE, RedisCalls, parts
+from go_scheduler.stores.redis.calls import AHEAD, DUE, RedisCalls, parts
 from go_scheduler.stores.redis.definition_calls import write_claimant
 from go_scheduler.stores.redis.rows import read_silences
 from go_scheduler.stores.redis.texts import (
@@ -57,8 +57,9 @@ class RedisInstances(RedisCalls, HandOverStore):
         """Hand due instances to one node, and to no other."""
         priorities = self._turns.next()
         claimed: list[TaskInstance] = []
-        while (room := min(DUE, limit - len(claimed))) > 0:
-            answer, silent = self._server.run(
+        most = AHEAD
+        while (room := min(most, limit - len(claimed))) > 0:
+            answer, silent, met = self._server.run(
                 "claim_instances",
                 now=self._now(),
                 queues=claimant.queues,
@@ -71,21 +72,26 @@ class RedisInstances(RedisCalls, HandOverStore):
             )
             some = self._reader.instances(answer)
             claimed += with_silences(some, read_silences(silent))
-            if len(some) < room:
+            # Of what it met, some may have been broken by hand, and set aside.
+            if met < room:
                 break
+            most = DUE if some and some[-1].started_at else AHEAD
         return claimed
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
     ) -> Answer[Sequence[TaskInstance]]:
         """Record that handlers are about to be called."""
-        answer = self._server.run(
-            "start_instances",
-            now=self._now(),
-            claims=[_claim(each) for each in claims],
-            **write_claimant(claimant),
-        )
-        return Answer(done=self._reader.instances(answer))
+        started: list[TaskInstance] = []
+        for some in parts(claims, AHEAD):
+            answer = self._server.run(
+                "start_instances",
+                now=self._now(),
+                claims=[_claim(each) for each in some],
+                **write_claimant(claimant),
+            )
+            started += self._reader.instances(answer)
+        return Answer(done=started)
 
     def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked."""

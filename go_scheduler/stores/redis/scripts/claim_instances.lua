@@ -1,8 +1,9 @@
 -- with: definitions rows instances claiming
 -- Hand due instances to one node, and to no other.
-local found, list_of = {}, {}
+local found, list_of, met = {}, {}, 0
 
 local function take(members)
+  met = met + #members
   instances_of(members)
   for _, member in ipairs(members) do
     local row = instance(id_of(member))
@@ -54,4 +55,4 @@ for _, row in ipairs(found) do
   end
   save(row)
 end
-return done({ views(found), silent })
+return done({ views(found), silent, met })
