@@ -35,8 +35,8 @@ class Where:
         str | None,
         typer.Option(
             metavar="URL",
-            help="The store, such as sqlite:///jobs.db or postgresql://host/database;"
-            " else GO_SCHEDULER_STORE.",
+            help="The store, such as sqlite:///jobs.db, postgresql://host/database or"
+            " redis://host; else GO_SCHEDULER_STORE.",
             rich_help_panel=PANEL,
         ),
     ] = None

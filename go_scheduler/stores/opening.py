@@ -25,6 +25,8 @@ _OWN = {
     "postgres": ("go_scheduler.stores.postgresql.store", "PostgreSQLStore"),
     "postgresql": ("go_scheduler.stores.postgresql.store", "PostgreSQLStore"),
     "redis": ("go_scheduler.stores.redis.store", "RedisStore"),
+    "redis+cluster": ("go_scheduler.stores.redis.store", "RedisStore"),
+    "redis+sentinel": ("go_scheduler.stores.redis.store", "RedisStore"),
     "rediss": ("go_scheduler.stores.redis.store", "RedisStore"),
     "sqlite": ("go_scheduler.stores.sqlite.store", "SQLiteStore"),
 }
@@ -35,10 +37,10 @@ def open_store(url: str, *, clock: Clock | None = None, **options: object) -> St
 
     ``memory://`` is a new ``MemoryStore``; ``sqlite:///file``, ``postgresql://…``,
     ``cockroachdb://…`` and ``redis://…`` are the stores of these databases, not
-    connected yet. For any
-    other scheme, an installed package announces a callable by the entry-point group
-    ``go_scheduler.stores``: the scheme is the entry point's name, and the callable
-    takes the URL and ``clock=`` and returns a store.
+    connected yet; ``rediss://…``, ``redis+sentinel://…`` and ``redis+cluster://…`` are
+    other ways to a Redis. For any other scheme, an installed package announces a
+    callable by the entry-point group ``go_scheduler.stores``: the scheme is the entry
+    point's name, and the callable takes the URL and ``clock=`` and returns a store.
 
     Args:
         url: Such as ``postgresql://user:password@host:5432/database``.

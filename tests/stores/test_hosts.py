@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import URL, make_url
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import ConfigurationError, StoreUnavailableError
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql import driver
@@ -126,6 +126,39 @@ def test_several_hosts_of_which_one_is_wrong_are_refused(
     with pytest.raises(ConfigurationError, match=reason) as caught:
         PostgreSQLStore(f"postgresql://user:secret@{written}")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("host:99999/db", "a port that is no number from 1 to 65535"),
+        ("/db?host=host&port=x", "a port that is no number"),
+        ("host/db?sslmod=require", "'sslmod' of the URL .* did you mean sslmode?"),
+        ("host/db?zyxw=1", "the option 'zyxw' of the URL is none of libpq's$"),
+        ("host/db?autocommit=true", "the option 'autocommit' of the URL is none"),
+        ("ss?secret=t@host/db", "an option of the URL is none of libpq's"),
+        ("host/db?sslmode", r"without a value: write \?name=value"),
+        ("host/db?sslmode=&port=1", "without a value"),
+        ("host/db?sslmode=allow&sslmode=require", "the option sslmode more than once"),
+    ],
+)
+@pytest.mark.parametrize("kind", NAMED)
+def test_an_option_or_port_that_does_nothing_is_refused_at_once(
+    kind: str, written: str, reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        open_store(f"{kind}://user:secret@{written}")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_value_that_libpq_does_not_know_is_no_outage() -> None:
+    wrong = r"invalid sslmode value: .requires.: mind the URL"
+    with (
+        closing(PostgreSQLStore("postgresql://127.0.0.1:1/?sslmode=requires")) as store,
+        pytest.raises(StoreError, match=wrong) as caught,
+    ):
+        store.initialize()
+    assert not isinstance(caught.value, StoreUnavailableError)
 
 
 @pytest.mark.parametrize(

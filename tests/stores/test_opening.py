@@ -138,6 +138,7 @@ def test_a_url_names_the_store_of_its_database(
         "sqlite://",
         "sqlite://host/tasks.db",
         "sqlite:///tasks.db?mode=ro",
+        "sqlite:///tasks?.db",
         "sqlite+other:///tasks.db",
         "postgresql+psycopg2://user:secret@host/database",
         "cockroachdb+asyncpg://user:secret@host/database",
@@ -234,7 +235,8 @@ def test_an_option_that_a_store_does_not_have_is_refused(url: str, known: str) -
 def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:
     assert str(refusal("oracle://user:secret@host")) == (
         "no store has the scheme 'oracle'; known: cockroachdb, foreign, memory,"
-        " missing, nothing, postgres, postgresql, redis, rediss, sqlite"
+        " missing, nothing, postgres, postgresql, redis, redis+cluster,"
+        " redis+sentinel, rediss, sqlite"
     )
 
 

@@ -109,7 +109,9 @@ class TestUrls:
             ("redis://host", "redis://host:6379/0"),
             ("redis://user:secret@host:7000/3", "redis://host:7000/3"),
             ("rediss://:secret@host/1", "rediss://host:6379/1"),
-            ("redis://[::1]:7000", "redis://::1:7000/0"),
+            ("redis://[::1]:7000", "redis://[::1]:7000/0"),
+            ("redis://Host:", "redis://host:6379/0"),
+            ("redis://", "redis://localhost:6379/0"),
             (
                 "redis+sentinel://a,b:26380/mymaster/2",
                 "redis+sentinel://a:26379,b:26380/mymaster/2",
@@ -129,25 +131,52 @@ class TestUrls:
         assert (address.tls, address.ca) == (True, "/ca.pem")
 
     @pytest.mark.parametrize(
-        "url",
+        ("url", "wrong"),
         [
-            "postgresql://me:secret@host/database",
-            "redis://secret@host/name",
-            "redis://secret@host/0/1",
-            "redis://secret@host/-1",
-            "redis://secret@host:port",
-            "redis://secret@a,b",
-            "redis://secret@host?timeout=3",
-            "redis://secret@host#part",
-            "redis+sentinel://secret@host",
-            "redis+cluster://secret@host/1",
-            7,
+            ("postgresql://me:secret@host/database", ""),
+            ("redis+master://secret@host/name", ""),
+            ("redis://secret@[host", ""),
+            (7, ""),
+            ("redis://secret@host/name", "a database that is no whole number"),
+            ("redis://secret@host/0/1", "a database that is no whole number"),
+            ("redis://secret@host/-1", "a database that is no whole number"),
+            ("redis+sentinel://secret@host/name/secret", "a database that is no"),
+            ("redis+cluster://secret@host/1", "a database, of which a cluster"),
+            ("redis+sentinel://secret@host", "not the name of their master"),
+            ("redis://secret@host:port/0", "a port that is no number from 1 to 65535"),
+            ("redis://secret@host:99999", "a port that is no number"),
+            ("redis://secret@host:0", "a port that is no number"),
+            ("redis://user:secret/0", "a port that is no number"),
+            ("redis://secret@::1", "an IPv6 address without brackets"),
+            ("redis://secret@a,b", "several hosts, which only those of sentinels"),
+            ("redis+cluster://secret@a,,b", "several hosts, and one is empty"),
+            (
+                "redis://secret@host?timeout=3",
+                "no option 'timeout', only tls and tls_c",
+            ),
+            ("redis://host?tls=yes", "an option tls that is neither true nor false"),
+            (
+                "redis://host?tls&tls_ca=/ca",
+                "the option tls more than once, or without",
+            ),
+            ("redis://host?tls=true&tls=true", "the option tls more than once"),
+            ("redis://host?tls_ca=/ca.pem", "a tls_ca without TLS: begin it with red"),
+            ("redis://host?tls=false&tls_ca=/ca.pem", "a tls_ca without TLS"),
+            ("redis://secret@host#part", "write %40 for @, %2F for /, %3F for ?"),
+            ("redis://user:sec?ret=secret@host", "an @: in a user or password write"),
+            ("redis://user:secret/secret@host", "an @: in a user or password write"),
         ],
     )
-    def test_any_other_is_refused_without_what_lets_in(self, url: str) -> None:
-        with pytest.raises(ConfigurationError, match=r"redis://user:.*") as caught:
+    def test_any_other_is_refused_without_what_lets_in(
+        self, url: str, wrong: str
+    ) -> None:
+        with pytest.raises(ConfigurationError) as caught:
             RedisStore(url)
-        assert "secret" not in str(caught.value)
+        said = str(caught.value)
+        assert said.startswith("the URL of a Redis store" + (wrong and " ha"))
+        assert wrong in said
+        assert "is like redis://user:password@host:6379/0, rediss://" in said
+        assert "secret" not in said
 
     @pytest.mark.parametrize("namespace", ["{mine}", "mi}ne", "", 7])
     def test_a_namespace_that_is_no_part_of_a_key_is_refused(

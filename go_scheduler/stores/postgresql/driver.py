@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, event, exc
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
+from go_scheduler.stores.postgresql.url_options import OF_THE_DIALECT, check_options
 from go_scheduler.stores.sql.database import FOR_USERS, Fault, Lane
 from go_scheduler.stores.sql.urls import read_server_url
 
@@ -168,6 +169,7 @@ def _checked(url: str | URL, kind: EngineKind) -> URL:
             f"the URL begins with {parsed.drivername}://; this store's begin with"
             f" {kind.value}://{hint}"
         )
+    check_options(parsed.query)
     return parsed.set(drivername=f"{kind.value}+psycopg")
 
 
@@ -205,7 +207,7 @@ def _connect_for(
     def connect(
         args: Sequence[str], given: MutableMapping[str, Any]
     ) -> psycopg.Connection[Any]:
-        given.pop("disable_cockroachdb_telemetry", None)
+        given.pop(OF_THE_DIALECT, None)
         options = _options({**given, **connect_args}, kind)
         try:
             connection = make.connect(*args, **options)  # type: ignore[arg-type]
@@ -213,7 +215,7 @@ def _connect_for(
             # An error of a connection that does not exist yet has no code.
             for pattern, (meant, advice) in _REFUSALS.items():
                 if (said := re.search(pattern, str(error))) is not None:
-                    raise meant(f"{said[0]} on this server: {advice}") from error
+                    raise meant(f"{said[0]}{advice}") from error
             raise
         try:
             _set_up(connection, kind, settings)
@@ -292,7 +294,7 @@ def _set_up(
     connection.adapters.register_loader("timestamptz", TextLoader)
 
 
-_MISSING = "create it, or mind the URL"
+_MISSING = " on this server: create it, or mind the URL"
 _REFUSALS = {
     'database ".*" does not exist': (psycopg.errors.InvalidCatalogName, _MISSING),
     'role ".*" does not exist': (
@@ -301,7 +303,12 @@ _REFUSALS = {
     ),
     'password authentication failed for user ".*"': (
         psycopg.errors.InvalidPassword,
-        "mind the URL",
+        " on this server: mind the URL",
+    ),
+    # Of libpq's own: it has asked nobody, and will never do.
+    'invalid .* value(: ".*"| ".*" for connection option ".*")': (
+        psycopg.errors.InvalidParameterValue,
+        ": mind the URL",
     ),
 }
 _READ_ONLY = "25006"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _SCHEMES = ("redis", "rediss", "redis+sentinel", "redis+cluster")
-_OPTIONS = {"tls", "tls_ca"}
+_OPTIONS = ("tls", "tls_ca")
+_NUMBER = re.compile("[0-9]{1,9}")
+_HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?")
+_HIGHEST_PORT = 65_535
 _LIKE = (
     "redis://user:password@host:6379/0, rediss://… for TLS,"
     " redis+sentinel://host:26379,other:26379/name-of-master or"
@@ -41,7 +50,10 @@ class Address:
     ca: str | None = None
 
     def __str__(self) -> str:
-        hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
+        hosts = ",".join(
+            f"{f'[{host}]' if ':' in host else host}:{port}"
+            for host, port in self.hosts
+        )
         path = f"{self.master}/{self.database}" if self.master else str(self.database)
         return f"{self.kind}://{hosts}/{path}"
 
@@ -50,43 +62,100 @@ def parse(url: str) -> Address:
     """What a URL says.
 
     Raises:
-        ConfigurationError: It names no Redis. The URL is not repeated.
+        ConfigurationError: It names no Redis. It says which part is wrong, and repeats
+            none but the name of an option: any other may be of a password.
     """
     try:
         return _parse(url)
     # What it is raised from would repeat a part of it.
-    except (ValueError, IndexError, AttributeError):
-        raise ConfigurationError(f"the URL of a Redis store is like {_LIKE}") from None
+    except (ValueError, AttributeError) as error:
+        ours = isinstance(error, ConfigurationError)
+        what = f"{error}; one" if ours else "the URL of a Redis store"
+        raise ConfigurationError(f"{what} is like {_LIKE}") from None
 
 
 def _parse(url: str) -> Address:
     parts = urlsplit(url)
     kind = parts.scheme
-    options = parse_qs(parts.query, strict_parsing=bool(parts.query))
-    if kind not in _SCHEMES or parts.fragment or not options.keys() <= _OPTIONS:
+    if kind not in _SCHEMES:
         raise ValueError
+    if parts.fragment or "@" in parts.path + parts.query:
+        raise _wrong(
+            "has a # or, behind its host, an @: in a user or password write %40 for"
+            " @, %2F for /, %3F for ? and %23 for #"
+        )
+    options = _options(parts.query)
     logged_in, _, hosts = parts.netloc.rpartition("@")
     username, _, password = logged_in.partition(":")
-    path = [unquote(each) for each in parts.path.split("/") if each]
-    master = path.pop(0) if kind == "redis+sentinel" else ""
-    found = tuple(_host(each, 26379 if master else 6379) for each in hosts.split(","))
-    if len(path) > 1 or (len(found) > 1 and "+" not in kind):
-        raise ValueError
-    database = int(path[0]) if path else 0
-    if database < 0 or (database and kind == "redis+cluster"):
-        raise ValueError
+    master, database = _place(kind, parts.path)
+    tls = kind == "rediss" or options.get("tls") == "true"
+    ca = options.get("tls_ca")
+    if ca is not None and not tls:
+        raise _wrong(
+            "has a tls_ca without TLS: begin it with rediss://, or add tls=true"
+        )
     return Address(
         kind=kind,
-        hosts=found,
+        hosts=_hosts(kind, hosts),
         master=master,
         database=database,
         username=unquote(username) or None,
         password=unquote(password) or None,
-        tls=kind == "rediss" or options.get("tls") == ["true"],
-        ca=options.get("tls_ca", [None])[0],
+        tls=tls,
+        ca=ca,
     )
 
 
+def _options(query: str) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for each in filter(None, query.split("&")):
+        [(name, value)] = parse_qsl(each, keep_blank_values=True)
+        if name not in _OPTIONS:
+            known = " and ".join(_OPTIONS)
+            raise _wrong(f"has no option {shown(name)}, only {known}")
+        if name in found or not value:
+            raise _wrong(f"has the option {name} more than once, or without a value")
+        found[name] = value
+    if found.get("tls", "true") not in ("true", "false"):
+        raise _wrong("has an option tls that is neither true nor false")
+    return found
+
+
+def _place(kind: str, path: str) -> tuple[str, int]:
+    """What the sentinels call the master, and which database."""
+    names = [unquote(each) for each in path.split("/") if each]
+    master = ""
+    if kind == "redis+sentinel":
+        if not names:
+            raise _wrong("has sentinels and not the name of their master")
+        master = names.pop(0)
+    if len(names) > 1 or not all(map(_NUMBER.fullmatch, names)):
+        raise _wrong("has a database that is no whole number from 0, such as /0")
+    database = int(names[0]) if names else 0
+    if database and kind == "redis+cluster":
+        raise _wrong("has a database, of which a cluster has 0 alone")
+    return master, database
+
+
+def _hosts(kind: str, text: str) -> tuple[tuple[str, int], ...]:
+    hosts: Sequence[str] = text.split(",")
+    if len(hosts) > 1 and "+" not in kind:
+        raise _wrong("has several hosts, which only those of sentinels or a cluster do")
+    if len(hosts) > 1 and not all(hosts):
+        raise _wrong("has several hosts, and one is empty")
+    return tuple(_host(each, 26379 if "sentinel" in kind else 6379) for each in hosts)
+
+
 def _host(text: str, default: int) -> tuple[str, int]:
-    parts = urlsplit(f"//{text}")
-    return parts.hostname or "localhost", parts.port or default
+    found = _HOST.fullmatch(text)
+    port = int((found and found[2]) or default)
+    if found is None or not 0 < port <= _HIGHEST_PORT:
+        raise _wrong(
+            f"has a port that is no number from 1 to {_HIGHEST_PORT}, or an IPv6"
+            " address without brackets"
+        )
+    return found[1].strip("[]").lower() or "localhost", port
+
+
+def _wrong(what: str) -> ConfigurationError:
+    return ConfigurationError(f"the URL of a Redis store {what}")

@@ -18,6 +18,7 @@ _PARTS = re.compile(r"([\w+]+://(?:[^:/]*(?::[^@]*)?@)?)([^/?]*)(.*)", re.DOTALL
 _BRACKETED = re.compile(r"\[([^\[\]]*)\](?::(.*))?")
 _PORT = re.compile("[0-9]{1,5}")
 _HIGHEST_PORT = 65_535
+_NO_PORT = f"a port that is no number from 1 to {_HIGHEST_PORT}"
 
 
 def read_url(url: str | URL, *, example: str) -> URL:
@@ -28,17 +29,28 @@ def read_url(url: str | URL, *, example: str) -> URL:
         example: What one looks like, for the error.
 
     Raises:
-        ConfigurationError: It is none, or holds a NUL.
+        ConfigurationError: It is none, holds a NUL, or an option without a value.
     """
     refusal = ConfigurationError(f"no database URL, such as {example}")
     if not isinstance(url, str | URL):
         raise refusal
+    if isinstance(url, str):
+        _refuse_half_options(_PARTS.sub(r"\3", url, count=1))
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError):
         raise refusal from None
     _refuse_nul(parsed.render_as_string(hide_password=False))
     return parsed
+
+
+def _refuse_half_options(rest: str) -> None:
+    options = filter(None, rest.partition("?")[2].split("&"))
+    if not all(value for _, _, value in (each.partition("=") for each in options)):
+        # SQLAlchemy leaves it out, and nobody would know that it does nothing.
+        raise ConfigurationError(
+            "the URL has an option without a value: write ?name=value&other=value"
+        )
 
 
 def _refuse_nul(text: str) -> None:
@@ -79,6 +91,8 @@ def read_server_url(url: str | URL, *, example: str, port: int) -> URL:
     ports = _listed(parsed.query.get("port", parsed.port))
     if len(hosts) > 1:
         return _with_hosts(parsed, hosts, ports or [str(port)])
+    if not all(map(_is_port, ports)):
+        raise ConfigurationError(f"the URL names {_NO_PORT}")
     return parsed
 
 
@@ -113,9 +127,10 @@ def _server(host: str, port: str) -> tuple[str, str]:
         port = own or port
     if not host:
         raise ConfigurationError("the URL names several hosts, and one is empty")
-    if not _PORT.fullmatch(port) or not 0 < int(port) <= _HIGHEST_PORT:
-        raise ConfigurationError(
-            "the URL names several hosts, and a port that is no number from 1 to"
-            f" {_HIGHEST_PORT}"
-        )
+    if not _is_port(port):
+        raise ConfigurationError(f"the URL names several hosts, and {_NO_PORT}")
     return unquote(host), port
+
+
+def _is_port(text: str) -> bool:
+    return bool(_PORT.fullmatch(text)) and 0 < int(text) <= _HIGHEST_PORT
