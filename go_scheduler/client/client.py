@@ -5,6 +5,7 @@ from go_scheduler.client.backfilling import Backfilling
 from go_scheduler.client.declaring import Declaring
 from go_scheduler.client.definitions import Definitions
 from go_scheduler.client.explaining import Explaining
+from go_scheduler.client.fired import Fired
 from go_scheduler.client.instances import Instances
 from go_scheduler.client.on_demand import OnDemand
 from go_scheduler.client.pauses import Pauses
@@ -21,6 +22,7 @@ class Client(
     Instances,
     Runs,
     Views,
+    Fired,
     Explaining,
 ):
     """Schedules, reads and changes definitions; the half of a scheduler without loops.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import func, select
 
@@ -101,8 +101,7 @@ class InstanceLists(InstanceStore):
             newest_first=newest_first,
             after=after,
         ).limit(limit)
-        rows = self._list(lambda connection: connection.execute(query).all())
-        return self._reader.instances(Lane.BY_HAND, rows)
+        return self._listed(query)
 
     def counts(
         self,
@@ -128,6 +127,18 @@ class InstanceLists(InstanceStore):
             Lane.BY_HAND, lambda connection: connection.execute(query).all()
         )
         return self._reader.instances(Lane.BY_HAND, rows)
+
+    def _listed(self, query: Select[Any]) -> Sequence[TaskInstance]:
+        rows = self._list(lambda connection: connection.execute(query).all())
+        return self._reader.instances(Lane.BY_HAND, rows)
+
+    def _in_order(self, ids: Sequence[UUID]) -> Sequence[TaskInstance]:
+        """The instances of these ids that are still there, in their order."""
+        if not ids:
+            return []
+        found = self._listed(self._both.where(self._dialect.among(instances.c.id, ids)))
+        by_id = {each.id: each for each in found}
+        return [by_id[id] for id in ids if id in by_id]
 
     def _list(self, read: Callable[[Connection], Listed]) -> Listed:
         """Read a list; it need not be of this very moment."""

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, datetime
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, literal, select, true, union_all
+from sqlalchemy import func, select, true, union_all
 
 from go_scheduler.checks import PRIORITIES
-from go_scheduler.models import Outcome, State
 from go_scheduler.models.looked_up import Backlog, Counted
 from go_scheduler.stores.messages import Position
-from go_scheduler.stores.sql.counting import (
-    CLAIMED,
-    count_waiting,
-    counts_up_to,
-    with_state,
-)
+from go_scheduler.stores.sql.counting import CLAIMED, counts_up_to
 from go_scheduler.stores.sql.counting_theirs import counts_among
-from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.edits import LIVE, definition_of
 from go_scheduler.stores.sql.ended import ended_first
-from go_scheduler.stores.sql.instance_lists import InstanceLists
+from go_scheduler.stores.sql.fired import SQLFired
 from go_scheduler.stores.sql.lists import among, are_of
 from go_scheduler.stores.sql.tables import contents, definitions, instances
 from go_scheduler.stores.view_store import (
@@ -38,17 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, Subquery
+    from sqlalchemy import ColumnElement, Connection, Subquery
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import Outcome, State, TaskDefinition, TaskInstance
 
 _column = instances.c
 _QUEUES = 100
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
-_STATES = {each.value: each for each in State}
 
 
-class SQLViews(InstanceLists, ViewStore):
+class SQLViews(SQLFired, ViewStore):
     """What pages show of a SQL store."""
 
     def counts_up_to(
@@ -175,78 +166,6 @@ class SQLViews(InstanceLists, ViewStore):
             query = query.where(_column.queue.in_(sorted(queues)))
         return self._listed(query.order_by(_column.expires_at).limit(limit))
 
-    def list_fired(
-        self,
-        definition_id: UUID,
-        *,
-        since: datetime,
-        before: datetime,
-        newest_first: bool = False,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read what a definition has fired, in the order of fire times."""
-        order = _column.fire_time.desc() if newest_first else _column.fire_time
-        query = self._both.where(
-            _column.definition_key == self._live(definition_id),
-            _column.fire_time >= since,
-            _column.fire_time < before,
-        )
-        index = "task_instances_fire_key"
-        query = self._dialect.looked_up(query, instances, index)
-        # Asked for a single row, CockroachDB 26 answers with an internal error.
-        return self._listed(query.order_by(order).limit(max(2, limit)))[:limit]
-
-    def count_fired(
-        self, definition_id: UUID, bounds: Sequence[datetime], *, most: int
-    ) -> Sequence[Mapping[State, int]]:
-        """How many a definition has fired, by their state, in some spans of time."""
-        counts: list[Counter[State]] = [Counter() for _ in bounds[1:]]
-
-        def read(connection: Connection) -> Sequence[Any]:
-            key = connection.execute(select(self._live(definition_id))).scalar()
-            if key is None:
-                return []
-            parts = (
-                with_state(_column.definition_key == key)
-                .add_columns(literal(number).label("part"))
-                .where(_column.fire_time >= since, _column.fire_time < before)
-                .order_by(_column.fire_time)
-                .limit(most)
-                .subquery()
-                for number, (since, before) in enumerate(pairwise(bounds))
-            )
-            heads = (select(each.c.part, each.c.state) for each in parts)
-            return connection.execute(union_all(*heads)).all()
-
-        for part, state in self._list(read):
-            # What is no outcome of ours, and was written by hand, has not ended.
-            counts[part][_STATES.get(state, State.PENDING)] += 1
-        return counts
-
-    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
-        """How many instances of a definition have not ended and do not run."""
-        key = self._live(definition_id)
-        found: int = self._list(lambda each: count_waiting(each, key, most))
-        return found
-
-    def list_unscheduled(
-        self, definition_id: UUID, *, limit: int
-    ) -> Sequence[TaskInstance]:
-        """Read what a definition has without a fire time, the latest first."""
-        some = (
-            select(_column.id, _column.execute_at)
-            .where(
-                _column.definition_key == self._live(definition_id),
-                _column.fire_time.is_(None),
-            )
-            .limit(LOOKED_AT)
-            .subquery()
-        )
-        order = (some.c.execute_at.desc(), some.c.id.desc())
-        latest = select(some.c.id).order_by(*order).limit(limit)
-        ids = self._list(lambda connection: connection.execute(latest).scalars().all())
-        return self._in_order(ids)
-
     def search_names(
         self,
         prefix: str,
@@ -289,26 +208,6 @@ class SQLViews(InstanceLists, ViewStore):
             return connection.execute(query).scalars().all()
 
         return self._in_order(self._list(read))
-
-    def _live(self, definition_id: UUID) -> ScalarSelect[Any]:
-        live = select(definitions.c.key).where(
-            definitions.c.id == definition_id, definitions.c.deleted_at.is_(None)
-        )
-        return self._dialect.looked_up(
-            live, definitions, "task_definitions_id_key"
-        ).scalar_subquery()
-
-    def _listed(self, query: Select[Any]) -> Sequence[TaskInstance]:
-        rows = self._list(lambda connection: connection.execute(query).all())
-        return self._reader.instances(Lane.BY_HAND, rows)
-
-    def _in_order(self, ids: Sequence[UUID]) -> Sequence[TaskInstance]:
-        """The instances of these ids that are still there, in their order."""
-        if not ids:
-            return []
-        found = self._listed(self._both.where(self._dialect.among(_column.id, ids)))
-        by_id = {each.id: each for each in found}
-        return [by_id[id] for id in ids if id in by_id]
 
 
 def _due(row: Any) -> tuple[datetime, UUID]:
