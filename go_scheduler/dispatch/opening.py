@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from go_scheduler.checks import check_type
 from go_scheduler.dispatch.bus import MessageBus
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
@@ -19,6 +21,8 @@ ENTRY_POINTS = "go_scheduler.buses"
 _BY_KOMBU = ("amqp", "amqps", "memory", "redis", "rediss", "sqs")
 # What kombu speaks to others by, which it imports when it connects, again and again.
 _LIBRARIES = {"redis": "redis", "rediss": "redis", "sqs": "boto3"}
+# That of RFC 3986, as ``open_bus`` looks for it.
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _registered: dict[str, Callable[..., MessageBus]] = {}
 
 
@@ -62,13 +66,21 @@ def register_bus(scheme: str, make: Callable[..., MessageBus]) -> None:
     """Have ``open_bus`` make a bus of your own for a scheme.
 
     Args:
-        scheme: What its URLs begin with, before ``://``.
+        scheme: What its URLs begin with, before ``://``: a letter, and then letters,
+            digits, ``+``, ``-`` and ``.``, of whichever case.
         make: Called with the URL and the options.
 
     Raises:
-        ConfigurationError: The scheme is one of KombuBus's, or has another bus; or
-            what is to make one cannot be called.
+        ConfigurationError: The scheme is none, is one of KombuBus's, or has another
+            bus; or what is to make one cannot be called.
     """
+    check_type("scheme", scheme, str)
+    scheme = scheme.lower()
+    if _SCHEME.fullmatch(scheme) is None:
+        raise ConfigurationError(
+            "scheme must be a letter, and then letters, digits, +, - and ., such as"
+            f" nats, not {shown(scheme)}"
+        )
     if not callable(make):
         raise ConfigurationError(f"what makes a bus cannot be called: {shown(make)}")
     if scheme in _BY_KOMBU or _registered.get(scheme, make) is not make:

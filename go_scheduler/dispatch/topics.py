@@ -24,18 +24,18 @@ class Topics:
             each other share a bus by different ones.
 
     Raises:
-        ConfigurationError: The namespace is no short text, of one line, or is the
-            ``amq`` that brokers keep for themselves.
+        ConfigurationError: The namespace is no short text, holds what cannot be
+            printed, or is the ``amq`` that brokers keep for themselves.
     """
 
     namespace: str = "go_scheduler"
 
     def __post_init__(self) -> None:
         namespace = check_name("namespace", self.namespace)
-        if len(namespace.splitlines()) > 1 or f"{namespace}.".startswith("amq."):
+        if not namespace.isprintable() or f"{namespace}.".startswith("amq."):
             raise ConfigurationError(
-                "namespace must have one line, and not begin with amq, which brokers"
-                f" keep for themselves: {shown(namespace)}"
+                "namespace must be of characters that can be printed, and not begin"
+                f" with amq, which brokers keep for themselves: {shown(namespace)}"
             )
 
     def runs(self, queue: str, task: str | None = None) -> str:

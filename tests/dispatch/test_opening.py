@@ -54,7 +54,7 @@ def test_a_url_names_a_bus_that_is_not_connected(
 ) -> None:
     # That of SQS is not among those that are here for tests.
     monkeypatch.setattr(opening, "find_spec", lambda name: name)
-    with open_bus(url, queue_type="quorum", timeout=timedelta(seconds=1)) as bus:
+    with open_bus(url, queue_type="classic", timeout=timedelta(seconds=1)) as bus:
         assert isinstance(bus, KombuBus)
         assert bus.is_up()
         assert "secret" not in repr(bus)
@@ -73,7 +73,17 @@ def test_a_url_names_a_bus_that_is_not_connected(
         ("amqp://localhost", {"timeout": timedelta(0)}, "timeout must be longer"),
         ("amqp://localhost", {"timeout": 2}, "timeout"),
         ("amqp://localhost", {"heartbeat": timedelta(0)}, "heartbeat must be at least"),
-        ("amqp://localhost", {"ca_certs": 7}, "ca_certs"),
+        ("amqps://localhost", {"ca_certs": 7}, "ca_certs must be a str"),
+        (
+            "amqp://localhost",
+            {"ca_certs": "/x"},
+            "nothing with amqp://, but with amqps",
+        ),
+        (
+            "memory://x",
+            {"queue_type": "quorum"},
+            "nothing with memory://",
+        ),
         ("amqps://localhost", {"ca_certs": "/no/such"}, "ca_certs: .*No such file"),
         ("amqp://localhost", {"transport_options": 7}, "transport_options"),
         ("amqp://localhost", {"colour": "red"}, "colour"),
@@ -130,14 +140,14 @@ def test_a_subscription_that_has_been_closed_is_let_go_of() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_a_bus_of_ones_own_is_opened_by_its_scheme() -> None:
-    register_bus("mine", MyBus)
+    register_bus("Mine", MyBus)
     register_bus("mine", MyBus)
     with open_bus("mine://host") as bus:
         assert isinstance(bus, MyBus)
     with pytest.raises(ConfigurationError, match="'mine' has a bus"):
         register_bus("mine", KombuBus)
     with pytest.raises(ConfigurationError, match="'amqp' has a bus"):
-        register_bus("amqp", MyBus)
+        register_bus("AMQP", MyBus)
 
 
 def test_a_bus_that_a_package_announces_is_opened_by_its_scheme(
@@ -199,6 +209,13 @@ def test_what_cannot_be_called_makes_no_bus() -> None:
         register_bus("mine", "my.module:Bus")  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("scheme", ["a b", "", "1a", "a_b", "é", "a:", "a\n", 7])
+def test_what_no_url_begins_with_is_no_scheme(scheme: str) -> None:
+    with pytest.raises(ConfigurationError, match="scheme must be a"):
+        register_bus(scheme, MyBus)
+
+
 @pytest.mark.parametrize("topic", ["", "x" * 256, "ü" * 128, 7])
 def test_a_topic_that_no_bus_can_have_is_refused(topic: str) -> None:
     with open_bus("memory://") as bus, pytest.raises(ConfigurationError, match="topic"):
@@ -239,7 +256,7 @@ def test_no_two_things_have_the_same_topic() -> None:
     assert topics.runs("a\r\nb") == "go_scheduler.run.a%0D%0Ab"
 
 
-@pytest.mark.parametrize("namespace", ["", 7, "a\nb", "amq", "amq.mine"])
+@pytest.mark.parametrize("namespace", ["", 7, "a\nb", "a\x1bb", "amq", "amq.mine"])
 def test_a_namespace_is_a_name(namespace: str) -> None:
     with pytest.raises(ConfigurationError, match="namespace"):
         Topics(namespace)

@@ -12,6 +12,7 @@ from go_scheduler.clock import Clock, SystemClock
 from go_scheduler.dispatch.bus import Delivery, MessageBus, Subscription
 from go_scheduler.dispatch.kombu_bus.address import Address
 from go_scheduler.dispatch.kombu_bus.consumer import Consumer
+from go_scheduler.dispatch.kombu_bus.options import check_meant
 from go_scheduler.dispatch.kombu_bus.posting import Posting
 from go_scheduler.dispatch.kombu_bus.publisher import Publisher
 from go_scheduler.dispatch.topics import check_prefetch, check_topic
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-_QUEUE_TYPES = ("classic", "quorum")
+_CLASSIC = "classic"
+_QUEUE_TYPES = (_CLASSIC, "quorum")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -57,7 +59,7 @@ class KombuBus(MessageBus):
         url: str,
         *,
         timeout: timedelta = timedelta(seconds=2),
-        queue_type: str = "classic",
+        queue_type: str = _CLASSIC,
         ca_certs: str | None = None,
         heartbeat: timedelta = timedelta(seconds=10),
         transport_options: dict[str, object] | None = None,
@@ -73,6 +75,10 @@ class KombuBus(MessageBus):
             timeout=timeout,
             options=transport_options or {},
         )
+        if queue_type != _CLASSIC:
+            check_meant(self._address.scheme, "queue_type")
+        if ca_certs is not None:
+            check_meant(self._address.scheme, "ca_certs")
         if self._address.ca_certs is not None:
             _check_certificates(self._address.ca_certs)
         self._queue_type = _checked_type(self._address.queue_type or queue_type)

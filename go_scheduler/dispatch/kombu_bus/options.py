@@ -1,4 +1,4 @@
-"""What the URL of a bus says behind its question mark."""
+"""What only some brokers can be told, by a URL's question mark or an argument."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 _SCHEMES = {"queue_type": ("amqp", "amqps"), "tls_ca": ("amqps", "rediss")}
+_IN_URLS = {"queue_type": "queue_type", "ca_certs": "tls_ca"}
 
 
 def options_of(hosts: Iterable[SplitResult]) -> Mapping[str, str]:
@@ -37,3 +38,17 @@ def options_of(hosts: Iterable[SplitResult]) -> Mapping[str, str]:
                 )
             found[name] = value
     return found
+
+
+def check_meant(scheme: str, argument: str) -> None:
+    """Refuse an argument that would promise what a broker does not keep.
+
+    Raises:
+        ConfigurationError: It means nothing with this scheme.
+    """
+    schemes = _SCHEMES[_IN_URLS[argument]]
+    if scheme not in schemes:
+        raise ConfigurationError(
+            f"{argument} means nothing with {scheme}://, but with"
+            f" {' and '.join(schemes)}: leave it out"
+        )

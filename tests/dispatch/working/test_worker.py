@@ -474,6 +474,8 @@ SENDS.register("send")(print)
         ({"telemetry": print}, "telemetry"),
         ({"name": ""}, "name"),
         ({"name": "é" * 200}, "shorter name"),
+        ({"name": "a\nb"}, r"without line breaks: 'a\\nb'"),
+        ({"name": "a\x1b[2J"}, "name must be of characters that can be printed"),
         ({"namespace": ""}, "namespace"),
     ],
 )
