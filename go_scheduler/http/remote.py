@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import httpx
-
 from go_scheduler.client.pages import Page
-from go_scheduler.errors import (
-    ConfigurationError,
-    GoSchedulerError,
-    ScheduleWarning,
-    StoreUnavailableError,
-    TaskInstanceStateError,
-)
-from go_scheduler.http.access.loopback import check_safe_url
+from go_scheduler.errors import ScheduleWarning, TaskInstanceStateError
 from go_scheduler.http.bodies.definitions import DefinitionBody
 from go_scheduler.http.bodies.jobs import TypeAnswer
-from go_scheduler.http.remote_errors import error_of
+from go_scheduler.http.remote_requests import RemoteRequests
 from go_scheduler.http.remote_values import (
     counts_of,
     definition_of,
@@ -32,10 +23,8 @@ from go_scheduler.http.remote_values import (
 from go_scheduler.models import Cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
-    from types import TracebackType
-    from typing import Self
     from uuid import UUID
 
     from go_scheduler.json import JSON
@@ -50,61 +39,9 @@ if TYPE_CHECKING:
     )
     from go_scheduler.why.answer import Why
 
-_Item = TypeVar("_Item")
-_PATIENCE = 60.0
 
-
-class Remote:
-    """Calls a server as a ``Client`` calls a store, by the same names.
-
-    Args:
-        url: Of the server, such as ``http://127.0.0.1:8710``.
-        token: What says who asks: an API key, or a token of the issuer; None: nobody.
-        timeout: How many seconds an answer may take.
-        transport: What sends the requests; None: the network.
-
-    Raises:
-        ConfigurationError: The URL is none, or the token would be sent in the open.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None = None,
-        timeout: float = _PATIENCE,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigurationError(
-                f"a server's URL begins with https:// or http://, not {url!r}"
-            )
-        if token is not None:
-            check_safe_url(url)
-        self._url = url.rstrip("/")
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        try:
-            self._http = httpx.Client(
-                base_url=self._url,
-                headers=headers,
-                timeout=timeout,
-                transport=transport,
-            )
-        except httpx.InvalidURL as error:
-            raise ConfigurationError(f"{url!r} is no URL: {error}") from None
-
-    def __enter__(self) -> Self:
-        """Keep connections open."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close them."""
-        self._http.close()
+class Remote(RemoteRequests):
+    """Calls a server as a ``Client`` calls a store, by the same names."""
 
     def schedule(self, definition: TaskDefinition) -> TaskDefinition:
         """Insert a definition, or replace the one with its id."""
@@ -269,12 +206,6 @@ class Remote:
         """The nodes that the store has seen within the last hour."""
         return [node_of(each) for each in self._ask("GET", "/nodes")["items"]]
 
-    def _page(
-        self, path: str, asked: Mapping[str, Any], read: Callable[[Any], _Item]
-    ) -> Page[_Item]:
-        answer = self._ask("GET", path, asked=asked)
-        return Page(map(read, answer["items"]), next=answer["next"])
-
     def _of_type(self, method: str, name: str, body: object = None) -> Any:
         return self._ask(method, f"/types/{quote(name, safe='')}", body)
 
@@ -285,61 +216,6 @@ class Remote:
 
     def _of_instance(self, method: str, id: UUID, path: str = "") -> Any:
         return self._ask(method, f"/instances/{id}{path}", id=id)
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        asked: Mapping[str, Any] | None = None,
-        id: UUID | None = None,
-    ) -> Any:
-        """What the server answers.
-
-        Raises:
-            GoSchedulerError: It is away, or refuses it.
-        """
-        sent = {} if body is None else {"json": body}
-        response = self._response(method, path, asked=asked, id=id, **sent)
-        if response.status_code == 204:
-            return None
-        try:
-            return response.json()
-        except ValueError:
-            raise self._stranger() from None
-
-    def _response(
-        self,
-        method: str,
-        path: str,
-        *,
-        asked: Mapping[str, Any] | None = None,
-        id: UUID | None = None,
-        **sent: Any,
-    ) -> httpx.Response:
-        said = {name: each for name, each in (asked or {}).items() if each is not None}
-        try:
-            response = self._http.request(
-                method, f"/v1{path}", params=said or None, **sent
-            )
-        except httpx.HTTPError as error:
-            raise StoreUnavailableError(
-                f"the server at {self._url} does not answer: {error}"
-            ) from error
-        if response.is_success:
-            return response
-        if response.is_redirect:
-            raise self._stranger()
-        try:
-            problem = response.json()
-        except ValueError:
-            problem = None
-        problem = problem if isinstance(problem, dict) else {}
-        raise error_of(response.status_code, problem, id)
-
-    def _stranger(self) -> GoSchedulerError:
-        return GoSchedulerError(f"{self._url} is no server of go_scheduler")
 
 
 def _time(at: datetime | None) -> str | None:
