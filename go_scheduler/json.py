@@ -6,10 +6,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Never, TypeAlias, cast
+from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import LONGEST_SHOWN, shown
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 JSON: TypeAlias = (
     bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
@@ -270,3 +273,8 @@ def _refusal(path: _Path, why: str) -> ConfigurationError:
     if len(place) > LONGEST_SHOWN:
         place = f"{place[:LONGEST_SHOWN]}…"
     return ConfigurationError(f"{place} {why}")
+
+
+def write_instant(at: datetime) -> str:
+    """An instant in UTC as JSON has it everywhere: RFC 3339, with a Z."""
+    return at.isoformat().removesuffix("+00:00") + "Z"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from go_scheduler.cli.output import at, document, line, note, table
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.configuration.durations import write_duration
+from go_scheduler.json import write_instant
 from go_scheduler.simulation import picture
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def _definition(simulated: Simulated) -> Mapping[str, Any]:
         "longest_wait": simulated.longest_wait.total_seconds(),
         "most_at_once": simulated.most_at_once,
         "duration": simulated.duration.total_seconds(),
-        "first": starts[0].isoformat() if starts else None,
-        "last": starts[-1].isoformat() if starts else None,
+        "first": write_instant(starts[0]) if starts else None,
+        "last": write_instant(starts[-1]) if starts else None,
         "effects": _effects(simulated.effects),
         "warnings": list(simulated.warnings),
     }
@@ -107,14 +108,15 @@ def _definition(simulated: Simulated) -> Mapping[str, Any]:
 def _all(simulation: Simulation) -> Mapping[str, Any]:
     at = simulation.most_at_once_at
     return {
-        "start": simulation.start.isoformat(),
-        "end": simulation.end.isoformat(),
+        "start": write_instant(simulation.start),
+        "end": write_instant(simulation.end),
         "fires": simulation.fires,
         "most_at_once": simulation.most_at_once,
-        "most_at_once_at": None if at is None else at.isoformat(),
+        "most_at_once_at": None if at is None else write_instant(at),
         "short_minutes": simulation.short_minutes,
         "minutes": [
-            [minute.isoformat(), count] for minute, count in simulation.minutes.items()
+            [write_instant(minute), count]
+            for minute, count in simulation.minutes.items()
         ],
         "changes": _effects(simulation.changes),
         "warnings": list(simulation.warnings),
@@ -122,4 +124,4 @@ def _all(simulation: Simulation) -> Mapping[str, Any]:
 
 
 def _effects(effects: Sequence[Effect]) -> Sequence[Mapping[str, str]]:
-    return [{"at": each.at.isoformat(), "text": each.text} for each in effects]
+    return [{"at": write_instant(each.at), "text": each.text} for each in effects]

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.json import write_value
+from go_scheduler.json import write_instant, write_value
 from go_scheduler.models import RESULT_LIMIT, Stage, TaskInstance
 from go_scheduler.running.overdue import GRACE
 from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claim
+from go_scheduler.triggers.base import utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +141,16 @@ def times_text(began: datetime | None, ended: datetime | None) -> str | None:
         ended: Likewise its end.
 
     Raises:
-        ConfigurationError: It has ended before it began.
+        ConfigurationError: It has ended before it began, or one is out of range in UTC.
     """
     if began is None and ended is None:
         return None
     if began is not None and ended is not None and ended < began:
         raise ConfigurationError(f"ended_at is before started_at: {shown(ended)}")
     times = {"started_at": began, "ended_at": ended}
-    said = {name: at.isoformat() for name, at in times.items() if at is not None}
+    said = {
+        name: write_instant(utc(at, name=name))
+        for name, at in times.items()
+        if at is not None
+    }
     return write_value(said, name="client", limit=RESULT_LIMIT)

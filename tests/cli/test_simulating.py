@@ -103,6 +103,7 @@ def test_what_a_module_declares_is_simulated_without_a_store(
     assert "0 fire times" in quiet
     [all] = shell.json("simulate", f"{declaring}:none")
     assert all["most_at_once_at"] is None
+    assert all["start"].endswith("Z")
     shell("simulate", f"{declaring}:second", *FROM, "--workers", "1", where=False)
     assert "more than 1 would run at once" in shell.errors
 

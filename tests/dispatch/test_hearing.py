@@ -23,6 +23,7 @@ from go_scheduler.events import (
     RunFailed,
     StatusRefused,
 )
+from go_scheduler.json import write_instant
 from go_scheduler.models import Stage
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Answer
@@ -191,8 +192,8 @@ class TestEnded:
         assert (instance.state, instance.result) == (State.COMPLETED, {"of": [7]})
         assert (instance.worker, message.settled) == ("anna", ["ack"])
         assert instance.client == {
-            "started_at": began.isoformat(),
-            "ended_at": (began + SECOND).isoformat(),
+            "started_at": write_instant(began),
+            "ended_at": write_instant(began + SECOND),
         }
 
     def test_it_counts_from_when_it_has_begun_and_not_on_the_bus(

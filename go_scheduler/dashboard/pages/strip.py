@@ -13,6 +13,7 @@ from go_scheduler.dashboard.seen import theirs
 from go_scheduler.dashboard.strips.lane import MOST_HEAPS, Lane, read_lane, zoom_of
 from go_scheduler.dashboard.strips.window import ZOOMS, Window
 from go_scheduler.http.routes.seen import seen_definition
+from go_scheduler.json import write_instant
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -42,7 +43,7 @@ class Strip:
 
     def link(self, visit: Visit, window: Window) -> str:
         """The same with another window."""
-        start = window.start.isoformat().replace("+00:00", "Z")
+        start = write_instant(window.start)
         return visit.link(self.path, of=self.of, zoom=window.zoom, start=start)
 
     def zooms(self) -> list[Window]:

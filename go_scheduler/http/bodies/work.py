@@ -155,7 +155,7 @@ class EndedBody(Body):
         Raises:
             Problem: 422.
         """
-        with of_field("ended_at"):
+        with of_field("", ("started_at", "ended_at")):
             return times_text(self.started_at, self.ended_at)
 
 

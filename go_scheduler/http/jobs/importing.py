@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import GoSchedulerError
+from go_scheduler.http.bodies.body import of_field
 from go_scheduler.http.bodies.jobs import JobBody
 from go_scheduler.http.jobs.known_types import no_type
 from go_scheduler.http.jobs.lines import Line, Lines
@@ -21,7 +22,9 @@ from go_scheduler.http.jobs.reading import read
 from go_scheduler.http.jobs.spreading import Spread
 from go_scheduler.http.jobs.submitting import Submitting
 from go_scheduler.http.problems import Problem, problem_of
+from go_scheduler.json import write_instant
 from go_scheduler.models import State
+from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -76,7 +79,7 @@ class Import:
         yield {
             "event": "started",
             "import": self.name,
-            "start": None if start is None else start.isoformat(),
+            "start": None if start is None else write_instant(start),
         }
         try:
             async for batch in self._batches(parts):
@@ -238,7 +241,10 @@ def spread_of(here: Context, asked: ImportAsked) -> Spread:
     if window is None and interval is None:
         interval = here.jobs.interval
     start = asked.start
-    if start is None and (window or interval or ZERO) > ZERO:
+    if start is not None:
+        with of_field("start"):
+            start = utc(start, name="start")
+    elif (window or interval or ZERO) > ZERO:
         # One time for all, however long they take to arrive.
         start = here.clock.now()
     jitter = asked.seconds("jitter")

@@ -51,7 +51,10 @@ def slug(answer: httpx.Response) -> tuple[int, str]:
 def test_what_a_worker_says_of_its_times_is_kept_beside_the_servers(
     shared: Server, work: dict[str, Any], way: str
 ) -> None:
-    times = {"started_at": "2030-01-01T00:00:00Z", "ended_at": "2030-01-01T00:00:01Z"}
+    times = {
+        "started_at": "2030-01-01T02:00:00+02:00",
+        "ended_at": "2030-01-01T00:00:01Z",
+    }
 
     def tell(**said: Any) -> Any:
         if way == "completes":
@@ -64,11 +67,13 @@ def test_what_a_worker_says_of_its_times_is_kept_beside_the_servers(
 
     wrong = {**times, "ended_at": "2029-01-01T00:00:00Z"}
     assert tell(**wrong)["errors"][0]["field"] == "ended_at"
+    wrong = {**times, "started_at": "0001-01-01T00:00:00+01:00"}
+    assert tell(**wrong)["errors"][0]["field"] == "started_at"
     assert tell(**times) is None
     instance = shared.instance(work)
     assert instance.client == {
-        "started_at": "2030-01-01T00:00:00+00:00",
-        "ended_at": "2030-01-01T00:00:01+00:00",
+        "started_at": "2030-01-01T00:00:00Z",
+        "ended_at": "2030-01-01T00:00:01Z",
     }
     path = f"/v1/instances/{instance.id}"
     assert shared.client.get(path).json()["client"] == instance.client
