@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import RUNS, State, TaskInstance
-from go_scheduler.shown import shown
 from go_scheduler.why.answer import Because, Why
+from go_scheduler.why.ended import cancelled, completed, failed, skipped
+from go_scheduler.why.instance_words import (
+    before,
+    last_error,
+    time_of,
+    who_has,
+    why_of,
+)
 from go_scheduler.why.not_begun import GIVEN_BACK, given_back, not_begun
 from go_scheduler.why.obstacles import but_nobody_would, obstacle
-from go_scheduler.why.words import length, node_text, summary
+from go_scheduler.why.paused import paused
+from go_scheduler.why.words import length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
 
     from go_scheduler.why.facts import Facts
-
-
-# Less than this is no lateness.
-_ON_TIME = timedelta(milliseconds=1)
 
 
 def about(facts: Facts, instance: TaskInstance) -> Why:
@@ -36,71 +38,15 @@ def about(facts: Facts, instance: TaskInstance) -> Why:
     return replace(answer, text=text)
 
 
-def _completed(facts: Facts, instance: TaskInstance) -> Why:
-    text = f"It has completed. {_run_of(facts, instance)}"
-    if instance.runs > 1:
-        text += f" It took {instance.runs} runs.{_last_error(instance)}"
-    return _why(
-        facts,
-        instance,
-        Because.COMPLETED,
-        text,
-        since=instance.started_at,
-        until=instance.completed_at,
-    )
-
-
-def _failed(facts: Facts, instance: TaskInstance) -> Why:
-    runs = "1 run" if instance.runs == 1 else f"{instance.runs} runs"
-    last = _run_of(facts, instance)
-    return _why(
-        facts,
-        instance,
-        Because.FAILED,
-        f"It has failed, after {runs}.{_last_error(instance)} {last}",
-        since=instance.completed_at,
-        reason=instance.error,
-    )
-
-
-def _cancelled(facts: Facts, instance: TaskInstance) -> Why:
-    text = f"It was cancelled at {_time(facts, instance.completed_at)}."
-    return _why(facts, instance, Because.CANCELLED, text, since=instance.completed_at)
-
-
-def _skipped(facts: Facts, instance: TaskInstance) -> Why:
-    skipped = instance.skipped
-    if skipped is None:
-        text = f"It was skipped at {_time(facts, instance.completed_at)}."
-        return _why(facts, instance, Because.SKIPPED, text, since=instance.completed_at)
-    first, last = facts.times(skipped.first), facts.times(skipped.last)
-    what = "The fire time at" if instance.fire_time else "What was to run at"
-    text = f"{what} {first} was skipped: {skipped.reason}."
-    if skipped.count > 1:
-        text = (
-            f"{skipped.count} fire times were skipped, from {first} to {last}:"
-            f" {skipped.reason}."
-        )
-    return _why(
-        facts,
-        instance,
-        Because.SKIPPED,
-        text,
-        since=skipped.first,
-        until=skipped.last,
-        reason=skipped.reason,
-    )
-
-
 def _running(facts: Facts, instance: TaskInstance) -> Why:
     text = not_begun(facts, instance) or (
-        f"It is running, since {_time(facts, instance.started_at)}, on"
-        f" {_owner(facts, instance)}.{_claim(facts, instance)}"
+        f"It is running, since {time_of(facts, instance.started_at)}, on"
+        f" {who_has(facts, instance)}.{_claim(facts, instance)}"
     )
     if instance.cancel_requested:
         text += " It has been asked to stop."
-    text += _before(instance)
-    return _why(
+    text += before(instance)
+    return why_of(
         facts,
         instance,
         Because.RUNNING,
@@ -114,10 +60,10 @@ def _held(facts: Facts, instance: TaskInstance) -> Why:
     begins = "It is to run again at" if instance.runs else "It is due at"
     text = (
         f"{begins} {facts.times(instance.due_at)}{_by_jitter(instance)}, and held by"
-        f" {_owner(facts, instance)}.{_claim(facts, instance)}"
-        f"{given_back(facts, instance)}{_before(instance)}"
+        f" {who_has(facts, instance)}.{_claim(facts, instance)}"
+        f"{given_back(facts, instance)}{before(instance)}"
     )
-    return _why(
+    return why_of(
         facts,
         instance,
         Because.HELD,
@@ -138,7 +84,7 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
     soon = length(instance.due_at - facts.now)
     if instance.runs:
         text = f"It runs again at {due}, in {soon}."
-        text += f"{given_back(facts, instance)}{_last_error(instance)}"
+        text += f"{given_back(facts, instance)}{last_error(instance)}"
         because, since = Because.RETRY, None
     elif (since := instance.execute_at) <= facts.now:
         was, because = facts.times(since), Because.WAITS_FOR_NODE
@@ -150,7 +96,7 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
         text = f"It is due at {due}{_by_jitter(instance)}, in {soon}."
         because, since = Because.PENDING, None
     text += but_nobody_would(facts)
-    return _why(
+    return why_of(
         facts,
         instance,
         because,
@@ -169,45 +115,6 @@ def _by_jitter(instance: TaskInstance) -> str:
     return " by its jitter" if instance.execute_at > fire_time else ""
 
 
-def paused(facts: Facts, instance: TaskInstance | None) -> Why:
-    """That nothing starts, as the definition is paused."""
-    note, since = facts.definition.note, facts.definition.paused_at
-    text = (
-        f"It is paused since {_time(facts, since)}"
-        f" ({note or 'there is no note'}), so that nothing of it starts until it is"
-        " resumed."
-    )
-    text += _after_pause(facts) if instance is None else _before(instance)
-    return Why(
-        definition_id=facts.definition.id,
-        at=facts.at,
-        because=Because.PAUSED,
-        text=text,
-        instance=instance,
-        since=since,
-        reason=note,
-    )
-
-
-def _after_pause(facts: Facts) -> str:
-    """What a definition would do if it were resumed."""
-    following = facts.definition.next_fire_time
-    if following is None:
-        return ""
-    if following > facts.now:
-        return f" Its next fire time is {facts.times(following)}."
-    return (
-        f" Its fire times since {facts.times(following)} are missed; once it is"
-        " resumed, its catch_up decides what becomes of them."
-    )
-
-
-def frozen(facts: Facts, instance: TaskInstance) -> str:
-    """Which instance waits for the end of a pause."""
-    due = facts.times(instance.due_at)
-    return f"Instance {instance.id}, due at {due}, waits for that.{_before(instance)}"
-
-
 def _parked(facts: Facts, instance: TaskInstance) -> Why:
     """What is due, and whose turn is another instance's."""
     lock, holder = instance.definition.lock, facts.holder
@@ -222,7 +129,7 @@ def _parked(facts: Facts, instance: TaskInstance) -> Why:
     else:
         its = replace(facts, definition=holder.definition, holder=None)
         text += f" Instance {holder.id}{_of(facts, holder)}: {about(its, holder).text}"
-    return _why(
+    return why_of(
         facts,
         instance,
         Because.PARKED,
@@ -255,30 +162,14 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
     first = not instance.runs and instance.reopened_at is None
     due = instance.execute_at if first else instance.due_at
     text = f"It has been due since {facts.times(due)}, and {what}."
-    text += f"{given_back(facts, instance)}{_before(instance)}"
-    return _why(
+    text += f"{given_back(facts, instance)}{before(instance)}"
+    return why_of(
         facts,
         instance,
         Because.WAITS_FOR_NODE,
         text,
         since=due,
         reason=facts.given_back.get(instance.id, instance.error),
-    )
-
-
-def _run_of(facts: Facts, instance: TaskInstance) -> str:
-    """When and where the last run was."""
-    text = f"It was due at {facts.times(instance.execute_at)}"
-    started, ended = instance.started_at, instance.completed_at
-    if started is None or ended is None:
-        return f"{text}, and was not called."
-    late = started - instance.due_at
-    lateness = f"{length(late)} late" if late >= _ON_TIME else "on time"
-    return (
-        f"{text}; its last run started at {facts.times(started)}, {lateness}, on"
-        f" {_owner(facts, instance)}, as attempt"
-        f" {instance.ended_attempt or instance.attempt}, and took"
-        f" {length(ended - started)}."
     )
 
 
@@ -294,52 +185,14 @@ def _claim(facts: Facts, instance: TaskInstance) -> str:
             f" Its claim has lapsed, at {facts.times(until)}: {gone}, and another one"
             " takes it over."
         )
-    return f" Its claim holds until {_time(facts, until)}, and is renewed until then."
-
-
-def _owner(facts: Facts, instance: TaskInstance) -> str:
-    node = node_text(facts.node(instance.claimed_by), instance.claimed_by)
-    if instance.worker is None:
-        return node
-    return f"the worker {shown(instance.worker)}, to which it was handed by {node}"
-
-
-def _before(instance: TaskInstance) -> str:
-    """What came of the runs before the present one, or the next."""
-    # One that has failed and is to run again counts its runs anew.
-    if instance.runs > (instance.state in RUNS) or instance.error:
-        return f" It has run before.{_last_error(instance)}"
-    return ""
-
-
-def _last_error(instance: TaskInstance) -> str:
-    return "" if not instance.error else f" Last error: {summary(instance.error)}."
-
-
-def _time(facts: Facts, at: datetime | None) -> str:
-    """A time that a row of this state has, unless it was changed by other means."""
-    return "an unknown time" if at is None else facts.times(at)
-
-
-def _why(
-    facts: Facts, instance: TaskInstance, because: Because, text: str, **more: object
-) -> Why:
-    return Why(
-        definition_id=facts.definition.id,
-        at=facts.at,
-        because=because,
-        text=text,
-        instance=instance,
-        node=facts.node(instance.claimed_by),
-        **more,  # type: ignore[arg-type]
-    )
+    return f" Its claim holds until {time_of(facts, until)}, and is renewed until then."
 
 
 _BY_STATE: Mapping[State, Callable[[Facts, TaskInstance], Why]] = {
-    State.COMPLETED: _completed,
-    State.FAILED: _failed,
-    State.CANCELLED: _cancelled,
-    State.SKIPPED: _skipped,
+    State.COMPLETED: completed,
+    State.FAILED: failed,
+    State.CANCELLED: cancelled,
+    State.SKIPPED: skipped,
     **dict.fromkeys(RUNS, _running),
     State.CLAIMED: _held,
     State.PENDING: _pending,

@@ -11,9 +11,10 @@ from go_scheduler.models import RUNS, State
 from go_scheduler.stores.full import FULL
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from go_scheduler.why.about_instance import about, frozen, paused
+from go_scheduler.why.about_instance import about
 from go_scheduler.why.answer import Because, Why
 from go_scheduler.why.obstacles import but_nobody_would
+from go_scheduler.why.paused import frozen, paused
 from go_scheduler.why.words import length
 
 if TYPE_CHECKING:
