@@ -26,6 +26,8 @@ def test_the_doctor_ends_as_what_it_found_matters(
     shell.call(lambda client: client._ready().note_contact(announced, unbroken=SECOND))
     assert "ok        nodes" in shell("doctor")
     assert shell.json("doctor", "--least", "notice") == []
+    told = shell("doctor", "--least", "notice")
+    assert told == "nothing was found that matters as much as notice or more\n"
     shell("add", "report", "--every", "5m", "--queue", "mail")
     printed = shell("doctor", "--least", "error", code=2)
     assert "no living node serves queue 'mail'" in printed

@@ -14,6 +14,7 @@ from go_scheduler import ConfigurationError, MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.http import create_app
+from go_scheduler.models import State
 from go_scheduler.testing import ManualClock
 from tests.dashboard.house import OWN, as_ann, probing, token_in
 from tests.dashboard.parsed import Parsed
@@ -103,6 +104,17 @@ def test_a_static_file_of_a_version_is_kept_for_ever(browser: Calling) -> None:
 def test_a_static_file_of_no_version_is_asked_for_again(browser: Calling) -> None:
     answer = browser.get("/static/dashboard.css")
     assert answer.headers["Cache-Control"] == "public, no-cache"
+
+
+def test_each_state_has_one_colour_on_all_pages(browser: Calling) -> None:
+    rules = browser.get("/static/dashboard.css").text.splitlines()
+    for word in ["planned", "active", "paused", *State]:
+        [rule] = [
+            each for each in rules if re.search(rf"\.{word}\b[^{{]*{{.*var", each)
+        ]
+        assert "{ --state: var(--" in rule
+    users = [each.partition(" {")[0] for each in rules if "var(--state" in each]
+    assert users == [".state", "svg .mark, svg .heap rect"]
 
 
 def test_what_is_carried_has_its_licence_beside(browser: Calling) -> None:

@@ -84,6 +84,9 @@ def _print(report: "Report", least: Severity, *, json: bool) -> None:
                 }
             )
         return
+    if not found:
+        line(f"nothing was found that matters as much as {least.value} or more")
+        return
     rows = [(each.severity.value, each.name, each.seen) for each in found]
     table(("SEVERITY", "FINDING", "SEEN"), rows)
     for each in found:
