@@ -56,6 +56,7 @@ from go_scheduler.testing.builders import (
     ids,
     pending,
     put,
+    running,
     start,
 )
 from go_scheduler.testing.clock import START
@@ -255,6 +256,35 @@ class TestLists:
         assert ids(newest) == [*reversed(ids(found))]
         some = store.list_instances(state=State.PENDING, key="none", limit=10)
         assert some == []
+
+    def test_what_runs_is_found_without_what_waits(
+        self, store: RedisStore, by_hand: Any
+    ) -> None:
+        waits = put(store, definition(key=2))
+        late = [Addition(at=START + HOUR + number * SECOND) for number in range(1200)]
+        store.add_instances(waits.id, late)
+        wanted: dict[str, Any] = {"state": State.RUNNING, "limit": 2}
+
+        def found_at_once(number: int, **conditions: Any) -> None:
+            by_hand.config_resetstat()
+            found = store.list_instances(**wanted, **conditions)
+            assert len(found) == number
+            assert by_hand.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
+
+        store.list_instances()
+        found_at_once(0)
+        begun = [running(store, definition(key=key)) for key in (3, 4, 5)]
+        found_at_once(2)
+        found_at_once(2, newest_first=True)
+        found_at_once(0, definition_id=waits.id)
+        found_at_once(1, definition_id=begun[1].definition.id)
+        after = Position.of_instance(store.list_instances(**wanted)[-1])
+        found_at_once(1, after=after)
+        found_at_once(0, since=START + HOUR)
+        # What is paused stands in no list of claims, and is found with what waits.
+        store.pause_definitions([begun[0].definition.id])
+        assert len(store.list_instances(state=State.RUNNING, limit=10)) == 3
+        assert store.list_instances(state=State.CLAIMED) == []
 
     def test_many_definitions_are_read_in_parts(self, store: RedisStore) -> None:
         many = [replace(definition(), id=uuid4()) for _ in range(1100)]

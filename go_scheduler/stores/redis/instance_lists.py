@@ -10,7 +10,6 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.models import State
-from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.instance_store import InstanceStore
 from go_scheduler.stores.redis.calls import RedisCalls
 from go_scheduler.stores.redis.rows import read_run
@@ -75,9 +74,12 @@ class RedisInstanceLists(RedisCalls, InstanceStore):
         """Read a page of the instances that meet every condition given."""
         walked = self._lists.instances(
             definition_id=definition_id,
+            name=name,
             key=key,
             state=state,
             since=since,
+            queues=queues,
+            owners=owners,
             newest_first=newest_first,
             after=after,
             limit=limit,
@@ -85,11 +87,9 @@ class RedisInstanceLists(RedisCalls, InstanceStore):
         found = (
             each
             for each in walked
-            if (name is None or each.definition.name == name)
-            and (key is None or each.key == key)
+            if (key is None or each.key == key)
             and (state is None or each.state is state)
             and _fired(each.fire_time, fired_since, fired_before)
-            and is_among(each.definition, queues, owners)
         )
         return list(islice(found, limit))
 
@@ -104,18 +104,8 @@ class RedisInstanceLists(RedisCalls, InstanceStore):
             states = [each.value for each in State]
             numbers = map(int, self._server.run("counts", states=states))
             return dict(zip(State, numbers, strict=True))
-        walked = self._lists.instances(
-            definition_id=None,
-            key=None,
-            state=None,
-            since=None,
-            newest_first=False,
-            after=None,
-            limit=1000,
-        )
-        mine = Counter(
-            each.state for each in walked if is_among(each.definition, queues, owners)
-        )
+        walked = self._lists.instances(queues=queues, owners=owners)
+        mine = Counter(each.state for each in walked)
         return {state: mine[state] for state in State}
 
 

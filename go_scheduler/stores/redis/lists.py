@@ -25,6 +25,7 @@ _CHUNK = 500
 _NEVER = "9" * 18
 _ENDED = ("completed", "failed", "cancelled", "skipped")
 _CLASSES = {State(each): each for each in _ENDED}
+_HELD = (State.CLAIMED, State.RUNNING, State.CANCELLING)
 
 
 class Lists:
@@ -119,28 +120,39 @@ class Lists:
     def instances(
         self,
         *,
-        definition_id: UUID | None,
-        key: str | None,
-        state: State | None,
-        since: datetime | None,
-        newest_first: bool,
-        after: Position | None,
-        limit: int,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        state: State | None = None,
+        since: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
+        limit: int = 1000,
     ) -> Iterator[TaskInstance]:
         """Instances in their order, of those that are in one of the sets walked.
 
         Args are as for ``list_instances``.
         """
         before = ""
+        states = [f"x:{_CLASSES.get(state, 'open')}"]
         if definition_id is not None:
             sets: dict[str, object] = {"of": definition_id.hex, "set": "di:"}
+            if state is not None:
+                # Of what it has a few may be in that state, or of all a few be its own.
+                sets["among"] = states[0]
         elif key is not None:
             before = f"{key}\0"
             sets = {"sets": ["keys"]}
         elif state is None:
             sets = {"sets": ["x:open", *(f"x:{each}" for each in _ENDED)]}
         else:
-            sets = {"sets": [f"x:{_CLASSES.get(state, 'open')}"]}
+            sets = {"sets": states}
+        if state in _HELD and key is None:
+            sets["held"] = True
+        sets |= {"state": None if state is None else state.value, "name": name}
+        sets |= {"queues": _listed(queues), "owners": _listed(owners)}
         first = f"[{before}" + ("" if since is None else time_text(since))
         last = f"[{before}~"
         if after is not None:
@@ -182,6 +194,10 @@ class Lists:
                 last = f"({place}"
             else:
                 first = f"({place}"
+
+
+def _listed(names: Collection[str] | None) -> Sequence[str] | None:
+    return None if names is None else list(names)
 
 
 def _definition_place(at: Position, soonest_first: bool) -> str:
