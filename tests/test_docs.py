@@ -137,10 +137,13 @@ def test_every_argument_of_a_store_is_explained_with_its_default(
         assert table[option.name] == in_words(option.default)
 
 
+SECOND_NAMES = ("postgres", "rediss", "redis+cluster", "redis+sentinel")
+
+
 @pytest.mark.parametrize(
     "scheme",
     # Second names are told in the sections of their stores.
-    ["memory", *(each for each in opening._OWN if each not in ("postgres", "rediss"))],
+    ["memory", *(each for each in opening._OWN if each not in SECOND_NAMES)],
 )
 def test_every_scheme_of_a_url_is_in_the_tables_of_stores(scheme: str) -> None:
     for page in (README, STORES):

@@ -135,24 +135,11 @@ class Lists:
 
         Args are as for ``list_instances``.
         """
-        before = ""
-        states = [f"x:{_CLASSES.get(state, 'open')}"]
-        if definition_id is not None:
-            sets: dict[str, object] = {"of": definition_id.hex, "set": "di:"}
-            if state is not None:
-                # Of what it has a few may be in that state, or of all a few be its own.
-                sets["among"] = states[0]
-        elif key is not None:
-            before = f"{key}\0"
-            sets = {"sets": ["keys"]}
-        elif state is None:
-            sets = {"sets": ["x:open", *(f"x:{each}" for each in _ENDED)]}
-        else:
-            sets = {"sets": states}
-        if state in _HELD and key is None:
-            sets["held"] = True
+        sets = _sets_of(definition_id, key, state)
         sets |= {"state": None if state is None else state.value, "name": name}
         sets |= {"queues": _listed(queues), "owners": _listed(owners)}
+        is_keyed = definition_id is None and key is not None
+        before = f"{key}\0" if is_keyed else ""
         first = f"[{before}" + ("" if since is None else time_text(since))
         last = f"[{before}~"
         if after is not None:
@@ -161,9 +148,6 @@ class Lists:
                 last = f"({place}"
             else:
                 first = max(f"({place}", first, key=lambda each: each[1:])
-        if definition_id is not None and key is not None:
-            # It is known by it, and the others need not be walked over.
-            sets["key"] = key
         return self.walk(
             sets, first, last, newest_first=newest_first, limit=min(limit, _CHUNK)
         )
@@ -194,6 +178,34 @@ class Lists:
                 last = f"({place}"
             else:
                 first = f"({place}"
+
+
+def _sets_of(
+    definition_id: UUID | None, key: str | None, state: State | None
+) -> dict[str, object]:
+    """In which sorted sets all are that may be meant, for a script to choose."""
+    sets: dict[str, object] = {}
+    if definition_id is not None:
+        sets = {"of": definition_id.hex, "set": "di:"}
+        if state is not None:
+            # Fewer may be in that state than are its own.
+            sets["among"] = _class_of(state)
+        if key is not None:
+            # It is known by it, and the others need not be walked over.
+            sets["key"] = key
+    elif key is not None:
+        sets = {"sets": ["keys"]}
+    elif state is None:
+        sets = {"sets": ["x:open", *(f"x:{each}" for each in _ENDED)]}
+    else:
+        sets = {"sets": [_class_of(state)]}
+    if state in _HELD and key is None:
+        sets["held"] = True
+    return sets
+
+
+def _class_of(state: State) -> str:
+    return f"x:{_CLASSES.get(state, 'open')}"
 
 
 def _listed(names: Collection[str] | None) -> Sequence[str] | None:
