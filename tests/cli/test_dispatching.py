@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -15,8 +16,6 @@ from tests.cli.shell import FAILED_AFTER, Shell, clean_environment
 from tests.dispatch.working.bench import bench
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.rabbitmq_servers import RabbitMQServer
 
 MODULE = """
@@ -64,7 +63,13 @@ def test_its_options_are_those_of_the_worker(
     told = shell("dispatch-worker", *TASKS, where=False)
     assert "for the queue default, as --queues names no other\n" in told
     assert "none of the tasks" not in shell.errors
-    first, second, third = [each._new_life()._settings for each in made]  # type: ignore[attr-defined]
+    monkeypatch.delenv("GO_SCHEDULER_BUS")
+    section = "{url: memory://z, namespace: kept, topic_per_task: true}"
+    Path("go_scheduler.yaml").write_text(f"dispatch: {section}")
+    shell("dispatch-worker", *TASKS, where=False)
+    words = ["--namespace", "mine", "--topic-per-task", "send"]
+    shell("dispatch-worker", *TASKS, *words, where=False)
+    first, second, third, fourth, fifth = [each._new_life()._settings for each in made]  # type: ignore[attr-defined]
     assert (first.max_workers, first.name) == (3, "N")
     assert first.limits == {"send": 2, "wait": 1}
     assert first.served == {
@@ -73,8 +78,11 @@ def test_its_options_are_those_of_the_worker(
         for own, task in (("", None), (".send", "send"))
     }
     default = "go_scheduler.run.default"
-    assert second.served == {f"{default}.{task}": task for task in ("send", "wait")}
+    registered = ("send", "wait")
+    assert second.served == {f"{default}.{task}": task for task in registered}
     assert third.served == {default: None}
+    assert set(fourth.served) == {f"kept.run.default.{task}" for task in registered}
+    assert set(fifth.served) == {"mine.run.default", "mine.run.default.send"}
     assert third.max_workers == 32
     assert " " not in third.name
 
@@ -93,7 +101,7 @@ def test_a_bus_that_no_scheduler_elsewhere_has_is_told_of(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "say which bus: --bus URL, or GO_SCHEDULER_BUS"),
+        ((), "say which bus: --bus URL, GO_SCHEDULER_BUS, or dispatch.url in the"),
         (("--bus", "what"), "a bus's URL begins with a scheme"),
         (("--bus", "memory://", "--limit", "send"), "such as resize=2: 'send'"),
         (("--bus", "memory://", "--limit", "send=x"), "such as resize=2: 'send=x'"),

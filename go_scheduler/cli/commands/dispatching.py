@@ -29,7 +29,7 @@ def dispatch_worker(
         str | None,
         text(
             "The bus, such as amqps://user:password@host; else GO_SCHEDULER_BUS, where"
-            " others do not see the password.",
+            " others do not see the password, or the configuration's dispatch.url.",
             metavar="URL",
         ),
     ] = None,
@@ -52,13 +52,18 @@ def dispatch_worker(
         str | None,
         text(
             "The tasks that the dispatcher has topics of their own for, with commas"
-            " between them; all: each has one.",
+            " between them; all: each has one. Else as the configuration's dispatch"
+            " says.",
             metavar="TASKS",
         ),
     ] = None,
     namespace: Annotated[
-        str, typer.Option(help="What all topics begin with, as for the dispatcher.")
-    ] = "go_scheduler",
+        str | None,
+        text(
+            "What all topics begin with, as for the dispatcher; else as the"
+            " configuration's dispatch says.",
+        ),
+    ] = None,
     name: Annotated[
         str | None,
         text("What it is shown as; no two have the same name.", metavar="NAME"),
@@ -67,8 +72,8 @@ def dispatch_worker(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The configuration, for its log; else ./go_scheduler.yaml, or the one"
-            " at home.",
+            help="The configuration, of which dispatch and log count; else"
+            " ./go_scheduler.yaml, or the one at home.",
         ),
     ] = None,
 ) -> None:
@@ -83,9 +88,14 @@ def dispatch_worker(
     from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.logs import written_log
 
-    if not (url := bus or os.environ.get("GO_SCHEDULER_BUS")):
-        raise ConfigurationError("say which bus: --bus URL, or GO_SCHEDULER_BUS")
     settings = load_configuration(config).settings
+    dispatch = settings.dispatch
+    kept = None if dispatch.url is None else dispatch.url.get_secret_value()
+    if not (url := bus or os.environ.get("GO_SCHEDULER_BUS") or kept):
+        raise ConfigurationError(
+            "say which bus: --bus URL, GO_SCHEDULER_BUS, or dispatch.url in the"
+            " configuration"
+        )
     found: Any = imported(handler)
     served = ["default"] if queues is None else _names(queues)
     with written_log(settings.log), open_bus(url) as opened:
@@ -95,8 +105,8 @@ def dispatch_worker(
             queues=served,
             max_workers=max_workers,
             limits=_limits(limit or ()),
-            topic_per_task=_topics(topic_per_task),
-            namespace=namespace,
+            topic_per_task=_topics(topic_per_task, dispatch.topic_per_task),
+            namespace=dispatch.namespace if namespace is None else namespace,
             name=name,
         )
         if url.lower().startswith("memory:"):
@@ -112,10 +122,10 @@ def _names(listed: str) -> Sequence[str]:
     return [each.strip() for each in listed.split(",")]
 
 
-def _topics(listed: str | None) -> bool | Collection[str]:
-    if listed is None or listed == "all":
-        return listed is not None
-    return _names(listed)
+def _topics(listed: str | None, otherwise: bool) -> bool | Collection[str]:
+    if listed is None:
+        return otherwise
+    return listed == "all" or _names(listed)
 
 
 def _limits(said: Sequence[str]) -> Mapping[str, int]:
