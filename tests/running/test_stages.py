@@ -273,7 +273,7 @@ def test_one_that_is_known_and_has_no_timeout_is_not_read(
     reporting = Reporting(
         claim=claim_of(run), stage=ACCEPTED, worker="a", by=MINUTE, instance=run
     )
-    monkeypatch.delattr(MemoryStore, "get_instance")
+    monkeypatch.setattr(MemoryStore, "get_instance", None)
     assert desk.extend_all([reporting]) == [Extension.GO_ON]
 
 

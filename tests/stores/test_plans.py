@@ -29,7 +29,7 @@ from go_scheduler.stores.messages import (
     Renewal,
     RunOutcome,
 )
-from go_scheduler.stores.sql import views
+from go_scheduler.stores.sql import fired, views
 from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
@@ -259,7 +259,8 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
 def test_what_pages_show_is_read_from_the_ends_of_indexes(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "LOOKED_AT", BATCH)
+    for module in (views, fired):
+        monkeypatch.setattr(module, "LOOKED_AT", BATCH)
     monkeypatch.setattr(views, "STRETCH", BATCH)
     with closing(ExplainingPostgreSQLStore(loaded.url)) as store:
         store.initialize()
