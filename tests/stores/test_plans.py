@@ -365,6 +365,15 @@ def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
         use(store, url, explained)
         store.search_key("a", limit=BATCH)
         explained("search key")
+        [one] = store.list_definitions(limit=1)
+        store.plans.clear()
+        store.count_waiting(one.id, most=BATCH)
+        explained("count waiting")
+        store.list_unscheduled(one.id, limit=BATCH)
+        explained("unscheduled")
+        for of in ({"queues": {"common"}}, {"owners": {"shop"}}):
+            store.counts_up_to(BATCH, **of)
+        explained("counts of some")
     for name, plans in found.items():
         for plan in plans:
             assert not re.search(WHOLE, plan), f"{name}: {plan}"

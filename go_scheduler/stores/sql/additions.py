@@ -149,7 +149,7 @@ class Additions:
         of_key = select(column.key).where(column.definition_key == key, keys)
         of_key = self._look_up(of_key, "task_instances_key_key")
         known.update(connection.scalars(of_key))
-        waiting = count_waiting(connection, key, most)
+        waiting = count_waiting(connection, self._dialect, key=key, most=most)
         return dropped(definition, additions, known=known, waiting=waiting)
 
     def existing(

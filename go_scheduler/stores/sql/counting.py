@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select
 
+    from go_scheduler.stores.sql.dialect import Dialect
+
 _column = instances.c
 # All as the indexes say it, so that they are known to have them all.
 _FAILED: ColumnElement[str] = literal_column(f"'{Outcome.FAILED.value}'")
@@ -48,17 +50,23 @@ def ended_as(state: State) -> ColumnElement[bool]:
 
 
 def count_waiting(
-    connection: Connection, key: UUID | ScalarSelect[UUID], most: int
+    connection: Connection,
+    dialect: Dialect,
+    *,
+    key: UUID | ScalarSelect[UUID],
+    most: int,
 ) -> int:
     """How many instances of a definition wait, up to a bound.
 
     Args:
         connection: Where.
+        dialect: The engine's own words.
         key: Of the definition's row.
         most: So many are counted at most.
     """
     waits = or_(_column.claimed_by.is_(None), _column.started_at.is_(None))
     waiting = select(_column.id).where(_column.definition_key == key, IS_OPEN, waits)
+    waiting = dialect.looked_up(waiting, instances, "task_instances_open_idx")
     some = waiting.limit(most).subquery()
     found: int = connection.execute(select(func.count()).select_from(some)).scalar_one()
     return found

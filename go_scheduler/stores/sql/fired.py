@@ -83,15 +83,13 @@ class SQLFired(InstanceLists, FiredStore):
         self, definition_id: UUID, *, limit: int
     ) -> Sequence[TaskInstance]:
         """Read what a definition has without a fire time, the latest first."""
-        some = (
-            select(_column.id, _column.execute_at)
-            .where(
-                _column.definition_key == self._live(definition_id),
-                _column.fire_time.is_(None),
-            )
-            .limit(LOOKED_AT)
-            .subquery()
+        without = select(_column.id, _column.execute_at).where(
+            _column.definition_key == self._live(definition_id),
+            _column.fire_time.is_(None),
         )
+        index = "task_instances_fire_key"
+        without = self._dialect.looked_up(without, instances, index)
+        some = without.limit(LOOKED_AT).subquery()
         order = (some.c.execute_at.desc(), some.c.id.desc())
         latest = select(some.c.id).order_by(*order).limit(limit)
         ids = self._list(lambda connection: connection.execute(latest).scalars().all())
@@ -100,7 +98,9 @@ class SQLFired(InstanceLists, FiredStore):
     def count_waiting(self, definition_id: UUID, *, most: int) -> int:
         """How many instances of a definition have not ended and do not run."""
         key = self._live(definition_id)
-        found: int = self._list(lambda each: count_waiting(each, key, most))
+        found: int = self._list(
+            lambda each: count_waiting(each, self._dialect, key=key, most=most)
+        )
         return found
 
     def _live(self, definition_id: UUID) -> ScalarSelect[Any]:

@@ -6,18 +6,22 @@ on a busy machine; a node then asks again.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import Outcome
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Release, RunOutcome
 from go_scheduler.testing.builders import HOUR, claim_of, claimant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Claim, Firing
 
@@ -55,6 +59,19 @@ def released(store: Store, instance: TaskInstance) -> bool:
 def fired(store: Store, firings: Sequence[Firing]) -> Sequence[UUID]:
     """Fire definitions; those that were not fired by another."""
     return _done(store.fire_definitions, firings, lambda each: each.definition.id)
+
+
+def backfilled(
+    store: Store, definition: TaskDefinition, fire_times: Sequence[datetime]
+) -> Sequence[datetime]:
+    """Give fire times their instances; those that no other has given them."""
+    made: list[Sequence[datetime]] = []
+    while not made:
+        with suppress(StoreUnavailableError):
+            made.append(
+                store.backfill_instances(definition, fire_times, overlap=Overlap.ALLOW)
+            )
+    return made[0]
 
 
 def _done(

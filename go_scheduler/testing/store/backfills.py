@@ -32,6 +32,7 @@ from go_scheduler.testing.builders import (
     times,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.asked_again import backfilled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -278,10 +279,10 @@ class BackfillTests:
         wanted = [PAST[0] + number * MINUTE for number in range(60)]
 
         def fill() -> Sequence[datetime]:
-            return backfill(store, of, *wanted)
+            return backfilled(store, of, wanted)
 
         def fill_backwards() -> Sequence[datetime]:
-            return backfill(store, of, *reversed(wanted))
+            return backfilled(store, of, wanted[::-1])
 
         answers = at_once(fill, fill_backwards, fill, fill_backwards)
         made = [each for answer in answers for each in answer]  # type: ignore[attr-defined]
