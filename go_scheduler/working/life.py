@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable, Coroutine
 
     from go_scheduler.working.calling import Calling
@@ -20,13 +21,15 @@ class Life(ABC):
 
     Args:
         calling: Calls the handlers.
+        log: Says what is left behind.
 
     Attributes:
         error: What has ended it; None: nothing has.
     """
 
-    def __init__(self, calling: Calling) -> None:
+    def __init__(self, calling: Calling, log: logging.Logger) -> None:
         self._calling = calling
+        self._left_log = log
         self._over: Future[None] = Future()
         self._runs: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
@@ -106,6 +109,12 @@ class Life(ABC):
     async def _until_left(self) -> None:
         """Await what runs, until it is to be left behind."""
         await first(asyncio.create_task(self._end()), self._leaving.wait())
+        if self._runs:
+            text = (
+                "left behind, with runs that have not ended or are still to be told"
+                " of: %d; they run again once they are missed"
+            )
+            self._left_log.warning(text, len(self._runs))
 
     async def _end(self) -> None:
         while self._runs:

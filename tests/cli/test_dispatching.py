@@ -113,7 +113,7 @@ def test_what_is_wrong_is_told(shell: Shell, words: tuple[str, ...], text: str) 
 
 
 @pytest.mark.slow
-def test_workers_share_what_is_on_a_bus_and_leave_it_when_they_are_killed(
+def test_workers_share_what_is_on_a_bus_and_leave_it_when_they_end_at_once(
     shell: Shell, rabbitmq_server: RabbitMQServer
 ) -> None:
     namespace = f"tests-{uuid4()}"
@@ -146,5 +146,9 @@ def test_workers_share_what_is_on_a_bus_and_leave_it_when_they_are_killed(
             again = one.publish(payload={"order": 7})
             assert one.end_of(again).worker == "second"
             assert one.of(held) == ["accepted", "started"]
+            left = one.publish(task="wait")
+            one.until(left, "started")
             second.send_signal(signal.SIGTERM)
+            second.send_signal(signal.SIGINT)
             assert second.wait(FAILED_AFTER) == 0
+            assert one.of(left) == ["accepted", "started"]

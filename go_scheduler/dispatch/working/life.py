@@ -47,7 +47,7 @@ class Life(life.Life):
     """
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(Calling(settings.handler, _LOG, settings.telemetry))
+        super().__init__(Calling(settings.handler, _LOG, settings.telemetry), _LOG)
         self._settings = settings
         self._taken: dict[Key, Taken] = {}
         self._ended = Ended()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import threading
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,7 +29,7 @@ from go_scheduler.dispatch import DispatchWorker, Run, Work, open_bus, tell_prog
 from go_scheduler.dispatch.working.taken import Taken
 from go_scheduler.events.instrument import Instrument
 from go_scheduler.working.calling import Calling
-from tests.dispatch.working.bench import AT, PATIENCE, WHAT, Bench, bench
+from tests.dispatch.working.bench import AT, ENDS, PATIENCE, WHAT, Bench, bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -425,6 +427,27 @@ def test_handlers_are_called_within_the_trace_of_their_run(one: Bench) -> None:
         assert one.end_of(sent).result == "00-a-b-01"
         one.end_of(one.publish())
     assert around.traces == ["00-a-b-01 c=1", None]
+
+
+def test_a_second_signal_leaves_what_runs(
+    one: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = threading.Event()
+
+    def handler(_: Work) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert go_on.wait(PATIENCE)
+
+    sent = one.publish()
+    DispatchWorker(one.bus, handler, name=NAME).run()
+    go_on.set()
+    one.until(sent, "accepted")
+    assert not set(ENDS) & set(one.of(sent))
+    assert caplog.messages == [
+        "left behind, with runs that have not ended or are still to be told of: 1; they"
+        " run again once they are missed"
+    ]
 
 
 def test_what_looks_mistyped_is_warned_of(

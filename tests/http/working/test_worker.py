@@ -416,7 +416,9 @@ def test_a_signal_ends_it(one: Server) -> None:
     assert one.scheduler.get_instance(made.id).state is State.COMPLETED
 
 
-def test_a_second_signal_leaves_what_runs(one: Server) -> None:
+def test_a_second_signal_leaves_what_runs(
+    one: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     made = one.scheduler.run_now(one.task().id)
     go_on = threading.Event()
 
@@ -427,6 +429,7 @@ def test_a_second_signal_leaves_what_runs(one: Server) -> None:
 
     Worker(one.url, handler).run()
     assert one.scheduler.get_instance(made.id).state is State.RUNNING
+    assert "left behind, with runs" in caplog.text
     go_on.set()
 
 
