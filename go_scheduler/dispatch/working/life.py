@@ -136,11 +136,13 @@ class Life(life.Life):
         return True
 
     def _refuse(self, taken: Taken, delivery: Delivery, reason: str) -> None:
-        """Have the scheduler offer it again, a little later each time."""
-        id, attempt = taken.key
-        delay = offered_again_after(attempt)
-        # That there is a limit is nothing to be warned of.
-        level = logging.INFO if self._knows(taken.run.task) else logging.WARNING
+        """Have the scheduler offer it again, in its turn or later each time."""
+        (id, attempt), task = taken.key, taken.run.task
+        if task is not None and self._knows(task):
+            # That there is a limit is nothing to be warned of.
+            level, delay = logging.INFO, self._places.turn(task)
+        else:
+            level, delay = logging.WARNING, offered_again_after(attempt)
         self._log.write(level, "%s is given back for %s: %s", id, delay, reason)
         status = self._telling.status(taken, Said.RELEASED, delay=delay, error=reason)
         self._ended.add(taken.key, status)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from go_scheduler.dispatch.working.taken import Taken
+
+
+_APART, _LONGEST_TURN = timedelta(seconds=1), timedelta(minutes=1)
 
 
 class Places:
@@ -27,6 +31,7 @@ class Places:
         self._limits = limits
         self._topics = topics
         self._running: Counter[str | None] = Counter()
+        self._refused: Counter[str | None] = Counter()
 
     def room(self, topic: str, task: str | None = None) -> int:
         """How many more may come from a topic, of its own task or of this one."""
@@ -41,6 +46,17 @@ class Places:
         """Give a place to one that has come."""
         self._free -= 1
         self._running[taken.run.task] += 1
+        del self._refused[taken.run.task]
+
+    def turn(self, task: str) -> timedelta:
+        """For how long one that is beyond the limit of its task is not to come again.
+
+        As many as may run have the same turn, and others later ones: what came together
+        would else come together again, and all but these few in vain.
+        """
+        turns = self._refused[task] // self._limits[task] + 1
+        self._refused[task] += 1
+        return min(turns * _APART, _LONGEST_TURN)
 
     def leave(self, taken: Taken) -> None:
         """Have its place back."""
