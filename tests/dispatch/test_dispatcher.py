@@ -281,6 +281,35 @@ class TestAway:
         assert given_back.reason == "the bus is away"
 
 
+def test_what_has_priority_does_not_wait_for_all_that_is_published(
+    clock: ManualClock,
+) -> None:
+    bus, before = DirectBus(), {}
+    published = bus.published["go_scheduler.run.default"]
+
+    def note(instance: TaskInstance) -> None:
+        before[instance.definition.name] = len(published)
+
+    tasks = HandlerRegistry()
+    tasks.register("there")(Dispatcher(bus, clock=clock))
+    for name in ("first", "in line"):
+        tasks.register(name)(note)
+    scheduler = Scheduler(tasks, MemoryStore(clock), clock=clock, max_workers=1)
+    for name, priority, count in (("there", 1, 40), ("first", 0, 1), ("in line", 1, 1)):
+        definition = TaskDefinition(
+            name=name, trigger=OnDemandTrigger(), priority=priority
+        )
+        scheduler.schedule(definition)
+        for _ in range(count):
+            scheduler.run_now(definition.id)
+        clock.advance(SECOND)
+    with scheduler:
+        clock.advance(SECOND)
+    assert len(published) == 40
+    # All were due before the scheduler began, what is here last.
+    assert before["first"] < 20 < before["in line"]
+
+
 class TestWrong:
     """What no dispatcher is made of."""
 
