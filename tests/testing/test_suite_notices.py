@@ -847,7 +847,6 @@ NOTICED: dict[type[MemoryStore], str] = {
     ListsByTheTimeOfTheRun: "test_by_the_fire_time_whenever_they_are_to_run",
     NamesWhoHasEnded: "test_nobody_has_it_after_the_end",
 }
-PAIRS = list(NOTICED.items())
 THEIR_TEST = """
 class Test{name}(StoreSuite):
     @pytest.fixture
@@ -856,10 +855,8 @@ class Test{name}(StoreSuite):
 """
 
 
-@pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> Set[tuple[str, str]]:
+def failed(folder: Path) -> Set[tuple[str, str]]:
     """Which tests fail for which store, in one run for all of them."""
-    folder = tmp_path_factory.mktemp("broken")
     suite, report = folder / "test_broken.py", folder / "report.xml"
     lines = ["import pytest", "from go_scheduler.testing import StoreSuite"]
     lines += ["from tests.testing import test_suite_notices as stores"]
@@ -898,22 +895,13 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Set[tuple[str, str]]:
     }
 
 
+# One test for all: of several, each process of pytest-xdist would make that run.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("broken", "name"),
-    [pytest.param(*each, id=each[0].__name__) for each in PAIRS],
-)
-def test_the_suite_notices_a_broken_store(
-    failed: Set[tuple[str, str]], broken: type[MemoryStore], name: str
-) -> None:
-    assert (broken.__name__, name) in failed
-
-
-@pytest.mark.slow
-def test_the_suite_finds_no_fault_with_a_sound_store(
-    failed: Set[tuple[str, str]],
-) -> None:
-    assert "SoundStore" not in {store for store, _ in failed}
+def test_the_suite_notices_each_broken_store_and_no_sound_one(tmp_path: Path) -> None:
+    noticed = failed(tmp_path)
+    expected = {(broken.__name__, name) for broken, name in NOTICED.items()}
+    assert expected - noticed == set()
+    assert "SoundStore" not in {store for store, _ in noticed}
 
 
 def test_no_test_of_the_suite_hides_another() -> None:
