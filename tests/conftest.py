@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -86,6 +87,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of tests for which nobody notes what lines they reach."""
+    config.addinivalue_line(
+        "markers",
+        "unmeasured: it compares so many values that coverage would take most of its "
+        "time; the lines and branches that it reaches are reached by others as well.",
+    )
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Set aside what is made of all tests: it stays until the end.
@@ -122,6 +132,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _need(missing_redis(), REQUIRE_REDIS)
     if any("rabbitmq" in each for each in fixtures):
         _need(missing_rabbitmq(), REQUIRE_RABBITMQ)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Let coverage rest on this thread in a test that is not to be measured."""
+    tracing = sys.gettrace()
+    measured = type(tracing).__module__.partition(".")[0] == "coverage"
+    if not measured or item.get_closest_marker("unmeasured") is None:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracing)
+        _called()
+
+
+def _called() -> None:
+    """Have a tracer that is back see a call: with that it takes over."""
 
 
 def _need(missing: str | None, required: str) -> None:

@@ -252,13 +252,13 @@ def test_what_was_made_ahead_is_dropped_if_it_is_too_late_for_that(
 def test_what_is_skipped_after_a_pause_says_so_with_its_note(
     clock: ManualClock, store: Store, note: str | None
 ) -> None:
-    task = once_in(MINUTE)
-    with Scheduler(print, store, clock=clock) as scheduler:
+    task = once_in(2 * MINUTE)
+    with Scheduler(print, store, clock=clock, **SELDOM) as scheduler:
         scheduler.schedule(task)
         scheduler.pause(task.id, note=note)
         clock.advance(3 * HOUR)
         scheduler.resume(task.id)
-        clock.advance(SECOND)
+        clock.advance(MINUTE)
         [record] = scheduler.list_instances(state=State.SKIPPED)
         assert record.skipped is not None
         paused = "; paused from 2030-01-01 00:00:00 UTC to 2030-01-01 03:00:00 UTC"
