@@ -170,7 +170,6 @@ def test_the_reference_store_is_like_itself() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("engine", SHARED)
 def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> None:
     class Machine(StoreMachine):
