@@ -170,6 +170,15 @@ class SlotTests:
         [runs] = go(store)
         assert runs.id == made[1].id
 
+    def test_of_many_too_the_one_whose_turn_it_is_starts(self, store: Store) -> None:
+        made = fired(
+            store, excluding(lock="a"), *(START - n * SECOND for n in range(20))
+        )
+        latest_first = sorted(claim(store), key=attrgetter("due_at"), reverse=True)
+        started = start(store, *latest_first)
+        assert len(started) == len(made)
+        assert [each.due_at for each in started if not each.parked] == [made[0].due_at]
+
     def test_the_turn_is_by_priority_before_the_time(self, store: Store) -> None:
         late, early, first = (
             fired(store, replace(excluding(lock="a"), priority=priority), at)[0]
