@@ -10,7 +10,7 @@ from uuid import UUID
 from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.json import check_text
-from go_scheduler.shown import seconds_of, shown
+from go_scheduler.shown import a, seconds_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def check_made(name: str, value: object, kind: type, *, opener: str) -> None:
     """
     if isinstance(value, str):
         raise ConfigurationError(
-            f"{name} must be a {kind.__name__}, and not text: {opener}, makes one of a"
+            f"{name} must be {a(kind.__name__)}, and not text: {opener}, makes one of a"
             " URL"
         )
     check_type(name, value, kind)
@@ -251,7 +251,7 @@ def check_definition_id(value: object) -> None:
         )
     if isinstance(getattr(value, "id", None), UUID):
         raise ConfigurationError(
-            f"definition_id must be a UUID, not a {type(value).__name__}: pass its id"
+            f"definition_id must be a UUID, not {a(type(value).__name__)}: pass its id"
         )
     check_type("definition_id", value, UUID)
 
@@ -287,7 +287,7 @@ def check_version(value: object) -> None:
 
 def _other_type(name: str, value: object, kind: type) -> ConfigurationError:
     noun = kind.__name__
-    expected = f"{'an' if noun[0] in 'aeioAEIO' else 'a'} {noun}"
+    expected = a(noun)
     if noun in _SUCH_AS:
         expected = f"{expected}, such as {_SUCH_AS[noun]}"
     is_class = isinstance(value, type) and issubclass(value, kind)

@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import LONGEST_SHOWN, shown
+from go_scheduler.shown import LONGEST_SHOWN, a, shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -241,7 +241,7 @@ def _freeze(value: object, path: _Path, left: Iterator[int]) -> JSON:
         return FrozenArray(
             _freeze(item, (*path, index), left) for index, item in enumerate(value)
         )
-    raise _refusal(path, f"is a {type(value).__name__}, which JSON cannot hold")
+    raise _refusal(path, f"is {a(type(value).__name__)}, which JSON cannot hold")
 
 
 def _freeze_text(text: str, path: _Path) -> str:

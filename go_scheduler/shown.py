@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 LONGEST_SHOWN = 200
 """The most characters of a value that a message repeats."""
 
+_AN = (*"aeioAEIO", "hour", "uns")
+
 
 class _Repr(Repr):
     def __init__(self) -> None:
@@ -36,6 +38,13 @@ def shown(value: object) -> str:
     """
     text = _repr.repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
+
+
+def a(noun: str) -> str:
+    """A noun with its article, such as ``an int`` and ``a str``; ``bytes`` has none."""
+    if noun == "bytes":
+        return noun
+    return f"{'an' if noun.startswith(_AN) else 'a'} {noun}"
 
 
 def seconds_of(length: timedelta) -> str:

@@ -195,8 +195,9 @@ def test_a_refusal_repeats_little_of_what_was_given() -> None:
         (float("nan"), "metadata['a'] is nan, which JSON cannot hold"),
         (float("inf"), "metadata['a'] is inf, which JSON cannot hold"),
         (float("-inf"), "metadata['a'] is -inf, which JSON cannot hold"),
-        (b"bytes", "metadata['a'] is a bytes, which JSON cannot hold"),
+        (b"bytes", "metadata['a'] is bytes, which JSON cannot hold"),
         ({1}, "metadata['a'] is a set, which JSON cannot hold"),
+        (OSError(), "metadata['a'] is an OSError, which JSON cannot hold"),
         ("\0", "metadata['a'] holds a NUL, which no database keeps"),
         (
             "\ud800",

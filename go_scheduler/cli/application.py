@@ -34,6 +34,7 @@ from go_scheduler.cli.output import OutputError, line, note
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.http.remote_errors import CallerError
 from go_scheduler.version import __version__
+from go_scheduler.worded import worded
 
 
 class Commands(TyperGroup):
@@ -131,6 +132,9 @@ def _show(error: Any) -> None:
     if near := getattr(error, "possibilities", None):
         # One that is meant, not all that look a little like it.
         error.possibilities = get_close_matches(error.option_name, near, n=1)
+    told = getattr(error.__cause__, "errors", None)
+    if told is not None:
+        error.message = worded(told()[0])
     error.show()
 
 

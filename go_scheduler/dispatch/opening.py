@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.checks import check_type
 from go_scheduler.dispatch.bus import MessageBus
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
+from go_scheduler.shown import a, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ def open_bus(url: str, **options: object) -> MessageBus:
         raise ConfigurationError(f"the bus of {scheme}://: {error}") from error
     if not isinstance(bus, MessageBus):
         raise ConfigurationError(
-            f"what is announced for {shown(scheme)} made a {type(bus).__name__}, not"
+            f"what is announced for {shown(scheme)} made {a(type(bus).__name__)}, not"
             " a MessageBus"
         )
     return bus

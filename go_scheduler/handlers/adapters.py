@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.plain import plain_type
-from go_scheduler.shown import shown
+from go_scheduler.shown import a, shown
+from go_scheduler.worded import worded
 
 if TYPE_CHECKING:
     from go_scheduler.handlers.plain import Read
@@ -46,8 +47,9 @@ def adapter_for(name: str, annotation: object) -> Adapter:
     if (read := plain_type(annotation)) is not None:
         return PlainAdapter(name, annotation, read)
     if find_spec("pydantic") is None:
+        kind = a(getattr(annotation, "__name__", str(annotation)))
         raise ConfigurationError(
-            f"parameter {name} is a {getattr(annotation, '__name__', annotation)}:"
+            f"parameter {name} is {kind}:"
             " install pydantic, the extra payloads, which checks dataclasses, dates and"
             " models; or take plain values"
         )
@@ -125,7 +127,7 @@ class PydanticAdapter:
             return self._type.validate_json(json.dumps(value), strict=True)
         except ValidationError as error:
             problems = [
-                f"{'.'.join(map(str, (self._name, *each['loc'])))}: {each['msg']}"
-                for each in error.errors(include_url=False, include_context=False)
+                f"{'.'.join(map(str, (self._name, *each['loc'])))}: {worded(each)}"
+                for each in error.errors(include_url=False)
             ]
             raise ValueError("; ".join(problems)) from None

@@ -27,6 +27,7 @@ from go_scheduler.handlers.signatures import ATTEMPT, INSTANCE, signature_header
 from go_scheduler.handlers.webhook_request import Outgoing, WebhookRequest
 from go_scheduler.handlers.webhook_settings import Secret, WebhookSettings
 from go_scheduler.raised import Fail, RetryAfter
+from go_scheduler.shown import a
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Webhook:
             kind = self._outgoing.refusal_of(each)
             if kind is not None:
                 raise Fail(
-                    f"{request.where}: it has a {kind} address, which is not allowed"
+                    f"{request.where}: it has {a(kind)} address, which is not allowed"
                 )
         if not found:
             raise WebhookFailed(f"{request.where}: it has no address")

@@ -16,7 +16,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.addresses import UNKNOWN, networks_of, refusal_of
 from go_scheduler.handlers.webhook_settings import Secret, WebhookSettings, is_among
 from go_scheduler.raised import Fail
-from go_scheduler.shown import shown
+from go_scheduler.shown import a, shown
 
 Method: TypeAlias = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -153,7 +153,7 @@ class Outgoing:
             kind = self.refusal_of(request.host)
             if kind not in (None, UNKNOWN):
                 raise ConfigurationError(
-                    f"url: {request.host} is a {kind} address, which is not allowed"
+                    f"url: {request.host} is {a(kind)} address, which is not allowed"
                 )
 
     def refusal_of(self, address: str) -> str | None:

@@ -24,6 +24,7 @@ from go_scheduler.errors import (
     TaskInstanceStateError,
     UnknownTriggerError,
 )
+from go_scheduler.worded import worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -227,8 +228,6 @@ def of_error(request: Request, error: Exception) -> Problem:
     return Problem(error.status_code, slug, title, detail, headers=error.headers)
 
 
-_NO_OBJECT = ("model_type", "model_attributes_type", "dict_type")
-
 _OF_STATUS = {
     400: ("malformed", "the body cannot be read as JSON in UTF-8"),
     404: ("no-path", "there is nothing under this path: /openapi.json has those known"),
@@ -250,10 +249,7 @@ def field_errors(error: Mapping[str, Any]) -> Iterator[FieldError]:
     _, *path = error["loc"]
     keys = [key for each in path if (key := str(each))[:1] + key[-1:] != "{}"]
     if error["type"] != "unknown":
-        # Of these, pydantic names its classes.
-        is_no_object = error["type"] in _NO_OBJECT
-        detail = "it must be an object" if is_no_object else error["msg"]
-        yield {"field": ".".join(keys), "detail": detail}
+        yield {"field": ".".join(keys), "detail": worded(error)}
         return
     for name, detail in error["ctx"]["fields"].items():
         yield {"field": ".".join([*keys, name]), "detail": detail}

@@ -8,7 +8,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
+from go_scheduler.shown import a, shown
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 
@@ -70,7 +70,7 @@ def open_store(url: str, *, clock: Clock | None = None, **options: object) -> St
     store = make(url, clock=clock, **options)
     if not isinstance(store, Store):
         raise ConfigurationError(
-            f"what is announced for {shown(scheme)} made a {type(store).__name__},"
+            f"what is announced for {shown(scheme)} made {a(type(store).__name__)},"
             " not a Store"
         )
     return store

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.json import JSON, FrozenObject, freeze
-from go_scheduler.shown import shown
+from go_scheduler.shown import a, shown
 from go_scheduler.triggers.registry import name_of, register
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Trigger(ABC):
         value: object = getattr(self, name)
         if value is not None and not isinstance(value, _PLAIN):
             raise InvalidTriggerError(
-                f"{name_of(type(self))}[{name!r}] is a {type(value).__name__}, which"
+                f"{name_of(type(self))}[{name!r}] is {a(type(value).__name__)}, which"
                 " JSON cannot hold: write to_dict() and from_dict()"
             )
         return value

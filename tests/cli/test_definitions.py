@@ -170,7 +170,7 @@ def test_a_schedule_that_people_do_not_mean_is_warned_of(shell: Shell) -> None:
             "--since is of use with --instances",
         ),
         (["list", "-i", "--soonest-first"], "is of use without --instances only"),
-        (["list", "--limit", "0"], "greater than or equal to 1"),
+        (["list", "--limit", "0"], "'-n': it must be at least 1"),
         (["pause"], "say which: by their ids, or by --name"),
         (["pause", "report", "--all"], "say which: by their ids"),
         (["lst"], "Did you mean 'list'?"),

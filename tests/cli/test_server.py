@@ -69,7 +69,7 @@ def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -
 @pytest.mark.slow
 def test_what_cannot_be_served_is_told_in_one_sentence(tmp_path: Path) -> None:
     for words, text in (
-        (["--port", "99999"], "--port: server.port: Input should be less than"),
+        (["--port", "99999"], "--port: server.port: it must be at most 65535"),
         (["--host", "0.0.0.0"], "without authentication it is for this machine alone"),
         (["--config", "none.yaml"], "there is no file none.yaml"),
     ):

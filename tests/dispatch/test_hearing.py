@@ -578,7 +578,7 @@ class TestSeveral:
         # Whoever looks after the bus may have it kept.
         assert message.settled == ["reject"]
         [refused] = house.of(StatusRefused)
-        assert "Input should be an object" in refused.reason
+        assert "it must be an object" in refused.reason
 
     def test_no_more_are_read_than_may_be_kept(
         self, house: House, monkeypatch: pytest.MonkeyPatch

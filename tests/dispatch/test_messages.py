@@ -142,7 +142,7 @@ def test_what_a_status_says_comes_through(
         (b"\xff", "cannot be read"),
         (b"[]", "object"),
         (b'{"version": 1}', "action"),
-        (changed(RUN, version=2), r"version: Input should be 1"),
+        (changed(RUN, version=2), r"version: it must be 1"),
         (changed(RUN, action="walk"), "'walk'"),
         (changed(RUN, attempt=0), r"run\.attempt"),
         (changed(RUN, attempt="1"), r"run\.attempt"),
@@ -169,7 +169,7 @@ def test_what_is_no_action_is_refused(body: bytes, why: str) -> None:
         (changed(STATUS, version=2), "version"),
         (changed(STATUS, worker=""), "worker"),
         (changed(STATUS, error=7), "error"),
-        (RUN.to_bytes(), "status: Field required"),
+        (RUN.to_bytes(), "status: it is missing"),
     ],
 )
 def test_what_is_no_status_is_refused(body: bytes, why: str) -> None:
@@ -208,8 +208,8 @@ def test_what_is_no_status_among_others_is_refused_alone() -> None:
     first, *wrong, last = read_statuses(b"[%b,7,{},%b]" % (good, good))
     assert first == last == STATUS
     assert [str(each) for each in wrong] == [
-        "a message of the bus cannot be read: Input should be an object",
-        "a message of the bus cannot be read: instance_id: Field required",
+        "a message of the bus cannot be read: it must be an object",
+        "a message of the bus cannot be read: instance_id: it is missing",
     ]
 
 

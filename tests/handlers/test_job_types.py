@@ -227,7 +227,7 @@ class TestParameters:
         def resize(picture: Picture, width: int = 640) -> None: ...
 
         picture = {"file": "cat.png", "taken": "2026-02-01", "size": {"width": "7"}}
-        assert "picture.size.width: Input should be a valid int" in refused(
+        assert "picture.size.width: it must be a whole number" in refused(
             types, "resize", {"picture": picture}
         )
         assert "did you mean 'width'?" in refused(types, "resize", {"wdth": 7})

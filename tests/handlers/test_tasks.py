@@ -489,7 +489,7 @@ class TestEnqueueing:
             ({}, "task 'send': missing a required argument: 'order'"),
             ({"order": 7, "extra": 1}, "got an unexpected keyword argument 'extra'"),
             ({"order": "seven"}, "task 'send': order must be int, not 'seven'"),
-            ({"order": 7, "to": {"weight": 1}}, "to.to: Field required"),
+            ({"order": 7, "to": {"weight": 1}}, "to.to: it is missing"),
         ],
     )
     def test_what_does_not_fit_is_refused(

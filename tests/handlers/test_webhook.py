@@ -345,7 +345,7 @@ class TestWhereItGoes:
         # All of them are checked, not only the first.
         names = Names(shop_example=[["93.184.215.14", address]])
         webhook = Webhook(resolve=names)
-        with pytest.raises(Fail, match=f"it has a ({kind}) address, which is not"):
+        with pytest.raises(Fail, match=f"it has an? ({kind}) address, which is not"):
             send(webhook, url="http://shop.example/")
 
     def test_what_a_tunnel_leads_to_has_to_be_allowed_too(self) -> None:

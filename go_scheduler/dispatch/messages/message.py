@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from go_scheduler.checks import LONGEST
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.worded import worded
 
 VERSION: Literal[1] = 1
 """The version of all messages that this package writes, and reads."""
@@ -96,9 +97,9 @@ def read(kind: TypeAdapter[_Read], body: bytes) -> _Read:
     try:
         return kind.validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        first = error.errors(include_url=False)[0]
         named = [str(each) for each in first["loc"]]
         where = f"{'.'.join(named)}: " if named else ""
         raise ConfigurationError(
-            f"a message of the bus cannot be read: {where}{first['msg']}"
+            f"a message of the bus cannot be read: {where}{worded(first)}"
         ) from None

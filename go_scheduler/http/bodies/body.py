@@ -190,13 +190,18 @@ def of_field(
         raise invalid(".".join(filter(None, (field, below))), text) from None
 
 
-def read_json(field: str, text: str) -> Any:
-    """The JSON value of a text in a query.
+def read_object(field: str, text: str) -> dict[str, Any]:
+    """The JSON object of a text in a query.
 
     Raises:
         Problem: 422, it is none.
     """
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError):
-        raise invalid(field, f"it must be a JSON text: {shown(text)}") from None
+        found = None
+    if not isinstance(found, dict):
+        raise invalid(
+            field, f'it must be a JSON object such as {{"order": 7}}: {shown(text)}'
+        )
+    return found

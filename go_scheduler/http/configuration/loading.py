@@ -22,6 +22,7 @@ from go_scheduler.http.configuration.environment import Environment, places_in
 from go_scheduler.http.configuration.files import SettingsFile, find_file, read_file
 from go_scheduler.http.configuration.section import unknown_name
 from go_scheduler.http.configuration.yaml_text import Place
+from go_scheduler.worded import worded
 
 _SECRET_FILE = "_file"
 _NO_SECTION = "it must have settings of its own, as in {name: value}"
@@ -152,8 +153,7 @@ def _problems(error: ValidationError) -> Iterator[tuple[Place, str]]:
         if each["type"] == "extra_forbidden":
             yield place, unknown_name(str(place[-1]), settings_below(place[:-1]))
         else:
-            said = each["msg"].removeprefix("Value error, ")
-            yield place, _IN_YAML.get(each["type"], said)
+            yield place, _IN_YAML.get(each["type"]) or worded(each)
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:

@@ -12,7 +12,7 @@ from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.body import PageOf, of_field, read_json
+from go_scheduler.http.bodies.body import PageOf, of_field, read_object
 from go_scheduler.http.bodies.definitions import (
     DefinitionAnswer,
     DefinitionBody,
@@ -189,7 +189,7 @@ async def list_definitions(
             queues=caller.queues,
             owners=caller.owners,
             state=asked.state,
-            metadata=None if metadata is None else read_json("metadata", metadata),
+            metadata=None if metadata is None else read_object("metadata", metadata),
             soonest_first=asked.soonest_first,
             after=asked.after,
             limit=asked.limit,

@@ -34,8 +34,8 @@ def read_url(url: str | URL, *, example: str) -> URL:
     refusal = ConfigurationError(f"no database URL, such as {example}")
     if not isinstance(url, str | URL):
         raise refusal
-    if isinstance(url, str):
-        _refuse_half_options(_PARTS.sub(r"\3", url, count=1))
+    if isinstance(url, str) and (parts := _PARTS.match(url)):
+        _refuse_half_options(parts[3])
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError):

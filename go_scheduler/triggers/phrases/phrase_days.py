@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from go_scheduler.shown import a
 from go_scheduler.triggers.phrases.parts import EITHER_OR_BOTH, Every
 from go_scheduler.triggers.phrases.phrase_words import PhraseError, ambiguous
 from go_scheduler.triggers.phrases.times_of_day import field_of
@@ -212,8 +213,8 @@ def check_often(parts: Parts) -> None:
     number = 0 if named is None else len(named)
     if number != parts.often:
         raise PhraseError(
-            f"it says {parts.often} times a {unit}, and names {number or 'none'}: write"
-            f" all of them, as in {_ALL_OF.get(unit, _ALL_OF['day'])!r}"
+            f"it says {parts.often} times {a(unit)}, and names {number or 'none'}:"
+            f" write all of them, as in {_ALL_OF.get(unit, _ALL_OF['day'])!r}"
         )
 
 

@@ -260,7 +260,7 @@ BAD = [
     (b'{"type":"' + b"x" * 1_100_000 + b'"}', "", "at most 1048576 bytes"),
     (b'{"type":"send","payload":{"a":"' + b"x" * 70_000 + b'"}}', "payload", "bytes"),
     (b'{"type":"nobody"}', "", "PUT /v1/types/nobody"),
-    (b"{}", "type", "Field required"),
+    (b"{}", "type", "it is missing"),
     (b'{"type":"send","kye":"7"}', "kye", "did you mean key?"),
     (b'{"type":"send","at":"soon"}', "at", "RFC 3339"),
     (b'{"type":"send","delay":1,"at":"2030-01-01T00:00:00Z"}', "delay", "not by both"),
