@@ -133,6 +133,7 @@ def test_several_hosts_of_which_one_is_wrong_are_refused(
     [
         ("host:99999/db", "a port that is no number from 1 to 65535"),
         ("/db?host=host&port=x", "a port that is no number"),
+        ("host/db?port=1,2", "1 hosts and 2 ports"),
         ("host/db?sslmod=require", "'sslmod' of the URL .* did you mean sslmode?"),
         ("host/db?zyxw=1", "the option 'zyxw' of the URL is none of libpq's$"),
         ("host/db?autocommit=true", "the option 'autocommit' of the URL is none"),

@@ -89,7 +89,7 @@ def read_server_url(url: str | URL, *, example: str, port: int) -> URL:
             "the URL's host holds an @: write one that belongs to the password as %40"
         )
     ports = _listed(parsed.query.get("port", parsed.port))
-    if len(hosts) > 1:
+    if len(hosts) > 1 or len(ports) > 1:
         return _with_hosts(parsed, hosts, ports or [str(port)])
     if not all(map(_is_port, ports)):
         raise ConfigurationError(f"the URL names {_NO_PORT}")
