@@ -100,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Set aside what is made of all tests: it stays until the end.
 
-    To look through it each time that garbage is collected took a tenth of the run.
+    To look through it each time that garbage is collected takes time in each process.
     """
     gc.disable()
     try:

@@ -57,7 +57,6 @@ from go_scheduler.testing.builders import (
     pending,
     put,
     running,
-    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
@@ -408,22 +407,6 @@ def test_what_is_not_due_yet_is_claimed_by_short_scripts(
     monkeypatch.setattr(store._server, "run", noted)
     assert len(claim(store, ahead=MINUTE, lead=SECOND / 2, limit=20)) == 20
     assert limits == asked
-
-
-def test_what_is_started_before_it_is_due_is_started_by_short_scripts(
-    store: RedisStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for key in range(1, 21):
-        pending(store, definition(START + SECOND, key=key))
-    held, sizes, run = claim(store, ahead=MINUTE), [], store._server.run
-
-    def noted(name: str, /, **arguments: Any) -> Any:
-        sizes.append(len(arguments["claims"]))
-        return run(name, **arguments)
-
-    monkeypatch.setattr(store._server, "run", noted)
-    assert ids(start(store, *held)) == ids(held)
-    assert sizes == [8, 8, 4]
 
 
 def test_only_so_many_small_definitions_are_known_by_their_texts(

@@ -82,34 +82,13 @@ class RedisInstances(RedisCalls, HandOverStore):
         self, claimant: Claimant, claims: Sequence[Claim]
     ) -> Answer[Sequence[TaskInstance]]:
         """Record that handlers are about to be called."""
-        started: list[TaskInstance] = []
-        slotted: set[UUID] = set()
-        for some in parts(claims, AHEAD):
-            found, left = self._start(claimant, some, in_turn=len(claims) <= AHEAD)
-            started += found
-            slotted |= left
-        if slotted:
-            # Whose turn it is cannot be told from a part of them.
-            held = [each for each in claims if each.instance_id in slotted]
-            started += self._start(claimant, held, in_turn=True)[0]
-        return Answer(done=started)
-
-    def _start(
-        self, claimant: Claimant, claims: Sequence[Claim], *, in_turn: bool
-    ) -> tuple[list[TaskInstance], Set[UUID]]:
-        """Start instances; what has to have a slot only if all are here: in turn.
-
-        Returns:
-            What was started or parked, and the ids of what was left for that reason.
-        """
-        answer, left = self._server.run(
+        answer = self._server.run(
             "start_instances",
             now=self._now(),
             claims=[_claim(each) for each in claims],
-            in_turn=in_turn,
             **write_claimant(claimant),
         )
-        return self._reader.instances(answer), _ids(left)
+        return Answer(done=self._reader.instances(answer))
 
     def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked."""

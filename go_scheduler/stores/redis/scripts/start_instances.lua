@@ -1,13 +1,10 @@
 -- with: definitions rows instances claiming
--- Record that handlers are about to be called; park what does not get its slot. Unless
--- it is to be given in turn, what has to have one is left as it is.
-local found, left = {}, {}
+-- Record that handlers are about to be called; park what does not get its slot.
+local found = {}
 fetch(ids_of(A.claims))
 for _, each in ipairs(A.claims) do
   local row = current(each)
-  if row and row.slot and not row.started_at and not A.in_turn then
-    left[#left + 1] = row.id
-  elseif row then
+  if row then
     found[#found + 1] = row
   end
 end
@@ -33,4 +30,4 @@ for _, row in ipairs(found) do
     end
   end
 end
-return done({ views(found), left })
+return done(views(found))
