@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 AHEAD = 8
-"""Of what is done ahead of its time, a script does so many: what is due at that moment
-waits meanwhile, for the server, which does nothing else, and for Python's lock, while
-the answer is read."""
+"""Of what is fired or claimed ahead of its time, a script does so many: what is due at
+that moment waits meanwhile, for the server, which does nothing else, and for Python's
+lock, while the answer is read."""
 DUE = 128
 """Of what is due, or has run, so many: the more there are, the less each costs, and
 the longer the server waits while they are read."""
