@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from go_scheduler.checks import check_made, check_name
+from go_scheduler.checks import check_made
 from go_scheduler.dispatch.bus import OPENER, MessageBus
 from go_scheduler.dispatch.topics import Topics
 from go_scheduler.dispatch.working.life import Life
@@ -16,9 +16,12 @@ from go_scheduler.dispatch.working.served import (
     unserved_texts,
 )
 from go_scheduler.dispatch.working.settings import Settings
-from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
-from go_scheduler.working.arguments import check_arguments, checked_queues, own_name
+from go_scheduler.working.arguments import (
+    check_arguments,
+    checked_name,
+    checked_queues,
+    own_name,
+)
 from go_scheduler.working.work import Work
 from go_scheduler.working.worker import LivingWorker
 
@@ -87,7 +90,7 @@ class DispatchWorker(LivingWorker):
             name = f"{own_name()} {uuid4().hex[:6]}".replace(" ", "-")
         topics = Topics(namespace)
         # It may be too long for one.
-        topics.control(_checked_name(name))
+        topics.control(checked_name(name))
         names = checked_queues(queues)
         settings = Settings(
             bus=bus,
@@ -102,18 +105,3 @@ class DispatchWorker(LivingWorker):
         for text in unserved_texts(names, handler, topic_per_task):
             _LOG.warning(text)
         super().__init__(lambda: Life(settings))
-
-
-def _checked_name(name: object) -> str:
-    """A name that a line of a log or a list can show.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
-    checked = check_name("name", name)
-    if not checked.isprintable():
-        raise ConfigurationError(
-            "name must be of characters that can be printed, without line breaks:"
-            f" {shown(name)}"
-        )
-    return checked

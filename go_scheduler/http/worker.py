@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.checks import check_at_least, check_name, check_type
+from go_scheduler.checks import check_at_least, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.instrument import Instrument
@@ -13,7 +13,12 @@ from go_scheduler.http.access.loopback import check_safe_url
 from go_scheduler.http.working.life import Life, Settings
 from go_scheduler.http.working.server import checked_url
 from go_scheduler.shown import shown
-from go_scheduler.working.arguments import check_arguments, checked_queues, own_name
+from go_scheduler.working.arguments import (
+    check_arguments,
+    checked_name,
+    checked_queues,
+    own_name,
+)
 from go_scheduler.working.work import Work
 from go_scheduler.working.worker import LivingWorker
 
@@ -95,7 +100,7 @@ class Worker(LivingWorker):
             queues=_joined(queues),
             max_workers=max_workers,
             token=token,
-            name=own_name() if name is None else check_name("name", name),
+            name=own_name() if name is None else checked_name(name),
             wait=wait,
             telemetry=telemetry,
         )

@@ -10,6 +10,7 @@ from go_scheduler.checks import check_name, check_takes_one, check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.instrument import Instrument
 from go_scheduler.handlers.registry import HandlerRegistry, check_callable
+from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,6 +46,21 @@ def checked_queues(queues: Iterable[str]) -> Sequence[str]:
     if not names:
         raise ConfigurationError("queues must name one at least")
     return names
+
+
+def checked_name(name: object) -> str:
+    """A name that a line of a log or a list can show.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    checked = check_name("name", name)
+    if not checked.isprintable():
+        raise ConfigurationError(
+            "name must be of characters that can be printed, without line breaks:"
+            f" {shown(name)}"
+        )
+    return checked
 
 
 def own_name() -> str:

@@ -391,6 +391,7 @@ def test_it_asks_for_more_time(one: Server) -> None:
         ({"wait": timedelta(seconds=61)}, "wait must be a minute at most"),
         ({"wait": 5}, "wait"),
         ({"name": ""}, "name"),
+        ({"name": "a\nb"}, "name must be of characters that can be printed"),
     ],
 )
 def test_it_refuses_what_is_wrong(options: dict[str, Any], text: str) -> None:
