@@ -120,6 +120,11 @@ class TestUrls:
                 "redis+cluster://user:secret@a,b:7000?tls=true",
                 "redis+cluster://a:6379,b:7000/0",
             ),
+            (
+                "rediss://:secret@host?tls_ca=/ca&namespace=b+%C3%A4%2Fc",
+                "rediss://host:6379/0?namespace=b%2B%C3%A4%2Fc",
+            ),
+            ("redis://host?namespace=go_scheduler", "redis://host:6379/0"),
         ],
     )
     def test_a_url_is_shown_without_its_password(self, url: str, shown: str) -> None:
@@ -152,7 +157,7 @@ class TestUrls:
             ("redis+cluster://secret@a,,b", "several hosts, and one is empty"),
             (
                 "redis://secret@host?timeout=3",
-                "no option 'timeout', only tls and tls_c",
+                "no option 'timeout', only namespace, tls and tls_ca",
             ),
             ("redis://host?tls=yes", "an option tls that is neither true nor false"),
             (
@@ -165,6 +170,8 @@ class TestUrls:
             ("redis://secret@host#part", "write %40 for @, %2F for /, %3F for ?"),
             ("redis://user:sec?ret=secret@host", "an @: in a user or password write"),
             ("redis://user:secret/secret@host", "an @: in a user or password write"),
+            ("redis://host?namespace=", "namespace more than once, or without a val"),
+            ("redis://host?namespace=%FF", ""),
         ],
     )
     def test_any_other_is_refused_without_what_lets_in(
@@ -184,6 +191,25 @@ class TestUrls:
     ) -> None:
         with pytest.raises(ConfigurationError, match="namespace"):
             RedisStore("redis://host", namespace=namespace)
+
+    @pytest.mark.parametrize("namespace", ["%7Bmine}", "a%00", "n" * 256])
+    def test_nor_can_a_url_have_such_a_namespace(self, namespace: str) -> None:
+        wrong = "the namespace in the URL of a Redis store .*; one is like redis://"
+        with pytest.raises(ConfigurationError, match=wrong) as caught:
+            open_store(f"redis://host?namespace={namespace}")
+        assert namespace not in str(caught.value)
+
+    def test_a_namespace_is_said_by_the_url_or_besides(self) -> None:
+        url = "redis+sentinel://host/master?namespace=billing"
+        for one in (
+            open_store(url),
+            open_store(url, namespace="billing"),
+            open_store("redis+sentinel://host/master", namespace="billing"),
+        ):
+            assert "0?namespace=billing'" in repr(one)
+        wrong = "has another namespace than the argument, 'go_scheduler': say one"
+        with pytest.raises(ConfigurationError, match=wrong):
+            open_store(url, namespace="go_scheduler")
 
     def test_a_timeout_is_more_than_none(self) -> None:
         with pytest.raises(ConfigurationError, match="timeout"):
@@ -208,6 +234,9 @@ class TestKeys:
         with closing(RedisStore(redis_server.url, namespace="other")) as other:
             assert other.list_definitions() == []
             put(other, definition(key=7))
+        with closing(open_store(f"{redis_server.url}?namespace=other")) as other:
+            assert len(other.list_definitions()) == 1
+            assert " keys of {other}: are of" in str(other.examine())
         assert len(store.list_definitions()) == 1
         found = {key.partition(":")[0] for key in keys(by_hand)}
         assert found == {"{go_scheduler}", "{other}"}
@@ -638,9 +667,8 @@ class TestDurability:
         by_hand: Any,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        by_hand.execute_command(
-            "ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-config"
-        )
+        rights = ("~*", "&*", "+@all", "-config", "-info")
+        by_hand.execute_command("ACL", "SETUSER", "plain", "on", ">pw", *rights)
         url = redis_server.url.replace("//", "//plain:pw@")
         with closing(RedisStore(url)) as store:
             store.initialize()

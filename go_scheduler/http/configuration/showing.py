@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 MASK = "***"
 _SCHEME = re.compile(r"[a-z][\w+-]*", re.ASCII)
 _NAME = re.compile(r"[\w.-]*")
-_PLACE = re.compile(r"(\[[\da-fA-F:.]+\]|[^:?#;%\s/]*)(:\d+)?(/[^?#;%\s]*)?", re.ASCII)
-"""Of a URL what cannot hold a secret: a host, its port, and a path."""
+_PLACE = re.compile(
+    r"(\[[\da-fA-F:.]+\]|[^:?#;%\s/]*)(:\d+)?(/[^?#;%\s]*)?(\?namespace=[\w.%+:-]+)?",
+    re.ASCII,
+)
+"""Of a URL what cannot hold a secret: a host, its port, a path, and a namespace."""
 
 
 def settings_of(loaded: Loaded) -> Iterator[tuple[Place, object, str]]:

@@ -19,13 +19,13 @@ _LEAST_VERSION = (6, 2)
 
 
 def check_version(server: Server) -> None:
-    """Refuse a server whose scripts cannot do what ours do.
+    """Refuse a server whose scripts cannot do what ours do; not one that does not tell.
 
     Raises:
         ConfigurationError: It is older than Redis 6.2.
     """
     version = server.version()
-    if version < _LEAST_VERSION:
+    if version is not None and version < _LEAST_VERSION:
         shown = ".".join(map(str, version))
         raise ConfigurationError(
             f"the server is Redis {shown}: a store needs Redis 6.2 or later, or Valkey"

@@ -195,7 +195,8 @@ def _keys(client: Any, prefix: str) -> Iterator[Finding]:
         more = f", and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
         yield WRONG_TYPE.found(", ".join(sorted(wrong)[:_SHOWN]) + more)
     else:
-        yield well("keys", f"{looked_at:,} keys are of the types they should be")
+        seen = f"{looked_at:,} keys of {prefix} are of the types they should be"
+        yield well("keys", seen)
 
 
 def _broken(client: Any, prefix: str) -> Iterator[Finding]:

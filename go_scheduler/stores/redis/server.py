@@ -83,11 +83,15 @@ class Server:
                 # It has restarted, or another one has taken over.
                 return self._client.eval(known.text, 1, self.prefix, text)
 
-    def version(self) -> tuple[int, ...]:
-        """The version of Redis that the server is, or is like."""
+    def version(self) -> tuple[int, ...] | None:
+        """The version of Redis that the server is or is like; None: it does not say."""
         with told():
-            found = self._client.info("server", **self._there())["redis_version"]
-        return tuple(int(part) for part in str(found).split(".")[:2])
+            try:
+                info = self._client.info("server", **self._there())
+            except redis.exceptions.ResponseError:
+                # Its user may not ask. What else is wrong, the next call brings up.
+                return None
+        return tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
 
     def settings(self, names: Sequence[str]) -> dict[str, str]:
         """What the server says of its settings; nothing if it does not say."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import check_name, check_positive
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.checks import check_positive
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
 from go_scheduler.stores.priorities import Turns
 from go_scheduler.stores.redis.additions import RedisAdditions
@@ -65,15 +64,16 @@ class RedisStore(
     Args:
         url: ``redis://user:password@host:6379/0``, ``rediss://…`` for TLS,
             ``redis+sentinel://host:26379,other:26379/name-of-master`` or
-            ``redis+cluster://host:6379,other:6379``.
+            ``redis+cluster://host:6379,other:6379``. ``?namespace=billing`` at its end
+            says what ``namespace`` does.
         clock: Used instead of the server's time, for tests.
         namespace: What its keys begin with: stores of different ones know nothing of
-            each other.
+            each other. None: what the URL says, or else ``go_scheduler``.
         timeout: How long an answer is waited for.
 
     Raises:
-        ConfigurationError: The URL is not that of a Redis, or the namespace cannot be
-            part of a key.
+        ConfigurationError: The URL is not that of a Redis, or has another namespace
+            than the argument, or the namespace cannot be part of a key.
     """
 
     def __init__(
@@ -81,20 +81,15 @@ class RedisStore(
         url: str,
         *,
         clock: Clock | None = None,
-        namespace: str = "go_scheduler",
+        namespace: str | None = None,
         timeout: timedelta = _TIMEOUT,
     ) -> None:
         super().__init__(clock)
-        check_name("namespace", namespace)
         check_positive("timeout", timeout)
-        if set(namespace) & set("{}"):
-            raise ConfigurationError(
-                f"namespace must be without braces, not {namespace!r}: they mark the"
-                " part of a key that all keys have in common"
-            )
-        self._address = parse(url)
+        self._address = parse(url, namespace)
         # In braces: all its keys are in one hash slot.
-        self._server = Server(self._address, f"{{{namespace}}}:", timeout)
+        prefix = f"{{{self._address.namespace}}}:"
+        self._server = Server(self._address, prefix, timeout)
         self._reader = Reader()
         self._puts = Puts(self._server, self._reader, self._now)
         self._turns = Turns()

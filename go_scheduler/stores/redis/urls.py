@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
+from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.shown import shown
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SCHEMES = ("redis", "rediss", "redis+sentinel", "redis+cluster")
-_OPTIONS = ("tls", "tls_ca")
+NAMESPACE = "go_scheduler"
+"""Of a store of which nobody says another."""
+_OPTIONS = ("namespace", "tls", "tls_ca")
 _NUMBER = re.compile("[0-9]{1,9}")
 _HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?")
 _HIGHEST_PORT = 65_535
@@ -38,6 +41,7 @@ class Address:
         password: By what that is known.
         tls: Whether connections are encrypted.
         ca: The file of whoever vouches for the servers; None: the machine's.
+        namespace: What the keys of the store begin with.
     """
 
     kind: str
@@ -48,6 +52,7 @@ class Address:
     password: str | None = None
     tls: bool = False
     ca: str | None = None
+    namespace: str = NAMESPACE
 
     def __str__(self) -> str:
         hosts = ",".join(
@@ -55,18 +60,28 @@ class Address:
             for host, port in self.hosts
         )
         path = f"{self.master}/{self.database}" if self.master else str(self.database)
-        return f"{self.kind}://{hosts}/{path}"
+        option = ""
+        if self.namespace != NAMESPACE:
+            option = f"?namespace={quote(self.namespace, safe='')}"
+        return f"{self.kind}://{hosts}/{path}{option}"
 
 
-def parse(url: str) -> Address:
+def parse(url: str, namespace: str | None = None) -> Address:
     """What a URL says.
 
+    Args:
+        url: Of a Redis store.
+        namespace: What somebody says besides; None: nothing.
+
     Raises:
-        ConfigurationError: It names no Redis. It says which part is wrong, and repeats
-            none but the name of an option: any other may be of a password.
+        ConfigurationError: It names no Redis, or another namespace. It says which part
+            is wrong, and repeats none but the name of an option: any other may be of a
+            password. Or the namespace cannot be part of a key.
     """
+    if namespace is not None:
+        _check_namespace("namespace", namespace)
     try:
-        return _parse(url)
+        return _parse(url, namespace)
     # What it is raised from would repeat a part of it.
     except (ValueError, AttributeError) as error:
         ours = isinstance(error, ConfigurationError)
@@ -74,7 +89,7 @@ def parse(url: str) -> Address:
         raise ConfigurationError(f"{what} is like {_LIKE}") from None
 
 
-def _parse(url: str) -> Address:
+def _parse(url: str, namespace: str | None) -> Address:
     parts = urlsplit(url)
     kind = parts.scheme
     if kind not in _SCHEMES:
@@ -94,6 +109,11 @@ def _parse(url: str) -> Address:
         raise _wrong(
             "has a tls_ca without TLS: begin it with rediss://, or add tls=true"
         )
+    said = options.get("namespace", namespace or NAMESPACE)
+    if said != (namespace or said):
+        raise _wrong(
+            f"has another namespace than the argument, {shown(namespace)}: say one"
+        )
     return Address(
         kind=kind,
         hosts=_hosts(kind, hosts),
@@ -103,22 +123,34 @@ def _parse(url: str) -> Address:
         password=unquote(password) or None,
         tls=tls,
         ca=ca,
+        namespace=said,
     )
 
 
 def _options(query: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for each in filter(None, query.split("&")):
-        [(name, value)] = parse_qsl(each, keep_blank_values=True)
+        name, _, value = (
+            unquote(part, errors="strict") for part in each.partition("=")
+        )
         if name not in _OPTIONS:
-            known = " and ".join(_OPTIONS)
-            raise _wrong(f"has no option {shown(name)}, only {known}")
+            raise _wrong(f"has no option {shown(name)}, only namespace, tls and tls_ca")
         if name in found or not value:
             raise _wrong(f"has the option {name} more than once, or without a value")
         found[name] = value
     if found.get("tls", "true") not in ("true", "false"):
         raise _wrong("has an option tls that is neither true nor false")
+    if (namespace := found.get("namespace")) is not None:
+        _check_namespace("the namespace in the URL of a Redis store", namespace)
     return found
+
+
+def _check_namespace(what: str, namespace: object) -> None:
+    if set(check_name(what, namespace)) & set("{}"):
+        raise ConfigurationError(
+            f"{what} must be without braces: they mark the part of a key that all keys"
+            " have in common"
+        )
 
 
 def _place(kind: str, path: str) -> tuple[str, int]:

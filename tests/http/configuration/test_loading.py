@@ -332,6 +332,8 @@ server: {tls_key_password: "x://a?b", limits: {rate: null}}
         ("postgresql://a%3Asecret@host/jobs", "***"),
         ("postgresql://host/jobs;password=x", "***"),
         ("postgresql://ann:x@[::1]:5432/jobs", "postgresql://ann:***@[::1]:5432/jobs"),
+        ("redis://ann:x@host?namespace=b%20c", "redis://ann:***@host?namespace=b%20c"),
+        ("redis://:x?namespace=x@host?namespace=b", "redis://:***@host?namespace=b"),
     ],
 )
 def test_of_a_url_only_the_password_is_masked(url: str, shown: str) -> None:
