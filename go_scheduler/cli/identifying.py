@@ -45,7 +45,7 @@ def definition_meant(client: Connected, text: str) -> UUID:
     if not (found := _definitions(client, text)):
         raise NoneMeantError(
             f"no definition has the name {shown(text)}, or an id that begins so"
-            f"{_near(client, text)}"
+            f"{near_name(client, text)}"
         )
     return _only(text, [_definition_line(each) for each in found.values()], [*found])
 
@@ -85,8 +85,18 @@ def anything_meant(client: Connected, text: str) -> UUID:
     except NoneMeantError:
         raise NoneMeantError(
             f"nothing has the name {shown(text)}, or an id that begins so"
-            f"{_near(client, text)}"
+            f"{near_name(client, text)}"
         ) from None
+
+
+def near_name(client: Connected, text: str) -> str:
+    """Words that ask whether a near name was meant, of those on the first page.
+
+    There are none if nothing is near, or if something has this very name.
+    """
+    names = {each.name for each in client.list_definitions(limit=_PAGE) if each.name}
+    near = get_close_matches(text, names, n=1, cutoff=0.7)
+    return f": did you mean {shown(near[0])}?" if near and near != [text] else ""
 
 
 def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
@@ -101,13 +111,6 @@ def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
 def _is_of_one_job(definition: TaskDefinition) -> bool:
     trigger = definition.trigger
     return isinstance(trigger, OnDemandTrigger) and not trigger.lasting
-
-
-def _near(client: Connected, text: str) -> str:
-    """The name that may be meant, of those on the first page; perhaps nothing."""
-    names = {each.name for each in client.list_definitions(limit=_PAGE) if each.name}
-    near = get_close_matches(text, names, n=1, cutoff=0.7)
-    return f": did you mean {shown(near[0])}?" if near else ""
 
 
 def _whole(text: str) -> UUID | None:

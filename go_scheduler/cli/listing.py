@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -14,11 +15,11 @@ from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import DefinitionState, State, TaskDefinition, TaskInstance
+from go_scheduler.shown import shown
 
 _Item = TypeVar("_Item")
-_OF_INSTANCES = {each.value for each in State} - {
-    each.value for each in DefinitionState
-}
+_OF_DEFINITIONS = {each.value for each in DefinitionState}
+_OF_INSTANCES = {each.value for each in State} - _OF_DEFINITIONS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +55,7 @@ def definitions_of(
         ConfigurationError: An option is wrong, or is for instances.
     """
     _refuse(listed, "definition", "since", with_instances=True)
-    if listed.state in _OF_INSTANCES:
-        raise ConfigurationError(
-            f"--state {listed.state} is of use with --instances only"
-        )
+    _refuse_state_of_instances(listed.state)
     filters: dict[str, Any] = {
         "name": listed.name,
         "queue": listed.queue,
@@ -107,6 +105,19 @@ def pages(
         if (after := page.next) is None:
             return found[:limit], False if limit is None else len(found) > limit
     return found[:limit], True
+
+
+def _refuse_state_of_instances(state: str | None) -> None:
+    if state is None:
+        return
+    if state in _OF_INSTANCES:
+        raise ConfigurationError(f"--state {state} is of use with --instances only")
+    near = get_close_matches(state, _OF_INSTANCES | _OF_DEFINITIONS, n=1, cutoff=0.7)
+    if near and near[0] in _OF_INSTANCES:
+        raise ConfigurationError(
+            f"no definition is {shown(state)}: did you mean --instances --state"
+            f" {near[0]}?"
+        )
 
 
 def _refuse(listed: Listed, *names: str, with_instances: bool) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from go_scheduler.doctor.kinds import (
     NAME_UNKNOWN,
     NAME_UNREGISTERED,
+    NAMELESS,
+    NAMELESS_UNREGISTERED,
     NEVER_AGAIN,
     NO_NODES,
     NOT_ALL_READ,
@@ -65,6 +67,12 @@ def nodes(facts: Facts) -> Iterator[Finding]:
             f"no living node serves queue {queue!r}, in which something is due"
         )
     for (queue, name), count in unknown.most_common(SHOWN):
+        if name is None:
+            yield NAMELESS.found(
+                f"no living node that serves queue {queue!r} has a handler for"
+                f" definitions without a name: {_nameless(facts, queue)}"
+            )
+            continue
         yield NAME_UNKNOWN.found(
             f"no living node that serves queue {queue!r} has a handler for {name!r}, of"
             f" which there are {_so_many(count)}"
@@ -88,6 +96,12 @@ def names(facts: Facts) -> Iterator[Finding]:
         return
     lacking = Counter(each.name for each in facts.active if each.name not in known)
     for name, count in lacking.most_common(SHOWN):
+        if name is None:
+            yield NAMELESS_UNREGISTERED.found(
+                f"the handlers have none for definitions without a name:"
+                f" {_nameless(facts)}"
+            )
+            continue
         yield NAME_UNREGISTERED.found(
             f"the handlers have none for {name!r}, of which there are {_so_many(count)}"
         )
@@ -147,6 +161,17 @@ def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
 def _kind(definition: TaskDefinition) -> str:
     assert isinstance(definition.trigger, UnknownTrigger)
     return repr(definition.trigger.unknown_kind)
+
+
+def _nameless(facts: Facts, queue: str | None = None) -> str:
+    """Those without a name, of one queue or of all."""
+    return _listed(
+        [
+            each
+            for each in facts.active
+            if each.name is None and queue in (None, each.queue)
+        ]
+    )
 
 
 def _so_many(count: int) -> str:

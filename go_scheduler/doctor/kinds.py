@@ -34,6 +34,18 @@ NAME_UNREGISTERED = Kind(
     _WARNING,
     "Register a handler by this name, or delete the definition.",
 )
+NAMELESS = Kind(
+    "nameless",
+    _ERROR,
+    "Give it the name of its handler, by `go_scheduler add NAME --id ID` and what it"
+    " has besides, or serve its queue by a scheduler with one handler for all.",
+)
+NAMELESS_UNREGISTERED = Kind(
+    "nameless-unregistered",
+    _WARNING,
+    "Give it the name of its handler, by `go_scheduler add NAME --id ID` and what it"
+    " has besides, or delete it.",
+)
 TRIGGER_UNKNOWN = Kind(
     "trigger-unknown",
     _WARNING,
@@ -88,6 +100,8 @@ OF_SCHEDULES = (
     QUEUE_UNSERVED,
     NAME_UNKNOWN,
     NAME_UNREGISTERED,
+    NAMELESS,
+    NAMELESS_UNREGISTERED,
     TRIGGER_UNKNOWN,
     OVERDUE,
     NEVER_AGAIN,

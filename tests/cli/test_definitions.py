@@ -133,8 +133,10 @@ def test_an_id_is_made_of_a_key_and_another_one_can_be_given(shell: Shell) -> No
         shell("add", "report", "--on-demand", "--key", "nightly")
     assert stored(shell).id == TaskDefinition.id_for("nightly")
     id = uuid4()
+    assert shell.errors == ""
     [added] = shell.json("add", "--on-demand", "--id", str(id))
     assert UUID(added["id"]) == id
+    assert shell.errors.startswith("beware: it has no name, so that only a scheduler")
 
 
 def test_a_schedule_that_people_do_not_mean_is_warned_of(shell: Shell) -> None:
@@ -164,6 +166,7 @@ def test_a_schedule_that_people_do_not_mean_is_warned_of(shell: Shell) -> None:
         (["add", "x", "--every", "0"], "must be longer than zero: 0 s\n"),
         (["add", "x", "--every", "5", "--timeout", "1ms"], "100 years: 0.001 s\n"),
         (["add", "x", "--every", "5", "--jitter", "0"], "100 years: 0 s\n"),
+        (["list", "--state", "fail"], "mean --instances --state failed?\n"),
         (["list", "--state", "asleep"], "state must be one of active, paused"),
         (
             ["list", "--since", "2030-01-01T09:00Z"],
@@ -194,8 +197,28 @@ def test_nothing_there_is_told_by_the_exit_code(shell: Shell) -> None:
     assert "nothing has the name 'report'" in shell.refusal("show", "report", code=1)
     assert "no task instance has the id" in shell.refusal("show", str(uuid4()), code=1)
     assert "is not there" in shell("delete", str(uuid4()), code=1)
-    assert shell("delete", "--all", code=1) == ""
-    assert shell("pause", "--name", "report", code=1) == ""
+    assert "there is no definition\n" in shell.refusal("delete", "--all", code=1)
+
+
+@pytest.mark.slow
+def test_what_matches_nothing_is_said(shell: Shell) -> None:
+    shell("add", "video", "--on-demand")
+    for words, text in (
+        (["pause", "--name", "vidoe"], "no definition has the name 'vidoe': did you"),
+        (["resume", "--queue", "none", "--json"], "no definition is in the queue"),
+        (["delete", "--name", "video", "--queue", "none"], "the queue 'none'\n"),
+        (
+            ["pause", "--metadata", '{"a": 1}'],
+            "has metadata that contains '{\"a\": 1}'",
+        ),
+        (["retry", "--name", "vidoe"], "nothing has the name 'vidoe': did you mean"),
+        (["retry", "--name", "video", "--json"], "nothing of 'video' has failed\n"),
+        (
+            ["retry", "--definition", "video", "--name", "video"],
+            "nothing of 'video' with the name 'video' has failed\n",
+        ),
+    ):
+        assert text in shell.refusal(*words, "--yes", code=1)
 
 
 @pytest.mark.slow

@@ -159,6 +159,8 @@ def test_what_is_refused_is_told_the_same(shell: Shell, far: Shell) -> None:
         (["delete", id], 1),
         (["cancel", id], 1),
         (["retry", id], 1),
+        (["retry", "--name", "none"], 1),
+        (["pause", "--queue", "none"], 1),
         (["run", id], 1),
         (["list", "--state", "asleep"], 2),
         (["add", "x", "--cron", "61 * * * *"], 2),

@@ -197,6 +197,19 @@ def test_a_name_that_no_node_of_its_queue_knows_is_an_error(
     assert "queue 'default' has a handler for 'send'" in one.seen
 
 
+def test_what_has_no_name_is_told_with_what_to_do_about_it(
+    memory: MemoryStore,
+) -> None:
+    live(memory, names=("report",))
+    live(memory, node=OTHER_NODE, queues=("mail",))
+    nameless = put(memory, definition(START + HOUR))
+    put(memory, definition(START + HOUR, key=2, queue="mail"))
+    one = found(memory, "nameless")
+    assert one.seen.endswith(f"without a name: 1 definition ({nameless.id})")
+    both = found(memory, "nameless-unregistered", handlers=["report"])
+    assert "have none for definitions without a name: 2 definitions" in both.seen
+
+
 def test_a_node_that_stops_or_is_gone_serves_nothing(memory: MemoryStore) -> None:
     live(memory, stopping=True)
     live(memory, node=OTHER_NODE, lease=TICK)

@@ -20,6 +20,10 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
 
 app = typer.Typer()
+_NAMELESS = (
+    "it has no name, so that only a scheduler with one handler for all runs it: a name"
+    " is said first, as in `go_scheduler add report --every 5m`"
+)
 
 
 @app.command()
@@ -64,6 +68,8 @@ def add(
         stored = client.schedule(definition)
     for each in told:
         note(f"beware: {each.message}")
+    if name is None:
+        note(f"beware: {_NAMELESS}")
     if json:
         document(definition_document(stored))
         return

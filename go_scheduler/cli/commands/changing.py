@@ -1,78 +1,33 @@
 """The commands that change what is there, such as `pause`, `run` and `delete`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
 from go_scheduler.cli.asking import confirm
+from go_scheduler.cli.choosing import Chosen, failed_meant
 from go_scheduler.cli.documents import definition_document, instance_document
 from go_scheduler.cli.exit_codes import ExitCode
 from go_scheduler.cli.groups import grouped
 from go_scheduler.cli.identifying import definition_meant, instance_meant
-from go_scheduler.cli.listing import pages
 from go_scheduler.cli.options import (
     Definition,
     Definitions,
     Instances,
     Json,
-    Metadata,
     Name,
-    Queue,
     Yes,
     text,
 )
 from go_scheduler.cli.output import at, document, line
 from go_scheduler.cli.reading import duration_of, instant_of, object_of
-from go_scheduler.cli.where import Connected, Where
+from go_scheduler.cli.where import Where
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import State, TaskDefinition
+from go_scheduler.models import TaskDefinition
 
 app = typer.Typer()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """The options that choose definitions, instead of their ids."""
-
-    name: Name = None
-    queue: Queue = None
-    metadata: Metadata = None
-    everything: Annotated[bool, typer.Option("--all", help="All that there are.")] = (
-        False
-    )
-
-    def confirmed(
-        self, client: Connected, given: list[str] | None, to: str, *, yes: bool
-    ) -> list[UUID]:
-        """The ids of the definitions that are meant, if the user agrees.
-
-        Raises:
-            ConfigurationError: Nothing says which, or it is said in two ways; or nobody
-                can be asked.
-        """
-        ids = self._ids(client, given)
-        confirm(f"{to} {len(ids)} definitions", len(ids), yes=yes)
-        return ids
-
-    def _ids(self, client: Connected, given: list[str] | None) -> list[UUID]:
-        filters = {
-            "name": self.name,
-            "queue": self.queue,
-            "metadata": object_of(self.metadata, "--metadata"),
-        }
-        filtered = any(each is not None for each in filters.values())
-        if bool(given) + filtered + self.everything != 1:
-            raise ConfigurationError(
-                "say which: by their ids, or by --name, --queue and --metadata, or by"
-                " --all"
-            )
-        if given:
-            meant = [definition_meant(client, each) for each in given]
-            return list(dict.fromkeys(meant))
-        return [each.id for each in pages(client.list_definitions, filters, None)[0]]
 
 
 @app.command()
@@ -119,7 +74,6 @@ def _change(
             document(definition_document(changed))
         else:
             line(f"{each}  {done}")
-    _refuse_nothing(ids)
 
 
 @app.command()
@@ -139,7 +93,7 @@ def delete(
             deleted = client.delete_definition(each)
             gone += deleted
             _say(each, "deleted" if deleted else "is not there", json=json)
-    _refuse_nothing(range(gone))
+    _refuse_nothing(gone)
 
 
 @app.command()
@@ -213,9 +167,7 @@ def retry(
         if instances:
             meant = [instance_meant(client, each) for each in instances]
         else:
-            of = None if definition is None else definition_meant(client, definition)
-            filters = {"definition_id": of, "name": name, "state": State.FAILED}
-            meant = [each.id for each in pages(client.list_instances, filters, None)[0]]
+            meant = failed_meant(client, name=name, definition=definition)
         ids = list(dict.fromkeys(meant))
         confirm(f"run {len(ids)} instances again", len(ids), yes=yes)
         for each in ids:
@@ -224,7 +176,6 @@ def retry(
                 document(instance_document(again))
             else:
                 line(f"{each}  {again.state.value}")
-    _refuse_nothing(ids)
 
 
 def _say(id: UUID, done: str, *, json: bool) -> None:
