@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from asyncio import wrap_future
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
 
+_LOG = logging.getLogger("go_scheduler.dispatch")
 _AWAY = "the message bus cannot be reached"
+_UNHEARD = (
+    "nothing in this process hears what workers say in namespace %r: unless another"
+    " process does, each run will count as one that nobody has accepted, and run again;"
+    " enter `dispatcher.hearing(scheduler)` before the scheduler starts"
+)
+# Whose statuses this process has heard, by whichever dispatcher.
+_HEARD: set[str] = set()
 _FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=1), timedelta(seconds=5)
 # Of thousands that wait no more come back than leave a node free for the rest.
 _APART, _LONGEST_TURN = timedelta(milliseconds=2), timedelta(minutes=1)
@@ -91,6 +100,7 @@ class Dispatcher:
             start_timeout=start_timeout, heartbeat_timeout=heartbeat_timeout
         )
         self._clock = SystemClock() if clock is None else clock
+        self._has_published = False
         self._away_since: timedelta | None = None
         self._turns = threading.Lock()
         self._last_turn = ZERO
@@ -106,6 +116,7 @@ class Dispatcher:
             topic = self._topic_of(instance)
         except ConfigurationError as error:
             raise Fail(str(error)) from None
+        self._tell_if_unheard()
         # First: what a worker says of it may come before this goes on.
         self._handed_out.add(instance)
         body = _message(instance, timeouts).to_bytes()
@@ -147,8 +158,16 @@ class Dispatcher:
             timeouts=self._timeouts,
             handed_out=self._handed_out,
         )
+        _HEARD.add(self._topics.namespace)
         with hearing:
             yield
+
+    def _tell_if_unheard(self) -> None:
+        """Say once that nothing here hears, if that is so at the first run."""
+        if not self._has_published:
+            self._has_published = True
+            if self._topics.namespace not in _HEARD:
+                _LOG.warning(_UNHEARD, self._topics.namespace)
 
     def _topic_of(self, instance: TaskInstance) -> str:
         name, apart = instance.definition.name, self._apart

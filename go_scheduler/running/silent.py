@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import Silence, TaskInstance
     from go_scheduler.running.defaults import Defaults
 
+_UNHEARD = ", or no scheduler hears what workers say"
 _TENTH, _SECOND = timedelta(milliseconds=100), timedelta(seconds=1)
 
 
@@ -42,7 +43,7 @@ def _error(instance: TaskInstance, silence: Silence, defaults: Defaults) -> str:
         return f"{worker} has been silent for {heard}"
     within = instance.definition.start_timeout or _rounded(silence.within)
     if silence.stage is Stage.PUBLISHED:
-        return f"published, and accepted by nobody within {within}"
+        return f"published, and accepted by nobody within {within}{_UNHEARD}"
     return f"accepted by {worker}, and not begun within {within}"
 
 

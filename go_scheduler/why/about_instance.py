@@ -57,10 +57,11 @@ def _running(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def _held(facts: Facts, instance: TaskInstance) -> Why:
-    begins = "It is to run again at" if instance.runs else "It is due at"
+    begins = "is" if instance.due_at > facts.now else "was"
+    begins += " to run again at" if instance.runs else " due at"
     text = (
-        f"{begins} {facts.times(instance.due_at)}{_by_jitter(instance)}, and held by"
-        f" {who_has(facts, instance)}.{_claim(facts, instance)}"
+        f"It {begins} {facts.times(instance.due_at)}{_by_jitter(instance)}, and is held"
+        f" by {who_has(facts, instance)}.{_claim(facts, instance)}"
         f"{given_back(facts, instance)}{before(instance)}"
     )
     return why_of(

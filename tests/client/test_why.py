@@ -396,11 +396,16 @@ def test_it_runs_at_a_worker_until_that_is_gone(
     )
 
 
-def test_it_is_held_by_a_node_until_its_claim_ends(store: Store) -> None:
+def test_it_is_held_by_a_node_until_its_claim_ends(
+    store: Store, clock: ManualClock
+) -> None:
     instance = claimed(store)
     why = Client(store).why(instance.definition.id)
     assert (why.because, why.until) == (Because.HELD, instance.expires_at)
-    assert f", and held by node {NODE}" in why.text
+    assert why.text.startswith("It is due at ")
+    assert f", and is held by node {NODE}" in why.text
+    clock.advance(SECOND)
+    assert str(Client(store).why(instance.definition.id)).startswith("It was due at ")
 
 
 def test_it_runs_again_after_an_error(store: Store, clock: ManualClock) -> None:

@@ -107,7 +107,9 @@ def test_it_is_held_by_a_node_of_a_host_until_then(
     assert why.node is not None
     assert why.instance is not None
     assert why.until == why.instance.expires_at
-    assert f"2030-01-01 01:00:00 UTC, and held by {node}. Its claim holds" in why.text
+    assert (
+        f"2030-01-01 01:00:00 UTC, and is held by {node}. Its claim holds" in why.text
+    )
     assert node.pid is not None
     assert f"pid {node.pid}" in why.text
     assert why.text.endswith(" It fires next at 2030-01-01 02:00:00 UTC.")
@@ -167,7 +169,7 @@ def test_one_that_a_node_holds_for_its_next_run_has_its_last_error(
     why = house.why()
     assert why.because is Because.HELD
     assert why.text.startswith(
-        "It is to run again at 2030-01-01 00:31:00 UTC, and held"
+        "It is to run again at 2030-01-01 00:31:00 UTC, and is held"
     )
     assert why.text.endswith(" It has run before. Last error: ValueError: no paper.")
 
@@ -218,7 +220,7 @@ def test_when_its_jitter_will_let_it_run_is_told_before(
     [made] = house.scheduler.list_instances()
     at = made.execute_at.replace(tzinfo=None).isoformat(" ", "microseconds")
     assert f", and is to run at {at} UTC by its jitter; " in text
-    assert f"It is due at {at} UTC by its jitter, and held by " in house.why().text
+    assert f"It is due at {at} UTC by its jitter, and is held by " in house.why().text
     waiting = House(store, clock, queues=["other"])
     waiting.schedule(ExecuteOnceTrigger(START + HOUR), jitter=HOUR)
     waiting.run_for(SECOND)

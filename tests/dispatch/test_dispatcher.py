@@ -211,6 +211,31 @@ def test_a_type_of_jobs_runs_on_the_bus_with_its_payload_checked(
     assert house.run("go_scheduler.run.slow").payload == {"width": 7}
 
 
+def test_that_nothing_here_hears_is_said_at_the_first_run(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What a process has heard once it may hear again: no other test has this one.
+    house = House(clock, MemoryStore(clock), namespace="unheard")
+    with house.scheduler:
+        for _ in range(2):
+            house.scheduler.run_now(house.put().id)
+            clock.advance(SECOND)
+        assert len(house.bus.published["unheard.run.default"]) == 2
+    [line] = [each for each in caplog.messages if "namespace" in each]
+    assert line.startswith(
+        "nothing in this process hears what workers say in namespace"
+    )
+    assert "`dispatcher.hearing(scheduler)`" in line
+
+
+def test_what_is_heard_here_needs_no_such_word(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    with house.dispatcher.hearing(house.scheduler), house.scheduler:
+        house.publish()
+    assert caplog.messages == []
+
+
 class TestAway:
     """The bus is away."""
 

@@ -459,7 +459,7 @@ class TestStore:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{}", b'{"version": 2}', b'{"version": 1, "worker": ""}']
+    "body", [b"", b"[]", b"{}", b'{"version": 2}', b'{"version": 1, "worker": ""}']
 )
 def test_what_is_no_status_is_told_and_dropped(house: House, body: bytes) -> None:
     message = house.bus.deliver("go_scheduler.statuses", body)
@@ -590,9 +590,3 @@ class TestSeveral:
             messages = [house.say_all(*many) for _ in range(2)]
             house.look()
         assert [each.settled for each in messages] == [["ack"], ["ack"]]
-
-    def test_none_at_all_is_acknowledged(self, house: House) -> None:
-        with house.runs():
-            message = house.bus.deliver("go_scheduler.statuses", b"[]")
-            house.look()
-        assert message.settled == ["ack"]

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
 PUBLISHED, ACCEPTED, STARTED = Stage
+UNHEARD = ", or no scheduler hears what workers say"
 ONCE, TWICE = RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=2, delay=SECOND)
 
 
@@ -100,22 +101,22 @@ def judged(one: TaskInstance) -> object:
         (
             Silence(stage=PUBLISHED, within=MINUTE + timedelta(milliseconds=13)),
             {},
-            "published, and accepted by nobody within 0:01:00",
+            f"published, and accepted by nobody within 0:01:00{UNHEARD}",
         ),
         (
             Silence(stage=PUBLISHED, within=MINUTE + timedelta(milliseconds=60)),
             {},
-            "published, and accepted by nobody within 0:01:00",
+            f"published, and accepted by nobody within 0:01:00{UNHEARD}",
         ),
         (
             Silence(stage=PUBLISHED, within=timedelta(milliseconds=313)),
             {},
-            "published, and accepted by nobody within 0:00:00.300000",
+            f"published, and accepted by nobody within 0:00:00.300000{UNHEARD}",
         ),
         (
             Silence(stage=PUBLISHED, within=MINUTE),
             {"start_timeout": timedelta(seconds=1.55)},
-            "published, and accepted by nobody within 0:00:01.550000",
+            f"published, and accepted by nobody within 0:00:01.550000{UNHEARD}",
         ),
         (
             Silence(stage=ACCEPTED, worker="mail 7", within=MINUTE),
@@ -338,7 +339,7 @@ def test_what_nobody_accepts_runs_again_as_the_policy_says(
         publish, store, clock=clock, retry=TWICE, timeout=SECOND, listeners=[hear]
     )
     made = scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START)))
-    error = "published, and accepted by nobody within 0:01:00"
+    error = f"published, and accepted by nobody within 0:01:00{UNHEARD}"
     with scheduler:
         clock.advance(SECOND)
         [run] = scheduler.list_instances(definition_id=made.id)
@@ -372,3 +373,17 @@ def test_why_says_who_has_accepted_what_has_not_begun(store: MemoryStore) -> Non
         " to begin it by 2030-01-01 00:01:00 UTC. Else it has failed, and any node"
         " takes it over."
     )
+
+
+def test_why_names_no_time_as_one_to_come_that_is_over(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    lost, begun = published(store), published(store)
+    client = Client(store)
+    client.accept(begun.id, begun.attempt, worker="mail 7", by=MINUTE)
+    clock.advance(MINUTE)
+    over = " 2030-01-01 00:01:00 UTC. That is overdue: a node that serves its queue"
+    assert f"and was to be accepted by a worker by{over}" in client.why(lost.id).text
+    why = client.why(begun.id).text
+    assert f"which was to begin it by{over}" in why
+    assert "But no node is alive that takes anything: start a scheduler." in why

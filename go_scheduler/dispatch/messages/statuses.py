@@ -93,7 +93,7 @@ _STATUS: TypeAdapter[Status] = TypeAdapter(Status)
 # What is refused costs much more than what is read.
 _MOST = 1000
 _STATUSES: TypeAdapter[list[Status]] = TypeAdapter(
-    Annotated[list[Status], Field(max_length=_MOST)]
+    Annotated[list[Status], Field(min_length=1, max_length=_MOST)]
 )
 
 
@@ -134,6 +134,9 @@ def _read_each(body: bytes) -> Sequence[Status | ConfigurationError]:
     except (ValueError, RecursionError):
         # Said as it is of any other text.
         return [_read_one(body)]
+    if not found:
+        error = "a message of the bus cannot be read: it is an array of no statuses"
+        return [ConfigurationError(error)]
     if len(found) > _MOST:
         error = f"a message of the bus has {len(found)} statuses, and at most {_MOST}"
         return [ConfigurationError(f"{error} are read: write more messages")]
