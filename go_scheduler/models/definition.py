@@ -86,7 +86,8 @@ class TaskDefinition:
             as there are workers.
         max_queue: How many of its instances may wait, which have not ended and do not
             run, at least 1: beyond it fire times are skipped, and ``when_full`` says
-            what becomes of what is added. None: any number.
+            what becomes of what is added. What was published on a message bus waits
+            until a worker begins it. None: any number.
         when_full: What becomes of what is added beyond ``max_queue``: ``"refuse"``
             raises ``QueueFullError``; ``"drop"`` records each as skipped.
         named: Whether its id was passed, and not made up. Kept by the store.

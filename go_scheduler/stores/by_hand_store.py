@@ -33,10 +33,10 @@ class ByHandStore(ABC):
         If an instance has its ``id`` already, or the definition has an instance with
         its ``key``, ended or not, nothing is made, and that is the answer.
 
-        If more would wait than its ``max_queue``, and its ``when_full`` is ``"drop"``,
-        those of the additions for which there is no room, the last ones, are skipped as
-        they are made: completed at the store's time, and ``skipped`` as ``FULL`` of
-        ``go_scheduler.stores.full`` says.
+        If more would wait than its ``max_queue``, as ``count_waiting`` says, and its
+        ``when_full`` is ``"drop"``, those of the additions for which there is no room,
+        the last ones, are skipped as they are made: completed at the store's time, and
+        ``skipped`` as ``FULL`` of ``go_scheduler.stores.full`` says.
 
         Args:
             definition_id: The definition, completed or not.

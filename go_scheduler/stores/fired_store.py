@@ -6,9 +6,10 @@ A store may leave these as they stand here, as it may those of ``ViewStore``.
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from go_scheduler.models import RUNS, WAITING
 from go_scheduler.stores import orders
 from go_scheduler.stores.instance_store import InstanceStore
 from go_scheduler.stores.messages import Position
@@ -90,6 +91,24 @@ class FiredStore(InstanceStore):
             each for each in self._every(None, definition_id) if each.fire_time is None
         ]
         return sorted(found, key=orders.by_execution, reverse=True)[:limit]
+
+    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
+        """How many instances of a definition have not ended, and have not begun.
+
+        A run on a bus has not begun while it has a ``start_by``: it is published, or
+        accepted. Any other that is running has begun.
+
+        Args:
+            definition_id: Which; of one that is not there none does.
+            most: So many are counted at most.
+        """
+        waiting = (
+            each
+            for state in (*WAITING, *RUNS)
+            for each in self._every(state, definition_id)
+            if state in WAITING or each.start_by is not None
+        )
+        return sum(1 for _ in islice(waiting, most))
 
     def _every(
         self,

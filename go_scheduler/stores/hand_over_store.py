@@ -1,7 +1,6 @@
 """The part of the store interface that a store may leave as it is: the hand-over.
 
-And how many wait, and what many instances are, which any store can say by what it lists
-and reads.
+And what many instances are, which any store can say by what it reads.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import WAITING, State
+from go_scheduler.models import State
 from go_scheduler.stores.by_hand_store import ByHandStore
 from go_scheduler.stores.definition_store import DefinitionStore
 from go_scheduler.stores.instance_store import InstanceStore
@@ -103,19 +102,6 @@ class HandOverStore(ByHandStore, InstanceStore, DefinitionStore):
             TaskDefinitionNotFoundError: As for ``add_instances``.
         """
         return self.add_instances(definition_id, additions)
-
-    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
-        """How many instances of a definition have not ended and do not run.
-
-        Args:
-            definition_id: Which; of one that is not there none does.
-            most: So many are counted at most.
-        """
-        found = (
-            self.list_instances(definition_id=definition_id, state=state, limit=most)
-            for state in WAITING
-        )
-        return min(most, sum(map(len, found)))
 
     def find_instances(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
         """Read many instances, which are said to go on or to have ended elsewhere.

@@ -151,6 +151,27 @@ def test_one_whose_scheduler_does_not_hear_has_the_limits_of_that(
     ]
 
 
+def test_what_no_worker_has_begun_waits_and_fills_its_queue(house: House) -> None:
+    def enqueue() -> State:
+        made = house.scheduler.enqueue("resize", width=7)
+        house.clock.advance(SECOND)
+        return house.scheduler.get_instance(made.id).state
+
+    with house.runs():
+        task = house.put(
+            id=TaskDefinition.id_for("task resize"), max_queue=2, when_full="drop"
+        )
+        taken = [State.RUNNING, State.RUNNING, State.SKIPPED]
+        assert [enqueue() for _ in range(3)] == taken
+        assert "It is full: 2 of it wait" in house.scheduler.why(task.id).text
+        run = house.run()
+        house.tell(run, "accepted")
+        assert enqueue() is State.SKIPPED
+        house.tell(run, "started")
+        assert "full" not in house.scheduler.why(task.id).text
+        assert [enqueue() for _ in range(2)] == taken[1:]
+
+
 @pytest.mark.parametrize(
     ("apart", "topic"),
     [

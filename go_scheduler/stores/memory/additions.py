@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.models import WAITING, Outcome, Skipped
+from go_scheduler.models import Outcome, Skipped
 from go_scheduler.stores.full import FULL, dropped
 from go_scheduler.stores.memory.stored import StoredInstance
 
@@ -48,7 +48,7 @@ def _dropped(
     known.update(
         each.key for each in additions if each.key and rows.keyed(of, each.key)
     )
-    waiting = sum(row.state in WAITING for row in of.rows)
+    waiting = sum(row.is_waiting for row in of.rows)
     return dropped(of.definition, additions, known=known, waiting=waiting)
 
 

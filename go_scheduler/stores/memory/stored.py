@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.models import (
+    RUNS,
     RUNS_KEPT,
     RunEnd,
     Stage,
@@ -204,6 +205,13 @@ class StoredInstance:
             and self.reopened_at is None
             and self.is_fired
         )
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not ended, and its run has not begun."""
+        if self.state in RUNS:
+            return self.start_by is not None
+        return self.completed_at is None
 
     @property
     def stage(self) -> Stage | None:

@@ -32,7 +32,7 @@ class RedisViews(RedisCalls, ViewStore):
     """What pages show of a Redis store."""
 
     def count_waiting(self, definition_id: UUID, *, most: int) -> int:
-        """How many instances of a definition have not ended and do not run."""
+        """How many instances of a definition have not ended, and have not begun."""
         found: int = self._server.run("count_waiting", of=definition_id.hex, most=most)
         return found
 

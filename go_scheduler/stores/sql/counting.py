@@ -64,7 +64,12 @@ def count_waiting(
         key: Of the definition's row.
         most: So many are counted at most.
     """
-    waits = or_(_column.claimed_by.is_(None), _column.started_at.is_(None))
+    waits = or_(
+        _column.claimed_by.is_(None),
+        _column.started_at.is_(None),
+        # It is on a bus, and no worker has begun it.
+        _column.start_by.is_not(None),
+    )
     waiting = select(_column.id).where(_column.definition_key == key, IS_OPEN, waits)
     waiting = dialect.looked_up(waiting, instances, "task_instances_open_idx")
     some = waiting.limit(most).subquery()

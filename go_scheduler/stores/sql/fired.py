@@ -96,7 +96,7 @@ class SQLFired(InstanceLists, FiredStore):
         return self._in_order(ids)
 
     def count_waiting(self, definition_id: UUID, *, most: int) -> int:
-        """How many instances of a definition have not ended and do not run."""
+        """How many instances of a definition have not ended, and have not begun."""
         key = self._live(definition_id)
         found: int = self._list(
             lambda each: count_waiting(each, self._dialect, key=key, most=most)

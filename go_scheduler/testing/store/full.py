@@ -10,10 +10,11 @@ import pytest
 from go_scheduler.errors import (
     QueueFullError,
 )
-from go_scheduler.models import Skipped, State
+from go_scheduler.models import Skipped, Stage, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
+    MINUTE,
     NOBODY,
     SECOND,
     YEAR,
@@ -21,6 +22,7 @@ from go_scheduler.testing.builders import (
     claim,
     clean_up,
     finish,
+    hand_on,
     ids,
     instances,
     put,
@@ -29,6 +31,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.additions import add, task
+from go_scheduler.testing.store.stages import told
 
 if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
@@ -132,6 +135,29 @@ class FullTests:
         store.cancel_instances({running.id: None})
         assert store.count_waiting(of.id, most=9) == 3
         assert store.count_waiting(NOBODY, most=9) == 0
+
+    def test_what_nobody_has_begun_on_a_bus_waits(self, store: Store) -> None:
+        of = put(store, replace(task(), max_queue=4, when_full="drop"))
+        for _ in range(5):
+            add(store, of)
+            claim(store)
+        published, accepted, asked, begun, handed_on = instances(store, of)
+        hand_on(store, handed_on, lease=MINUTE)
+        for each in (published, accepted, asked, begun):
+            told(store, each, Stage.PUBLISHED)
+        told(store, accepted, Stage.ACCEPTED)
+        told(store, begun, Stage.STARTED)
+        store.cancel_instances({asked.id: None})
+        assert store.count_waiting(of.id, most=9) == 3
+        assert store.count_waiting(of.id, most=1) == 1
+        states = [add(store, of).state for _ in range(2)]
+        assert states == [State.PENDING, State.SKIPPED]
+        # It begins; another one ends.
+        told(store, accepted, Stage.STARTED)
+        assert finish(store, published)
+        assert store.count_waiting(of.id, most=9) == 2
+        states = [add(store, of).state for _ in range(3)]
+        assert states == [State.PENDING, State.PENDING, State.SKIPPED]
 
     @pytest.mark.parametrize("when_full", ["refuse", "drop"])
     def test_those_that_add_at_once_do_not_exceed_it_together(

@@ -161,11 +161,11 @@ local function count_open(of)
   return call('SCARD', P .. 'do:' .. of.life) + call('SCARD', P .. 'dh:' .. of.life)
 end
 
--- How many of its instances have not ended and do not run.
+-- How many of its instances have not ended, and have not begun; on a bus that is told.
 local function count_waiting(of)
   local waiting = 0
   for _, row in ipairs(open_rows(of)) do
-    if not row.claimed_by or not row.started_at then
+    if not row.claimed_by or not row.started_at or row.start_by then
       waiting = waiting + 1
     end
   end
