@@ -20,6 +20,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.handlers.task import Task
 from go_scheduler.health import Health
 from go_scheduler.stores import Store, opening
+from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.redis import RedisStore
@@ -189,6 +190,16 @@ def test_every_method_that_a_store_has_to_have_is_named_by_a_step() -> None:
     steps = page[page.index("## Step 3") : page.index("## Step 7")]
     named = {*re.findall(r"`(\w+)`", steps)}
     assert Store.__abstractmethods__ <= named
+
+
+def test_all_that_a_store_around_another_one_hands_on_is_on_its_page() -> None:
+    page = (ROOT / "docs/write-a-store.md").read_text()
+    start = page.index("**A store around another one**")
+    named = {*re.findall(r"`(\w+)`", page[start : page.index("## Step 2")])}
+    public = {each for each in dir(TransactionalStore) if not each.startswith("_")}
+    # Of the attributes only the clock is none of the class.
+    handed_on = public - Store.__abstractmethods__ | {"clock"}
+    assert named == handed_on | {"TransactionalStore"}
 
 
 def test_the_reference_says_how_many_triggers_are_in_the_package_itself() -> None:

@@ -89,7 +89,8 @@ class TaskDefinition:
             what becomes of what is added. What was published on a message bus waits
             until a worker begins it. None: any number.
         when_full: What becomes of what is added beyond ``max_queue``: ``"refuse"``
-            raises ``QueueFullError``; ``"drop"`` records each as skipped.
+            raises ``QueueFullError``; ``"drop"`` records each as skipped. Without a
+            ``max_queue`` nothing is beyond it.
         named: Whether its id was passed, and not made up. Kept by the store.
         owner: Whose set it is declared in, see ``declare``; None: in no set. Kept by
             the store.
