@@ -210,8 +210,8 @@ def test_what_cannot_begin_is_given_back_and_counts_as_no_run(
     assert isinstance(second, InstanceGivenBack)
     assert second.reason == "its handler cannot begin it now"
     assert (
-        f"instance {ended.id} of a: attempt 1 has not begun anything and is given back"
-        " for 0:00:07: it is away"
+        f"instance {ended.id} of a: attempt 1 has not begun anything, counts as no run"
+        " and is given back for 0:00:07: it is away"
     ) in caplog.messages
 
 

@@ -115,11 +115,14 @@ class InstanceGivenBack(InstanceEvent):
         reason: Why.
         delay: For so long nobody should claim it.
         by_handler: Whether its handler was called, and has raised ``GiveBack``.
+        again: Whether within the last minute one of its definition has done so for the
+            same reason; the log has a line of the first alone.
     """
 
     reason: str
     delay: timedelta
     by_handler: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,11 +179,13 @@ class RunFailed(InstanceEvent):
     """A run of it did not succeed; what follows from that is yet to be recorded.
 
     Attributes:
+        runs: How many runs it has had, with this one; ``attempt`` counts claims.
         retry_in: After how long it is to run again; None: it has failed for good.
         error: Why it failed, with a traceback.
         worker: Who ran it outside of its node; None: nobody, or nobody knows.
     """
 
+    runs: int
     retry_in: timedelta | None
     error: str | None
     worker: str | None = None
@@ -211,11 +216,13 @@ class RunDeferred(InstanceEvent):
     with ``retry_in``.
 
     Attributes:
+        runs: How many runs it has had, with this one; ``attempt`` counts claims.
         retry_in: After how long it is to run again.
         error: Why, with a traceback.
         worker: Who ran it outside of its node; None: nobody, or nobody knows.
     """
 
+    runs: int
     retry_in: timedelta
     error: str
     worker: str | None = None

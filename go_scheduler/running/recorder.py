@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 from go_scheduler.events.definition_events import TriggerFailed
 from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.given_back import GivenBackLately
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     InstanceDropped,
@@ -93,6 +94,7 @@ class Recorder:
         self._times_runs = events.instrument is not None or any(
             map(events.wanted, (RunEnded, InstanceFinished))
         )
+        self._given_back = GivenBackLately(clock.base)
         self._begun: timedelta | None = None
         self.ticker = Ticker(
             "recorder", self.tick, interval=None, clock=clock.base, events=events
@@ -230,12 +232,14 @@ class Recorder:
         """Give back what was not run, for any node to claim after the delay."""
         # The log says nothing of the others.
         if by_handler or self._events.wanted(InstanceGivenBack):
+            of = run.instance.definition.id
             self._events.tell(
                 InstanceGivenBack(
                     **of_instance(run.instance),
                     reason=reason,
                     delay=delay,
                     by_handler=by_handler,
+                    again=by_handler and self._given_back.again(of, reason),
                 )
             )
         self._write(Entry(run, Release(claim=run.claim, delay=delay)))

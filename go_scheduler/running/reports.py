@@ -23,7 +23,7 @@ from go_scheduler.events.instance_events import (
     Write,
 )
 from go_scheduler.models import Outcome
-from go_scheduler.running.outcomes import is_completed_by
+from go_scheduler.running.outcomes import is_completed_by, runs_before
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
@@ -208,17 +208,19 @@ def failure_event(
 ) -> RunFailed | RunDeferred:
     """What is told of a run that did not succeed, and of what follows."""
     ids, record = of_instance(instance), decision.record
+    runs = instance.runs if record.started_at else runs_before(instance)
     if decision.asked_for:
         assert record.error is not None
         return RunDeferred(
             **ids,
+            runs=runs,
             retry_in=record.retry_in,
             error=record.error,
             worker=instance.worker,
         )
     retry_in = None if record.outcome else record.retry_in
     error, worker = record.error, instance.worker
-    return RunFailed(**ids, retry_in=retry_in, error=error, worker=worker)
+    return RunFailed(**ids, runs=runs, retry_in=retry_in, error=error, worker=worker)
 
 
 def _is_recorded(instance: TaskInstance, outcome: RunOutcome) -> bool:

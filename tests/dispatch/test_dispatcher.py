@@ -260,7 +260,10 @@ def test_what_is_heard_here_needs_no_such_word(
 class TestAway:
     """The bus is away."""
 
-    def test_what_is_due_waits_and_counts_as_no_run(self, house: House) -> None:
+    def test_what_is_due_waits_and_counts_as_no_run(
+        self, house: House, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", "go_scheduler.running")
         with house.runs():
             house.bus.up = False
             house.scheduler.run_now(house.put(retry=RetryPolicy(max_attempts=1)).id)
@@ -281,6 +284,8 @@ class TestAway:
         delays = [each.delay for each in house.of(InstanceGivenBack)]
         assert all(SECOND <= each <= 5 * SECOND for each in delays)
         assert 60 / 6 <= len(delays) <= 60
+        # Told anew each time, and once in the log.
+        assert caplog.text.count("is given back for") == 1
         assert len(house.of(BusAway)) == 1
         [back] = house.of(BusBack)
         assert back.away >= MINUTE - SECOND

@@ -205,27 +205,34 @@ WRITTEN = [
         f"WARNING instance {TWO} of report: its last run came to no end, it runs again",
     ),
     (
-        RunFailed(**OF_I, retry_in=SECOND, error="no"),
+        RunFailed(**OF_I, runs=4, retry_in=SECOND, error="no"),
         f"WARNING instance {TWO} of report: attempt 4 has failed and runs again in"
         " 0:00:01: no",
     ),
     (
-        RunFailed(**OF_I, retry_in=SECOND, error="no", worker="anna"),
+        RunFailed(**OF_I, runs=4, retry_in=SECOND, error="no", worker="anna"),
         f"WARNING instance {TWO} of report: attempt 4 on worker anna has failed and"
         " runs again in 0:00:01: no",
     ),
     (
-        RunFailed(**(OF_I | {"name": None}), retry_in=None, error="no"),
+        RunFailed(**(OF_I | {"name": None}), runs=0, retry_in=None, error="no"),
         f"ERROR instance {TWO} of {ONE}: attempt 4 has failed for good: no",
     ),
     (
-        RunDeferred(**OF_I, retry_in=SECOND, error="File x\nRetryAfter: not yet\n"),
+        RunFailed(**OF_I, runs=2, retry_in=None, error="no"),
+        f"ERROR instance {TWO} of report: attempt 4 (run 2) has failed for good: no",
+    ),
+    (
+        RunDeferred(
+            **OF_I, runs=4, retry_in=SECOND, error="File x\nRetryAfter: not yet\n"
+        ),
         f"INFO instance {TWO} of report: attempt 4 asks to be run again in 0:00:01:"
         " RetryAfter: not yet",
     ),
     (
         RunDeferred(
             **OF_I,
+            runs=4,
             retry_in=SECOND,
             error=describe_error(ExceptionGroup("all", [RetryAfter(SECOND, "not")])),
         ),
@@ -234,8 +241,8 @@ WRITTEN = [
     ),
     (
         InstanceGivenBack(**OF_I, reason="away", delay=SECOND, by_handler=True),
-        f"INFO instance {TWO} of report: attempt 4 has not begun anything and is given"
-        " back for 0:00:01: away",
+        f"INFO instance {TWO} of report: attempt 4 has not begun anything, counts as no"
+        " run and is given back for 0:00:01: away",
     ),
     (
         RunLeftBehind(**OF_I, error="no"),
@@ -398,6 +405,7 @@ SILENT = [
         **OF_I, fire_time=NOON, execute_at=NOON, started_at=NOON, late=SECOND
     ),
     InstanceGivenBack(**OF_I, reason="late", delay=SECOND),
+    InstanceGivenBack(**OF_I, reason="away", delay=SECOND, by_handler=True, again=True),
     InstanceParked(**OF_I),
     InstanceUnparked(**OF_I),
     InstanceFinished(

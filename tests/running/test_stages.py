@@ -362,6 +362,7 @@ def test_what_nobody_accepts_runs_again_as_the_policy_says(
     assert found.error == "mail 7 has been silent for longer than it may be"
     assert [each.lost_in for each in store.list_runs(run.id)] == [PUBLISHED, STARTED]
     assert [each.error for each in failures] == [error, found.error]
+    assert [(each.attempt, each.runs) for each in failures] == [(2, 1), (4, 2)]
 
 
 def test_why_says_who_has_accepted_what_has_not_begun(store: MemoryStore) -> None:

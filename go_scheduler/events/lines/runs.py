@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def _(event: RunFailed) -> Line:
     if event.retry_in is None:
         what = f"{_on(event.worker)}has failed for good"
-        return _run_failed(ERROR, event, what, event.error)
+        return _run_failed(ERROR, event, what, event.error, runs=event.runs)
     what = f"{_on(event.worker)}has failed and runs again in {event.retry_in}"
-    return _run_failed(WARNING, event, what, event.error)
+    return _run_failed(WARNING, event, what, event.error, runs=event.runs)
 
 
 @line_of.register(RunDeferred)
@@ -43,14 +43,15 @@ def _(event: RunDeferred) -> Line:
     # What it raised to say so is no fault: where that was is not worth its lines.
     # Below the last of a group is a rule.
     why = event.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
-    return _run_failed(INFO, event, what, why)
+    return _run_failed(INFO, event, what, why, runs=event.runs)
 
 
 @line_of.register(InstanceGivenBack)
 def _(event: InstanceGivenBack) -> Line | None:
-    if not event.by_handler:
+    if not event.by_handler or event.again:
         return None
-    what = f"has not begun anything and is given back for {event.delay}"
+    what = "has not begun anything, counts as no run"
+    what += f" and is given back for {event.delay}"
     return _run_failed(INFO, event, what, event.reason)
 
 
@@ -100,7 +101,17 @@ def _on(worker: str | None) -> str:
     return "" if worker is None else f"on worker {worker} "
 
 
-def _run_failed(level: int, event: InstanceEvent, what: str, error: str | None) -> Line:
+def _run_failed(
+    level: int,
+    event: InstanceEvent,
+    what: str,
+    error: str | None,
+    *,
+    runs: int = 0,
+) -> Line:
+    if runs and runs != event.attempt:
+        # What was given back, or taken over, has been claimed more often than run.
+        what = f"(run {runs}) {what}"
     of = event.name or event.definition_id
     args = event.instance_id, of, event.attempt, what, error
     return Line(level, "instance %s of %s: attempt %d %s: %s", args, run_ids(event))
