@@ -207,9 +207,12 @@ class BusUnavailableError(GoSchedulerError):
     Attributes:
         unsent: Whether what was to be published is known not to be on the bus; if not,
             it may be there nevertheless.
+        refused: Of ``check``: whether the bus does not let one in by this user,
+            password or vhost, so that somebody has to change that first.
     """
 
     unsent = False
+    refused = False
 
 
 class StoreError(GoSchedulerError):

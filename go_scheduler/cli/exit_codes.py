@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
+from go_scheduler.errors import (
+    BusUnavailableError,
+    ConfigurationError,
+    GoSchedulerError,
+    StoreError,
+)
 from go_scheduler.http.remote_errors import NotAllowedError
 
 
@@ -18,7 +23,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     """An argument or a setting is wrong; nothing was done."""
     AWAY = 3
-    """The store or the server cannot be reached, or cannot be used."""
+    """The store, the server or the bus cannot be reached, or cannot be used."""
     NOT_ALLOWED = 4
     """The server wants to know who asks, or does not allow it."""
     INTERRUPTED = 130
@@ -31,7 +36,7 @@ def exit_code_of(error: GoSchedulerError) -> ExitCode:
     """How a command ends that raised this."""
     if isinstance(error, ConfigurationError):
         return ExitCode.USAGE
-    if isinstance(error, StoreError):
+    if isinstance(error, StoreError | BusUnavailableError):
         return ExitCode.AWAY
     if isinstance(error, NotAllowedError):
         return ExitCode.NOT_ALLOWED

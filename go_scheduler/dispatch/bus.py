@@ -122,6 +122,18 @@ class MessageBus(ABC):
         which somebody looks in the background.
         """
 
+    def check(self) -> None:
+        """Find out whether the bus lets us in, for whoever wants to know at once.
+
+        A bus that cannot find out does nothing, as this one.
+
+        Raises:
+            BusUnavailableError: Within some seconds; its ``refused`` says whether to
+                wait helps. Nothing else is changed by it: what publishes and subscribes
+                connects by itself, and anew, whatever this has raised.
+        """
+        return
+
     @abstractmethod
     def close(self) -> None:
         """End all subscriptions, let go of connections and threads.

@@ -271,6 +271,7 @@ class BusSuite(ABC):
     ) -> None:
         before = {*threading.enumerate()}
         with self.open_bus() as bus:
+            bus.check()
             bus.subscribe(topic, heard)
             bus.publish(topic, b"1")
             heard.next()

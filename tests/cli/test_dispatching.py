@@ -17,6 +17,7 @@ from tests.dispatch.working.bench import bench
 
 if TYPE_CHECKING:
     from tests.rabbitmq_servers import RabbitMQServer
+    from tests.redis_servers import RedisServer
 
 MODULE = """
 import sys
@@ -88,13 +89,14 @@ def test_its_options_are_those_of_the_worker(
 
 
 @pytest.mark.parametrize(
-    ("bus", "is_told"), [("memory://x", True), ("amqp://localhost", False)]
+    ("bus", "is_told"), [("memory://x", True), ("amqp://127.0.0.1:1", False)]
 )
 def test_a_bus_that_no_scheduler_elsewhere_has_is_told_of(
     bus: str, is_told: bool, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DispatchWorker, "run", lambda self: None)
-    shell("dispatch-worker", *TASKS, "--bus", bus, where=False)
+    told = shell("dispatch-worker", *TASKS, "--bus", bus, where=False)
+    assert told.startswith("runs " if is_told else "once the bus is there, runs ")
     assert ("is within this process" in shell.errors) is is_told
 
 
@@ -110,6 +112,16 @@ def test_a_bus_that_no_scheduler_elsewhere_has_is_told_of(
 )
 def test_what_is_wrong_is_told(shell: Shell, words: tuple[str, ...], text: str) -> None:
     assert text in shell.refusal("dispatch-worker", *TASKS, *words, where=False)
+
+
+def test_whoever_a_broker_does_not_let_in_is_told_and_runs_nothing(
+    shell: Shell, redis_server: RedisServer
+) -> None:
+    url = redis_server.url.replace("//", "//nobody:secret@")
+    words = ("dispatch-worker", *TASKS, "--bus", url)
+    told = shell.refusal(*words, code=3, where=False)
+    assert "the bus at redis://nobody:***@127.0.0.1:" in told
+    assert "WRONGPASS" in told or "invalid username-password" in told
 
 
 @pytest.mark.slow

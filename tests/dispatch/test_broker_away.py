@@ -357,7 +357,11 @@ def told_of(url: str, why: str, caplog: pytest.LogCaptureFixture) -> None:
     with KombuBus(url, timeout=LONG) as bus:
         with pytest.raises(BusUnavailableError, match=why) as raised:
             bus.publish("topic", b"1")
-        told = f"{raised.value} {bus!r} {caplog.text}"
+        assert "(403)" not in str(raised.value)
+        with pytest.raises(BusUnavailableError, match=why) as checked:
+            bus.check()
+        assert checked.value.refused is ("Connection" not in str(checked.value))
+        told = f"{raised.value} {checked.value} {bus!r} {caplog.text}"
         assert "top/hidden" not in told
         assert "top%2Fhidden" not in told
         assert "://guest:***@127.0.0.1:" in told

@@ -14,6 +14,7 @@ import trustme
 
 from go_scheduler import ConfigurationError
 from go_scheduler.dispatch import KombuBus, Topics, open_bus, opening, register_bus
+from tests.dispatch.direct_bus import DirectBus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -265,3 +266,10 @@ def test_a_namespace_is_a_name(namespace: str) -> None:
 def test_a_topic_of_names_that_are_too_long_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="shorter names"):
         Topics().runs("q" * 250)
+
+
+def test_a_bus_that_cannot_find_out_whether_it_lets_one_in_is_not_in_the_way() -> None:
+    bus = DirectBus()
+    bus.up = False
+    bus.check()
+    assert not bus.published

@@ -3,14 +3,17 @@
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from go_scheduler.cli.options import text
 from go_scheduler.cli.output import line, note
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.shown import shown
+
+if TYPE_CHECKING:
+    from go_scheduler.dispatch.bus import MessageBus
 
 app = typer.Typer()
 
@@ -114,8 +117,19 @@ def dispatch_worker(
         told = f"for the queues {', '.join(served)}"
         if queues is None:
             told = "for the queue default, as --queues names no other"
-        line(f"runs {handler} {told}")
+        line(f"{_begun(opened)} {handler} {told}")
         worker.run()
+
+
+def _begun(bus: "MessageBus") -> str:
+    """What it does from now on; who is not let in need not wait."""
+    try:
+        bus.check()
+    except BusUnavailableError as error:
+        if error.refused:
+            raise
+        return "once the bus is there, runs"
+    return "runs"
 
 
 def _names(listed: str) -> Sequence[str]:

@@ -6,6 +6,7 @@ import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from amqp.exceptions import AccessRefused, NotAllowed
 from kombu import Connection
 
 from go_scheduler.dispatch.kombu_bus.options import options_of
@@ -110,7 +111,7 @@ class Address:
 
     def unavailable(self, error: BaseException) -> BusUnavailableError:
         """That the broker cannot be used, and why, without a password."""
-        text = str(error) or type(error).__name__
+        text = reason(error)
         for each in self._parts:
             for secret in (each.password, unquote(each.password or "")):
                 if secret:
@@ -118,6 +119,14 @@ class Address:
         raised = BusUnavailableError(f"the bus at {self.shown} cannot be used: {text}")
         raised.__cause__ = error
         return raised
+
+    def refuses(self, error: Exception) -> bool:
+        """Whether it is about who asks, and not about how the broker is."""
+        if self.scheme in ("redis", "rediss"):
+            from redis.exceptions import AuthenticationError, NoPermissionError
+
+            return isinstance(error, AuthenticationError | NoPermissionError)
+        return isinstance(error, AccessRefused | NotAllowed)
 
     def _ssl(self, parts: SplitResult) -> dict[str, object] | bool:
         """Certificates are checked, against the name of the host as well."""
@@ -157,6 +166,12 @@ class Address:
             "sqs": {},
         }
         return {**ours[self.scheme], **self._options}
+
+
+def reason(error: BaseException) -> str:
+    """What an error says; of one of AMQP's without the numbers of its method."""
+    said = getattr(error, "reply_text", None) or str(error)
+    return said or type(error).__name__
 
 
 def _split(url: str) -> SplitResult:

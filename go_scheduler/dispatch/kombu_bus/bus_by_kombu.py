@@ -152,6 +152,20 @@ class KombuBus(MessageBus):
         """Whether a publish is likely to succeed."""
         return self._publisher.is_up
 
+    def check(self) -> None:
+        """Find out whether the broker lets us in, by a connection of its own."""
+        try:
+            wire = self._address.connect()
+            try:
+                # Some transports connect only for this.
+                wire.channel()
+            finally:
+                wire.close()
+        except Exception as error:
+            raised = self._address.unavailable(error)
+            raised.refused = self._address.refuses(error)
+            raise raised from error
+
     def close(self) -> None:
         """End all subscriptions, let go of connections and threads."""
         with self._lock:

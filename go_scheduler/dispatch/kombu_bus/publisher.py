@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amqp.exceptions import AccessRefused
 
 from go_scheduler.clock import ZERO
+from go_scheduler.dispatch.kombu_bus.address import reason
 from go_scheduler.dispatch.kombu_bus.line import Line
 from go_scheduler.dispatch.kombu_bus.outlets import (
     ConfirmedOutlet,
@@ -101,7 +102,7 @@ class Publisher(Line):
             raise ConnectionAbortedError(_CLOSED)
         if self._down is not None:
             # Not itself, which would get a longer traceback each time.
-            raise ConnectionError(str(self._down) or type(self._down).__name__)
+            raise ConnectionError(reason(self._down))
 
     def _late(self) -> TimeoutError:
         return TimeoutError(_UNCONFIRMED.format(self._timeout.total_seconds()))
