@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from go_scheduler.http.bodies.jobs import TypeAnswer
-    from go_scheduler.models import TaskDefinition, TaskInstance, TaskRun
+    from go_scheduler.models import Stage, TaskDefinition, TaskInstance, TaskRun
     from go_scheduler.triggers import Trigger
 
 _WIDTH = 16
@@ -61,6 +61,12 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
     )
 
 
+def standing(instance: TaskInstance) -> str:
+    """The state of an instance, and how far its run has come on a bus."""
+    stage = _stage(instance)
+    return instance.state.value + ("" if stage is None else f" ({stage.value})")
+
+
 def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[str]:
     """An instance, and how those runs ended that did not end it well."""
     skipped = instance.skipped
@@ -78,7 +84,7 @@ def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[
             "attempt": str(instance.attempt),
             "node": _shown(instance.claimed_by),
             "worker": instance.worker,
-            "stage": None if instance.completed_at else _shown(instance.stage),
+            "stage": _shown(_stage(instance)),
             "started at": _time(instance.started_at),
             "completed at": _time(instance.completed_at),
             "payload": _json(instance.payload),
@@ -161,6 +167,11 @@ def _json(value: object) -> str | None:
 def _value(value: object) -> str | None:
     """A JSON value, which may be zero or empty."""
     return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _stage(instance: TaskInstance) -> Stage | None:
+    """How far a run has come on a bus; of what has ended, nothing."""
+    return None if instance.completed_at else instance.stage
 
 
 def _shown(value: object) -> str | None:

@@ -139,6 +139,9 @@ def _has_lapsed(instance: TaskInstance, facts: Facts) -> bool:
 
 
 def _is_stuck(instance: TaskInstance, facts: Facts) -> bool:
+    if instance.start_by is not None:
+        # It is on a bus, and may wait there for longer.
+        return False
     longest = instance.definition.expire_after or facts.expire_after
     return facts.now - (instance.started_at or facts.now) > longest + _MARGIN
 

@@ -13,8 +13,11 @@ import pytest
 from go_scheduler import CatchUp, Fail, Scheduler, TaskDefinition
 from go_scheduler.cli.commands.reading import _life
 from go_scheduler.events import InstanceFinished
-from go_scheduler.models import NodeInfo
+from go_scheduler.models import NodeInfo, Stage
 from go_scheduler.stores import open_store
+from go_scheduler.testing.builders import claim, finish, put
+from go_scheduler.testing.store.additions import add, task
+from go_scheduler.testing.store.stages import told
 from go_scheduler.triggers import CronTrigger, OnDemandTrigger
 from tests.cli.shell import FAILED_AFTER, Shell
 
@@ -197,6 +200,19 @@ def test_it_says_which_node_has_what_is_running(shell: Shell) -> None:
         assert "node" in shown
         go.set()
         it.stop()
+
+
+def test_a_list_says_how_far_what_runs_on_a_bus_has_come(shell: Shell) -> None:
+    with closing(open_store(shell.url)) as store:
+        store.initialize()
+        add(store, put(store, task(name="resize")))
+        [instance] = claim(store)
+        assert "  running  " in shell("list", "--instances")
+        told(store, instance, Stage.PUBLISHED)
+        assert "  running (published)  " in shell("list", "--instances")
+        told(store, instance, Stage.STARTED)
+        assert finish(store, instance)
+    assert "  completed  " in shell("list", "--instances")
 
 
 def test_a_node_is_alive_or_stopping_or_gone() -> None:

@@ -25,7 +25,7 @@ from go_scheduler import (
 from go_scheduler.doctor import Finding, Report, Severity, diagnose
 from go_scheduler.doctor.definitions import SHOWN
 from go_scheduler.doctor.kinds import KINDS
-from go_scheduler.models import Outcome, Skipped
+from go_scheduler.models import Outcome, Skipped, Stage
 from go_scheduler.stores.messages import Announcement, Position, Renewal
 from go_scheduler.stores.view_store import Stretch
 from go_scheduler.testing import ManualClock
@@ -46,6 +46,7 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.stages import told
 from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
@@ -313,6 +314,20 @@ def test_a_run_past_its_expire_after_is_stuck(
     one = found(memory, "stuck-run")
     assert "has run for 2 min 1 s" in one.seen
     assert one.statement == f"go_scheduler cancel {instance.id}"
+
+
+def test_what_waits_on_a_bus_is_not_stuck_until_it_has_begun(
+    memory: MemoryStore, clock: ManualClock
+) -> None:
+    live(memory)
+    instance = running(memory, once(expire_after=MINUTE))
+    told(memory, instance, Stage.PUBLISHED, lease=DAY)
+    clock.advance(HOUR)
+    live(memory)
+    assert "stuck-run" not in wrong(memory)
+    told(memory, instance, Stage.STARTED, lease=DAY)
+    clock.advance(2 * MINUTE + SECOND)
+    assert "has run for 2 min 1 s" in found(memory, "stuck-run").seen
 
 
 def renewed(store: Store, instance: TaskInstance, lease: timedelta) -> None:

@@ -17,7 +17,12 @@ from go_scheduler.cli.listing import Listed, definitions_of, instances_of
 from go_scheduler.cli.options import Json, text
 from go_scheduler.cli.output import at, document, line, note, table
 from go_scheduler.cli.reading import instant_of
-from go_scheduler.cli.showing import definition_lines, described, instance_lines
+from go_scheduler.cli.showing import (
+    definition_lines,
+    described,
+    instance_lines,
+    standing,
+)
 from go_scheduler.cli.where import Where
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import NodeInfo, State, TaskDefinition, TaskInstance
@@ -80,7 +85,7 @@ def _list_instances(found: Sequence[TaskInstance], more: bool, *, json: bool) ->
             str(each.id),
             each.definition.name or "-",
             each.definition.queue,
-            each.state.value,
+            standing(each),
             at(each.execute_at),
             str(each.runs),
         )
