@@ -34,7 +34,7 @@ def main() -> None:
             listeners=[hears(InstanceFinished)(finished.put)],
         )
         worker = DispatchWorker(bus, tasks, name="anna")
-        with scheduler, dispatcher.hearing(scheduler), worker:
+        with dispatcher.hearing(scheduler), scheduler, worker:
             scheduler.enqueue("resize", picture="cat.png")
             instance = scheduler.get_instance(finished.get().instance_id)
     print(instance.state, instance.result, "by", instance.worker)

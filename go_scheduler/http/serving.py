@@ -186,8 +186,9 @@ class _Serving:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, asked.put_nowait, None)
         if self._runs:
-            await asyncio.to_thread(self._scheduler.start)
+            # First: what is due is published as soon as it has started.
             self._dispatched.hear(self._scheduler)
+            await asyncio.to_thread(self._scheduler.start)
         self._server.when_started(lambda: self._say_where(listener))
         serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         try:

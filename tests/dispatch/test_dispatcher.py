@@ -254,7 +254,7 @@ def test_what_is_heard_here_needs_no_such_word(
 ) -> None:
     with house.dispatcher.hearing(house.scheduler), house.scheduler:
         house.publish()
-    assert caplog.messages == []
+    assert not [each for each in caplog.messages if "namespace" in each]
 
 
 class TestAway:
