@@ -1,4 +1,7 @@
-"""By what lists of instances are sorted; what has no such time comes first."""
+"""By what lists of instances are sorted, and what is within their bounds.
+
+What has no such time comes first.
+"""
 
 from __future__ import annotations
 
@@ -36,3 +39,15 @@ def by_fire_time(instance: TaskInstance) -> datetime:
 def by_execution(instance: TaskInstance) -> tuple[datetime, UUID]:
     """When it is to run."""
     return instance.execute_at, instance.id
+
+
+def is_fired_within(
+    instance: TaskInstance, since: datetime | None, before: datetime | None
+) -> bool:
+    """Whether its fire time is within these bounds; without one, if there are none."""
+    fire_time = instance.fire_time
+    if fire_time is None:
+        return since is None and before is None
+    return (since is None or fire_time >= since) and (
+        before is None or fire_time < before
+    )

@@ -11,6 +11,7 @@ from go_scheduler.models import State
 from go_scheduler.stores.declared import is_among
 from go_scheduler.stores.instance_store import InstanceStore
 from go_scheduler.stores.memory.span import Span
+from go_scheduler.stores.orders import is_fired_within
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -84,7 +85,7 @@ class MemoryInstanceLists(InstanceStore):
             if (name is None or instance.definition.name == name)
             and (key is None or instance.key == key)
             and (state is None or instance.state is state)
-            and _fired(instance.fire_time, fired_since, fired_before)
+            and is_fired_within(instance, fired_since, fired_before)
             and is_among(instance.definition, queues, owners)
         )
         return list(islice(found, limit))
@@ -103,14 +104,3 @@ class MemoryInstanceLists(InstanceStore):
             return {state: mine[state] for state in State}
         with self._lock:
             return {state: self._instances.counts[state] for state in State}
-
-
-def _fired(
-    fire_time: datetime | None, since: datetime | None, before: datetime | None
-) -> bool:
-    """Whether a fire time is within these bounds."""
-    if fire_time is None:
-        return since is None and before is None
-    return (since is None or fire_time >= since) and (
-        before is None or fire_time < before
-    )

@@ -11,6 +11,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import State
 from go_scheduler.stores.instance_store import InstanceStore
+from go_scheduler.stores.orders import is_fired_within
 from go_scheduler.stores.redis.calls import RedisCalls
 from go_scheduler.stores.redis.rows import read_run
 
@@ -89,7 +90,7 @@ class RedisInstanceLists(RedisCalls, InstanceStore):
             for each in walked
             if (key is None or each.key == key)
             and (state is None or each.state is state)
-            and _fired(each.fire_time, fired_since, fired_before)
+            and is_fired_within(each, fired_since, fired_before)
         )
         return list(islice(found, limit))
 
@@ -107,14 +108,3 @@ class RedisInstanceLists(RedisCalls, InstanceStore):
         walked = self._lists.instances(queues=queues, owners=owners)
         mine = Counter(each.state for each in walked)
         return {state: mine[state] for state in State}
-
-
-def _fired(
-    fire_time: datetime | None, since: datetime | None, before: datetime | None
-) -> bool:
-    """Whether a fire time is within these bounds."""
-    if fire_time is None:
-        return since is None and before is None
-    return (since is None or fire_time >= since) and (
-        before is None or fire_time < before
-    )
