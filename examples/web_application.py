@@ -32,6 +32,12 @@ from go_scheduler import ExecuteOnceTrigger, Scheduler, TaskDefinition, TaskInst
 from go_scheduler.stores import open_store
 
 _TABLE = "CREATE TABLE IF NOT EXISTS example_done (text TEXT NOT NULL)"
+# What PostgreSQL says to one of two that make the table at the same time.
+_MADE_MEANWHILE = (
+    asyncpg.UniqueViolationError,
+    asyncpg.DuplicateObjectError,
+    asyncpg.DuplicateTableError,
+)
 
 
 class Reminder(BaseModel):
@@ -59,7 +65,7 @@ class Reminders:
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     url = os.environ["DATABASE_URL"]
     async with asyncpg.create_pool(url, min_size=1, max_size=4) as pool:
-        with suppress(asyncpg.UniqueViolationError):  # by a worker that starts as well
+        with suppress(*_MADE_MEANWHILE):  # by a worker that starts as well
             await pool.execute(_TABLE)
         app.state.reminders = reminders = Reminders(pool)
         async with Scheduler(reminders.remind, open_store(url)) as scheduler:

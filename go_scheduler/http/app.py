@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_fields_from_routes
 
 from go_scheduler.client.client import check_client
 from go_scheduler.clock import SystemClock
@@ -116,8 +117,18 @@ def create_app(
     app.add_middleware(Limited, limits=limits, threads=context.threads)
     for each in _ROUTES:
         app.include_router(each.router)
+    _make_routes(app)
     describe(app)
     return app
+
+
+def _make_routes(app: FastAPI) -> None:
+    """Make the routes here, which FastAPI else does when the first request comes.
+
+    That one would wait for it; and two applications of a process, each on a thread of
+    its own, may get in each other's way when pydantic makes their types.
+    """
+    get_fields_from_routes(app.routes)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
@@ -37,6 +37,16 @@ if TYPE_CHECKING:
 def test_a_process_that_lives_says_so(http: Calling) -> None:
     answer = http.get("/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+def test_routes_are_made_before_the_first_request(
+    http: Calling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing to wait for; and two applications may have it at one time."""
+    made: list[object] = []
+    monkeypatch.setattr(TypeAdapter, "__init__", lambda _, of, **__: made.append(of))
+    for path in ("/v1/definitions", "/v1/instances", "/v1/types", "/v1/stats"):
+        assert (http.get(path).status_code, made) == (200, [])
 
 
 def test_one_whose_store_answers_is_ready(http: Calling) -> None:
