@@ -181,6 +181,7 @@ def test_what_cannot_be_imported_is_told(shell: Shell, module: str) -> None:
         ("no_such_module:registry", "there is no module no_such_module, neither"),
         ("broken_jobs:registry", "cannot be imported: ZeroDivisionError: division"),
         (f"{module}:nothing", f"{module} has no nothing"),
+        (f"{module}:registri", f"{module} has no registri: did you mean registry?"),
         (f"{module}:not_callable", "the handler cannot be called: 5"),
     ):
         assert text in shell.refusal("worker", named)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
+from amqp.exceptions import ConsumerCancelled
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
+from go_scheduler.dispatch.kombu_bus.address import reason
 from go_scheduler.dispatch.kombu_bus.waker import Waker
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import PATIENCE, eventually
@@ -136,3 +138,8 @@ def test_whoever_wakes_a_thread_that_has_ended_does_no_harm() -> None:
     assert not waker.wait(10)
     waker.close()
     waker.wake()
+
+
+def test_a_subscription_that_the_broker_has_ended_says_why_and_not_its_number() -> None:
+    error = ConsumerCancelled("go_scheduler-1", (60, 30))
+    assert reason(error) == "its queue was deleted, or has moved to another node"

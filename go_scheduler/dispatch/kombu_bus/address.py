@@ -6,7 +6,7 @@ import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from amqp.exceptions import AccessRefused, NotAllowed
+from amqp.exceptions import AccessRefused, ConsumerCancelled, NotAllowed
 from kombu import Connection
 
 from go_scheduler.dispatch.kombu_bus.options import options_of
@@ -170,6 +170,8 @@ class Address:
 
 def reason(error: BaseException) -> str:
     """What an error says; of one of AMQP's without the numbers of its method."""
+    if isinstance(error, ConsumerCancelled):
+        return "its queue was deleted, or has moved to another node"
     said = getattr(error, "reply_text", None) or str(error)
     return said or type(error).__name__
 

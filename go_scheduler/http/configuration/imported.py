@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -43,4 +44,6 @@ def imported(named: str) -> object:
     try:
         return attrgetter(name)(found)
     except AttributeError:
-        raise ConfigurationError(f"{named}: {module} has no {name}") from None
+        near = get_close_matches(name, vars(found), n=1)
+        meant = f": did you mean {near[0]}?" if near else ""
+        raise ConfigurationError(f"{named}: {module} has no {name}{meant}") from None

@@ -55,8 +55,8 @@ class RedisStore(
     """Keeps everything in one Redis or Valkey, for processes on any machines.
 
     It takes Redis 6.2 or later. What is kept there survives a killed server, and a
-    power failure, as its ``appendonly`` and ``appendfsync`` say: ``initialize`` warns
-    where something may be lost. The store's time is that of the server.
+    power failure, as its ``appendonly`` and ``appendfsync`` say: a node that starts
+    warns where something may be lost. The store's time is that of the server.
 
     All keys of a store are in one hash slot: a cluster spreads stores, and not one
     store.
@@ -100,20 +100,20 @@ class RedisStore(
         return f"{type(self).__name__}('{self._address}')"
 
     def initialize(self) -> None:
-        """Find the server, and look how it keeps what it is told."""
+        """Find the server, and refuse one that is too old."""
         check_version(self._server)
         self._server.run("now")
-        if not self._has_warned:
-            warn(self._server)
-            self._has_warned = True
 
     def examine(self) -> Sequence[Finding]:
         """What is wrong with the server, and with the keys of the store."""
         return list(findings(self._server.reached(), self._server.prefix))
 
     def connect(self) -> None:
-        """Open a connection."""
+        """Open a connection, and look how the server keeps what it is told."""
         self._server.run("now")
+        if not self._has_warned:
+            warn(self._server)
+            self._has_warned = True
 
     def close(self) -> None:
         """Let go of all connections."""
