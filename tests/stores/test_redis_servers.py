@@ -183,9 +183,8 @@ def have_it_take_over(sentinel: Any) -> None:
     raise AssertionError("it has none take over")
 
 
-def test_a_cluster_spreads_stores_and_each_is_whole(
-    start: Callable[..., RedisServer],
-) -> None:
+def cluster(start: Callable[..., RedisServer]) -> list[RedisServer]:
+    """Two servers that have half of the slots each."""
     nodes = [
         start(**{"cluster-enabled": "yes", "cluster-port": str(free_port())})
         for _ in range(2)
@@ -198,6 +197,13 @@ def test_a_cluster_spreads_stores_and_each_is_whole(
         client.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port, bus)
     for node in nodes:
         wait_until_ok(node)
+    return nodes
+
+
+def test_a_cluster_spreads_stores_and_each_is_whole(
+    start: Callable[..., RedisServer],
+) -> None:
+    nodes = cluster(start)
     url = f"redis+cluster://127.0.0.1:{nodes[0].port}"
     with ExitStack() as stack:
         for namespace in ("a", "b", "c", "d"):
@@ -221,6 +227,46 @@ def test_a_cluster_spreads_stores_and_each_is_whole(
         with node.client() as client:
             sizes.append(client.dbsize())
     assert all(sizes)
+
+
+def test_a_store_is_away_while_its_slot_moves_and_whole_where_it_goes(
+    start: Callable[..., RedisServer],
+) -> None:
+    nodes = cluster(start)
+    with ExitStack() as stack:
+        there, here = (stack.enter_context(each.client()) for each in nodes)
+        url = f"redis+cluster://127.0.0.1:{nodes[0].port}"
+        short = timedelta(seconds=1)
+        store = stack.enter_context(closing(RedisStore(url, timeout=short)))
+        alone = stack.enter_context(closing(open_store(nodes[1].url)))
+        store.put_definitions([definition()])
+        here.config_resetstat()
+        nodes[1].freeze()
+        with pytest.raises(StoreUnavailableError):
+            store.put_definitions([definition(key=3)])
+        nodes[1].thaw()
+        assert store.list_tombstones([definition().id]) == []
+        calls = here.info("commandstats")["cmdstat_evalsha"]
+        assert calls["calls"] == 2, "what was perhaps done is not repeated"
+        slot = here.execute_command("CLUSTER", "KEYSLOT", "{go_scheduler}")
+        giver, taker = (
+            each.execute_command("CLUSTER", "MYID") for each in (here, there)
+        )
+        there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", giver)
+        here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", taker)
+        for each in (store, alone):
+            with pytest.raises(StoreUnavailableError, match="is being moved"):
+                each.put_definitions([definition(key=2)])
+        assert there.dbsize() == 0, "half of what a script writes"
+        keys = here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
+        to = ("127.0.0.1", nodes[0].port, "", 0, 5000, "KEYS")
+        here.execute_command("MIGRATE", *to, *keys)
+        for each in (there, here):
+            each.execute_command("CLUSTER", "SETSLOT", slot, "NODE", taker)
+        store.put_definitions([definition(key=2)])
+        assert len(store.list_definitions()) == 2
+        with pytest.raises(StoreUnavailableError, match=r"redis\+cluster://"):
+            alone.now()
 
 
 def test_what_is_no_cluster_or_is_away_cannot_be_reached_as_one(

@@ -12,6 +12,7 @@ import redis
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.json import to_text
 from go_scheduler.stores.redis.clients import client_of
+from go_scheduler.stores.redis.cluster_node import run_where
 from go_scheduler.stores.redis.scripts import script
 
 if TYPE_CHECKING:
@@ -39,6 +40,14 @@ _LASTING = (
 _PASSING_WORDS = re.compile(
     r"\A(BUSY|LOADING|MISCONF|NOREPLICAS|UNKILLABLE) "
     r"|: -(OOM|MISCONF|NOREPLICAS|READONLY) "
+)
+
+_ELSEWHERE = (
+    "Redis: another node of its cluster has the store; redis+cluster:// finds it"
+)
+_ON_ITS_WAY = (
+    "Redis: the store's hash slot is being moved to another node of the cluster;"
+    " it is back once it is there"
 )
 
 
@@ -78,10 +87,16 @@ class Server:
         known = script(name)
         with told():
             try:
-                return self._client.evalsha(known.digest, 1, self.prefix, text)
+                return self._evaluate("EVALSHA", known.digest, text)
             except redis.exceptions.NoScriptError:
                 # It has restarted, or another one has taken over.
-                return self._client.eval(known.text, 1, self.prefix, text)
+                return self._evaluate("EVAL", known.text, text)
+
+    def _evaluate(self, command: str, script: str, text: str) -> Any:
+        arguments = (command, script, 1, self.prefix, text)
+        if self._is_cluster:
+            return run_where(self._client, self.prefix, *arguments)
+        return self._client.execute_command(*arguments)
 
     def version(self) -> tuple[int, ...] | None:
         """The version of Redis that the server is or is like; None: it does not say."""
@@ -140,6 +155,10 @@ def told() -> Iterator[None]:
     """Raise what a driver raises as errors of ours."""
     try:
         yield
+    except redis.exceptions.MovedError as error:
+        raise StoreUnavailableError(_ELSEWHERE) from error
+    except redis.exceptions.AskError as error:
+        raise StoreUnavailableError(_ON_ITS_WAY) from error
     except (
         redis.exceptions.RedisError,
         redis.exceptions.RedisClusterException,
