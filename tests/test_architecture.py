@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from go_scheduler.stores import opening
+from go_scheduler.triggers.registry import OWN_KINDS
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "go_scheduler"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
@@ -66,6 +69,17 @@ def part_of(room: str) -> str:
     return found[0]
 
 
+def imported_by(path: Path) -> set[str]:
+    """What a module imports when it is imported itself."""
+    found = set()
+    for each in parsed(path).body:
+        if isinstance(each, ast.Import):
+            found |= {alias.name for alias in each.names}
+        elif isinstance(each, ast.ImportFrom):
+            found.add(str(each.module))
+    return found
+
+
 def is_named(name: str, text: str) -> bool:
     if name.endswith("_events") and "*_events" in text:
         return True
@@ -83,16 +97,19 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return function.end_lineno - first.lineno + 1
 
 
-def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+def parsed(path: Path) -> ast.Module:
     # The parser of Python 3.11 fails if what other tests left is collected meanwhile.
     gc.disable()
     try:
-        tree = ast.parse(path.read_text())
+        return ast.parse(path.read_text())
     finally:
         gc.enable()
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [
         each
-        for each in ast.walk(tree)
+        for each in ast.walk(parsed(path))
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
@@ -143,3 +160,29 @@ def test_no_constructor_takes_more_than_seven_parameters() -> None:
         for each in functions(path):
             taken = each.args.args + each.args.kwonlyargs
             assert each.name != "__init__" or len(taken) - 1 <= MOST_PARAMETERS, path
+
+
+@pytest.mark.parametrize(
+    "module",
+    sorted({*OWN_KINDS.values(), *(name for name, _ in opening._OWN.values())}),
+)
+def test_what_is_imported_on_demand_is_not_imported_in_a_circle(module: str) -> None:
+    """Else two threads that do it at once are each refused what the other has begun.
+
+    To import a module is to import its packages: these import none of their modules.
+    """
+    for package in (ROOT / Path(*module.split("."))).parents:
+        # What go_scheduler imports itself is there before anybody asks for a kind.
+        if package in (PACKAGE, PACKAGE / "stores", PACKAGE / "triggers"):
+            break
+        known = imported_by(package / "__init__.py")
+        assert known <= {"typing", "sqlalchemy", "go_scheduler"}, package
+
+
+def test_sqlalchemy_is_imported_as_a_whole_before_any_part_of_it() -> None:
+    """Else of two threads one begins with a part, and each is in the other's way."""
+    for path in (PACKAGE / "stores").rglob("*.py"):
+        used = {each.partition(".")[0] for each in imported_by(path)}
+        if used & {"sqlalchemy", "alembic"} and path.parent != PACKAGE / "stores":
+            rooms = (each / "__init__.py" for each in path.parents)
+            assert any("sqlalchemy" in imported_by(each) for each in rooms), path

@@ -40,6 +40,8 @@ KIND_IS_A_FIELD = (
 _kinds: dict[str, type[Trigger]] = {}
 _imported: set[str] = set()
 _announced = threading.Event()
+_loading: set[int] = set()
+"""The threads that import what is announced."""
 _broken: dict[str, str] = {}
 
 
@@ -83,11 +85,13 @@ def find(kind: str) -> type[Trigger] | None:
     Raises:
         ImportError: The module is this package's own and cannot be imported.
     """
+    # While another thread imports it, a class may be registered and not complete.
     if kind in OWN_KINDS and kind not in _imported:
-        # While another thread imports it, a class may be registered and not complete.
         import_module(OWN_KINDS[kind])
         _imported.add(kind)
-    elif kind not in _kinds and not _announced.is_set():
+    elif not _announced.is_set() and (
+        kind not in _kinds or _loading - {threading.get_ident()}
+    ):
         _load_announced()
     return _kinds.get(kind)
 
@@ -110,9 +114,11 @@ def _load_announced() -> None:
     # It is slow to import, and of no use to whom all kinds are known.
     from importlib.metadata import entry_points
 
+    _loading.add(threading.get_ident())
     for announced in entry_points(group=ENTRY_POINTS):
         try:
             announced.load()
         except Exception as error:
             _broken[announced.name] = shown(error)
     _announced.set()
+    _loading.discard(threading.get_ident())

@@ -140,6 +140,7 @@ class TestRegistry:
         for kind in registry.OWN_KINDS:
             registry.find(kind)
         monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
+        monkeypatch.setattr(registry, "_imported", set(registry._imported))
         monkeypatch.setattr(registry, "_announced", threading.Event())
         monkeypatch.setattr(registry, "_broken", {})
 
@@ -201,7 +202,28 @@ class TestRegistry:
             assert gate.reached.wait(10)
             loaded = load_trigger("tests.slow", {})
             assert type(loaded) is imported.result().SlowTrigger
-        monkeypatch.delitem(sys.modules, "slow_kind")
+        del sys.modules["slow_kind"]
+
+    def test_announced_triggers_that_another_thread_imports_are_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        (tmp_path / "slow_kind.py").write_text(SLOW_KIND, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        gate = SimpleNamespace(reached=threading.Event(), opens=threading.Event())
+        monkeypatch.setitem(sys.modules, "gate", gate)
+
+        def load() -> object:
+            if gate.reached.is_set():
+                gate.opens.set()
+            return import_module("slow_kind")
+
+        announce(monkeypatch, slow=load)
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(load_trigger, "tests.other", {})
+            assert gate.reached.wait(10)
+            loaded = load_trigger("tests.slow", {})
+            assert isinstance(other.result(), UnknownTrigger)
+        assert type(loaded) is sys.modules.pop("slow_kind").SlowTrigger
 
     def test_a_class_may_be_defined_anew(self) -> None:
         define("tests.moon")

@@ -1,5 +1,20 @@
 """The store for PostgreSQL, and what CockroachDB shares with it."""
 
-from go_scheduler.stores.postgresql.store import PostgreSQLStore
+import typing
+
+import sqlalchemy  # noqa: F401 - the whole before its parts, as in stores/sql
+
+from go_scheduler import on_demand as _on_demand
+
+if typing.TYPE_CHECKING:
+    from go_scheduler.stores.postgresql.store import PostgreSQLStore
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__, __dir__ = _on_demand.on_demand(
+        __name__,
+        {
+            "PostgreSQLStore": "store",
+        },
+    )
 
 __all__ = ["PostgreSQLStore"]

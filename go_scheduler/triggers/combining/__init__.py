@@ -1,8 +1,25 @@
 """Triggers made of other triggers, and how far they are searched."""
 
-from go_scheduler.triggers.combining.any_all import AllOfTrigger, AnyOfTrigger
-from go_scheduler.triggers.combining.excluding import ExceptTrigger, OnlyTrigger
-from go_scheduler.triggers.combining.limited import LimitedTrigger
+import typing
+
+from go_scheduler import on_demand as _on_demand
+
+if typing.TYPE_CHECKING:
+    from go_scheduler.triggers.combining.any_all import AllOfTrigger, AnyOfTrigger
+    from go_scheduler.triggers.combining.excluding import ExceptTrigger, OnlyTrigger
+    from go_scheduler.triggers.combining.limited import LimitedTrigger
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__, __dir__ = _on_demand.on_demand(
+        __name__,
+        {
+            "AllOfTrigger": "any_all",
+            "AnyOfTrigger": "any_all",
+            "ExceptTrigger": "excluding",
+            "LimitedTrigger": "limited",
+            "OnlyTrigger": "excluding",
+        },
+    )
 
 __all__ = [
     "AllOfTrigger",

@@ -1,5 +1,18 @@
 """Cron expressions: read, described, and searched for what comes next."""
 
-from go_scheduler.triggers.cron.cron_trigger import CronTrigger
+import typing
+
+from go_scheduler import on_demand as _on_demand
+
+if typing.TYPE_CHECKING:
+    from go_scheduler.triggers.cron.cron_trigger import CronTrigger
+else:
+    # Hidden from type checkers, which would take any misspelt name for an object.
+    __getattr__, __dir__ = _on_demand.on_demand(
+        __name__,
+        {
+            "CronTrigger": "cron_trigger",
+        },
+    )
 
 __all__ = ["CronTrigger"]
