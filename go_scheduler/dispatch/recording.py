@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from go_scheduler.scheduler import Scheduler
     from go_scheduler.stores.messages import Claim
 
+_MOST_TOLD = 500
 _UNSAID = "the worker did not say why"
 _NOBODYS = (
     "the store has no such instance: it has been deleted, or a scheduler with another"
@@ -210,6 +211,8 @@ class Recording:
             # At once it would come back to whoever cannot begin it, again and again.
             delay = offered_again_after(each.claim.attempt)
         reason = f"worker {each.status.worker} gave it back"
+        if each.status.error:
+            reason += f": {each.status.error:.{_MOST_TOLD}}"
         return desk.release(each.claim, delay=delay, reason=reason)
 
     def _settle(

@@ -308,8 +308,11 @@ class TestEnded:
         house.clock.advance(3 * SECOND)
         again = house.run()
         assert (again.runs, again.attempt > run.attempt) == (0, True)
-        [given_back] = house.of(InstanceGivenBack)
+        house.tell(again, "released", error="anna has no handler for 'a'")
+        given_back, why = house.of(InstanceGivenBack)
         assert given_back.reason == "worker anna gave it back"
+        assert why.reason == "worker anna gave it back: anna has no handler for 'a'"
+        assert why.reason in str(house.scheduler.why(run.instance_id))
 
     def test_given_back_without_a_delay_it_is_offered_later_each_time(
         self, house: House

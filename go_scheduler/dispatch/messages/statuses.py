@@ -70,7 +70,7 @@ class Status(Message):
     """What came of it: any JSON value. With *succeeded*."""
 
     error: Annotated[str | None, BeforeValidator(_writable)] = None
-    """What went wrong, for a person to read. With *failed*."""
+    """What went wrong, for a person to read. With *failed* and *released*."""
 
     retry: bool | None = None
     """False: it is not to be tried again, whatever its policy. With *failed*."""
