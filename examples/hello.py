@@ -31,7 +31,7 @@ def handler(instance: TaskInstance) -> None:
 
 
 store = open_store(sys.argv[1] if len(sys.argv) > 1 else "memory://")
-scheduler = Scheduler(handler, store)
+scheduler = Scheduler(handler, store, max_workers=1)  # one after the other
 hello = scheduler.schedule(
     TaskDefinition(trigger=IntervalTrigger(timedelta(milliseconds=500)))
 )

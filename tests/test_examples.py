@@ -56,7 +56,7 @@ INPUT = {"reminders.py": "soon\nin 2s drink water\nin 500ms look up\n"}
 BLOCK = re.compile(
     r"^( *)```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL
 )
-FAILED_AFTER = 60
+FAILED_AFTER = 300
 PATIENT = {"AIOSMTPD_CONTROLLER_TIMEOUT": str(FAILED_AFTER)}
 """How long a server that an example has starts at most."""
 

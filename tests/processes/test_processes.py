@@ -113,7 +113,7 @@ def test_what_a_killed_process_ran_is_run_by_another_after_the_lease(
         lapsed, again = left[ended.id].expires_at, ended.started_at
         assert lapsed is not None
         assert again is not None
-        assert lapsed <= again < lapsed + 30 * SECOND
+        assert lapsed <= again < lapsed + FAILED_AFTER * SECOND
 
 
 def test_a_process_that_wakes_after_its_lease_neither_starts_nor_finishes_what_it_had(
@@ -138,7 +138,8 @@ def test_a_process_that_wakes_after_its_lease_neither_starts_nor_finishes_what_i
     mine = [str(only(store, each).id) for each in (ran, own)]
     theirs = [str(only(store, each).id) for each in (ran, held)]
     assert [id for id, _ in one.called()] == mine
-    assert two.called() == [(id, 2) for id in theirs]
+    # Both at once, if it came up late: each on a thread of its own.
+    assert sorted(two.called()) == sorted((id, 2) for id in theirs)
     for each in (ran, held):
         ended = only(store, each)
         assert (ended.state, ended.error) == (State.COMPLETED, None)
