@@ -48,6 +48,10 @@ class UnknownTrigger(Trigger):
         """
         raise UnknownTriggerError(self.reason)
 
+    def describe(self) -> str:
+        """Why nobody can tell here when it fires."""
+        return f"not known here: {self.reason}"
+
 
 def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
     """A trigger's kind and state, as a store keeps them.

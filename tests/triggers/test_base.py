@@ -107,7 +107,9 @@ class TestUnknownTrigger:
         state: dict[str, JSON] = {"phase": "full", "hours": [22, 23]}
         trigger = load_trigger("tests.moon", state)
         assert isinstance(trigger, UnknownTrigger)
-        assert "no imported class has the trigger kind 'tests.moon'" in trigger.reason
+        reason = "no imported class has the trigger kind 'tests.moon'"
+        assert reason in trigger.reason
+        assert trigger.describe() == f"not known here: {trigger.reason}"
         assert dump_trigger(trigger) == ("tests.moon", state)
         with pytest.raises(UnknownTriggerError, match=r"tests\.moon"):
             trigger.next_fire_time(NOON)
