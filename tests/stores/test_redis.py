@@ -577,11 +577,26 @@ class TestErrors:
             put(store)
         assert type(caught.value) is StoreError
 
-    def test_a_full_memory_may_pass(self, store: RedisStore, by_hand: Any) -> None:
+    @pytest.mark.parametrize("size", [1, 5000])
+    def test_what_is_written_anew_after_a_loss_is_read_as_it_is_now(
+        self, store: RedisStore, redis_server: RedisServer, size: int
+    ) -> None:
+        with closing(RedisStore(redis_server.url, clock=store.clock)) as other:
+            put(store, definition(key=1, metadata={"was": "w" * size}))
+            assert other.list_definitions()[0].metadata == {"was": "w" * size}
+            delete_all_rows(redis_server.url)
+            put(store, definition(key=1, metadata={"is": "i" * size}))
+            assert other.list_definitions()[0].metadata == {"is": "i" * size}
+
+    def test_a_full_memory_may_pass_and_takes_what_makes_room(
+        self, store: RedisStore, by_hand: Any
+    ) -> None:
+        there = put(store)
         by_hand.config_set("maxmemory", "1")
         try:
             with pytest.raises(StoreUnavailableError, match="memory"):
-                put(store)
+                put(store, definition(key=2))
+            assert store.delete_definitions([there.id]) == {there.id}
         finally:
             by_hand.config_set("maxmemory", "0")
         assert store.list_definitions() == []

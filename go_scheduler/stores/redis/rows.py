@@ -126,21 +126,23 @@ class Reader:
 
     def __init__(self) -> None:
         self._cache = ContentsCache()
-        self._known: dict[str, TaskDefinition] = {}
+        self._known: dict[tuple[str, str | None], TaskDefinition] = {}
 
     def definition(self, view: Sequence[Any]) -> TaskDefinition:
         """The definition of a view: its life, its text, and that of its contents."""
         life, text, contents = view
+        if len(text) + len(contents or "") >= _MOST_CHARACTERS:
+            return self._read(life, text, contents)
         # It has its life, so that each text is one definition's; most are read again.
-        if (known := self._known.get(text)) is not None:
+        # A server that has lost what was written gives a life or revision once more.
+        if (known := self._known.get((text, contents))) is not None:
             return known
         read = self._read(life, text, contents)
-        is_small = len(text) + len(contents or "") < _MOST_CHARACTERS
         # A class that is unknown may still be imported.
-        if is_small and not isinstance(read.trigger, UnknownTrigger):
+        if not isinstance(read.trigger, UnknownTrigger):
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[text] = read
+            self._known[text, contents] = read
         return read
 
     def _read(self, life: Any, text: str, contents: str | None) -> TaskDefinition:
@@ -160,12 +162,10 @@ class Reader:
             get("named") is not None,
             get("owner"),
         )
-        found = None
-        known = row.id is not UNREADABLE and isinstance(row.revision, int)
-        if known:
-            found = self._cache.get(row.id, row.revision)
+        written = _contents(get, contents)
+        found = self._cache.get(row.id, written)
         if found is None:
-            found = self._cache.put(row.id, row.revision, _contents(get, contents))
+            found = self._cache.put(row.id, written, written)
         read = read_definition(row, found)
         since, until = read_time(get("pause_since")), read_time(get("pause_until"))
         # Somebody may have broken it by hand.

@@ -22,13 +22,15 @@ _BYTES_OF_AN_ENTRY = 1024
 
 
 class _Entry(NamedTuple):
-    revision: int
+    revision: object
     contents: Contents
     size: int
 
 
 class ContentsCache:
     """Contents by key and revision, up to some 32 MiB of text.
+
+    Where a revision can come again, another value stands for it that changes with them.
 
     Only what is committed may be put in: the loops go by what they find here.
     """
@@ -38,7 +40,7 @@ class ContentsCache:
         self._entries: OrderedDict[UUID, _Entry] = OrderedDict()
         self._size = 0
 
-    def get(self, key: UUID, revision: int) -> Contents | None:
+    def get(self, key: UUID, revision: object) -> Contents | None:
         """The contents that a definition had at this revision, if they are known."""
         with self._lock:
             entry = self._entries.get(key)
@@ -48,7 +50,7 @@ class ContentsCache:
             return entry.contents
 
     def put(
-        self, key: UUID, revision: int, row: ContentsRow | Row[Any] | None
+        self, key: UUID, revision: object, row: ContentsRow | Row[Any] | None
     ) -> Contents:
         """Read a row of ``task_contents``, and remember its contents."""
         contents = read_contents(row)
@@ -61,7 +63,11 @@ class ContentsCache:
         return contents
 
     def keep(
-        self, key: UUID, revision: int, contents: Contents, row: ContentsRow | Row[Any]
+        self,
+        key: UUID,
+        revision: object,
+        contents: Contents,
+        row: ContentsRow | Row[Any],
     ) -> None:
         """Remember the contents of a row of ``task_contents``."""
         size = _BYTES_OF_AN_ENTRY + len(row.metadata) + len(row.trigger_state)

@@ -127,15 +127,16 @@ end
 
 -- Take a definition away; what has ended of it stays, listed nowhere.
 local function take_away(of)
+  unlist(of)
+  leave_facets(of)
+  life_of[of.id] = false
+  -- A server whose memory is full lets a script write that has begun by removing.
+  call('HDEL', P .. 'ids', of.id)
+  call('ZREM', P .. 'all', of.id)
   local first = tonumber(call('GET', P .. 'first') or 1)
   if (of.revision or 0) >= first then
     call('SET', P .. 'first', (of.revision or 0) + 1)
   end
-  unlist(of)
-  leave_facets(of)
-  life_of[of.id] = false
-  call('HDEL', P .. 'ids', of.id)
-  call('ZREM', P .. 'all', of.id)
   drop('df:' .. of.life, 'du:' .. of.life, 'dk:' .. of.life)
   if call('EXISTS', P .. 'di:' .. of.life) == 1 then
     alter(of, { gone = '1' })
