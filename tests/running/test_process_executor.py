@@ -499,3 +499,13 @@ def test_a_fork_of_this_process_ends_none_of_its_processes(
     process_executor._kill_all()
     only._child.process.join(FAILED_AFTER)
     assert executor.submit(process).result(FAILED_AFTER) != first
+
+
+def test_how_a_process_ended_may_have_been_told_to_somebody_else() -> None:
+    """Each thread that starts a process awaits all that have ended."""
+    one = worker_process.WorkerProcess(SpawnContext())
+    child = one._ready()
+    child.process.kill()
+    os.waitpid(child.process.pid or 0, 0)
+    assert one._bury(child) == "somebody else was told how"
+    assert one._child is None

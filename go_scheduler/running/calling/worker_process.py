@@ -6,6 +6,7 @@ import pickle
 import signal
 import threading
 from concurrent.futures import BrokenExecutor, Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from go_scheduler.running.calling.child import (
@@ -150,8 +151,9 @@ class WorkerProcess:
         # Until it has ended, whoever ends them all has to find it.
         with self._lock:
             self._child = None
-        # It has files open here until then.
-        child.process.close()
+        # It has files open here until then; and is not closed if its end is not known.
+        with suppress(ValueError):
+            child.process.close()
         return how
 
     def _exchange(self, child: Child, request: bytes | None) -> bytes | None:
@@ -193,9 +195,23 @@ def _end(child: Child) -> str:
     child.process.join(_LOOK * _LOOKS)
     child.process.kill()
     child.process.join()
-    code = child.process.exitcode
-    assert code is not None
+    code = _exit_code(child.process)
+    if code is None:
+        return "somebody else was told how"
     try:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"exit code {code}"
+
+
+def _exit_code(process: BaseProcess) -> int | None:
+    """How a process has ended; None: somebody else has awaited it, and keeps that.
+
+    Whoever starts a process of ``multiprocessing`` awaits all that have ended, on any
+    thread, and says how they did an instant later.
+    """
+    looks = 0
+    while (code := process.exitcode) is None and looks < _LOOKS:
+        looks += 1
+        threading.Event().wait(_LOOK / _LOOKS)
+    return code
