@@ -345,3 +345,19 @@ def test_an_application_ends_though_a_handler_holds_a_connection_of_its_pool(
     monkeypatch.setattr("asyncpg.create_pool", lambda url: Pool())
     names["Scheduler"] = Stopped
     asyncio.run(asyncio.wait_for(live(), FAILED_AFTER))
+
+
+def test_what_is_scheduled_and_what_waits_moves_once(recipes: Recipes) -> None:
+    recipes.handlers.register("other")(recipes.ran.append)
+    scheduler, new = recipes.scheduler, Scheduler(None, MemoryStore())
+    hourly = scheduler.schedule(job(metadata={"to": "ada"}))
+    scheduler.run_now(hourly.id, payload={"by": "hand"})
+    scheduler.schedule(job(name="other", paused=True))
+    for _ in range(2):
+        recipes["move"](scheduler, new)
+    assert {each.id: each.name for each in new.list_definitions()} == {
+        each.id: each.name for each in scheduler.list_definitions()
+    }
+    [waits] = new.list_instances()
+    assert (waits.definition.name, waits.payload) == ("job", {"by": "hand"})
+    assert waits.metadata == {"to": "ada"}
