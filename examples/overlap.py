@@ -8,7 +8,8 @@ definitions that share a lock never run at once. It prints::
 """
 
 import threading
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from datetime import UTC, datetime
 
 from go_scheduler import (
     ExecuteOnceTrigger,
@@ -49,9 +50,11 @@ with Scheduler(handler) as scheduler:
     scheduler.schedule_all([poll, backup, report])
     ended.acquire()
     ended.acquire()
-    while not scheduler.list_instances(definition_id=poll.id, state="skipped"):
-        threading.Event().wait(timedelta(milliseconds=50).total_seconds())
-    running = scheduler.list_instances(definition_id=poll.id, state="running")
+    states: Counter[str] = Counter()
+    while not (states["running"] and states["skipped"]):
+        threading.Event().wait(0.05)
+        polls = scheduler.list_instances(definition_id=poll.id)
+        states = Counter(each.state for each in polls)
     polled.set()
-print(f"poll: {len(running)} ran, and some were skipped")
+print(f"poll: {states['running']} ran, and some were skipped")
 print(f"backup, report: {'one after the other' if most_at_once == 1 else 'at once'}")

@@ -41,7 +41,7 @@ if __name__ == "__main__":
     with Scheduler(handler, executor=executor, listeners=[listen]) as scheduler:
         once = TaskDefinition(
             trigger=ExecuteOnceTrigger(datetime.now(UTC)),
-            timeout=timedelta(seconds=0.5),
+            timeout=timedelta(seconds=2),
             retry=RetryPolicy(max_attempts=2, delay=timedelta(seconds=0.5)),
         )
         scheduler.schedule(once)
