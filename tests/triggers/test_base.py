@@ -27,7 +27,7 @@ from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -146,6 +146,18 @@ class TestRegistry:
         monkeypatch.setattr(registry, "_announced", threading.Event())
         monkeypatch.setattr(registry, "_broken", {})
 
+    @pytest.fixture
+    def gate(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> Iterator[SimpleNamespace]:
+        """What a module ``slow_kind`` waits at, half imported."""
+        (tmp_path / "slow_kind.py").write_text(SLOW_KIND, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        gate = SimpleNamespace(reached=threading.Event(), opens=threading.Event())
+        monkeypatch.setitem(sys.modules, "gate", gate)
+        yield gate
+        sys.modules.pop("slow_kind", None)
+
     def test_defining_a_kind_registers_the_class(self) -> None:
         assert isinstance(load_trigger("tests.moon", {}), UnknownTrigger)
         cls = define("tests.moon")
@@ -186,12 +198,8 @@ class TestRegistry:
         assert dump_trigger(loaded) == ("tests.gone", {"a": 1})
 
     def test_a_module_that_another_thread_imports_is_waited_for(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self, monkeypatch: pytest.MonkeyPatch, gate: SimpleNamespace
     ) -> None:
-        (tmp_path / "slow_kind.py").write_text(SLOW_KIND, encoding="utf-8")
-        monkeypatch.syspath_prepend(tmp_path)
-        gate = SimpleNamespace(reached=threading.Event(), opens=threading.Event())
-        monkeypatch.setitem(sys.modules, "gate", gate)
         monkeypatch.setattr(registry, "OWN_KINDS", {"tests.slow": "slow_kind"})
 
         def open_and_import(name: str) -> object:
@@ -204,15 +212,10 @@ class TestRegistry:
             assert gate.reached.wait(10)
             loaded = load_trigger("tests.slow", {})
             assert type(loaded) is imported.result().SlowTrigger
-        del sys.modules["slow_kind"]
 
     def test_announced_triggers_that_another_thread_imports_are_waited_for(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self, monkeypatch: pytest.MonkeyPatch, gate: SimpleNamespace
     ) -> None:
-        (tmp_path / "slow_kind.py").write_text(SLOW_KIND, encoding="utf-8")
-        monkeypatch.syspath_prepend(tmp_path)
-        gate = SimpleNamespace(reached=threading.Event(), opens=threading.Event())
-        monkeypatch.setitem(sys.modules, "gate", gate)
 
         def load() -> object:
             if gate.reached.is_set():
@@ -225,7 +228,7 @@ class TestRegistry:
             assert gate.reached.wait(10)
             loaded = load_trigger("tests.slow", {})
             assert isinstance(other.result(), UnknownTrigger)
-        assert type(loaded) is sys.modules.pop("slow_kind").SlowTrigger
+        assert type(loaded) is sys.modules["slow_kind"].SlowTrigger
 
     def test_a_class_may_be_defined_anew(self) -> None:
         define("tests.moon")
