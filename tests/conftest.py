@@ -9,9 +9,11 @@ import gc
 import os
 import shutil
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import hypothesis
@@ -34,7 +36,6 @@ from tests.redis_servers import REQUIRE_REDIS, missing_redis, running_redis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
-    from pathlib import Path
 
     from go_scheduler.stores.base import Store
     from tests.rabbitmq_servers import RabbitMQServer
@@ -68,6 +69,14 @@ SETTINGS = Settings(
     clock_error=None,
     lateness_objective=None,
 )
+RARE = {
+    "broker": "on a RabbitMQ",
+    "browser": "in Chromium",
+    "chaos": "kills processes and servers under load",
+    "exhaustive": "compares years of fire times, or thousands of cases",
+}
+"""Marks of the tests that a plain ``pytest`` leaves out, and ``--all`` runs."""
+_LEFT_OUT: Counter[str] = Counter()
 STORES = "GO_SCHEDULER_TEST_STORES"
 """What ``--store`` is by default; processes of pytest-xdist know it as well."""
 SHARED = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[1:]]
@@ -77,7 +86,10 @@ SQL = SHARED[:3]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the kinds of stores be chosen."""
+    """Let the kinds of stores be chosen, and the rare tests be run."""
+    parser.addoption(
+        "--all", action="store_true", help=f"Run tests marked {', '.join(RARE)} too."
+    )
     parser.addoption(
         "--store",
         default=os.environ.get(STORES, ",".join(ENGINES)),
@@ -88,7 +100,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker of tests for which nobody notes what lines they reach."""
+    """Register the markers."""
+    for name, meaning in RARE.items():
+        config.addinivalue_line(
+            "markers", f"{name}: {meaning}; a plain pytest leaves it out."
+        )
+    # Whoever names a file or such a mark means all of its tests. The processes of
+    # pytest-xdist are given this option.
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    named = named or any(each in config.option.markexpr for each in RARE)
+    if named and not hasattr(config, "workerinput"):
+        config.option.all = True
     config.addinivalue_line(
         "markers",
         "unmeasured: it compares so many values that coverage would take most of its "
@@ -111,16 +133,59 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Use one process more than there are cores, as tests wait as well.
+
+    A run of single files has none: starting them would take longer than the tests.
+    """
+    if all(Path(each.partition("::")[0]).is_file() for each in config.args):
+        return 0
+    return min(len(os.sched_getaffinity(0)) + 1, 8)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out the tests on stores that were not chosen."""
+    """Leave out the tests on stores that were not chosen, and rare ones."""
     chosen = config.getoption("--store").split(",")
     if unknown := set(chosen).difference(ENGINES):
         raise pytest.UsageError(f"--store knows {', '.join(ENGINES)}, not {unknown}")
-    left_out = [each for each in items if _engine(each) not in (None, *chosen)]
+    wanted, left_out = [], []
+    for each in items:
+        if _needs("rabbitmq", each):
+            each.add_marker("broker")
+        rare = next(filter(each.get_closest_marker, RARE), None)
+        if _engine(each) not in (None, *chosen):
+            left_out.append(each)
+        elif rare is not None and not config.option.all:
+            _LEFT_OUT[rare] += 1
+            left_out.append(each)
+        else:
+            wanted.append(each)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [each for each in items if _engine(each) in (None, *chosen)]
+    items[:] = wanted
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """Say last of all which tests were left out."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = dict(_LEFT_OUT)
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if _LEFT_OUT and reporter is not None:
+        counts = ", ".join(f"{_LEFT_OUT[each]} {each}" for each in sorted(_LEFT_OUT))
+        reporter.write_line(f"left out: {counts} (pytest --all runs them)")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process has left out: each of them leaves out the same."""
+    _LEFT_OUT.update(
+        {} if _LEFT_OUT else getattr(node, "workeroutput", {}).get("left_out", {})
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -130,7 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _need(servers.missing_cockroachdb(), servers.REQUIRE_COCKROACHDB)
     if _engine(item) == "redis" or "redis_server" in fixtures:
         _need(missing_redis(), REQUIRE_REDIS)
-    if any("rabbitmq" in each for each in fixtures):
+    if _needs("rabbitmq", item):
         _need(missing_rabbitmq(), REQUIRE_RABBITMQ)
 
 
@@ -158,6 +223,10 @@ def _need(missing: str | None, required: str) -> None:
         if os.environ.get(required) == "1":
             pytest.fail(missing, pytrace=False)
         pytest.skip(missing)
+
+
+def _needs(server: str, item: pytest.Item) -> bool:
+    return any(server in each for each in getattr(item, "fixturenames", ()))
 
 
 def _engine(item: pytest.Item) -> str | None:

@@ -56,7 +56,7 @@ CLOCK = SystemClock()
 
 _LOG = logging.getLogger(__name__)
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chaos]
 
 
 @pytest.fixture(scope="module")

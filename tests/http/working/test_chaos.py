@@ -51,7 +51,7 @@ NEVER = (
 
 _LOG = logging.getLogger(__name__)
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chaos]
 
 
 class Chaos:
