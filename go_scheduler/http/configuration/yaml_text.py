@@ -58,7 +58,7 @@ def read_yaml(text: str) -> tuple[Any, dict[Place, int]]:
 
 
 def _read(text: str, lines: _Lines) -> Any:
-    loader = yaml.SafeLoader(text)
+    loader = _Loader(text)
     try:
         if (node := loader.get_single_node()) is None:
             return None
@@ -66,6 +66,31 @@ def _read(text: str, lines: _Lines) -> Any:
         return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """Merges a list of mappings as YAML 1.1 says: the first that has a key wins.
+
+    In PyYAML 6.0.4 the last one wins.
+    """
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        node.value = [
+            (key, self._one(value) if key.tag == _MERGE else value)
+            for key, value in node.value
+        ]
+        super().flatten_mapping(node)
+
+    def _one(self, merged: yaml.Node) -> yaml.Node:
+        if not isinstance(merged, yaml.SequenceNode) or not all(
+            isinstance(each, yaml.MappingNode) for each in merged.value
+        ):
+            return merged
+        pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for each in merged.value:
+            self.flatten_mapping(each)
+            pairs = {pair[0].value: pair for pair in each.value} | pairs
+        return yaml.MappingNode("tag:yaml.org,2002:map", [*pairs.values()])
 
 
 def _told(error: yaml.MarkedYAMLError) -> str:

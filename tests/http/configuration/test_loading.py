@@ -210,6 +210,7 @@ access:
         ("store: {url: !secret x}", "line 1: it is no YAML: what begins with ! has to"),
         ("store: {url: *secret }", "line 1: it is no YAML: what begins with * has to"),
         ("a: {}\n---\nb: {}", "line 2: it is no YAML: but found another document"),
+        ("server: {limits: {<<: [{threads: 7}, 8]}}", "expected a mapping for merging"),
         ("dispatch: {types: [a]}", "dispatch.types: it must have settings of its own"),
         ("access: {keys: 5}", "access.keys: it must be a list, said as a whole"),
     ],
