@@ -72,7 +72,8 @@ SETTINGS = Settings(
 RARE = {
     "broker": "on a RabbitMQ",
     "browser": "in Chromium",
-    "chaos": "kills processes and servers under load",
+    "chaos": "kills and freezes processes and servers, or has many share a store",
+    "documentation": "runs each program and command that is shown",
     "exhaustive": "compares years of fire times, or thousands of cases",
 }
 """Marks of the tests that a plain ``pytest`` leaves out, and ``--all`` runs."""

@@ -68,6 +68,7 @@ def run(variant: Variant, databases: Databases) -> dict[str, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("experiment", EVERY, ids=lambda each: each.title)
 def test_each_function_answers_what_its_table_shows(
     experiment: Experiment, databases: Databases
@@ -76,6 +77,7 @@ def test_each_function_answers_what_its_table_shows(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("redis_server")
 @pytest.mark.parametrize("experiment", ON_REDIS, ids=lambda each: each.title)
 def test_each_function_of_redis_answers_what_its_table_shows(
@@ -94,6 +96,7 @@ def all_answer(experiment: Experiment, databases: Databases) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_in_processes_of_their_own_is_kept_and_read_again(tmp_path: Path) -> None:
     said: list[str] = []
     experiment = next(drains("sqlite", TINY))

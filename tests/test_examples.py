@@ -138,6 +138,7 @@ def has_tests(page: Path) -> bool:
     )
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "example",
@@ -161,6 +162,7 @@ def test_hello_prints_what_it_says_on_each_store(
     assert run_python(str(example), store_url, cwd=tmp_path) == shown_output(example)
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 def test_hello_makes_the_file_that_its_url_names(tmp_path: Path) -> None:
     example = ROOT / "examples/hello.py"
@@ -173,6 +175,7 @@ def test_hello_makes_the_file_that_its_url_names(tmp_path: Path) -> None:
     assert (tmp_path / "hello.db").exists()
 
 
+@pytest.mark.documentation
 @pytest.mark.parametrize("engine", SQL)
 @pytest.mark.parametrize("example", TRANSACTIONAL, ids=lambda each: each.name)
 def test_an_example_on_transactions_prints_what_it_says_on_each_database(
@@ -185,6 +188,7 @@ def test_an_example_on_transactions_prints_what_it_says_on_each_database(
     assert printed == shown_output(example)
 
 
+@pytest.mark.documentation
 @pytest.mark.parametrize("example", IN_APPLICATIONS, ids=lambda each: each.name)
 def test_an_example_in_an_application_prints_what_it_says(
     example: Path, empty_database_url: Callable[[], str], tmp_path: Path
@@ -196,6 +200,7 @@ def test_an_example_in_an_application_prints_what_it_says(
     assert run_python(str(example), url, cwd=tmp_path) == shown_output(example)
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["django", "flask"])
 def test_an_example_in_an_application_takes_memory_if_no_url_is_given(
@@ -206,6 +211,7 @@ def test_an_example_in_an_application_takes_memory_if_no_url_is_given(
     assert run_python(str(example), cwd=tmp_path) == shown_output(example)
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 def test_the_example_of_an_async_application_says_that_it_needs_a_url() -> None:
     for package in ("asyncpg", "fastapi", "httpx"):
@@ -269,6 +275,7 @@ def test_the_readmes_program_prints_what_it_says(tmp_path: Path) -> None:
     assert run_python("-c", shown, cwd=tmp_path) == output.strip()
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 def test_the_readmes_durable_program_has_one_definition_after_three_starts(
     tmp_path: Path,
@@ -283,6 +290,7 @@ def test_the_readmes_durable_program_has_one_definition_after_three_starts(
     store.close()
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
 def test_the_snippets_of_a_page_run(
@@ -321,6 +329,7 @@ def run_sql(url: str, text: str) -> None:
         connection.rollback()
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda each: each.name)
 def test_the_commands_of_the_package_on_a_page_run(page: Path, tmp_path: Path) -> None:
@@ -332,6 +341,7 @@ def test_the_commands_of_the_package_on_a_page_run(page: Path, tmp_path: Path) -
         assert any(each.read_text() for each in tmp_path.iterdir()), command
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [each for each in PAGES if has_tests(each)], ids=lambda each: each.name
@@ -385,6 +395,7 @@ class TestOwnTrigger(TriggerSuite):
         return trigger
 
 
+@pytest.mark.documentation
 @pytest.mark.slow
 class TestOwnStore(StoreSuite):
     """The example of a store of one's own keeps every promise."""

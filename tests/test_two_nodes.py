@@ -648,6 +648,7 @@ def test_who_starts_with_the_stores_return_takes_nothing_from_those_that_still_r
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     ("engine", "every"),
     [

@@ -88,6 +88,7 @@ def with_a_script(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.documentation
 @pytest.mark.parametrize("page", PAGES)
 def test_each_command_prints_what_is_shown(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -101,6 +102,7 @@ def test_each_command_prints_what_is_shown(
 
 
 @pytest.mark.slow
+@pytest.mark.documentation
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 @pytest.mark.parametrize("page", FIRST_PAGES, ids=["README", "index"])
 def test_three_commands_lead_to_the_first_work(page: str, tmp_path: Path) -> None:
@@ -128,6 +130,7 @@ def test_three_commands_lead_to_the_first_work(page: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.documentation
 def test_a_worker_of_a_server_is_given_work_as_shown(tmp_path: Path) -> None:
     [program] = PROGRAM.findall(COMMAND_LINE)
     (tmp_path / "jobs.py").write_text(program)

@@ -63,6 +63,7 @@ def cases(operation: Any, ids: dict[str, str]) -> SearchStrategy[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("default")
 def test_no_request_is_an_error_of_the_servers() -> None:
     store = MemoryStore()

@@ -44,6 +44,7 @@ def commands(page: str = PAGE) -> list[Command]:
 
 
 @pytest.mark.slow
+@pytest.mark.documentation
 @pytest.mark.skipif(
     not all(map(shutil.which, NEEDED)), reason=f"needs {', '.join(NEEDED)}"
 )

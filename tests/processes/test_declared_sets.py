@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.base import Store
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.chaos,
+    pytest.mark.parametrize("engine", SHARED),
+]
 
 OLD = Role(declares=("a", "b"), version=1)
 NEW = Role(declares=("b", "c"), version=2)

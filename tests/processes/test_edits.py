@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.chaos,
+    pytest.mark.parametrize("engine", SHARED),
+]
 
 EVERY = timedelta(milliseconds=250)
 TICK = timedelta(microseconds=1)

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.base import Store
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.chaos,
+    pytest.mark.parametrize("engine", SHARED),
+]
 
 KEPT = 2.0
 """Seconds for which the nodes keep what is handed on."""

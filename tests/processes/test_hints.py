@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.base import Store
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.chaos,
+    pytest.mark.parametrize("engine", SHARED),
+]
 
 HOUR = 3600
 

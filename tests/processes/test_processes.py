@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from tests.processes.process import Process
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.chaos,
+    pytest.mark.parametrize("engine", SHARED),
+]
 
 LEASE = 2.0
 

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.base import Store
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("engine", SHARED[1:2])]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.chaos,
+    pytest.mark.parametrize("engine", SHARED[1:2]),
+]
 
 WORKER = """
 import asyncio, signal

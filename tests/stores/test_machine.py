@@ -165,11 +165,13 @@ class UnpausedMachine(StoreMachine):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_reference_store_is_like_itself() -> None:
     run_state_machine_as_test(MemoryMachine, settings=SETTINGS)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", SHARED)
 def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> None:
     class Machine(StoreMachine):
@@ -186,6 +188,7 @@ def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.unmeasured
 @pytest.mark.parametrize(
     "machine",

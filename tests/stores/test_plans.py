@@ -233,6 +233,7 @@ SELECT gen_random_uuid(), 'once', '{}', 1, now() - n * interval '1 second'
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
     found: dict[str, list[Scan]] = {}
     # Closed also if it fails: what stays open fails whatever is tested next.
@@ -256,6 +257,7 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_pages_show_is_read_from_the_ends_of_indexes(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +320,7 @@ def statistics(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_whatever_statistics_say_nothing_reads_a_table(
     postgresql_server: str, statistics: str
 ) -> None:
@@ -344,6 +347,7 @@ def test_whatever_statistics_say_nothing_reads_a_table(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
     cockroachdb_url: str, statistics: str
 ) -> None:

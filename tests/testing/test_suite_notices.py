@@ -897,6 +897,7 @@ def failed(folder: Path) -> Set[tuple[str, str]]:
 
 # One test for all: of several, each process of pytest-xdist would make that run.
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_suite_notices_each_broken_store_and_no_sound_one(tmp_path: Path) -> None:
     noticed = failed(tmp_path)
     expected = {(broken.__name__, name) for broken, name in NOTICED.items()}

@@ -73,7 +73,8 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def unmeasured(*values: str) -> list[Any]:
     """Parameters with which the same lines are reached as with others, more often."""
-    return [pytest.param(each, marks=pytest.mark.unmeasured) for each in values]
+    marks = [pytest.mark.unmeasured, pytest.mark.exhaustive]
+    return [pytest.param(each, marks=marks) for each in values]
 
 
 def field(lowest: int, highest: int) -> st.SearchStrategy[str]:
@@ -321,6 +322,7 @@ class TestSets:
         assert with_sets(trigger, *window) == series(trigger, *window)
 
     @pytest.mark.unmeasured
+    @pytest.mark.exhaustive
     @settings(max_examples=60, deadline=None)
     @given(
         trigger=combinations(),
@@ -342,6 +344,7 @@ class TestSets:
 
     @pytest.mark.slow
     @pytest.mark.unmeasured
+    @pytest.mark.exhaustive
     @settings(max_examples=2, deadline=None)
     @given(
         trigger=st.sampled_from(["0 * * * *", "*/7 9-17 * * *", "13 3 * * 1-5"]),

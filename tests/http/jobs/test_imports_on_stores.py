@@ -69,6 +69,7 @@ def body(until: threading.Event, *, after: int) -> Iterator[bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", SHARED)
 def test_an_import_that_broke_off_and_is_repeated_makes_each_line_once(
     store_url: str,
@@ -139,6 +140,7 @@ class Forgetful(Client):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_memory_of_an_import_is_bounded_however_long_it_is() -> None:
     client = Forgetful(MemoryStore())
     client.schedule(SEND)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 TEN_MINUTES = timedelta(minutes=10)
 WORKERS = 1_000
