@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tests.patience import FAILED_AFTER
 from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REQUIRE_RABBITMQ = "GO_SCHEDULER_REQUIRE_RABBITMQ"
-PATIENCE = 300
-"""Seconds in which a broker begins or ends, unless it never does."""
 _READY = re.compile(r"completed with \d+ plugins")
 # Debian's own command wants to be root or the broker's user; what it calls does not.
 _DEBIAN = Path("/usr/lib/rabbitmq/lib")
@@ -157,7 +156,7 @@ def running_rabbitmq(folder: Path) -> Iterator[RabbitMQServer]:
 @contextmanager
 def _patience(group: int) -> Iterator[None]:
     """End a process group that has not done within bounds what is waited for."""
-    end = threading.Timer(PATIENCE, os.killpg, (group, signal.SIGKILL))
+    end = threading.Timer(FAILED_AFTER, os.killpg, (group, signal.SIGKILL))
     end.start()
     try:
         yield

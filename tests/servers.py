@@ -26,6 +26,7 @@ from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
 from go_scheduler.testing import settle
 from tests.made import make_store
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +43,6 @@ POSTGRESQL_URL = "GO_SCHEDULER_TEST_POSTGRESQL_URL"
 COCKROACHDB_URL = "GO_SCHEDULER_TEST_COCKROACHDB_URL"
 REQUIRE_COCKROACHDB = "GO_SCHEDULER_REQUIRE_COCKROACHDB"
 COCKROACHDB_IMAGE = "cockroachdb/cockroach:v26.1.0"
-PATIENCE = 300
-"""Seconds in which a PostgreSQL begins, unless it never does."""
 
 # What a test server need not survive.
 _CARELESS: tuple[LiteralString, ...] = (
@@ -77,7 +76,7 @@ def _start_postgresql() -> PostgresServer:
 
         def patient(*args: Any, **options: Any) -> str:
             # It would wait ten seconds for the server to begin, on any machine.
-            return pgexec(*args, **{**options, "timeout": PATIENCE})
+            return pgexec(*args, **{**options, "timeout": FAILED_AFTER})
 
         folder = tempfile.mkdtemp(prefix="go_scheduler_pg_")
         # Run by root it adds a user, which two sessions must not do at the same time.

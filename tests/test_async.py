@@ -23,6 +23,7 @@ from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
 
-FAILED_AFTER = 30.0
 tenant: ContextVar[str] = ContextVar("tenant")
 
 

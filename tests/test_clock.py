@@ -14,11 +14,11 @@ from go_scheduler.clock import ZERO, DrivingClock, StoreClock, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
-FAILED_AFTER = 30.0
 HOUR = timedelta(hours=1)
 TICK = timedelta(microseconds=1)
 

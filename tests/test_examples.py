@@ -30,6 +30,7 @@ from go_scheduler.stores import open_store
 from go_scheduler.testing import StoreSuite, TriggerSuite
 from go_scheduler.triggers import registry
 from tests.conftest import SHARED, SQL
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +57,6 @@ INPUT = {"reminders.py": "soon\nin 2s drink water\nin 500ms look up\n"}
 BLOCK = re.compile(
     r"^( *)```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL
 )
-FAILED_AFTER = 300
 PATIENT = {"AIOSMTPD_CONTROLLER_TIMEOUT": str(FAILED_AFTER)}
 """How long a server that an example has starts at most."""
 

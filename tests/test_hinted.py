@@ -17,13 +17,12 @@ from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.testing import ManualClock
 
-FAILED_AFTER = 30.0
-"""Seconds that nothing takes unless it has failed."""
 HOUR = timedelta(hours=1)
 """What only a look that a hint asks for can explain is not found by windows of this."""
 

@@ -23,6 +23,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import SETTINGS, instance, seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.testing import ManualClock
 
-FAILED_AFTER = 30.0
 LOOPS = {"definition scheduler", "cleanup", "zone watch", "takeover"}
 EXECUTION = {
     "instance runner",

@@ -42,6 +42,7 @@ from go_scheduler.testing import InlineExecutor
 from go_scheduler.testing.builders import claimant
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FAILED_AFTER = 30.0
 CONCEPTS = (Path(__file__).parents[1] / "docs/concepts.md").read_text()
 HOUR = seconds(3600)
 BEGIN = START + seconds(1)

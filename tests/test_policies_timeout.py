@@ -38,6 +38,7 @@ from go_scheduler.events import (
 from go_scheduler.running.calling import process_executor, worker_process
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 from tests.running.in_processes import handler
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from go_scheduler.events import Event
     from go_scheduler.testing import ManualClock
 
-FAILED_AFTER = 30.0
 TIMEOUT = seconds(10)
 GRACE = seconds(5)
 

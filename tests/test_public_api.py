@@ -20,6 +20,7 @@ from go_scheduler.on_demand import on_demand
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.opening import open_store
 from go_scheduler.triggers.registry import OWN_KINDS, find
+from tests.patience import FAILED_AFTER
 
 PACKAGES = [
     "go_scheduler",
@@ -268,7 +269,7 @@ def run(program: str) -> str:
         env={key: value for key, value in os.environ.items() if "COV" not in key},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=FAILED_AFTER,
         check=False,
     )
     assert done.returncode == 0, done.stderr

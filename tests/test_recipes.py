@@ -29,7 +29,8 @@ from go_scheduler import (
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.calendars import calendar
 from tests.conftest import seconds
-from tests.test_examples import FAILED_AFTER, program
+from tests.patience import FAILED_AFTER
+from tests.test_examples import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,6 +21,7 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
-
-FAILED_AFTER = 30.0
 
 
 class Calls:

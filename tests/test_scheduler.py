@@ -39,6 +39,7 @@ from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.stores.base import Store
 
-FAILED_AFTER = 30.0
 ROOT = Path(__file__).parents[1]
 DAILY = IntervalTrigger(timedelta(days=1))
 

@@ -86,6 +86,7 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
 from tests.conftest import SQL, seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,7 +103,6 @@ if TYPE_CHECKING:
 
 LOCKING = SQL[1:]
 """Those on which a transaction locks the rows it writes, not the whole database."""
-FAILED_AFTER = 30.0
 LONG_AGO = START - timedelta(days=36_500)
 WAITS = "it waits"
 NOT_COMMITTED = "the transaction of complete_in() was not committed"

@@ -27,6 +27,7 @@ from go_scheduler.triggers.combining.limited import LimitedTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import SHARED, seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-FAILED_AFTER = 30.0
 LEASE = seconds(20)
 MILLISECOND = timedelta(milliseconds=1)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from go_scheduler.cli import main
 from go_scheduler.client import Client
 from go_scheduler.stores import open_store
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     import pytest
 
 ROOT = Path(__file__).parents[2]
-FAILED_AFTER = 60
-"""Seconds that nothing takes unless it has failed."""
 
 
 class Shell:

@@ -18,7 +18,8 @@ from go_scheduler.cli import main
 from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
 from go_scheduler.stores import open_store
 from go_scheduler.version import __version__
-from tests.cli.shell import FAILED_AFTER, Shell, clean_environment, script
+from tests.cli.shell import Shell, clean_environment, script
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

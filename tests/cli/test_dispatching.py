@@ -12,8 +12,9 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.dispatch import DispatchWorker
-from tests.cli.shell import FAILED_AFTER, Shell, clean_environment
+from tests.cli.shell import Shell, clean_environment
 from tests.dispatch.working.bench import bench
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from tests.rabbitmq_servers import RabbitMQServer

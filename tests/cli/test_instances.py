@@ -19,13 +19,14 @@ from go_scheduler.testing.builders import claim, finish, put
 from go_scheduler.testing.store.additions import add, task
 from go_scheduler.testing.store.stages import told
 from go_scheduler.triggers import CronTrigger, OnDemandTrigger
-from tests.cli.shell import FAILED_AFTER, Shell
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from go_scheduler import TaskInstance
     from go_scheduler.events import Event
+    from tests.cli.shell import Shell
 
 
 @contextmanager

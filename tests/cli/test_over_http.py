@@ -33,8 +33,9 @@ from go_scheduler.http.remote import Remote
 from go_scheduler.http.remote_errors import NotAllowedError, RefusedError, error_of
 from go_scheduler.stores import open_store
 from go_scheduler.triggers import OnDemandTrigger
-from tests.cli.shell import FAILED_AFTER, Shell
+from tests.cli.shell import Shell
 from tests.http.serving import served
+from tests.patience import FAILED_AFTER
 from tests.ports import free_port
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from go_scheduler.cli import main
 from go_scheduler.cli.exit_codes import ExitCode
 from go_scheduler.http.configuration.loading import load_configuration
 from tests.cli.reference import reference
-from tests.cli.shell import FAILED_AFTER, clean_environment
+from tests.cli.shell import clean_environment
 from tests.http.configuration.places import places
+from tests.patience import FAILED_AFTER
 from tests.ports import free_port
 
 if TYPE_CHECKING:

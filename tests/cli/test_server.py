@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import FAILED_AFTER, Shell, clean_environment, script
+from tests.cli.shell import Shell, clean_environment, script
 from tests.http.serving import get
+from tests.patience import FAILED_AFTER
 
 
 class Server:

@@ -15,9 +15,10 @@ from go_scheduler import Scheduler
 from go_scheduler.http import create_app
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.stores import open_store
-from tests.cli.shell import FAILED_AFTER, Shell, clean_environment
+from tests.cli.shell import Shell, clean_environment
 from tests.conftest import SHARED
 from tests.http.serving import served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

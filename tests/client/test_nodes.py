@@ -29,6 +29,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
-
-
-FAILED_AFTER = 30.0
 
 
 def started(

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
-FAILED_AFTER = 30.0
 BERLIN = CronTrigger("0 9 * * *", timezone="Europe/Berlin")
 # START is in the first hour of a year: in Berlin it is one o'clock then.
 NINE = START + 8 * HOUR

@@ -22,6 +22,7 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.why.answer import Because
 from tests.client.house import House, fail
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
-FAILED_AFTER = 30.0
 ONCE = RetryPolicy(max_attempts=1)
 LATER = RetryPolicy(delay=30 * MINUTE)
 DB = "db"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
 
 REQUIRED = "GO_SCHEDULER_REQUIRE_CHROMIUM"
-PATIENCE = 60_000
+PATIENCE = 300_000
 """For how many milliseconds a page waits that fails."""
 
 _LOOKS: list[tuple[Literal["light", "dark"], int, int]] = [

@@ -20,7 +20,8 @@ from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import MINUTE, OTHER_NODE, definition, pending
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.dashboard.house import ANN, as_ann
-from tests.http.serving import PATIENCE, Calling, called, served
+from tests.http.serving import Calling, called, served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -60,7 +61,7 @@ class Leaves(MemoryStore):
     async def look(self, times: int) -> None:
         """Wait until so many more looks have begun."""
         before = self.looks
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(FAILED_AFTER):
             while self.looks < before + times:
                 await asyncio.sleep(QUICK)
 
@@ -73,7 +74,7 @@ async def changed(stream: AsyncIterator[str], change: Callable[[], object]) -> s
             pass
         return event
 
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(FAILED_AFTER):
         waiting = asyncio.create_task(first())
         while not waiting.done():
             change()
@@ -185,7 +186,7 @@ def test_all_viewers_are_told_what_changed_while_the_store_was_away() -> None:
             await store.look(2)
             assert not any(each.done() for each in told)
             store.away = False
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(FAILED_AFTER):
                 return {await each for each in told}
 
     assert asyncio.run(view()) == {CHANGED.format(1)}
@@ -215,7 +216,7 @@ def test_many_read_figures_and_pages_at_once_and_while_the_store_is_away() -> No
 def test_a_stream_ends_after_a_while() -> None:
     async def view() -> list[str]:
         live = Live(Client(MemoryStore()), lasts=QUICK)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(FAILED_AFTER):
             return [each async for each in live.stream("nodes")]
 
     assert [each.split(":")[0] for each in asyncio.run(view())] == ["retry", ""]
@@ -224,7 +225,7 @@ def test_a_stream_ends_after_a_while() -> None:
 def test_a_stream_ends_when_the_server_stops() -> None:
     async def view() -> None:
         live = Live(Client(MemoryStore()))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(FAILED_AFTER):
             stream = live.stream("nodes")
             await anext(stream)
             live.stop()
@@ -249,7 +250,7 @@ def test_a_stream_is_sent_as_it_goes() -> None:
     with (
         served(app) as (host, port),
         httpx.stream(
-            "GET", f"http://{host}:{port}/live/nodes", timeout=PATIENCE
+            "GET", f"http://{host}:{port}/live/nodes", timeout=FAILED_AFTER
         ) as answer,
     ):
         assert answer.headers["Content-Type"].startswith("text/event-stream")

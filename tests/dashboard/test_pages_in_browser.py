@@ -21,7 +21,8 @@ from tests.dashboard.chromium import check_page
 from tests.dashboard.house import as_ann
 from tests.dashboard.seeds import Seeds, sow
 from tests.dashboard.test_live import Leaves
-from tests.http.serving import PATIENCE, served
+from tests.http.serving import served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ def test_an_overview_shows_what_fails_without_being_loaded_anew(
     tab.goto(root)
     tab.evaluate("window.same = true")
     shown = tab.get_by_role("link", name="broken").first
-    for _ in range(PATIENCE):
+    for _ in range(FAILED_AFTER):
         # What was there at the first look is no change.
         ended(store, definition(START, name="broken"), Outcome.FAILED)
         with suppress(TimeoutError):
@@ -119,7 +120,7 @@ def test_a_page_goes_on_by_itself_once_the_server_and_the_store_are_back(
 
     def shows(name: str) -> None:
         ended(store, definition(START, name=name), Outcome.FAILED)
-        tab.get_by_role("link", name=name).first.wait_for(timeout=1000 * PATIENCE)
+        tab.get_by_role("link", name=name).first.wait_for(timeout=1000 * FAILED_AFTER)
 
     with served(dashboard()) as (host, port):
         tab.goto(f"http://{host}:{port}")
@@ -127,7 +128,7 @@ def test_a_page_goes_on_by_itself_once_the_server_and_the_store_are_back(
         shows("before")
         store.away = True
         looks = store.looks + 2
-        for _ in range(100 * PATIENCE):
+        for _ in range(100 * FAILED_AFTER):
             tab.wait_for_timeout(10)
             if store.looks >= looks:
                 break
@@ -135,7 +136,7 @@ def test_a_page_goes_on_by_itself_once_the_server_and_the_store_are_back(
         shows("store-was-away")
     with served(away, port=port):
         # As a proxy answers whose server is away: for a stream that is the end.
-        assert asked.wait(PATIENCE)
+        assert asked.wait(FAILED_AFTER)
     with served(dashboard(), port=port):
         shows("server-was-away")
         assert tab.evaluate("window.same")

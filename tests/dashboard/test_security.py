@@ -33,7 +33,8 @@ from tests.dashboard.house import (
     probing,
     token_in,
 )
-from tests.http.serving import PATIENCE, Calling
+from tests.http.serving import Calling
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
@@ -374,7 +375,10 @@ def test_who_has_changed_what_is_told() -> None:
         with Calling(probing(scheduler, authorize=as_ann)) as browser:
             press(browser)
             press(browser, data={"csrf": "none"})
-        allowed, refused = heard.get(timeout=PATIENCE), heard.get(timeout=PATIENCE)
+        allowed, refused = (
+            heard.get(timeout=FAILED_AFTER),
+            heard.get(timeout=FAILED_AFTER),
+        )
     assert isinstance(allowed, RequestAllowed)
     assert isinstance(refused, RequestRefused)
     for event, status in ((allowed, 200), (refused, 403)):

@@ -18,9 +18,10 @@ from go_scheduler.cli import main
 from go_scheduler.dashboard.configured import configured
 from go_scheduler.http.access.keys import new_key
 from go_scheduler.stores import open_store
-from tests.cli.shell import FAILED_AFTER, clean_environment
-from tests.http.serving import PATIENCE, get
+from tests.cli.shell import clean_environment
+from tests.http.serving import get
 from tests.http.test_serving import served, settings_of
+from tests.patience import FAILED_AFTER
 
 PAGE = (Path(__file__).parents[2] / "docs/dashboard.md").read_text()
 
@@ -38,13 +39,13 @@ def test_a_server_has_it_beside_its_api() -> None:
         assert "<h1>Overview</h1>" in found.text
         assert get(f"{url}/dashboard").headers["Location"] == "/dashboard/"
         assert get(f"{url}/dashboards").status_code == 404
-        assert httpx.post(f"{url}/", json={}, timeout=PATIENCE).status_code == 404
+        assert httpx.post(f"{url}/", json={}, timeout=FAILED_AFTER).status_code == 404
         assert get(f"{url}/v1/stats").status_code == 200
         assert get(f"{url}/healthz").status_code == 200
         large = {"x": "y" * 40_000}
         assert get(f"{url}/dashboard/", headers=large).status_code == 431
         # Pages of anybody on this machine change nothing.
-        answer = httpx.post(f"{url}/dashboard/login", timeout=PATIENCE)
+        answer = httpx.post(f"{url}/dashboard/login", timeout=FAILED_AFTER)
         assert answer.status_code == 404
 
     ended, said = served(settings_of(), use, pages=configured)
@@ -59,7 +60,7 @@ def test_who_looks_on_does_not_keep_a_server_from_stopping() -> None:
 
         def use(url: str) -> None:
             asked = httpx.stream(
-                "GET", f"{url}/dashboard/live/instances", timeout=PATIENCE
+                "GET", f"{url}/dashboard/live/instances", timeout=FAILED_AFTER
             )
             streams.append(stack.enter_context(asked))
             assert streams[0].status_code == 200

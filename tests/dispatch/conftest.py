@@ -11,13 +11,13 @@ import amqp
 import pytest
 
 from tests.faults import Proxy
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.rabbitmq_servers import RabbitMQServer
 
-PATIENCE = 60.0
 # Of RabbitMQ, that it reads no more of this: class 10, method 60, and why.
 _BLOCKED = b"\x00\x0a\x00\x3c\x06memory"
 _UNBLOCKED = b"\x00\x0a\x00\x3d"
@@ -92,7 +92,7 @@ class Network(Proxy):
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait until it is so; it is nothing that anybody would tell."""
     waiting = threading.Event()
-    for _ in range(int(PATIENCE / 0.01)):
+    for _ in range(int(FAILED_AFTER / 0.01)):
         if condition():
             return
         waiting.wait(0.01)
@@ -110,7 +110,7 @@ def network(rabbitmq_server: RabbitMQServer) -> Iterator[Network]:
 def channel(rabbitmq_server: RabbitMQServer) -> Iterator[Any]:
     """A channel of somebody who administers the broker by hand."""
     host = f"127.0.0.1:{rabbitmq_server.port}"
-    with amqp.Connection(host, connect_timeout=PATIENCE) as connection:
+    with amqp.Connection(host, connect_timeout=FAILED_AFTER) as connection:
         yield connection.channel()
 
 

@@ -15,7 +15,8 @@ from go_scheduler.dispatch import KombuBus
 from go_scheduler.dispatch.kombu_bus.line import backoff
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.buses import Heard
-from tests.dispatch.conftest import PATIENCE, Network, eventually
+from tests.dispatch.conftest import Network, eventually
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 # A busy machine may take as long for an answer that comes.
 BRIEFLY = timedelta(milliseconds=300)
-LONG = timedelta(seconds=PATIENCE)
+LONG = timedelta(seconds=FAILED_AFTER)
 # Of RabbitMQ, that it closes the connection, and why: class 60, method 40, a publish.
 _REFUSED = b"\x00\x0a\x00\x32\x01\x93\x0eACCESS_REFUSED\x00\x3c\x00\x28"
 
@@ -116,11 +117,11 @@ def test_what_a_broker_never_confirms_has_an_outcome_though_nobody_waits(
     network.silence()
     futures = [bus.publish_soon(topic, b"%d" % each) for each in range(3)]
     for each in futures:
-        error = each.exception(PATIENCE)
+        error = each.exception(FAILED_AFTER)
         assert isinstance(error, BusUnavailableError)
         assert "not confirmed a message within 0.3 s" in str(error)
         assert not error.unsent
-    error = bus.publish_soon(topic, b"3").exception(PATIENCE)
+    error = bus.publish_soon(topic, b"3").exception(FAILED_AFTER)
     assert isinstance(error, BusUnavailableError)
     assert error.unsent
 
@@ -166,7 +167,7 @@ def test_a_broker_short_of_memory_for_long_is_waited_for_on_the_same_connection(
         held = bus.publish_soon(topic, b"2")
         eventually(lambda: bool(outlet.unconfirmed))
         network.block()
-        assert isinstance(held.exception(PATIENCE), BusUnavailableError)
+        assert isinstance(held.exception(FAILED_AFTER), BusUnavailableError)
         eventually(lambda: publisher._oldest is not None)
         clock.advance(timedelta(hours=1))
         publisher.wake()
@@ -279,7 +280,7 @@ def test_what_may_not_be_published_is_not_there_and_is_not_tried_soon(
         held = bus.publish_soon(topic, b"2")
         eventually(lambda: bool(outlet.unconfirmed))
         network.tell(_REFUSED)
-        error = held.exception(PATIENCE)
+        error = held.exception(FAILED_AFTER)
     assert isinstance(error, BusUnavailableError)
     assert "ACCESS_REFUSED" in str(error)
     assert error.unsent

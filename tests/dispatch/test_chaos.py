@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 FULL = os.environ.get("GO_SCHEDULER_CHAOS") == "full"
 RUNS, WORKERS, AWAY = (10_000, 6, 60) if FULL else (300, 2, 2)
-PATIENCE = 600 if FULL else 120
+PATIENCE = 600 if FULL else 300
 ROOT = str(Path(__file__).parents[2])
 WAITING = 100
 SOON = timedelta(milliseconds=100)

@@ -16,8 +16,9 @@ from go_scheduler.dispatch import KombuBus
 from go_scheduler.dispatch.kombu_bus.address import reason
 from go_scheduler.dispatch.kombu_bus.waker import Waker
 from go_scheduler.testing.buses import Heard
-from tests.dispatch.conftest import PATIENCE, eventually
+from tests.dispatch.conftest import eventually
 from tests.dispatch.tls import encrypted
+from tests.patience import FAILED_AFTER
 from tests.redis_servers import running_redis
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tests.redis_servers import RedisServer
 
 
-LONG = timedelta(seconds=PATIENCE)
+LONG = timedelta(seconds=FAILED_AFTER)
 
 
 @pytest.mark.slow

@@ -18,13 +18,13 @@ from go_scheduler.dispatch import Dispatcher, DispatchWorker, open_bus
 from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.raised import RetryAfter
 from go_scheduler.stores import open_store
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from go_scheduler.models import TaskInstance
 
-PATIENCE = 120
 MANY = 40
 
 
@@ -88,7 +88,7 @@ class World:
 
     def ended(self) -> TaskInstance:
         """The next instance that has ended."""
-        event = self.finished.get(timeout=PATIENCE)
+        event = self.finished.get(timeout=FAILED_AFTER)
         return self.scheduler.get_instance(event.instance_id)
 
 
@@ -127,6 +127,6 @@ def test_what_is_due_is_run_once_and_its_end_recorded(world: World) -> None:
     for canceller in (scheduler, Client(world.store)):
         world.begun.clear()
         instance = scheduler.enqueue("wait")
-        assert world.begun.wait(PATIENCE)
+        assert world.begun.wait(FAILED_AFTER)
         canceller.cancel(instance.id)
         assert world.ended().state is State.CANCELLED

@@ -32,6 +32,7 @@ from go_scheduler.stores.sql.questions import (
 from go_scheduler.stores.sqlite import questions as sqlite_questions
 from tests import servers
 from tests.conftest import SQL
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.findings import Finding
 
-FAILED_AFTER = 30.0
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 HEAD = history().head
 NOT_SQLITE = SQL[1:]

@@ -12,6 +12,7 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores.findings import Severity
 from go_scheduler.stores.redis import RedisStore, questions
 from go_scheduler.testing.builders import definition, put
+from tests.patience import FAILED_AFTER
 from tests.servers import delete_all_rows
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.findings import Finding
     from tests.redis_servers import RedisServer
 
-FAILED_AFTER = 30
 WELL = {"server", "memory", "persistence", "latency", "keys"}
 PREFIX = "{go_scheduler}:"
 

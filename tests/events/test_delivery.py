@@ -17,13 +17,13 @@ from go_scheduler.events import delivery as delivery_module
 from go_scheduler.events.delivery import Delivery
 from go_scheduler.events.hub import Events
 from go_scheduler.testing import ManualClock
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Making = Callable[[Listener], Delivery]
 
-FAILED_AFTER = 30.0
 LONG = timedelta(seconds=FAILED_AFTER)
 FORK_WITH_A_THREAD = """
 import os, threading

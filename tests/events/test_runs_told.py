@@ -63,6 +63,7 @@ from go_scheduler.testing.builders import LEASE, SECOND, definition, put, runnin
 from go_scheduler.testing.clock import START
 from tests.conftest import instance
 from tests.events.house import House
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
@@ -79,7 +80,6 @@ if TYPE_CHECKING:
         RunOutcome,
     )
 
-FAILED_AFTER = 30.0
 TICK = timedelta(milliseconds=100)
 
 

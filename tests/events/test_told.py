@@ -54,6 +54,7 @@ from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import HOUR, SECOND
 from go_scheduler.testing.clock import START
 from tests.events.house import House
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
 
-FAILED_AFTER = 30.0
 LISTENER = "go_scheduler listener"
 
 

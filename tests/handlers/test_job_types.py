@@ -35,6 +35,7 @@ from go_scheduler.handlers.schema import DIALECT
 from go_scheduler.handlers.shell import Command, Shell
 from go_scheduler.handlers.webhook import Secret, Webhook
 from go_scheduler.testing.builders import SECOND
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -437,5 +438,5 @@ def test_one_runs_in_another_process(tmp_path: Path) -> None:
         Scheduler(types, executor=executor, listeners=[hear]) as scheduler,
     ):
         scheduler.enqueue("shell", command="touch", arguments={"file": str(file)})
-        assert finished.wait(60)
+        assert finished.wait(FAILED_AFTER)
     assert file.exists()

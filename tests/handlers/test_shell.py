@@ -36,7 +36,7 @@ from tests.conftest import instance, seconds
 if TYPE_CHECKING:
     from pathlib import Path
 
-FAILED_AFTER = 30
+FAILED_AFTER = 120
 TOO_LONG = timedelta(minutes=10)
 # What they are told to by TERM these do not do, and have children.
 DEAF = "trap '' TERM; exec 3>{fifo}; echo on >&3; sleep 60 & sleep 60; sleep 60"

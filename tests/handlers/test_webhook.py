@@ -39,6 +39,7 @@ from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
 from tests.conftest import instance, seconds
 from tests.handlers.receivers import Receiver, receiving
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -253,7 +254,7 @@ class TestAnswers:
     def test_who_says_nothing_is_given_up(
         self, receiver: Receiver, names: Names
     ) -> None:
-        receiver.answers["/"] = lambda _: receiver.ending.wait(30)
+        receiver.answers["/"] = lambda _: receiver.ending.wait(FAILED_AFTER)
         webhook = made(receiver, names, read_timeout=seconds(0.05))
         with pytest.raises(WebhookFailed, match="ReadTimeout"):
             send(webhook, url=at(receiver))
@@ -624,7 +625,7 @@ def test_in_a_scheduler_the_policy_decides(receiver: Receiver, names: Names) -> 
 
     with Scheduler(types, listeners=[hear]) as scheduler:
         sent = scheduler.enqueue("webhook", url=at(receiver), secret="shop")
-        assert finished.wait(30)
+        assert finished.wait(FAILED_AFTER)
         found = scheduler.get_instance(sent.id)
     assert (found.state, found.runs) == (State.COMPLETED, 2)
     attempts = [each.headers["Go-Scheduler-Attempt"] for each in receiver.received]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import httpx
 import uvicorn
 
+from tests.patience import FAILED_AFTER
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
@@ -19,13 +21,10 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-PATIENCE = 30
-"""For how many seconds a test waits that fails."""
-
 
 def get(url: str, **options: Any) -> httpx.Response:
     """What is answered, however slow this machine is at the moment."""
-    return httpx.get(url, timeout=PATIENCE, **options)
+    return httpx.get(url, timeout=FAILED_AFTER, **options)
 
 
 @asynccontextmanager
@@ -112,14 +111,14 @@ def served(
         app,
         port=port,
         log_config=None,
-        timeout_graceful_shutdown=PATIENCE,
+        timeout_graceful_shutdown=FAILED_AFTER,
         **options,  # type: ignore[arg-type]
     )
     server = _Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        assert server.is_up.wait(PATIENCE)
+        assert server.is_up.wait(FAILED_AFTER)
         host, port = server.servers[0].sockets[0].getsockname()
         yield host, port
     finally:
@@ -132,6 +131,6 @@ def client_of(app: Starlette) -> Iterator[httpx.Client]:
     """What calls an application that is served."""
     with (
         served(app) as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", timeout=PATIENCE) as client,
+        httpx.Client(base_url=f"http://{host}:{port}", timeout=FAILED_AFTER) as client,
     ):
         yield client

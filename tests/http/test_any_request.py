@@ -27,7 +27,8 @@ from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.testing.builders import definition, pending
-from tests.http.serving import PATIENCE, served
+from tests.http.serving import served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -90,7 +91,9 @@ def test_no_request_is_an_error_of_the_servers() -> None:
             )
             def call(case: Any) -> None:
                 answer = case.call(
-                    base_url=f"http://{host}:{port}", session=session, timeout=PATIENCE
+                    base_url=f"http://{host}:{port}",
+                    session=session,
+                    timeout=FAILED_AFTER,
                 )
                 seen[answer.status_code] += 1
                 case.validate_response(answer, checks=CHECKS)

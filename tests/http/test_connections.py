@@ -21,7 +21,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from go_scheduler.http.connections import Bounds, allow_files, bounded
 from go_scheduler.http.listening import Loop
 from tests.http.certificates import certificate
-from tests.http.serving import PATIENCE, served
+from tests.http.serving import served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ class Answering:
         self._made.bounds = replace(self._made.bounds, **given)
 
     def connected(self) -> closing[socket.socket]:
-        return closing(socket.create_connection(self.place, timeout=PATIENCE))
+        return closing(socket.create_connection(self.place, timeout=FAILED_AFTER))
 
 
 @contextmanager
@@ -176,7 +177,7 @@ def test_those_that_are_too_many_are_told_and_the_others_are_answered(
             told = read_all(each)
             assert told.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
             assert b"\r\nretry-after: 2\r\n" in told
-            assert ended.wait(PATIENCE)
+            assert ended.wait(FAILED_AFTER)
         assert ask(idle[0]).startswith(b"HTTP/1.1 200 ")
     [told_once] = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert told_once.getMessage().startswith("there are 200 connections, and more are")
@@ -191,7 +192,7 @@ def test_who_does_not_read_is_cut_off(protocol: type[asyncio.Protocol]) -> None:
         server.connected() as connection,
     ):
         connection.sendall(asked)
-        assert ended.wait(PATIENCE)
+        assert ended.wait(FAILED_AFTER)
         assert len(read_all(connection)) < LARGE
     with answering(protocol) as server, server.connected() as connection:
         connection.sendall(asked)
@@ -224,7 +225,7 @@ def test_who_does_not_agree_on_tls_is_cut_off(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(asyncio.Protocol, "127.0.0.1", ssl=tls)
         plain = await loop.create_server(asyncio.Protocol, "127.0.0.1")
-        async with server, plain, asyncio.timeout(PATIENCE):
+        async with server, plain, asyncio.timeout(FAILED_AFTER):
             place = server.sockets[0].getsockname()
             reader, writer = await asyncio.open_connection(*place)
             with suppress(ConnectionResetError):

@@ -23,7 +23,8 @@ from go_scheduler import (
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.limits import Limits
-from tests.http.serving import PATIENCE, called, client_of, served
+from tests.http.serving import called, client_of, served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -82,7 +83,7 @@ def application(limits: Limits | None = None) -> FastAPI:
 def connected(app: FastAPI) -> Iterator[socket.socket]:
     with (
         served(app) as place,
-        closing(socket.create_connection(place, timeout=PATIENCE)) as connection,
+        closing(socket.create_connection(place, timeout=FAILED_AFTER)) as connection,
     ):
         yield connection
 
@@ -237,7 +238,7 @@ def test_a_false_length_costs_nobody_else_anything(length: str) -> None:
         client_of(application()) as client,
         closing(
             socket.create_connection(
-                (client.base_url.host, client.base_url.port or 0), PATIENCE
+                (client.base_url.host, client.base_url.port or 0), FAILED_AFTER
             )
         ) as connection,
     ):

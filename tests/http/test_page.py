@@ -12,6 +12,7 @@ import pytest
 
 from go_scheduler.http.limits import Limits
 from tests.http.serving import served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -64,7 +65,7 @@ def test_each_command_prints_what_is_shown(
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            timeout=120,
+            timeout=FAILED_AFTER,
             check=True,
         )
     printed = done.stdout.split(END)

@@ -14,7 +14,8 @@ from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.telemetry.gathering import Gathering
 from go_scheduler.testing.builders import claim, start
 from tests.conftest import seconds
-from tests.http.serving import PATIENCE, Calling
+from tests.http.serving import Calling
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,11 +191,11 @@ def test_where_nodes_run_is_for_admins_alone() -> None:
 
     def handler(instance: TaskInstance) -> None:
         begun.set()
-        assert ended.wait(PATIENCE)
+        assert ended.wait(FAILED_AFTER)
 
     with Scheduler(handler, MemoryStore()) as scheduler:
         run = scheduler.run_now(scheduled(scheduler).id)
-        assert begun.wait(PATIENCE)
+        assert begun.wait(FAILED_AFTER)
         [node] = scheduler.nodes()
         for scopes in (frozenset(SCOPES), frozenset({"jobs:read"})):
             knows = "admin" in scopes

@@ -26,7 +26,8 @@ from go_scheduler.models import State
 from go_scheduler.stores import open_store
 from tests.conftest import SHARED
 from tests.http.certificates import certificate
-from tests.http.serving import PATIENCE, get
+from tests.http.serving import get
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +167,7 @@ def test_commands_are_run_for_those_who_say_who_they_are_alone() -> None:
 def test_who_takes_too_long_to_ask_is_not_waited_for() -> None:
     def ask(url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        with socket.create_connection((host, int(port)), FAILED_AFTER) as connection:
             told = b""
             # Who was slow as well is hung up on, and may be told nothing.
             with suppress(ConnectionError):
@@ -278,9 +279,9 @@ def test_requests_are_logged_as_json_without_what_is_secret(
     def ask(url: str) -> None:
         answers(url)
         get(f"{url}/none?token=secret", headers={"Authorization": "secret"})
-        httpx.post(f"{url}/v1/preview", json={}, timeout=PATIENCE)
+        httpx.post(f"{url}/v1/preview", json={}, timeout=FAILED_AFTER)
         httpx.post(
-            f"{url}/v1/preview", headers={"Origin": "http://a"}, timeout=PATIENCE
+            f"{url}/v1/preview", headers={"Origin": "http://a"}, timeout=FAILED_AFTER
         )
 
     served(settings_of("log: {format: json}"), ask)
@@ -361,7 +362,7 @@ def test_a_request_that_is_broken_off_is_logged(
 ) -> None:
     def ask(url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        with socket.create_connection((host, int(port)), FAILED_AFTER) as connection:
             connection.sendall(b"GET /none HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
             assert connection.recv(9) == b"HTTP/1.1 "
 

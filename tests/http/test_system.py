@@ -26,7 +26,8 @@ from go_scheduler.stores import open_store
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import pending
 from tests.conftest import seconds
-from tests.http.serving import PATIENCE, Calling, called
+from tests.http.serving import Calling, called
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +81,7 @@ class Counted(MemoryStore):
 
     def list_definitions(self, **query: Any) -> Sequence[TaskDefinition]:
         self.asked += 1
-        assert self.may.wait(PATIENCE)
+        assert self.may.wait(FAILED_AFTER)
         return super().list_definitions(**query)
 
 

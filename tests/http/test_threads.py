@@ -11,13 +11,12 @@ import pytest
 
 from go_scheduler import StoreUnavailableError
 from go_scheduler.http.threads import Threads
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from go_scheduler.testing import ManualClock
-
-PATIENCE = 30
 
 
 class Held:
@@ -31,13 +30,13 @@ class Held:
 
     def hold(self) -> bool:
         self.begun.release()
-        return self.go_on.wait(PATIENCE)
+        return self.go_on.wait(FAILED_AFTER)
 
     def hold_all(self) -> None:
         for _ in range(2):
             self.threads.submit(self.hold)
         for _ in range(2):
-            assert self.begun.acquire(timeout=PATIENCE)
+            assert self.begun.acquire(timeout=FAILED_AFTER)
 
 
 @pytest.fixture
@@ -49,14 +48,14 @@ def held(clock: ManualClock) -> Iterator[Held]:
 
 
 def test_a_call_is_answered_with_what_it_returned(held: Held) -> None:
-    assert held.threads.submit(max, 1, 2).result(PATIENCE) == 2
+    assert held.threads.submit(max, 1, 2).result(FAILED_AFTER) == 2
 
 
 def test_what_has_no_thread_yet_waits_for_one(held: Held) -> None:
     held.hold_all()
     waiting = held.threads.submit(max, 1, 2)
     held.go_on.set()
-    assert waiting.result(PATIENCE) == 2
+    assert waiting.result(FAILED_AFTER) == 2
 
 
 def test_more_calls_than_there_may_be_are_refused(held: Held) -> None:
@@ -65,8 +64,8 @@ def test_more_calls_than_there_may_be_are_refused(held: Held) -> None:
     with pytest.raises(StoreUnavailableError, match="too many"):
         held.threads.submit(max, 1, 2)
     held.go_on.set()
-    wait(waiting, PATIENCE)
-    assert held.threads.submit(max, 1, 2).result(PATIENCE) == 2
+    wait(waiting, FAILED_AFTER)
+    assert held.threads.submit(max, 1, 2).result(FAILED_AFTER) == 2
 
 
 def test_while_all_threads_are_stuck_nobody_waits_behind_them(held: Held) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from go_scheduler.stores.messages import Position
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from tests.processes.node import Role
 
 ROOT = Path(__file__).parents[2]
-FAILED_AFTER = 90.0
-"""Seconds that nothing takes unless it has failed."""
 
 
 class Process:

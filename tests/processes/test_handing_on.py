@@ -16,8 +16,9 @@ import pytest
 from go_scheduler.models import State
 from go_scheduler.testing.builders import definition
 from tests.conftest import SHARED
+from tests.patience import FAILED_AFTER
 from tests.processes.node import Role
-from tests.processes.process import FAILED_AFTER, ROOT, processes
+from tests.processes.process import ROOT, processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,8 +20,9 @@ from go_scheduler.testing.builders import SECOND, definition, firing
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import SHARED
+from tests.patience import FAILED_AFTER
 from tests.processes.node import Role
-from tests.processes.process import FAILED_AFTER, Processes, all_instances, processes
+from tests.processes.process import Processes, all_instances, processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,7 +19,8 @@ from go_scheduler.client import Client
 from go_scheduler.models import TaskDefinition
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import SHARED
-from tests.processes.process import FAILED_AFTER, ROOT
+from tests.patience import FAILED_AFTER
+from tests.processes.process import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -47,6 +47,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests.conftest import SETTINGS
+from tests.patience import FAILED_AFTER
 from tests.running.house import FaultyStore, House, pending, state
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
 
-FAILED_AFTER = 30.0
 ONCE = definition(trigger=ExecuteOnceTrigger(START))
 
 

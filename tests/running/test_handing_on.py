@@ -33,6 +33,7 @@ from go_scheduler.events import (
 from go_scheduler.models import Cancelled
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -349,7 +350,7 @@ def test_it_is_told(store: Store, work: Work, clock: ManualClock) -> None:
     with Scheduler(work, store, clock=clock, listeners=[listening]) as scheduler:
         scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START)))
         clock.advance(SECOND)
-        assert told.wait(30)
+        assert told.wait(FAILED_AFTER)
     assert [type(each) for each in heard] == [InstanceStarted, InstanceHandedOn]
 
 
@@ -382,7 +383,7 @@ def test_sync_and_async_handlers_hand_on_here_and_in_a_process(
     with scheduler:
         now = scheduler._store.now()
         scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(now)))
-        assert handed_on.wait(30)
+        assert handed_on.wait(FAILED_AFTER)
         [instance] = scheduler.list_instances()
         assert instance.state is State.RUNNING
         assert instance.expires_at is not None
@@ -412,7 +413,7 @@ def test_the_class_in_place_of_a_value_is_a_failed_run(
     with Scheduler(handler, executor=executor, listeners=[listening]) as scheduler:
         now = scheduler._store.now()
         scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(now)))
-        assert "return HandedOn()" in (told.get(timeout=30).error or "")
+        assert "return HandedOn()" in (told.get(timeout=FAILED_AFTER).error or "")
     if executor is not None:
         executor.shutdown()
 

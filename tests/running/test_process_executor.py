@@ -19,6 +19,7 @@ import pytest
 from go_scheduler import ConfigurationError, ProcessExecutor
 from go_scheduler.running.calling import process_executor, worker_process
 from go_scheduler.running.calling.child import ProcessError, described_there
+from tests.patience import FAILED_AFTER
 from tests.running import in_processes
 from tests.running.in_processes import (
     MadeOfTwo,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-FAILED_AFTER = 30.0
 
 
 @pytest.fixture

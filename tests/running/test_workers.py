@@ -46,6 +46,7 @@ from go_scheduler.testing.builders import (
     put,
 )
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from go_scheduler.running.calling.feed import Feed
     from go_scheduler.running.entry import Entry
 
-FAILED_AFTER = 30.0
 MINUTE = timedelta(minutes=1)
 
 

@@ -60,6 +60,7 @@ from tests.faults import (
     kill_connections,
     unix_socket,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,7 +207,7 @@ def test_schedulers_run_everything_once_while_the_server_refuses_writes(
         once = ExecuteOnceTrigger(real_store.now())
         for _ in range(100):
             one.schedule(TaskDefinition(trigger=once))
-        assert all_done.wait(60)
+        assert all_done.wait(FAILED_AFTER)
     assert len({each.id for each in done}) == len(done) == 100
     assert {each.attempt for each in done} == {1}
     assert real_store.counts()[State.COMPLETED] == 100
@@ -538,7 +539,7 @@ def test_rows_written_by_hand_spoil_only_themselves(
     assert listed.keys() == {good.id, *(each.id for each in bad)}
     done = threading.Event()
     with Scheduler(lambda _: done.set(), real_store):
-        assert done.wait(30)
+        assert done.wait(FAILED_AFTER)
     assert {each.id for each in real_store.list_definitions()} == listed.keys()
 
 
@@ -600,7 +601,7 @@ def test_instances_written_by_hand_spoil_only_themselves(
         ran.set()
 
     with Scheduler(handle, real_store, runner_window=timedelta(seconds=1)):
-        assert ran.wait(30)
+        assert ran.wait(FAILED_AFTER)
     assert ids(done) == [good.id]
     assert real_store.get_instance(orphan.id).state is State.PENDING
     assert real_store.get_instance(odd.id).state is State.PENDING

@@ -14,6 +14,7 @@ from go_scheduler.stores.sqlite.file_watch import FileWatch
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing.builders import claim, definition, fire, put
 from go_scheduler.testing.clock import START
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,7 @@ def test_a_watch_that_is_closed_waits_no_more() -> None:
     thread = threading.Thread(target=lambda: found.append(watch.wait()))
     thread.start()
     watch.close()
-    thread.join(30)
+    thread.join(FAILED_AFTER)
     assert found == [News.NOTHING]
 
 

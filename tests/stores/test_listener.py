@@ -38,15 +38,13 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
 from tests.faults import Proxy, kill_connections, unix_socket
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
 
     from go_scheduler.testing import ManualClock
-
-FAILED_AFTER = 120
-"""Seconds that nothing takes unless it has failed."""
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
 from go_scheduler.stores.sqlite.store import SQLiteStore
+from tests.patience import FAILED_AFTER
 from tests.servers import fresh_database
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ LONG = History(VERSIONS)
 """A history of more revisions than one."""
 FIRST, MIDDLE, LAST = (each.revision for each in LONG.after(None))
 SECOND = timedelta(seconds=1)
-PATIENCE = 120
-"""Seconds that nothing takes unless it has failed."""
 
 
 @pytest.fixture(params=ENGINES)
@@ -340,7 +339,7 @@ def test_the_printed_sql_makes_a_schema_that_the_store_accepts(
         capture_output=True,
         text=True,
         check=True,
-        timeout=PATIENCE,
+        timeout=FAILED_AFTER,
     )
     assert printed.stderr == ""
     for _ in range(2):
@@ -688,7 +687,7 @@ class Pause:
         self._upgrade(op)
         if not self.reached.is_set():
             self.reached.set()
-            assert self.over.wait(PATIENCE)
+            assert self.over.wait(FAILED_AFTER)
 
 
 @contextmanager
@@ -697,11 +696,11 @@ def paused_in_the_middle(store: SQLStore, pause: Pause) -> Iterator[None]:
     with ThreadPoolExecutor(1) as threads:
         initialized = threads.submit(store.initialize)
         try:
-            assert pause.reached.wait(PATIENCE)
+            assert pause.reached.wait(FAILED_AFTER)
             yield
         finally:
             pause.over.set()
-        initialized.result(PATIENCE)
+        initialized.result(FAILED_AFTER)
 
 
 @pytest.mark.usefixtures("long_history")
@@ -821,7 +820,7 @@ def test_who_loses_the_race_for_a_table_tries_again(
     racers: list[Future[None]] = []
     with ThreadPoolExecutor(1) as threads:
         other._database.transact(race)
-        racers[0].result(PATIENCE)
+        racers[0].result(FAILED_AFTER)
     assert store.retries["overtaken"] >= 1
     assert revisions(store) == [HEAD]
 

@@ -17,6 +17,7 @@ from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sqlite.store import SQLiteStore
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.clock import Clock
@@ -171,7 +172,7 @@ def test_a_driver_is_loaded_when_its_store_is_asked_for(
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=FAILED_AFTER,
         check=True,
     )
     assert {*done.stdout.split()} == loaded
@@ -182,7 +183,7 @@ def test_a_store_that_was_open_before_a_fork_has_connections_of_its_own_after_it
     postgresql_url: str,
 ) -> None:
     arguments = (sys.executable, "-c", FORK_WITH_AN_OPEN_STORE, postgresql_url)
-    subprocess.run(arguments, cwd=ROOT, timeout=60, check=True)
+    subprocess.run(arguments, cwd=ROOT, timeout=FAILED_AFTER, check=True)
 
 
 @pytest.mark.parametrize("scheme", ["foreign", "Foreign"])

@@ -17,6 +17,7 @@ from go_scheduler.stores.polls import LastWork, Polls
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import claimant, definition, firing
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -57,7 +58,7 @@ def test_polls_that_are_closed_wait_no_more(clock: ManualClock) -> None:
     thread = threading.Thread(target=lambda: found.append(polls.wait()))
     thread.start()
     polls.close()
-    thread.join(30)
+    thread.join(FAILED_AFTER)
     assert found == [News.NOTHING]
 
 

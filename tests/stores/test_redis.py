@@ -60,6 +60,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
+from tests.patience import FAILED_AFTER
 from tests.servers import delete_all_rows
 
 if TYPE_CHECKING:
@@ -72,8 +73,6 @@ if TYPE_CHECKING:
     from tests.redis_servers import RedisServer
 
 PREFIX = "{go_scheduler}:"
-FAILED_AFTER = 120
-"""Seconds that nothing takes unless it has failed."""
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from go_scheduler.stores.hints import News
 from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.redis import RedisStore
 from go_scheduler.testing.builders import definition
+from tests.patience import FAILED_AFTER
 from tests.ports import free_port
 from tests.redis_servers import RedisServer
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("redis_server")]
-
-FAILED_AFTER = 120
-"""Seconds that nothing takes unless it has failed."""
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
 from go_scheduler.triggers.stored import UnknownTrigger
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
-_FAILED_AFTER = 60
 _SHORT = timedelta(milliseconds=100)
 
 
@@ -378,7 +378,7 @@ class TestLocks:
 
         store._database.transact(come)
         for thread in threads:
-            thread.join(_FAILED_AFTER)
+            thread.join(FAILED_AFTER)
         assert served[:3] == ["a", "b", "c"]
         assert len(served) == 9
 
@@ -424,7 +424,7 @@ class TestProcesses:
         urls = [url_of(tmp_path / f"{number}.db") for number in range(10)]
         with context.Pool(2) as pool:
             made = pool.starmap_async(initialize_all, [(urls,), (urls,)], chunksize=1)
-            assert made.get(_FAILED_AFTER) == [10, 10]
+            assert made.get(FAILED_AFTER) == [10, 10]
 
     def test_processes_never_claim_the_same_instance(self, path: Path) -> None:
         with closing(SQLiteStore(url_of(path), durable=False)) as store:
@@ -435,7 +435,7 @@ class TestProcesses:
             context = multiprocessing.get_context("spawn")
             with context.Pool(3) as pool:
                 drained = pool.map_async(drain, [url_of(path)] * 3, chunksize=1)
-                answers: list[list[UUID]] = drained.get(_FAILED_AFTER)
+                answers: list[list[UUID]] = drained.get(FAILED_AFTER)
             taken = [each for answer in answers for each in answer]
             assert len(taken) == len(set(taken)) == 300
             assert store.counts()[State.COMPLETED] == 300

@@ -22,7 +22,7 @@ from go_scheduler.telemetry import Telemetry, figures
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import seconds
-from tests.http.serving import PATIENCE
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
@@ -96,7 +96,7 @@ class Hangs(SpanProcessor):
     def on_end(self, *_: object) -> None:
         if not self.hanging.is_set():
             self.hanging.set()
-            self.let_go.wait(PATIENCE)
+            self.let_go.wait(FAILED_AFTER)
 
 
 @pytest.mark.slow
@@ -111,11 +111,11 @@ def test_a_processor_that_hangs_keeps_its_own_run_alone() -> None:
     now = ExecuteOnceTrigger(datetime(2020, 1, 1, tzinfo=UTC))
     with Scheduler(lambda instance: None, store, listeners=listeners) as scheduler:
         Client(store).schedule(TaskDefinition(trigger=now, name="held"))
-        assert processor.hanging.wait(PATIENCE)
+        assert processor.hanging.wait(FAILED_AFTER)
         scheduler.schedule(TaskDefinition(trigger=now, name="free"))
-        assert ended.get(timeout=PATIENCE) == "free"
+        assert ended.get(timeout=FAILED_AFTER) == "free"
         processor.let_go.set()
-        assert ended.get(timeout=PATIENCE) == "held"
+        assert ended.get(timeout=FAILED_AFTER) == "held"
     tracers.shutdown()
 
 

@@ -36,6 +36,7 @@ from go_scheduler.testing.store.threads import THREADS
 from go_scheduler.testing.store.unfired import ForeignTrigger
 from go_scheduler.testing.stores import StoreSuite
 from go_scheduler.triggers.on_demand import OnDemandTrigger
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
 
 ROOT = Path(__file__).parents[2]
-FAILED_AFTER = 300
-"""Seconds that nothing takes unless it has failed, on a busy machine either."""
 ZERO = timedelta(0)
 
 

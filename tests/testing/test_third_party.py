@@ -14,13 +14,12 @@ import pytest
 import go_scheduler.testing
 from go_scheduler.testing import stores
 from go_scheduler.testing.machine import StoreMachine
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
-FAILED_AFTER = 300
-"""Seconds that nothing takes unless it has failed, on a busy machine either."""
 SUITE = """
 from collections.abc import Iterator
 

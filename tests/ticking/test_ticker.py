@@ -12,14 +12,13 @@ from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.ticking.ticker import Ticker
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
     from go_scheduler.testing import ManualClock
-
-FAILED_AFTER = 30.0
 
 
 class WaitingClock:

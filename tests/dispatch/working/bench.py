@@ -16,13 +16,13 @@ from go_scheduler.dispatch import (
     open_bus,
     read_statuses,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from go_scheduler.dispatch import Delivery, MessageBus
 
-PATIENCE = 120
 AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ENDS = ("succeeded", "failed", "released")
 
@@ -78,9 +78,9 @@ class Bench:
             return [each for each in self.all_of(run) if each.status in said]
 
         with self._changed:
-            assert self._changed.wait_for(lambda: len(found()) >= count, PATIENCE), (
-                self.said
-            )
+            assert self._changed.wait_for(
+                lambda: len(found()) >= count, FAILED_AFTER
+            ), self.said
             return found()[-1]
 
     def end_of(self, run: Run) -> Status:

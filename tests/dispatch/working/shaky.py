@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.dispatch import Delivery, MessageBus, Subscription
 from go_scheduler.errors import BusUnavailableError
-from tests.dispatch.working.bench import PATIENCE
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class ShakyBus(MessageBus):
         self.wrong = None
 
     def wait_until_refused(self) -> None:
-        assert self.refused.acquire(timeout=PATIENCE)
+        assert self.refused.acquire(timeout=FAILED_AFTER)
 
     def publish(
         self,

@@ -19,9 +19,10 @@ from go_scheduler.dispatch.working.settings import Settings
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.testing import ManualClock
 from tests.dispatch.direct_bus import DirectBus
-from tests.dispatch.working.bench import PATIENCE, WHAT, Bench, bench
+from tests.dispatch.working.bench import WHAT, Bench, bench
 from tests.dispatch.working.shaky import ClumsyBus, ShakyBus
 from tests.dispatch.working.test_worker import NAME, Held
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,24 +64,24 @@ class Living:
         self.bus.take_away()
         run = self.one.publish()
         self.bus.wait_until_refused()
-        assert self.bus.heard.acquire(timeout=PATIENCE)
+        assert self.bus.heard.acquire(timeout=FAILED_AFTER)
         return run
 
     def after(self, do: Callable[[], None]) -> None:
         """Do something, and wait until the worker has taken notice of it."""
         do()
-        assert self.bus.heard.acquire(timeout=PATIENCE)
+        assert self.bus.heard.acquire(timeout=FAILED_AFTER)
         self.settle()
 
     def settle(self) -> None:
         """Wait until its event loop has done what it was told before."""
         done = threading.Event()
         self.life._loop.call_soon_threadsafe(done.set)
-        assert done.wait(PATIENCE)
+        assert done.wait(FAILED_AFTER)
 
     def end(self) -> None:
         self.life.request_stop()
-        assert self.life.join(PATIENCE)
+        assert self.life.join(FAILED_AFTER)
         assert self.life.error is None
 
 
@@ -169,7 +170,7 @@ def test_what_is_cancelled_before_it_begins_is_given_back(
 
 def test_what_has_not_begun_at_a_stop_is_given_back(one: Bench, bus: ShakyBus) -> None:
     held = Held()
-    living = Living(one, bus, held, short_patience=timedelta(seconds=PATIENCE))
+    living = Living(one, bus, held, short_patience=timedelta(seconds=FAILED_AFTER))
     run = living.begin_unaccepted()
     living.life.request_stop()
     living.settle()
@@ -253,7 +254,7 @@ def test_signals_end_it(one: Bench, signals: int) -> None:
         for number in (signal.SIGTERM, signal.SIGINT)[:signals]:
             os.kill(os.getpid(), number)
         if signals == 2:
-            assert held.go_on.wait(PATIENCE)
+            assert held.go_on.wait(FAILED_AFTER)
         ended.set()
         return None
 
@@ -265,7 +266,7 @@ def test_signals_end_it(one: Bench, signals: int) -> None:
     else:
         assert not ended.is_set()
         held.go_on.set()
-        assert ended.wait(PATIENCE)
+        assert ended.wait(FAILED_AFTER)
 
 
 def test_on_a_bus_that_has_been_closed_it_does_not_start() -> None:
@@ -304,7 +305,7 @@ def test_what_nobody_can_read_fills_no_log(
     for _ in range(20):
         one.bus.publish(one.topics.runs("default"), b"?")
     for _ in range(20):
-        assert bus.heard.acquire(timeout=PATIENCE)
+        assert bus.heard.acquire(timeout=FAILED_AFTER)
     living.settle()
     living.end()
     assert caplog.text.count("is dropped: ") == 5

@@ -29,7 +29,8 @@ from go_scheduler.dispatch import DispatchWorker, Run, Work, open_bus, tell_prog
 from go_scheduler.dispatch.working.taken import Taken
 from go_scheduler.events.instrument import Instrument
 from go_scheduler.working.calling import Calling
-from tests.dispatch.working.bench import AT, ENDS, PATIENCE, WHAT, Bench, bench
+from tests.dispatch.working.bench import AT, ENDS, WHAT, Bench, bench
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,7 +186,7 @@ class Held:
             self.most = max(self.most, self._running)
         self.called.release()
         try:
-            assert self.go_on.wait(PATIENCE)
+            assert self.go_on.wait(FAILED_AFTER)
         finally:
             with self._lock:
                 self._running -= 1
@@ -193,7 +194,7 @@ class Held:
 
     def wait(self, count: int = 1) -> None:
         for _ in range(count):
-            assert self.called.acquire(timeout=PATIENCE)
+            assert self.called.acquire(timeout=FAILED_AFTER)
 
 
 def test_it_has_no_more_than_it_runs(one: Bench) -> None:
@@ -208,7 +209,7 @@ def test_it_has_no_more_than_it_runs(one: Bench) -> None:
         held.wait(2)
         # Another worker gets all the others, in whatever order.
         others = one.bus.subscribe(one.topics.runs("default"), pass_on)
-        assert came.wait(PATIENCE)
+        assert came.wait(FAILED_AFTER)
         others.close()
         held.go_on.set()
         for each in runs:
@@ -295,7 +296,7 @@ def test_what_cannot_be_read_is_dropped(
 
 
 async def until(found: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(FAILED_AFTER):
         while not found():
             await asyncio.sleep(0.001)
 
@@ -311,7 +312,7 @@ def test_a_handler_hears_that_it_is_cancelled(one: Bench) -> None:
 
     with working(one, handler):
         run = one.publish()
-        assert called.wait(PATIENCE)
+        assert called.wait(FAILED_AFTER)
         one.cancel(run, NAME)
         assert "stopped" in (one.end_of(run).error or "")
 
@@ -330,7 +331,7 @@ def test_a_handler_hears_that_its_run_is_lost(
 
     with working(one, handler):
         run = one.publish()
-        assert called.wait(PATIENCE)
+        assert called.wait(FAILED_AFTER)
         one.cancel(run, NAME, reason="lost")
         assert one.end_of(run).result == "done all the same"
     assert f"{run.instance_id} is lost" in caplog.text
@@ -357,7 +358,7 @@ def test_a_handler_tells_how_far_it_has_come(one: Bench) -> None:
         said = {"done": [1]}
         tell_progress(said)
         said["done"].append(2)
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(FAILED_AFTER)
         tell_progress(object())  # type: ignore[arg-type]
 
     with working(one, handler):
@@ -372,7 +373,7 @@ def test_a_handler_tells_how_far_it_has_come(one: Bench) -> None:
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_timeout_cancels_what_is_async(one: Bench, wrapped: bool) -> None:
     async def handler(_: Work) -> None:
-        await asyncio.sleep(PATIENCE)
+        await asyncio.sleep(FAILED_AFTER)
 
     called = (lambda work: handler(work)) if wrapped else handler
     with working(one, called):
@@ -388,7 +389,7 @@ def test_what_has_timed_out_before_it_executes_is_cancelled_then(wrapped: bool) 
 
     async def handler(work: Work) -> None:
         began.append(work)
-        await asyncio.sleep(PATIENCE)
+        await asyncio.sleep(FAILED_AFTER)
 
     called = (lambda work: handler(work)) if wrapped else handler
     calling = Calling(called, logging.getLogger(__name__))
@@ -437,7 +438,7 @@ def test_a_second_signal_leaves_what_runs(
     def handler(_: Work) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(FAILED_AFTER)
 
     sent = one.publish()
     DispatchWorker(one.bus, handler, name=NAME).run()

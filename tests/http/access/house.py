@@ -15,13 +15,13 @@ from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.access.guard import allowed
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
 
-FAILED_AFTER = 30.0
 PATHS = {each: f"/probe/{each.replace(':', '-')}" for each in SCOPES}
 JSON = "Content-Type: application/json"
 

@@ -29,7 +29,8 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 
 from go_scheduler.clock import SystemClock
-from tests.http.access.house import FAILED_AFTER, served
+from tests.http.access.house import served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

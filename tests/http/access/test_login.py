@@ -27,9 +27,10 @@ from go_scheduler.http.access.login_provider import (
 )
 from go_scheduler.http.access.token_file import TokenFile
 from go_scheduler.testing import ManualClock
-from tests.http.access.house import FAILED_AFTER, PATHS, probing, served
+from tests.http.access.house import PATHS, probing, served
 from tests.http.access.provider import AUDIENCE, CLIENT
 from tests.http.serving import get
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,11 +17,11 @@ from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.configuration.loading import load_configuration
 from go_scheduler.http.dispatched import Dispatched
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.http.configuration.configuration import Configuration
 
-PATIENCE = 30
 RESIZE = """
 dispatch:
   url: memory://
@@ -81,7 +81,7 @@ def test_they_are_run_by_a_worker() -> None:
         )
         with worker:
             instance = scheduler.enqueue("resize", width=7)
-            finished.get(timeout=PATIENCE)
+            finished.get(timeout=FAILED_AFTER)
         dispatched.close()
     assert scheduler.get_instance(instance.id).result == {"width": 7}
 

@@ -23,7 +23,8 @@ from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import SECOND
 from go_scheduler.testing.clock import START
 from tests.http.jobs.asking import LINES, As, events_of, field_of, lines
-from tests.http.serving import PATIENCE, called, client_of, served
+from tests.http.serving import called, client_of, served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -471,7 +472,7 @@ def test_a_sender_that_waits_to_be_told_to_go_on_is_told(
     body = lines(orders(3))
     with (
         served(create_app(client), http=http) as where,
-        socket.create_connection(where, PATIENCE) as sender,
+        socket.create_connection(where, FAILED_AFTER) as sender,
     ):
         sender.sendall(head(len(body), "Expect: 100-continue\r\n"))
         assert sender.recv(12) == b"HTTP/1.1 100"
@@ -489,7 +490,7 @@ def test_a_sender_that_falls_asleep_is_told_and_may_begin_again(
     body = lines(orders(3))
     with (
         served(create_app(client, limits=limits)) as where,
-        socket.create_connection(where, PATIENCE) as sleepy,
+        socket.create_connection(where, FAILED_AFTER) as sleepy,
     ):
         sleepy.sendall(head(10_000) + body[:-10])
         text = answered(sleepy)
@@ -507,11 +508,11 @@ def test_what_a_sender_who_hung_up_has_sent_is_not_doubled(client: Client) -> No
     body = lines(orders(1700))
     made = 0
     with served(create_app(client)) as where:
-        with socket.create_connection(where, PATIENCE) as sender:
+        with socket.create_connection(where, FAILED_AFTER) as sender:
             sender.sendall(head(len(body)) + body[:-100])
             while made < 1500:
                 made = len(stored(client))
-        with socket.create_connection(where, PATIENCE) as sender:
+        with socket.create_connection(where, FAILED_AFTER) as sender:
             sender.sendall(head(len(body)) + body)
             text = answered(sender)
     last = json.loads(text[text.index('{"event": "done"') :].splitlines()[0])
@@ -540,7 +541,7 @@ def test_who_goes_on_sending_what_nobody_reads_is_left(client: Client) -> None:
     limits = Limits(read=timedelta(milliseconds=300))
     with (
         served(create_app(client, limits=limits)) as where,
-        socket.create_connection(where, PATIENCE) as sender,
+        socket.create_connection(where, FAILED_AFTER) as sender,
     ):
         sender.sendall(head(10_000_000) + b"nonsense\n" + GOOD * 600)
         text = answered(sender)

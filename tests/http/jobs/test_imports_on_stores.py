@@ -22,7 +22,8 @@ from go_scheduler.http import create_app
 from go_scheduler.stores.memory.store import MemoryStore
 from tests.conftest import SHARED
 from tests.http.jobs.asking import LINES, lines
-from tests.http.serving import PATIENCE, client_of
+from tests.http.serving import client_of
+from tests.patience import FAILED_AFTER
 from tests.servers import opened
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
 COUNT = 8_000
-LONG = 20 * PATIENCE
+LONG = 20 * FAILED_AFTER
 PATH = "/v1/jobs/import"
 ROOT = Path(__file__).parents[3]
 SEND = TaskDefinition(

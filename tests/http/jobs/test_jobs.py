@@ -28,6 +28,7 @@ from go_scheduler.testing.builders import HOUR, SECOND, claim, clean_up, finish
 from go_scheduler.testing.clock import START
 from tests.http.jobs.asking import LINES, As, events_of, field_of, lines
 from tests.http.serving import called, client_of
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -617,7 +618,7 @@ def test_of_twenty_with_one_key_at_once_one_makes_it(
         all_there = threading.Barrier(20)
 
         def post(_: int) -> tuple[int, str]:
-            all_there.wait(30)
+            all_there.wait(FAILED_AFTER)
             answer = http.post("/v1/jobs", json=ORDER | {"key": "7"} | more)
             return answer.status_code, answer.json()["instance_id"]
 

@@ -17,7 +17,8 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from tests.http.serving import PATIENCE, served
+from tests.http.serving import served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +39,9 @@ class Server:
         self.crews = crews
         self.url = url
         self.client = httpx.Client(
-            base_url=url, timeout=PATIENCE, limits=httpx.Limits(max_connections=MOST)
+            base_url=url,
+            timeout=FAILED_AFTER,
+            limits=httpx.Limits(max_connections=MOST),
         )
         self._threads = ThreadPoolExecutor(MOST)
 
@@ -74,7 +77,7 @@ class Server:
         """Until it is so."""
 
         async def wait() -> None:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(FAILED_AFTER):
                 while not done():
                     await asyncio.sleep(0.001)
 

@@ -8,8 +8,8 @@ import pytest
 
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
-from tests.http.serving import PATIENCE
 from tests.http.work.house import server
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def test_it_is_started_by_the_write_that_creates_it() -> None:
                 one.client.post("/v1/jobs", json=job).raise_for_status()
             else:
                 one.once(queue="mail")
-            [work] = waiting.result(PATIENCE).json()["work"]
+            [work] = waiting.result(FAILED_AFTER).json()["work"]
             assert one.tell(work, "complete").status_code == 200
 
         job = {"type": "send", "payload": {}}
@@ -62,4 +62,4 @@ def test_it_is_started_by_the_write_that_creates_it() -> None:
         sent()
         assert store.started == [True] * 3
         one.crews.stop_taking()
-        assert other.result(PATIENCE).status_code == 503
+        assert other.result(FAILED_AFTER).status_code == 503

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.http.work.gathered import GatheredWrites
-from tests.http.serving import PATIENCE
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,14 +30,14 @@ class Writes:
     def _write(self, asked: Sequence[int]) -> Sequence[int | Exception]:
         self.batches.append(asked)
         self.begun.set()
-        assert self.go_on.wait(PATIENCE)
+        assert self.go_on.wait(FAILED_AFTER)
         if self.error is not None:
             raise self.error
         return [ValueError(each) if each < 0 else 2 * each for each in asked]
 
     async def ask(self, *numbers: int) -> list[asyncio.Task[int]]:
         tasks = [asyncio.create_task(self.gathered.ask(each)) for each in numbers]
-        await asyncio.to_thread(self.begun.wait, PATIENCE)
+        await asyncio.to_thread(self.begun.wait, FAILED_AFTER)
         return tasks
 
 

@@ -26,9 +26,10 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
-from tests.http.serving import PATIENCE, called
+from tests.http.serving import called
 from tests.http.work.callers import Believing
 from tests.http.work.house import server
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,7 +132,7 @@ class House:
 
 
 async def until(done: Callable[[], Any]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(FAILED_AFTER):
         while not await done():
             await asyncio.sleep(STEP)
 
@@ -180,7 +181,7 @@ def test_what_a_worker_was_handed_that_hung_up_is_given_back(cancelled: bool) ->
         # It was handed out twice, and has run once.
         assert work.instance.attempt == 2
         assert work.instance.runs == 1
-        assert house.given_back.wait(PATIENCE)
+        assert house.given_back.wait(FAILED_AFTER)
 
     running(test)
 
@@ -193,7 +194,7 @@ def test_who_has_hung_up_as_it_is_handed_over_is_not_taken_to_be_there() -> None
         one.wait_for_waiting("default", 1)
         loop, goes_on = one.crews._loop, threading.Event()
         assert loop is not None
-        loop.call_soon_threadsafe(goes_on.wait, PATIENCE)
+        loop.call_soon_threadsafe(goes_on.wait, FAILED_AFTER)
         try:
             [served] = one.crews._roster._served.values()
             [waiter] = served._crew._waiters
@@ -278,7 +279,7 @@ def test_a_crew_for_which_nobody_waits_is_dissolved() -> None:
         await house.take(wait=timedelta(0))
         taking = house.take(["other"])
         await house.until_waiting(["other"])
-        assert await asyncio.to_thread(house.stopped.acquire, timeout=PATIENCE)
+        assert await asyncio.to_thread(house.stopped.acquire, timeout=FAILED_AFTER)
         assert house.crew() is None
         assert house.crew(["other"]) is not None
         taking.cancel()
@@ -290,7 +291,7 @@ def test_a_crew_for_which_nobody_waits_is_dissolved() -> None:
 def test_once_nobody_waits_at_all_nothing_is_left() -> None:
     async def test(house: House) -> None:
         await house.take(wait=timedelta(0))
-        assert await asyncio.to_thread(house.stopped.acquire, timeout=PATIENCE)
+        assert await asyncio.to_thread(house.stopped.acquire, timeout=FAILED_AFTER)
         assert house.crews._roster._sweep is None
 
     running(test, idle=timedelta(seconds=0.01))
@@ -316,7 +317,7 @@ def test_a_crew_for_which_nobody_waits_makes_place_for_another() -> None:
         await house.take(["a"], wait=timedelta(0))
         await house.take(["b"], wait=timedelta(0))
         await house.take(["c"], wait=timedelta(0))
-        assert await asyncio.to_thread(house.stopped.acquire, timeout=PATIENCE)
+        assert await asyncio.to_thread(house.stopped.acquire, timeout=FAILED_AFTER)
         assert [house.crew([each]) is None for each in "abc"] == [True, False, False]
 
     running(test, most=2, each=2)
@@ -330,7 +331,7 @@ def test_more_crews_than_there_may_be_are_refused() -> None:
         assert "different sets of queues" in answer.json()["detail"]
         assert int(answer.headers["retry-after"]) >= 1
         one.crews.stop_taking()
-        assert waiting.result(PATIENCE).status_code == 503
+        assert waiting.result(FAILED_AFTER).status_code == 503
 
 
 @pytest.mark.slow
@@ -375,7 +376,7 @@ def test_a_server_that_stops_tells_those_who_wait_and_lets_work_be_ended() -> No
         asked = [one.ask_meanwhile() for _ in range(3)]
         one.crews.stop_taking()
         for each in asked:
-            answer = each.result(PATIENCE)
+            answer = each.result(FAILED_AFTER)
             assert answer.status_code == 503
             assert "retry-after" in answer.headers
             assert answer.json()["type"] == "urn:go_scheduler:stopping"
@@ -389,7 +390,7 @@ def test_who_waits_is_told_when_all_is_stopped() -> None:
         await house.until_waiting()
         await house.crews.stop()
         with pytest.raises(Problem, match="no more work"):
-            await asyncio.wait_for(taking, PATIENCE)
+            await asyncio.wait_for(taking, FAILED_AFTER)
 
     running(test)
 
@@ -402,7 +403,7 @@ def test_who_has_just_come_when_it_stops_is_told_so(steps: int) -> None:
             await asyncio.sleep(0)
         house.crews.stop_taking()
         with pytest.raises(Problem, match="no more work"):
-            await asyncio.wait_for(taking, PATIENCE)
+            await asyncio.wait_for(taking, FAILED_AFTER)
 
     running(test)
 
@@ -417,7 +418,7 @@ def test_who_waits_for_a_crew_to_begin_when_it_stops_is_told_so() -> None:
         await until(begins)
         house.crews.stop_taking()
         with pytest.raises(Problem, match="no more work"):
-            await asyncio.wait_for(taking, PATIENCE)
+            await asyncio.wait_for(taking, FAILED_AFTER)
 
     store = SlowStore()
     running(test, store=store)
@@ -475,7 +476,7 @@ def test_while_the_store_is_away_nobody_waits_and_forged_tokens_are_known() -> N
         work = one.take_one()
         asked = one.ask_meanwhile(wait=60)
         store.away = True
-        answer = asked.result(PATIENCE)
+        answer = asked.result(FAILED_AFTER)
         assert answer.status_code == 503
         assert "retry-after" in answer.headers
         assert answer.json()["type"] == "urn:go_scheduler:store-unavailable"

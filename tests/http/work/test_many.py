@@ -19,9 +19,9 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
 from tests.conftest import SHARED, SQL
-from tests.http.serving import PATIENCE
 from tests.http.work.house import Server, server
 from tests.http.work.test_leaving import CALLER
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def test_what_is_due_at_one_instant_is_handed_out_then_and_not_early(
         await asyncio.to_thread(clock.advance, timedelta(seconds=89.999))
         assert not any(each.done() for each in waiting)
         await asyncio.to_thread(clock.advance, timedelta(seconds=0.001))
-        found = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
+        found = await asyncio.wait_for(asyncio.gather(*waiting), FAILED_AFTER)
         assert len({work.instance.id for [work] in found}) == 20
         await crews.stop()
 
@@ -158,7 +158,7 @@ def test_two_servers_hand_out_each_instance_once(store_url: str) -> None:
 
         found = [workers.submit(work, each) for each in (one, other) for _ in range(4)]
         for each in found:
-            each.result(4 * PATIENCE)
+            each.result(4 * FAILED_AFTER)
         assert sorted(done) == sorted(made)
 
 
@@ -167,7 +167,7 @@ def test_what_one_server_handed_out_may_be_ended_at_another(store_url: str) -> N
     with two_servers(store_url) as (one, other):
         waiting = other.ask_meanwhile()
         one.once()
-        [work] = waiting.result(PATIENCE).json()["work"]
+        [work] = waiting.result(FAILED_AFTER).json()["work"]
         assert one.tell(work, "heartbeat").json() == {"answer": "go_on"}
         assert one.tell(work, "complete").status_code == 200
         assert other.instance(work).state is State.COMPLETED

@@ -14,9 +14,9 @@ from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.running.handed_out import HandedOut
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Claim
-from tests.http.serving import PATIENCE
 from tests.http.work.callers import Believing
 from tests.http.work.house import Server, server
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +189,7 @@ def test_what_waits_for_the_end_of_a_run_is_handed_out_then(
     work = shared.take_one(queue)
     waiting = shared.ask_meanwhile(queue)
     assert shared.tell(work, "complete").status_code == 200
-    [next_one] = waiting.result(PATIENCE).json()["work"]
+    [next_one] = waiting.result(FAILED_AFTER).json()["work"]
     assert next_one["instance_id"] != work["instance_id"]
 
 

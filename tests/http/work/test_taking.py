@@ -11,8 +11,8 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.handlers.marked import MARK
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
-from tests.http.serving import PATIENCE
 from tests.http.work.house import Server, server
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,14 +52,14 @@ def test_a_worker_is_handed_what_is_due(shared: Server) -> None:
 def test_a_worker_that_waits_already_is_handed_what_comes_up(shared: Server) -> None:
     asked = shared.ask_meanwhile("b")
     shared.once(queue="b")
-    [work] = asked.result(PATIENCE).json()["work"]
+    [work] = asked.result(FAILED_AFTER).json()["work"]
     assert work["payload"] is None
 
 
 def test_nothing_is_handed_out_early(shared: Server) -> None:
     asked = shared.ask_meanwhile("c")
     shared.once(0.2, queue="c")
-    [work] = asked.result(PATIENCE).json()["work"]
+    [work] = asked.result(FAILED_AFTER).json()["work"]
     assert SystemClock().now() >= datetime.fromisoformat(work["execute_at"])
 
 
@@ -86,14 +86,14 @@ def test_of_many_workers_each_is_handed_something_else(shared: Server) -> None:
     asked = [shared.ask_meanwhile("f") for _ in range(8)]
     for _ in range(8):
         shared.scheduler.run_now(task.id)
-    found = [each.result(PATIENCE).json()["work"] for each in asked]
+    found = [each.result(FAILED_AFTER).json()["work"] for each in asked]
     assert len({work["instance_id"] for [work] in found}) == 8
 
 
 def test_a_worker_waits_for_several_queues(shared: Server) -> None:
     asked = shared.ask_meanwhile("g,h")
     shared.once(queue="h")
-    [work] = asked.result(PATIENCE).json()["work"]
+    [work] = asked.result(FAILED_AFTER).json()["work"]
     assert shared.instance(work).definition.queue == "h"
 
 
@@ -117,7 +117,7 @@ def test_who_waits_for_a_quiet_queue_alone_waits_for_no_flood(shared: Server) ->
     asked = shared.ask_meanwhile("quiet 2")
     assert len(shared.take("flood 2", max=50)) > 0
     shared.once(queue="quiet 2")
-    assert len(asked.result(PATIENCE).json()["work"]) == 1
+    assert len(asked.result(FAILED_AFTER).json()["work"]) == 1
 
 
 @pytest.mark.parametrize(

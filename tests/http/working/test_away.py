@@ -25,7 +25,7 @@ from go_scheduler.http.working.reports import Reports
 from go_scheduler.http.working.server import Server as Asked
 from go_scheduler.working.given import Ending
 from go_scheduler.working.pauses import Pauses
-from tests.http.serving import PATIENCE
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ class Scripted(ThreadingHTTPServer):
     def next(self, what: str) -> tuple[str | None, Any]:
         """The next request of a kind: who asks, and its body."""
         while True:
-            found, token, body = self.asked.get(timeout=PATIENCE)
+            found, token, body = self.asked.get(timeout=FAILED_AFTER)
             if found == what:
                 return token, body
 
@@ -86,7 +86,7 @@ class _Answering(BaseHTTPRequestHandler):
         answers = self.server.answers.get(what, [])
         self.server.asked.put((what, self.headers.get("authorization"), body))
         if not answers:
-            self.server.over.wait(PATIENCE)
+            self.server.over.wait(FAILED_AFTER)
             self.close_connection = True
             return
         status, answer = answers.pop(0)
@@ -102,7 +102,7 @@ class _Answering(BaseHTTPRequestHandler):
         if status == 429:
             self.send_header("Retry-After", "0")
         self.end_headers()
-        self.server.rest.wait(PATIENCE)
+        self.server.rest.wait(FAILED_AFTER)
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
@@ -180,7 +180,7 @@ def test_what_is_handed_out_as_it_stops_is_given_back(
                 await asyncio.sleep(0)
             server.rest.set()
 
-        asyncio.run_coroutine_threadsafe(hand_out(), life._loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(hand_out(), life._loop).result(FAILED_AFTER)
         assert server.next("release") == (None, {"token": "its token"})
     assert not called
     assert ("is not given back" in caplog.text) == (status == 404)
@@ -211,7 +211,7 @@ def test_one_that_was_refused_may_start_again(server: Scripted) -> None:
     server.next("work")
     life = worker._life
     assert isinstance(life, Life)
-    life.join(PATIENCE)
+    life.join(FAILED_AFTER)
     server.say("work", (200, WORK))
     server.say("complete", (200, DONE))
     worker.start()
@@ -272,7 +272,7 @@ def test_heartbeats_go_on_while_the_server_is_away(server: Scripted) -> None:
     heard = threading.Event()
 
     def handler(_: Work) -> None:
-        assert heard.wait(PATIENCE)
+        assert heard.wait(FAILED_AFTER)
 
     server.say("work", (200, {"work": [ITEM | {"lease": 0.3}]}))
     go_on = (200, {"answer": "go_on"})
@@ -298,7 +298,7 @@ def test_a_run_for_which_more_time_is_refused_is_lost(
             while not current_run().lost:
                 await asyncio.sleep(0.001)
 
-        asyncio.run(asyncio.wait_for(wait(), PATIENCE))
+        asyncio.run(asyncio.wait_for(wait(), FAILED_AFTER))
         lost.set()
 
     server.say("work", (200, WORK))
@@ -306,7 +306,7 @@ def test_a_run_for_which_more_time_is_refused_is_lost(
     server.say("complete", (200, DONE))
     with working(server, handler):
         assert server.next("extend")[1]["seconds"] == 60
-        assert lost.wait(PATIENCE)
+        assert lost.wait(FAILED_AFTER)
 
 
 def test_more_time_is_not_asked_for_twice(
@@ -346,13 +346,13 @@ def test_who_cannot_tell_what_came_of_runs_takes_no_more(server: Scripted) -> No
     life = worker._life
     assert isinstance(life, Life)
     for _ in range(2):
-        assert called.acquire(timeout=PATIENCE)
+        assert called.acquire(timeout=FAILED_AFTER)
 
     async def wait() -> None:
         while life._called or life._room():
             await asyncio.sleep(0.001)
 
-    asyncio.run(asyncio.wait_for(wait(), PATIENCE))
+    asyncio.run(asyncio.wait_for(wait(), FAILED_AFTER))
     assert len(server.answers["work"]) == 7
     assert not worker.stop(timedelta(0))
 

@@ -27,8 +27,8 @@ from go_scheduler import (
 from go_scheduler.http import Work, Worker
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores.memory.store import MemoryStore
-from tests.http.serving import PATIENCE
 from tests.http.work.house import Server, server
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def test_it_waits_for_some_queues(one: Server) -> None:
     with working(one, found.put, queues=("mail", "fax")):
         for each in ("default", "mail", "fax"):
             one.scheduler.run_now(one.task(name=each, queue=each).id)
-        got = {found.get(timeout=PATIENCE).type for _ in range(2)}
+        got = {found.get(timeout=FAILED_AFTER).type for _ in range(2)}
     assert got == {"mail", "fax"}
 
 
@@ -226,15 +226,15 @@ def test_it_runs_so_many_at_once(one: Server) -> None:
 
     def handler(work: Work) -> None:
         if work.payload is not None:
-            together.wait(PATIENCE)
+            together.wait(FAILED_AFTER)
             entered.release()
-            assert go_on.wait(PATIENCE)
+            assert go_on.wait(FAILED_AFTER)
 
     task = one.task()
     with working(one, handler, max_workers=3):
         made = [one.scheduler.run_now(task.id, payload={}) for _ in range(3)]
         for _ in range(3):
-            assert entered.acquire(timeout=PATIENCE)
+            assert entered.acquire(timeout=FAILED_AFTER)
         more = one.scheduler.run_now(task.id)
         assert one.waiting() == 0
         assert one.scheduler.get_instance(more.id).state is State.PENDING
@@ -248,18 +248,18 @@ def test_it_awaits_what_runs_when_it_stops(one: Server) -> None:
 
     def handler(_: Work) -> None:
         called.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(FAILED_AFTER)
 
     worker = Worker(one.url, handler)
     assert worker.stop()
     worker.start()
     worker.start()
     made = one.scheduler.run_now(one.task().id)
-    assert called.wait(PATIENCE)
+    assert called.wait(FAILED_AFTER)
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
     go_on.set()
-    stopping.join(PATIENCE)
+    stopping.join(FAILED_AFTER)
     assert one.scheduler.get_instance(made.id).state is State.COMPLETED
     # Another life.
     with worker:
@@ -271,12 +271,12 @@ def test_it_leaves_what_takes_too_long(one: Server) -> None:
 
     def handler(_: Work) -> None:
         called.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(FAILED_AFTER)
 
     worker = Worker(one.url, handler)
     worker.start()
     made = one.scheduler.run_now(one.task().id)
-    assert called.wait(PATIENCE)
+    assert called.wait(FAILED_AFTER)
     assert not worker.stop(timedelta(0))
     assert one.scheduler.get_instance(made.id).state is State.RUNNING
     go_on.set()
@@ -286,7 +286,7 @@ def waits_until(found: Callable[[], bool]) -> bool:
     """Whether it is so, soon."""
 
     async def wait() -> bool:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(FAILED_AFTER):
             while not found():
                 await asyncio.sleep(0.001)
         return True
@@ -310,7 +310,7 @@ def test_it_keeps_what_takes_long_and_hears_that_it_was_cancelled() -> None:
         working(one, handler),
     ):
         made = one.scheduler.run_now(one.task().id)
-        assert called.wait(PATIENCE)
+        assert called.wait(FAILED_AFTER)
 
         def kept_until() -> object:
             return one.scheduler.get_instance(made.id).expires_at
@@ -338,9 +338,9 @@ def test_it_hears_that_a_run_is_lost(caplog: pytest.LogCaptureFixture) -> None:
         working(one, handler),
     ):
         made = one.scheduler.run_now(one.task().id)
-        assert called.wait(PATIENCE)
+        assert called.wait(FAILED_AFTER)
         one.scheduler.complete(made.id, one.scheduler.get_instance(made.id).attempt)
-        assert over.wait(PATIENCE)
+        assert over.wait(FAILED_AFTER)
     assert f"{made.id} is lost" in caplog.text
     assert "is not recorded: it runs elsewhere" in caplog.text
 
@@ -361,7 +361,7 @@ def test_it_asks_for_more_time(one: Server) -> None:
     ready = threading.Event()
 
     def when_ready(work: Work) -> None:
-        assert ready.wait(PATIENCE)
+        assert ready.wait(FAILED_AFTER)
         handler(work)
 
     with working(one, when_ready):
@@ -426,7 +426,7 @@ def test_a_second_signal_leaves_what_runs(
     def handler(_: Work) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(FAILED_AFTER)
 
     Worker(one.url, handler).run()
     assert one.scheduler.get_instance(made.id).state is State.RUNNING
@@ -440,9 +440,9 @@ def test_stop_ends_run(one: Server) -> None:
     running = threading.Thread(target=worker.run)
     running.start()
     one.scheduler.run_now(one.task().id)
-    assert called.wait(PATIENCE)
+    assert called.wait(FAILED_AFTER)
     worker.stop()
-    running.join(PATIENCE)
+    running.join(FAILED_AFTER)
     assert not running.is_alive()
 
 
