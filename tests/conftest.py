@@ -75,6 +75,7 @@ RARE = {
     "chaos": "kills and freezes processes and servers, or has many share a store",
     "documentation": "runs each program and command that is shown",
     "exhaustive": "compares years of fire times, or thousands of cases",
+    "redis": "runs on a Redis what runs on every kind of store",
 }
 """Marks of the tests that a plain ``pytest`` leaves out, and ``--all`` runs."""
 _LEFT_OUT: Counter[str] = Counter()
@@ -93,10 +94,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--store",
-        default=os.environ.get(STORES, ",".join(ENGINES)),
+        default=os.environ.get(STORES),
         metavar="KINDS",
         help="Of the tests that run on every kind of store, run those on these, "
-        "separated by commas. Default: %(default)s",
+        f"separated by commas: {','.join(ENGINES)}",
     )
 
 
@@ -149,13 +150,16 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Leave out the tests on stores that were not chosen, and rare ones."""
-    chosen = config.getoption("--store").split(",")
+    named = config.getoption("--store")
+    chosen = named.split(",") if named else ENGINES
     if unknown := set(chosen).difference(ENGINES):
         raise pytest.UsageError(f"--store knows {', '.join(ENGINES)}, not {unknown}")
     wanted, left_out = [], []
     for each in items:
         if _needs("rabbitmq", each):
             each.add_marker("broker")
+        if _engine(each) == "redis" and not named:
+            each.add_marker("redis")
         rare = next(filter(each.get_closest_marker, RARE), None)
         if _engine(each) not in (None, *chosen):
             left_out.append(each)

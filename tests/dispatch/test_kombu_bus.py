@@ -9,19 +9,20 @@ import pytest
 
 from go_scheduler.dispatch import KombuBus, MessageBus, open_bus
 from go_scheduler.testing.buses import BusSuite
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from tests.rabbitmq_servers import RabbitMQServer
     from tests.redis_servers import RedisServer
 
 
-# As long a broker on a busy machine may take for an answer.
-LONG = timedelta(seconds=20)
+# A broker on a busy machine may take as long to answer.
+LONG = timedelta(seconds=FAILED_AFTER)
 
 
 class TestInMemory(BusSuite):
     def open_bus(self) -> MessageBus:
-        return open_bus("memory://suite")
+        return open_bus("memory://suite", timeout=LONG)
 
 
 class Plain(KombuBus):
@@ -32,7 +33,7 @@ class Plain(KombuBus):
 
 class TestPlain(BusSuite):
     def open_bus(self) -> MessageBus:
-        return Plain("memory://plain")
+        return Plain("memory://plain", timeout=LONG)
 
 
 class TestOnRabbitMQ(BusSuite):

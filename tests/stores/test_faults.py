@@ -144,6 +144,7 @@ def test_a_store_that_is_closed_while_it_is_used_says_that_it_connects_again(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 class TestConflicts(
     EditTests,
     DeleteTests,

@@ -86,6 +86,7 @@ def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_suite_of_six_lines_runs_with_strict_markers(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(SUITE)
     done = run_pytest(tmp_path, "-k", "TestMyStore")
@@ -95,6 +96,7 @@ def test_a_suite_of_six_lines_runs_with_strict_markers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_machine_of_a_few_lines_is_collected(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(SUITE)
     done = run_pytest(tmp_path, "--collect-only", "-k", "TestMyMachine")
@@ -102,6 +104,7 @@ def test_a_machine_of_a_few_lines_is_collected(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_suite_without_a_store_says_what_to_write(tmp_path: Path) -> None:
     suite = (
         "from go_scheduler.testing import StoreSuite\nclass TestMine(StoreSuite): ..."
@@ -113,6 +116,7 @@ def test_a_suite_without_a_store_says_what_to_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_of_a_store_that_ignores_the_clock_one_test_fails_and_says_so(
     tmp_path: Path,
 ) -> None:
@@ -127,11 +131,13 @@ def test_of_a_store_that_ignores_the_clock_one_test_fails_and_says_so(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_markers_of_the_suites_are_registered(tmp_path: Path) -> None:
     assert "@pytest.mark.slow" in run_pytest(tmp_path, "--markers").stdout
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_failing_assertion_of_the_suite_explains_itself(tmp_path: Path) -> None:
     broken = SUITE.replace(
         "class TestMyStore",
@@ -147,6 +153,7 @@ def test_a_failing_assertion_of_the_suite_explains_itself(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("tool", "suite"),
     [
