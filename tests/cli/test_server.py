@@ -50,6 +50,7 @@ class Server:
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 def test_it_serves_from_an_empty_folder_by_one_word(tmp_path: Path) -> None:
     server = Server(tmp_path)
     assert "no store is named: it is sqlite:///go_scheduler.db" in "".join(server.said)
@@ -58,6 +59,7 @@ def test_it_serves_from_an_empty_folder_by_one_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 0)):
@@ -68,6 +70,7 @@ def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 def test_what_cannot_be_served_is_told_in_one_sentence(tmp_path: Path) -> None:
     for words, text in (
         (["--port", "99999"], "--port: server.port: it must be at most 65535"),

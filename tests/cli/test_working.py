@@ -98,6 +98,7 @@ def test_a_worker_runs_what_is_submitted_until_a_signal(
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 def test_a_worker_of_a_server_needs_no_store(
     shell: Shell, module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_worker_of_a_server_needs_no_store(
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 def test_a_second_signal_leaves_behind_what_runs(
     shell: Shell, module: str, tmp_path: Path
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_second_signal_leaves_behind_what_runs(
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 def test_the_work_of_a_worker_that_is_killed_is_not_lost(
     shell: Shell, module: str, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ class Program:
         self.ran.append(instance.definition.name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", ["memory", "sqlite"], indirect=True)
 def test_what_is_scheduled_at_each_start_of_a_year_runs_as_often_as_it_says(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch

@@ -602,6 +602,7 @@ def hear(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 def test_two_processes_start_on_an_empty_database_and_one_schema_results(
     engine: str, url: str, store: SQLStore, tmp_path: Path

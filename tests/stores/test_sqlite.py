@@ -416,6 +416,7 @@ def kill_while_writing(path: Path, statement: str) -> None:
     assert written == b"written\n"
 
 
+@pytest.mark.chaos
 class TestProcesses:
     def test_two_processes_may_initialize_an_empty_file_at_once(
         self, tmp_path: Path
