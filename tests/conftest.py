@@ -75,7 +75,7 @@ RARE = {
     "chaos": "kills and freezes processes and servers, or has many share a store",
     "documentation": "runs each program and command that is shown",
     "exhaustive": "compares years of fire times, or thousands of cases",
-    "redis": "runs on a Redis what runs on every kind of store",
+    "server": "runs on PostgreSQL, CockroachDB or Redis what runs on SQLite too",
 }
 """Marks of the tests that a plain ``pytest`` leaves out, and ``--all`` runs."""
 _LEFT_OUT: Counter[str] = Counter()
@@ -158,8 +158,8 @@ def pytest_collection_modifyitems(
     for each in items:
         if _needs("rabbitmq", each):
             each.add_marker("broker")
-        if _engine(each) == "redis" and not named:
-            each.add_marker("redis")
+        if _engine(each) in ENGINES[2:] and not named:
+            each.add_marker("server")
         rare = next(filter(each.get_closest_marker, RARE), None)
         if _engine(each) not in (None, *chosen):
             left_out.append(each)

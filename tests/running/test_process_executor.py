@@ -41,7 +41,7 @@ from tests.running.in_processes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chaos]
 
 ROOT = Path(__file__).parents[2]
 
