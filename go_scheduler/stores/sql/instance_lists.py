@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from sqlalchemy import func, select
 
@@ -17,7 +18,6 @@ from go_scheduler.stores.sql.tables import definitions, instances, slots
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from sqlalchemy import Connection, Select
 
@@ -133,7 +133,11 @@ class InstanceLists(InstanceStore):
         return self._reader.instances(Lane.BY_HAND, rows)
 
     def _in_order(self, ids: Sequence[UUID]) -> Sequence[TaskInstance]:
-        """The instances of these ids that are still there, in their order."""
+        """The instances of these ids that are still there, in their order.
+
+        An id that cannot be read finds nothing.
+        """
+        ids = [each for each in ids if isinstance(each, UUID)]
         if not ids:
             return []
         found = self._listed(self._both.where(self._dialect.among(instances.c.id, ids)))

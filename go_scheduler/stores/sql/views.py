@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from sqlalchemy import func, select, true, union_all
 
@@ -28,7 +29,6 @@ from go_scheduler.stores.view_store import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, Subquery
 
@@ -148,7 +148,7 @@ class SQLViews(SQLFired, ViewStore):
         rows = self._list(lambda connection: connection.execute(query).all())
         ids = [row.id for row in rows if row.is_theirs]
         more = len(rows) == limit or len(ids) < len(rows)
-        end = Position(at=rows[-1].completed_at, id=rows[-1].id) if more else None
+        end = _position(rows[-1]) if more else None
         return Stretch(found=self._in_order(ids), next=end)
 
     def list_claims(
@@ -210,10 +210,17 @@ class SQLViews(SQLFired, ViewStore):
         return self._in_order(self._list(read))
 
 
-def _due(row: Any) -> tuple[datetime, UUID]:
+def _position(row: Any) -> Position:
+    # Behind an id that cannot be read, on with what ended before.
+    id = row.id if isinstance(row.id, UUID) else UUID(int=0)
+    return Position(at=row.completed_at, id=id)
+
+
+def _due(row: Any) -> tuple[datetime, str]:
     # One that cannot be read is first, as it is in the index.
     at = row.due_at if isinstance(row.due_at, datetime) else _EARLIEST
-    return at, row.id
+    # Nor can each id be read; the texts of all others sort as they do.
+    return at, str(row.id)
 
 
 def _queues(connection: Connection, queues: Collection[str] | None) -> Iterator[str]:
