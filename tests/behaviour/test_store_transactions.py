@@ -660,7 +660,7 @@ def test_a_definition_that_waits_for_the_end_goes_on_with_the_commit(
                 connection.commit()
 
     house.answer = answer
-    of = house.scheduler.schedule(
+    house.scheduler.schedule(
         TaskDefinition(trigger=DelayTrigger(2 * SECOND), retry=RetryPolicy(delay=NOW))
     )
     house.clock.advance(9 * SECOND)

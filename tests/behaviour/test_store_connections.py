@@ -1,0 +1,709 @@
+"""Connections that are lost, servers that are away, and writes that fail a while."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from go_scheduler import RetryPolicy, State, StoreUnavailableError, TaskDefinition
+from go_scheduler.client import Client
+from go_scheduler.errors import StoreError
+from go_scheduler.testing.clock import START
+from tests.behaviour.store_by_hand import libpq
+from tests.behaviour.store_house import (
+    HOUR,
+    MINUTE,
+    NOW,
+    PATIENCE,
+    SECOND,
+    House,
+    ids,
+    once,
+    opened,
+    running,
+    task,
+)
+from tests.faults import Proxy, kill_connections, unix_socket
+from tests.redis_servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from go_scheduler import Store, TaskInstance
+    from go_scheduler.testing import ManualClock
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+LOCKING = ["postgresql", "cockroachdb"]
+DRIVERS = ("sqlite3", "sqlite3.dbapi2")
+
+
+# PostgreSQL, whose connections end.
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_the_end_of_all_connections_loses_nothing_and_doubles_nothing(
+    store: Store, store_url: str, clock: ManualClock
+) -> None:
+    with running(store, clock) as house:
+        house.answer = lambda _: None
+        house.task()
+        scheduled = []
+        for number in range(3):
+            kill_connections(store_url)
+            scheduled.append(house.once().id)
+            kill_connections(store_url)
+            house.scheduler.enqueue("send", n=number)
+            kill_connections(store_url)
+            house.scheduler.enqueue_all("send", [{"n": number}])
+            kill_connections(store_url)
+            clock.advance(SECOND)
+        clock.advance(2 * SECOND)
+        assert len(house.called) == 9
+        assert len({*ids(house.called)}) == 9
+        counts = house.scheduler.counts()
+        assert {each.value: n for each, n in counts.items() if n} == {"completed": 9}
+        assert len(house.scheduler.list_definitions(limit=1000)) == 4
+        assert store.retries  # type: ignore[attr-defined]
+        assert house.scheduler.health().ok
+
+
+def backends(url: str) -> set[int]:
+    """The server's processes behind the connections to a database."""
+    with psycopg.connect(libpq(url)) as connection:
+        rows = connection.execute(
+            "SELECT pid FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        return {pid for (pid,) in rows}
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_old_connections_are_replaced_and_young_ones_stay(
+    store: Store, store_url: str, clock: ManualClock
+) -> None:
+    with running(store, clock) as house:
+        house.run()
+        first = backends(store_url)
+        house.rest(5 * MINUTE)
+        assert first <= backends(store_url)
+        # One is replaced by each cleanup, and none by whoever needs one.
+        for _ in range(4):
+            house.rest(30 * MINUTE)
+        old = first & backends(store_url)
+        assert len(old) < len(first)
+        assert house.run().state is State.RUNNING
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+def test_cut_connections_are_replaced(store_url: str, clock: ManualClock) -> None:
+    with (
+        Proxy(unix_socket(store_url)) as proxy,
+        opened(behind(store_url, proxy.port), clock) as store,
+    ):
+        client = Client(store)
+        new = client.schedule(once())
+        for name in ("a", "b"):
+            proxy.cut()
+            edited = client.schedule(once(id=new.id, name=name))
+            assert edited.name == name
+        proxy.cut()
+        assert client.list_definitions() == [edited]
+
+
+def behind(url: str, *ports: int) -> str:
+    """The URL of a server that is behind each of these ports."""
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+    parsed = make_url(url)
+    user = f"{parsed.username}:{parsed.password or ''}"
+    scheme = parsed.drivername.partition("+")[0]
+    query = {key: each for key, each in parsed.query.items() if key != "host"}
+    bare = make_url(f"{scheme}://HOSTS/{parsed.database}").update_query_dict(query)
+    return bare.render_as_string().replace("HOSTS", f"{user}@{hosts}")
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+def test_when_a_host_dies_the_next_one_serves(
+    store_url: str, clock: ManualClock
+) -> None:
+    connect = unix_socket(store_url)
+    with ExitStack() as stack:
+        proxies = [Proxy(connect) for _ in range(3)]
+        for each in proxies[1:]:
+            stack.enter_context(each)
+        proxies[0].__enter__()
+        url = behind(store_url, *(each.port for each in proxies))
+        with opened(url, clock) as store, running(store, clock) as house:
+            of = house.task()
+            house.scheduler.enqueue("send")
+            clock.advance(SECOND)
+            proxies[0].__exit__()
+            assert house.scheduler.get_definition(of.id) == of
+            house.scheduler.enqueue("send")
+            clock.advance(2 * SECOND)
+            assert len(house.called) == 2
+
+
+@pytest.mark.parametrize("engine", LOCKING)
+def test_a_host_that_swallows_everything_is_left_behind(
+    store_url: str, clock: ManualClock
+) -> None:
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as hole,
+        Proxy(unix_socket(store_url)) as proxy,
+    ):
+        url = behind(store_url, hole.getsockname()[1], proxy.port)
+        with opened(url, clock) as store:
+            assert Client(store).schedule(once()).revision == 1
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_too_few_connections_delay_and_do_not_lock(
+    store_url: str, clock: ManualClock
+) -> None:
+    with opened(store_url, clock, pool_size=1) as store:
+        client = Client(store)
+        client.check()
+        threads = [
+            Thread(target=client.schedule, args=[once(START + HOUR)]) for _ in range(8)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(PATIENCE)
+        assert len(client.list_definitions()) == 8
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql", "redis"])
+def test_a_store_that_was_closed_may_be_used_again(
+    store: Store, caplog: pytest.LogCaptureFixture, engine: str
+) -> None:
+    client = Client(store)
+    client.check()
+    with caplog.at_level("INFO"):
+        new = client.schedule(once())
+        store.close()
+        store.close()
+        assert client.list_definitions() == [new]
+    said = "a store that was closed is used again, and opens connections"
+    assert engine != "postgresql" or said in caplog.messages
+
+
+FORKS = """
+import os, sys
+from go_scheduler import ExecuteOnceTrigger, TaskDefinition
+from go_scheduler.client import Client
+from go_scheduler.stores import open_store
+
+store = open_store(sys.argv[1])
+client = Client(store)
+client.check()
+def put():
+    trigger = ExecuteOnceTrigger(store.now())
+    client.schedule(TaskDefinition(trigger=trigger))
+
+put()
+if len(sys.argv) > 2:
+    store.close()
+sys.stdout.flush()
+if not (child := os.fork()):
+    try:
+        put()
+        store.close()
+        answer = "done"
+    except Exception as error:
+        answer = type(error).__name__
+    print("child", answer, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+put()
+print("parent", len(client.list_definitions()), flush=True)
+store.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "more", "child", "count"),
+    [
+        ("postgresql", (), "done", 3),
+        ("redis", (), "done", 3),
+        ("sqlite", (), "StoreError", 2),
+        ("sqlite", ("closed",), "done", 3),
+    ],
+)
+def test_after_a_fork_each_process_has_connections_of_its_own(
+    store_url: str, more: tuple[str, ...], child: str, count: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, store_url, *more],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [f"child {child}", f"parent {count}"]
+
+
+# PostgreSQL, whose writes fail.
+
+RAISE = """
+CREATE FUNCTION made_on_purpose() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF random() < {share} THEN
+    RAISE EXCEPTION 'made on purpose' USING ERRCODE = '{code}';
+  END IF;
+  RETURN NULL;
+END $$
+"""
+
+
+@contextmanager
+def failing(url: str, code: str, *, share: float = 1.0) -> Iterator[None]:
+    """Let the server refuse a share of all statements that write, with this error."""
+    tables = ("task_definitions", "task_instances")
+    with psycopg.connect(libpq(url), autocommit=True) as connection:
+        connection.execute(RAISE.format(share=share, code=code).encode())
+        for each in tables:
+            connection.execute(
+                "CREATE TRIGGER made_on_purpose BEFORE INSERT OR UPDATE OR DELETE"
+                f" ON {each} FOR EACH STATEMENT EXECUTE FUNCTION"
+                " made_on_purpose()".encode()
+            )
+        try:
+            yield
+        finally:
+            for each in tables:
+                connection.execute(f"DROP TRIGGER made_on_purpose ON {each}".encode())
+            connection.execute("DROP FUNCTION made_on_purpose()")
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [
+        ("53100", True),
+        ("25006", True),
+        ("53300", True),
+        ("57P03", True),
+        ("55P03", True),
+        ("57014", True),
+        ("42501", False),
+    ],
+)
+def test_an_error_says_whether_trying_again_may_help_and_changes_nothing(
+    store: Store, store_url: str, code: str, passes: bool
+) -> None:
+    client = Client(store)
+    client.check()
+    with failing(store_url, code):
+        with pytest.raises(StoreError, match=code) as caught:
+            client.schedule_all([once(), once()])
+        assert isinstance(caught.value, StoreUnavailableError) == passes
+        assert caught.value.__cause__ is not None
+    assert client.list_definitions() == []
+    assert client.schedule(once()).revision == 1
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_everything_runs_once_while_the_server_meets_conflicts(
+    store: Store, store_url: str, clock: ManualClock
+) -> None:
+    with running(store, clock) as house:
+        house.answer = lambda _: None
+        house.task()
+        with failing(store_url, "40001", share=0.3):
+            made = house.scheduler.enqueue_all("send", [{}] * 10)
+            scheduled = [house.once() for _ in range(5)]
+            clock.advance(2 * SECOND)
+        clock.advance(5 * SECOND)
+        assert len(house.called) == 15
+        assert {each.attempt for each in house.called} == {1}
+        assert {*ids(made)} < {*ids(house.called)}
+        assert {*ids(scheduled)} < {each.definition.id for each in house.called}
+        assert house.scheduler.counts()[State.COMPLETED] == 15
+        assert store.retries["40001"] > 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+@pytest.mark.parametrize("code", ["53100", "57014"])
+def test_what_was_to_be_written_while_writes_fail_is_written_after(
+    store: Store, store_url: str, clock: ManualClock, code: str
+) -> None:
+    """A run ends meanwhile: its end waits, and it does not run again."""
+    with running(store, clock) as house, ExitStack() as stack:
+
+        def answer(_: TaskInstance) -> None:
+            if len(house.called) == 1:
+                stack.enter_context(failing(store_url, code))
+
+        house.answer = answer
+        made = house.run(retry=RetryPolicy(max_attempts=1))
+        assert made.state is State.RUNNING
+        clock.advance(5 * SECOND)
+        assert house.state(made) is State.RUNNING
+        stack.close()
+        clock.advance(MINUTE)
+        assert house.state(made) is State.COMPLETED
+        assert len(house.called) == 1
+        assert house.run().state is State.COMPLETED
+
+
+# SQLite, whose file is away, full or read-only.
+
+
+@pytest.fixture
+def path(sqlite_file: Path, tmp_path: Path) -> Path:
+    """Where a file of the test's own is, which has the tables."""
+    return Path(shutil.copy(sqlite_file, tmp_path / "own.db"))
+
+
+@contextmanager
+def every_connection(monkeypatch: pytest.MonkeyPatch, pragma: str) -> Iterator[None]:
+    """Set what belongs to a connection on all that are opened meanwhile."""
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.execute(pragma).close()
+        return connection
+
+    with monkeypatch.context() as patched:
+        for module in DRIVERS:
+            patched.setattr(f"{module}.connect", connected)
+        yield
+
+
+def test_a_file_that_cannot_be_opened_may_come_back(
+    path: Path, clock: ManualClock
+) -> None:
+    with opened(f"sqlite:///{path}", clock) as store:
+        client = Client(store)
+        new = client.schedule(once())
+        store.close()
+        hidden = path.rename(path.with_suffix(".hidden"))
+        path.mkdir()
+        with pytest.raises(StoreUnavailableError, match="unable to open"):
+            client.schedule(once())
+        path.rmdir()
+        hidden.rename(path)
+        assert client.list_definitions() == [new]
+
+
+def test_a_full_disk_is_an_outage_that_ends(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(path)) as by_hand:
+        [(pages,)] = by_hand.execute("PRAGMA page_count")
+    with opened(f"sqlite:///{path}", clock, durable=False) as store:
+        client = Client(store)
+        client.check()
+        store.close()
+        with every_connection(monkeypatch, f"PRAGMA max_page_count = {pages + 2}"):
+            with pytest.raises(StoreUnavailableError, match="full"):
+                client.schedule_all(once(START + HOUR) for _ in range(500))
+            assert client.list_definitions() == []
+            store.close()
+        assert len(client.schedule_all(once(START + HOUR) for _ in range(500))) == 500
+
+
+def test_a_file_that_cannot_be_written_can_be_read(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(f"sqlite:///{path}", clock, durable=False) as store:
+        house = House(store, clock)
+        house.task()
+        made = house.scheduler.enqueue("send")
+        store.close()
+        with every_connection(monkeypatch, "PRAGMA query_only = ON"):
+            assert house.again(made) == made
+            with pytest.raises(StoreUnavailableError, match="readonly"):
+                house.scheduler.enqueue("send")
+            with house.scheduler:
+                clock.advance(SECOND)
+            assert house.called == []
+            store.close()
+        with house.scheduler:
+            clock.advance(SECOND)
+            assert ids(house.called) == [made.id]
+
+
+@pytest.mark.parametrize(("durable", "level"), [(True, 2), (False, 1)])
+def test_writes_wait_for_the_disk_unless_told_otherwise(
+    path: Path, durable: bool, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.set_trace_callback(said.append)
+        return connection
+
+    for module in DRIVERS:
+        monkeypatch.setattr(f"{module}.connect", connected)
+    with opened(f"sqlite:///{path}", durable=durable) as store:
+        Client(store).schedule(once())
+    levels = {"FULL": 2, "NORMAL": 1, "2": 2, "1": 1}
+    found = [
+        levels[each.partition("=")[2].strip().upper()]
+        for each in said
+        if "synchronous" in each and "=" in each
+    ]
+    assert found
+    assert {*found} == {level}
+
+
+WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE task_instances SET attempt = 77")
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_process_leaves_nothing_half_done(
+    path: Path, clock: ManualClock
+) -> None:
+    with opened(f"sqlite:///{path}", clock) as store:
+        house = House(store, clock)
+        house.task()
+        made = house.scheduler.enqueue("send")
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"written\n"
+            process.kill()
+        assert house.again(made) == made
+        with house.scheduler:
+            clock.advance(SECOND)
+            assert [each.attempt for each in house.called] == [1]
+
+
+# Redis, whose server dies, hangs, is full or forgets.
+
+
+@pytest.fixture
+def own_redis(redis_server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
+    """A server that a test may kill, and that keeps all it has said it keeps."""
+    server = RedisServer(tmp_path, appendonly="yes", appendfsync="always").start()
+    yield server
+    server.kill()
+
+
+def test_a_killed_server_has_lost_nothing_and_all_goes_on(
+    own_redis: RedisServer, clock: ManualClock
+) -> None:
+    with opened(own_redis.url, clock) as store, running(store, clock) as house:
+        run = house.run()
+        waits = house.scheduler.run_now(run.definition.id, delay=MINUTE)
+        own_redis.kill()
+        with pytest.raises(StoreUnavailableError):
+            house.scheduler.list_definitions()
+        clock.advance(2 * SECOND)
+        assert not house.scheduler.health().ok
+        own_redis.start()
+        assert house.again(run) == run
+        assert house.complete(run)
+        clock.advance(MINUTE)
+        assert ids(house.called) == [run.id, waits.id]
+        assert house.scheduler.health().ok
+
+
+def test_a_server_that_hangs_is_not_waited_for_long(
+    own_redis: RedisServer, clock: ManualClock
+) -> None:
+    short = timedelta(milliseconds=200)
+    with opened(own_redis.url, clock, timeout=short) as store:
+        client = Client(store)
+        client.check()
+        own_redis.freeze()
+        with pytest.raises(StoreUnavailableError, match="Redis"):
+            client.schedule(once())
+        own_redis.thaw()
+
+
+def test_without_a_log_a_restarted_server_is_empty_and_goes_on(
+    redis_server: RedisServer, tmp_path: Path, clock: ManualClock
+) -> None:
+    server = RedisServer(tmp_path, appendonly="no").start()
+    try:
+        with opened(server.url, clock) as store, running(store, clock) as house:
+            house.run()
+            server.kill()
+            server.start()
+            assert house.scheduler.list_definitions() == []
+            assert house.run().state is State.RUNNING
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("engine", ["redis"])
+def test_a_full_memory_may_pass_and_takes_what_makes_room(
+    store: Store, redis_server: RedisServer
+) -> None:
+    client = Client(store)
+    there = client.schedule(once())
+    with redis_server.client() as by_hand:
+        by_hand.config_set("maxmemory", "1")
+        try:
+            with pytest.raises(StoreUnavailableError, match="memory"):
+                client.schedule(once())
+            assert client.delete_definition(there.id)
+        finally:
+            by_hand.config_set("maxmemory", "0")
+        by_hand.config_set("min-replicas-to-write", "1")
+        try:
+            with pytest.raises(StoreUnavailableError, match="replicas"):
+                client.schedule(once())
+        finally:
+            by_hand.config_set("min-replicas-to-write", "0")
+    assert client.list_definitions() == []
+    assert client.schedule(once()).state == "active"
+
+
+@pytest.mark.parametrize("engine", ["redis"])
+def test_a_server_that_has_forgotten_the_scripts_or_ends_connections_is_told_again(
+    store: Store, redis_server: RedisServer, clock: ManualClock
+) -> None:
+    with running(store, clock) as house, redis_server.client() as by_hand:
+        for _ in range(2):
+            by_hand.script_flush()
+            house.run()
+            by_hand.client_kill_filter(_type="normal", skipme=True)
+            house.run()
+        assert len(house.called) == 4
+
+
+@pytest.mark.parametrize("engine", ["redis"])
+@pytest.mark.parametrize("size", [1, 5000])
+def test_what_is_written_anew_after_a_loss_is_read_as_it_is_now(
+    store: Store, store_url: str, redis_server: RedisServer, size: int
+) -> None:
+    id = TaskDefinition.id_for("a")
+    with opened(store_url, store.clock) as other:  # type: ignore[arg-type]
+        Client(store).schedule(once(id=id, metadata={"was": "w" * size}))
+        assert Client(other).get_definition(id).metadata == {"was": "w" * size}
+        with redis_server.client() as by_hand:
+            by_hand.flushdb()
+        Client(store).schedule(once(id=id, metadata={"is": "i" * size}))
+        assert Client(other).get_definition(id).metadata == {"is": "i" * size}
+
+
+@pytest.mark.parametrize("engine", ["redis"])
+def test_namespaces_know_nothing_of_each_other(
+    store: Store, store_url: str, clock: ManualClock
+) -> None:
+    Client(store).schedule(task())
+    with opened(store_url, clock, namespace="other") as other:
+        assert Client(other).list_definitions() == []
+        with running(other, clock) as house:
+            house.run()
+    with opened(f"{store_url}?namespace=other", clock) as other:
+        assert len(Client(other).list_definitions()) == 1
+    assert len(Client(store).list_definitions()) == 1
+
+
+@pytest.mark.parametrize("engine", ["redis"])
+def test_what_has_been_deleted_leaves_hardly_a_key(
+    store: Store, redis_server: RedisServer, clock: ManualClock
+) -> None:
+    with running(store, clock, retention=MINUTE, remember=HOUR) as house:
+        of = house.task(lock="l", metadata={"a": ["b", {"c": 1}]})
+        for n in range(50):
+            house.scheduler.enqueue("send", key=str(n), payload={"n": n})
+        house.once(HOUR)
+        clock.advance(SECOND)
+        assert house.fail(house.called[0])
+        house.scheduler.delete_definition(of.id)
+        house.scheduler.delete_definitions(queue="default")
+        house.scheduler.stop()
+        for _ in range(2):
+            clock.advance(DAYS)
+            house.scheduler.start()
+            clock.advance(NOW)
+            house.scheduler.stop()
+        with redis_server.client() as by_hand:
+            assert by_hand.dbsize() < 20
+
+
+DAYS = timedelta(days=40)
+
+
+@pytest.mark.parametrize("engine", ["redis"])
+@pytest.mark.parametrize(
+    ("settings", "level", "said"),
+    [
+        ({"appendonly": "no"}, "WARNING", "set appendonly yes"),
+        ({"appendfsync": "no"}, "WARNING", "set appendfsync always"),
+        ({"appendfsync": "everysec"}, "INFO", "the last second"),
+        ({"appendfsync": "always"}, None, ""),
+        (
+            {"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}
+            | {"maxmemory": "1000000000"},
+            "WARNING",
+            "set maxmemory-policy noeviction",
+        ),
+    ],
+)
+def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
+    store_url: str,
+    redis_server: RedisServer,
+    caplog: pytest.LogCaptureFixture,
+    settings: dict[str, str],
+    level: str | None,
+    said: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+    with redis_server.client() as by_hand:
+        before = {name: by_hand.config_get(name)[name] for name in settings}
+        try:
+            for name, value in settings.items():
+                by_hand.config_set(name, value)
+            with opened(store_url) as store:
+                store.initialize()
+                assert caplog.records == []
+                for _ in range(2):
+                    store.connect()
+        finally:
+            for name, value in before.items():
+                by_hand.config_set(name, value)
+    told = [(each.levelname, said in each.getMessage()) for each in caplog.records]
+    assert told == ([] if level is None else [(level, True)])
+
+
+@pytest.mark.parametrize("engine", ["redis"])
+def test_who_may_do_what_the_page_says_can_use_it(
+    store_url: str, redis_server: RedisServer, clock: ManualClock
+) -> None:
+    page = (ROOT / "docs/redis.md").read_text().splitlines()
+    [line] = [each for each in page if each.startswith("$ redis-cli ACL SETUSER ")]
+    words = shlex.split(line)[4:]
+    with redis_server.client() as by_hand:
+        by_hand.execute_command("ACL", "SETUSER", *words)
+        name, password = words[0], words[2].removeprefix(">")
+        url = store_url.replace("//", f"//{name}:{password}@")
+        try:
+            with opened(url, clock) as store, running(store, clock) as house:
+                assert house.complete(house.run())
+        finally:
+            by_hand.execute_command("ACL", "DELUSER", name)
