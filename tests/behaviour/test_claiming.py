@@ -1,0 +1,522 @@
+"""Claiming: what a node takes into its hands, how much, and what it leaves to others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler import (
+    Cancelled,
+    HandlerRegistry,
+    OnDemandTrigger,
+    RetryPolicy,
+    State,
+    StoreError,
+    StoreUnavailableError,
+    TaskDefinition,
+)
+from go_scheduler.events import (
+    ClaimAnswerLost,
+    InstanceClaimed,
+    InstanceGivenBack,
+    InstanceTakenOver,
+    RunFailed,
+)
+from go_scheduler.testing.builders import claim
+from go_scheduler.triggers import UnknownTrigger
+from tests.behaviour.house import (
+    LEASE,
+    MILLISECOND,
+    Later,
+    World,
+    at,
+    every,
+    once,
+    seconds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler import TaskInstance
+
+
+def test_what_is_due_runs_once_and_says_so(world: World) -> None:
+    node = world.node(world.note)
+    node.schedule(once(5))
+    world.advance(60)
+    assert world.times == [5]
+    ended = world.only()
+    assert (ended.state, ended.runs, ended.attempt) == (State.COMPLETED, 1, 1)
+    assert (ended.started_at, ended.ended_attempt) == (at(5), 1)
+    assert ended.claimed_by == node.health().node
+    [claimed] = world.heard.of(InstanceClaimed)
+    assert (claimed.instance_id, claimed.due_at) == (ended.id, at(5))
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_it_is_claimed_within_the_window_before_it_is_due(
+    world: World, window: float
+) -> None:
+    node = world.node(world.note, runner_window=seconds(window))
+    node.schedule(once(30))
+    states: dict[float, State] = {}
+    for _ in range(300):
+        world.advance(0.1)
+        for each in world.store.list_instances():
+            states[round(world.clock.elapsed().total_seconds(), 1)] = each.state
+    claimed = [moment for moment, state in states.items() if state is State.CLAIMED]
+    assert 30 - window <= claimed[0] <= 30 - window / 4
+    assert node.health().waiting == 0
+    assert world.times == [30]
+
+
+def test_no_more_is_held_than_allowed_and_the_rest_is_left_to_others(
+    world: World,
+) -> None:
+    one = world.node(world.note, "one", max_held=5)
+    for _ in range(20):
+        one.schedule(once(5))
+    world.advance(4.5)
+    assert world.states() == {State.CLAIMED: 5, State.PENDING: 15}
+    assert one.health().waiting == 5
+    other: list[TaskInstance] = []
+    world.node(other.append, "two")
+    world.advance(2)
+    assert world.states() == {State.COMPLETED: 20}
+    assert (len(world.called), len(other)) == (5, 15)
+
+
+def test_of_what_is_overdue_no_more_is_claimed_than_there_are_workers(
+    world: World,
+) -> None:
+    for _ in range(10):
+        world.scheduler(None).schedule(once())
+    world.advance(1)
+    node = world.node(world.bench.handler, max_workers=2)
+    world.advance(30)
+    assert world.states() == {State.RUNNING: 2, State.PENDING: 8}
+    assert node.health().busy == 2
+    world.bench.running[0].end()
+    world.advance(1)
+    assert len(world.bench.running) == 2
+    # As many as came free within a window may be on their way, and no more.
+    assert world.store.counts()[State.PENDING] in (6, 7)
+
+
+def test_what_waits_for_a_worker_for_longer_than_a_window_is_given_back(
+    world: World,
+) -> None:
+    one = world.node(world.bench.handler, "one", max_workers=1)
+    for _ in range(2):
+        one.schedule(once(1))
+    world.advance(1.5)
+    assert (one.health().busy, len(world.bench.calls)) == (2, 1)
+    world.advance(1.5)
+    [given_back] = world.heard.of(InstanceGivenBack)
+    assert given_back.reason == "no worker has been free for it"
+    assert one.health().busy == 1
+    world.node(world.note, "two")
+    world.advance(1)
+    [called] = world.called
+    assert (called.instance.attempt, called.instance.runs) == (2, 1)
+
+
+def test_a_node_without_a_free_worker_leaves_to_others_what_comes(
+    world: World,
+) -> None:
+    one = world.node(world.bench.handler, "one", max_workers=1)
+    one.schedule(once())
+    world.advance(1)
+    world.node(world.note, "two")
+    for due in (5, 6, 7):
+        one.schedule(once(due))
+    world.advance(10)
+    assert world.times == [5, 6, 7]
+
+
+def test_what_comes_while_a_claim_is_under_way_is_claimed_as_well(
+    world: World,
+) -> None:
+    node = world.node(world.note, runner_window=seconds(8), schedule_window=seconds(8))
+    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+    world.advance(10)
+    world.faults.meanwhile["claim_instances"] = lambda: node.run_now(task.id)
+    node.run_now(task.id)
+    world.advance(0)
+    assert world.times == [10, 10]
+
+
+def test_only_its_own_queues_are_served(world: World) -> None:
+    node = world.node(world.note, queues=["mail", "sms"])
+    for queue in ("mail", "default", "sms"):
+        node.schedule(once(queue=queue))
+    world.advance(10)
+    assert sorted(each.instance.definition.queue for each in world.called) == [
+        "mail",
+        "sms",
+    ]
+    assert world.states() == {State.COMPLETED: 2, State.PENDING: 1}
+
+
+def test_what_has_no_handler_here_is_given_back_for_longer_each_time(
+    world: World,
+) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("known")(world.note)
+    node = world.node(handlers)
+    node.schedule(once(name="known"))
+    node.schedule(once(name="other"))
+    world.advance(600)
+    told = world.heard.of(InstanceGivenBack)
+    delays = [each.delay for each in told]
+    doubled = [seconds(0.05 * 2**n) for n in range(11)]
+    assert delays[: len(doubled)] == doubled
+    assert set(delays[len(doubled) :]) == {seconds(60)}
+    assert "no handler is registered for definitions 'other' here" in told[0].reason
+    assert "registered: 'known'" in told[0].reason
+    [warning] = node.health().warnings
+    assert "'other'" in warning
+    handlers.register("other")(world.note)
+    world.advance(61)
+    assert [each.instance.definition.name for each in world.called] == [
+        "known",
+        "other",
+    ]
+    assert world.called[1].instance.runs == 1
+
+
+def test_a_nameless_one_is_given_back_by_a_registry_with_what_to_do(
+    world: World,
+) -> None:
+    world.scheduler(None).schedule(once())
+    world.node(HandlerRegistry())
+    world.advance(1)
+    assert "pass name= to TaskDefinition" in world.heard.of(InstanceGivenBack)[0].reason
+
+
+def test_what_has_a_trigger_that_is_unknown_here_is_left_to_others(
+    world: World,
+) -> None:
+    client = world.scheduler(None)
+    stored = client.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+    client.run_now(stored.id)
+    unknown = UnknownTrigger("gone", {}, "gone is not installed")
+    world.store.put_definitions([replace(stored, trigger=unknown)])
+    world.node(world.note)
+    world.advance(1)
+    assert world.called == []
+    assert world.states() == {State.PENDING: 1}
+    assert world.heard.of(InstanceGivenBack)[0].reason == "gone is not installed"
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_what_was_asked_to_stop_is_not_called_again(
+    world: World, taken_over: bool
+) -> None:
+    later = Later()
+    one = world.node(world.note, "one", executor=later)
+    one.schedule(once())
+    world.advance(0)
+    assert one.cancel(world.only().id) is Cancelled.REQUESTED
+    if taken_over:
+        world.clock.freeze("one")
+        world.node(world.note, "two")
+        world.advance(60)
+    else:
+        # It waits for the executor, and is given back as the node stops.
+        assert one.stop()
+        world.node(world.note, "two")
+        world.advance(5)
+    assert world.called == []
+    ended = world.only()
+    assert (ended.state, ended.runs) == (State.CANCELLED, int(taken_over))
+
+
+def test_what_every_run_has_died_of_has_failed_after_the_last(world: World) -> None:
+    client = world.scheduler(None)
+    client.schedule(once(retry=RetryPolicy(max_attempts=2)))
+    laters = [Later() for _ in range(2)]
+    for number, later in enumerate(laters):
+        name = f"life {number}"
+        world.node(world.note, name, executor=later)
+        world.until(lambda later=later: later.waiting)
+        world.clock.freeze(name)
+    world.node(world.note, "last")
+    world.advance(60)
+    assert world.called == []
+    ended = world.only()
+    assert (ended.state, ended.runs) == (State.FAILED, 2)
+    assert ended.error == "none of 2 recorded starts came to an end"
+    assert world.heard.of(RunFailed)[-1].runs == 2
+    assert [each.attempt for each in world.heard.of(InstanceTakenOver)] == [2]
+
+
+def test_what_failed_last_says_why_when_its_starts_are_used_up(world: World) -> None:
+    def handler(instance: TaskInstance) -> None:
+        raise ValueError("no paper")
+
+    retry = RetryPolicy(max_attempts=2, delay=seconds(1))
+    one = world.node(handler, "one")
+    one.schedule(once(retry=retry))
+    world.advance(0.5)
+    assert one.stop()
+    later = Later()
+    world.node(handler, "two", executor=later)
+    world.advance(2)
+    assert len(later.waiting) == 1
+    world.clock.freeze("two")
+    world.node(handler, "three")
+    world.advance(60)
+    ended = world.only()
+    assert (ended.state, ended.runs) == (State.FAILED, 2)
+    assert "no paper" in (ended.error or "")
+
+
+# Answers that are lost
+
+
+def test_what_a_lost_answer_had_claimed_is_given_back_and_runs_once(
+    world: World,
+) -> None:
+    node = world.node(world.note)
+    for _ in range(2):
+        node.schedule(once(5))
+    world.advance(1)
+    world.faults.losing.add("claim_instances")
+    world.until(lambda: world.states() == {State.CLAIMED: 2})
+    assert node.health().store_reachable is False
+    assert node.health().waiting == 0
+    world.faults.losing.clear()
+    world.advance(10)
+    assert len(world.called) == 2
+    assert max(world.times) < 7
+    assert world.states() == {State.COMPLETED: 2}
+    assert {each.runs for each in world.store.list_instances()} == {1}
+    lost = world.heard.of(ClaimAnswerLost)
+    assert [(each.node, each.count) for each in lost] == [(node.health().node, 2)]
+
+
+def test_what_runs_is_held_or_not_recorded_is_not_taken_for_lost(world: World) -> None:
+    node = world.node(world.bench.handler)
+    for due in (1, 1, 9.5):
+        node.schedule(once(due))
+    world.advance(2)
+    world.faults.failing["finish_instances"] = StoreError("no")
+    world.bench.calls[0].end()
+    world.advance(7)
+    world.faults.losing.add("claim_instances")
+    node.schedule(once(9.2))
+    world.advance(0)
+    world.faults.losing.clear()
+    world.advance(10)
+    del world.faults.failing["finish_instances"]
+    world.bench.end_all()
+    world.advance(11)
+    world.bench.end_all()
+    world.advance(1)
+    assert world.states() == {State.COMPLETED: 4}
+    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert len(world.bench.calls) == 4
+
+
+def test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too(
+    world: World,
+) -> None:
+    node = world.node(world.note)
+    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+    world.advance(2)
+    mine = node.health().node
+    assert mine is not None
+    world.faults.failing["claim_instances"] = StoreUnavailableError("no answer")
+    node.run_now(task.id)
+    world.advance(0)
+    del world.faults.failing["claim_instances"]
+    # The store was still at work on it, and comes to it two seconds later.
+    node.pause(task.id)
+    world.advance(2)
+    node.resume(task.id)
+    [late] = claim(world.store, mine)
+    assert world.called == []
+    world.advance(3)
+    assert [each.instance.id for each in world.called] == [late.id]
+    assert world.only().runs == 1
+    assert [each.count for each in world.heard.of(ClaimAnswerLost)] == [1]
+
+
+def test_while_it_is_unknown_what_was_claimed_and_locked_it_is_tried_again(
+    world: World,
+) -> None:
+    node = world.node(world.note)
+    node.schedule(once(5))
+    world.advance(3)
+    world.faults.losing = {"claim_instances", "fire_and_start"}
+    world.advance(1.8)
+    [instance] = world.store.list_instances()
+    assert instance.state in (State.CLAIMED, State.RUNNING)
+    world.faults.losing.clear()
+    world.faults.locked.add(instance.id)
+    world.advance(1)
+    assert world.called == []
+    world.faults.locked.clear()
+    world.advance(2)
+    assert [each.instance.id for each in world.called] == [instance.id]
+    assert world.only().runs == 1
+
+
+# A slow store, and one whose scans settle
+
+
+@pytest.mark.parametrize("slow", [0.05, 0.3, 0.8])
+def test_on_a_slow_store_what_is_due_still_starts_on_time(
+    world: World, slow: float
+) -> None:
+    node = world.node(world.note)
+    world.faults.slow = {
+        "claim_instances": seconds(slow),
+        "start_instances": seconds(slow),
+        "finish_instances": seconds(slow),
+    }
+    for due in range(2, 60, 3):
+        node.schedule(once(due))
+    world.advance(70)
+    late = [called - due for called, due in zip(world.times, range(2, 60, 3))]
+    assert min(late) >= 0
+    # The first ones teach it how slow the store is.
+    assert max(late[len(late) // 2 :]) <= slow
+
+
+# Shares
+
+
+def test_of_what_is_due_at_once_each_node_takes_as_much_as_it_can_call(
+    world: World,
+) -> None:
+    for _ in range(40):
+        world.scheduler(None).schedule(once(5))
+    world.advance(1)
+    world.node(world.bench.handler, "one", max_workers=4, max_held=4)
+    world.node(world.bench.handler, "two", max_workers=8, max_held=8)
+    world.advance(6)
+    shares = Counter(
+        each.claimed_by
+        for each in world.store.list_instances(state=State.RUNNING, limit=100)
+    )
+    assert sorted(shares.values()) == [4, 8]
+
+
+def test_of_one_definition_a_node_has_no_more_than_it_may_and_others_go_on(
+    world: World,
+) -> None:
+    client = world.scheduler(None)
+    few = client.schedule(
+        TaskDefinition(trigger=OnDemandTrigger(), name="few", max_per_node=2)
+    )
+    other = client.schedule(TaskDefinition(trigger=OnDemandTrigger(), name="other"))
+    for _ in range(5):
+        client.run_now(few.id)
+    for _ in range(3):
+        client.run_now(other.id)
+    world.node(world.bench.handler, "one")
+    world.advance(20)
+    names = Counter(each.instance.definition.name for each in world.bench.running)
+    assert names == {"few": 2, "other": 3}
+    given_back = world.heard.of(InstanceGivenBack)
+    assert "no more may be on one node (max_per_node)" in given_back[0].reason
+    # What is kept out in a row comes later each time, so that nobody claims in vain.
+    assert given_back[0].delay == seconds(1)
+    assert max(each.delay for each in given_back) > seconds(1)
+    world.node(world.bench.handler, "two")
+    world.advance(31)
+    names = Counter(each.instance.definition.name for each in world.bench.running)
+    assert names == {"few": 4, "other": 3}
+    while world.store.counts()[State.COMPLETED] < 8:
+        world.bench.end_all()
+        world.advance(31)
+    assert {each.runs for each in world.store.list_instances()} == {1}
+
+
+def test_of_what_is_overdue_the_more_urgent_is_called_first(world: World) -> None:
+    client = world.scheduler(None)
+    for priority in (2, 0, 3, 1):
+        client.schedule(once(priority=priority))
+    world.advance(1)
+    world.node(world.note, max_workers=1)
+    world.advance(10)
+    urgent = [each.instance.definition.priority for each in world.called]
+    assert urgent == [0, 1, 2, 3]
+
+
+# What a node has left
+
+
+def test_what_has_lapsed_is_taken_over_one_first_then_two_then_four(
+    world: World,
+) -> None:
+    later = Later()
+    one = world.node(world.note, "one", executor=later, lease=LEASE)
+    for _ in range(12):
+        one.schedule(once(expire_after=seconds(300)))
+    world.advance(1)
+    assert world.states() == {State.RUNNING: 12}
+    world.clock.freeze("one")
+    world.advance(LEASE.total_seconds() + 5)
+    world.node(world.bench.handler, "two")
+    batches: list[int] = []
+    while sum(batches) < 12:
+        world.advance(0.05)
+        if new := len(world.bench.calls) - sum(batches):
+            batches.append(new)
+    assert batches == [1, 2, 4, 5]
+    assert len(world.heard.of(InstanceTakenOver)) == 12
+
+
+def test_without_a_free_worker_nothing_is_taken_over(world: World) -> None:
+    one = world.node(world.note, "one", executor=Later())
+    one.schedule(once())
+    world.advance(1)
+    two = world.node(world.bench.handler, "two", max_workers=1)
+    two.schedule(once(1))
+    world.advance(1)
+    assert len(world.bench.running) == 1
+    world.clock.freeze("one")
+    world.advance(100)
+    assert len(world.bench.calls) == 1
+    world.bench.end_all()
+    world.advance(10)
+    assert len(world.bench.calls) == 2
+
+
+def test_what_had_not_begun_or_has_failed_was_not_lost_with_its_node(
+    world: World,
+) -> None:
+    one = world.node(world.note, "one")
+    one.schedule(once(2))
+    world.advance(1.5)
+    assert world.states() == {State.CLAIMED: 1}
+    world.clock.freeze("one")
+    world.node(world.note, "two")
+    world.advance(60)
+    assert len(world.called) == 1
+    assert world.heard.of(InstanceTakenOver) == []
+
+
+def called_names(called: Sequence[TaskInstance]) -> list[str | None]:
+    return [each.definition.name for each in called]
+
+
+def test_several_nodes_run_each_fire_time_once(world: World) -> None:
+    nodes = [world.node(world.note, name) for name in ("one", "two", "three")]
+    for number in range(5):
+        nodes[number % 3].schedule(every(1, name=str(number)))
+    world.clock.advance(20 * seconds(1) + MILLISECOND)
+    runs = Counter(
+        (each.instance.definition.name, each.instance.fire_time)
+        for each in world.called
+    )
+    assert len(runs) == 5 * 20
+    assert set(runs.values()) == {1}
+    assert world.times == sorted(world.times)
