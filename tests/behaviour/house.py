@@ -1,9 +1,9 @@
 """What behaviour tests share: nodes on one store, which fails as a test says, and time.
 
 Everything here goes through what users can name: schedulers, stores, clocks, executors
-and listeners. ``World`` has a ``ManualClock``, and no threads but those of handlers that
-go on until the test ends them. ``ThreadedWorld`` has the real threads, on a clock that
-can leap.
+and listeners. ``World`` has a ``ManualClock``, and no threads but those of handlers
+that go on until the test ends them. ``ThreadedWorld`` has the real threads, on a clock
+that can leap.
 """
 
 from __future__ import annotations
@@ -287,6 +287,7 @@ class Faults:
             are lost.
         bad: The ids of what cannot be written.
         locked: The ids of what another transaction has locked.
+        where: The names of the methods for which the two hold.
         slow: How long each method takes.
         meanwhile: By the name of a method what happens once, between what it does and
             its answer.
@@ -303,6 +304,7 @@ class Faults:
         self.losing: set[str] = set()
         self.bad: set[UUID] = set()
         self.locked: set[UUID] = set()
+        self.where: set[str] = {*_BATCHES}
         self.slow: dict[str, timedelta] = {}
         self.meanwhile: dict[str, Callable[[], object]] = {}
         self.asked: list[str] = []
@@ -320,7 +322,7 @@ class Faults:
                 raise StoreUnavailableError("away")
             if name in self.failing:
                 raise self.failing[name]
-            rows = _rows_of(name, args)
+            rows = _rows_of(name, args) if name in self.where else ()
             if self.bad.intersection(map(_id_of, rows)):
                 raise StoreError("a bad row")
             busy = self.locked.intersection(map(_id_of, rows))

@@ -1,4 +1,4 @@
-"""Claiming: what a node takes into its hands, how much, and what it leaves to others."""
+"""Claiming: what a node takes into its hands, and what it leaves to others."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ from tests.behaviour.house import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from go_scheduler import TaskInstance
 
 
@@ -380,10 +378,11 @@ def test_on_a_slow_store_what_is_due_still_starts_on_time(
         "start_instances": seconds(slow),
         "finish_instances": seconds(slow),
     }
-    for due in range(2, 60, 3):
+    due_times = [*range(2, 60, 3)]
+    for due in due_times:
         node.schedule(once(due))
     world.advance(70)
-    late = [called - due for called, due in zip(world.times, range(2, 60, 3))]
+    late = [called - due for called, due in zip(world.times, due_times, strict=True)]
     assert min(late) >= 0
     # The first ones teach it how slow the store is.
     assert max(late[len(late) // 2 :]) <= slow
@@ -502,10 +501,6 @@ def test_what_had_not_begun_or_has_failed_was_not_lost_with_its_node(
     world.advance(60)
     assert len(world.called) == 1
     assert world.heard.of(InstanceTakenOver) == []
-
-
-def called_names(called: Sequence[TaskInstance]) -> list[str | None]:
-    return [each.definition.name for each in called]
 
 
 def test_several_nodes_run_each_fire_time_once(world: World) -> None:

@@ -1,0 +1,626 @@
+"""Recording: what becomes of runs is written once, and what a store does with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from go_scheduler import (
+    Cancelled,
+    DelayTrigger,
+    Fail,
+    GiveBack,
+    HandlerRegistry,
+    RetryAfter,
+    RetryPolicy,
+    RunEnd,
+    State,
+    StoreError,
+    StoreUnavailableError,
+    TaskDefinition,
+    Trigger,
+)
+from go_scheduler.events import (
+    DefinitionCompleted,
+    InstanceFinished,
+    InstanceGivenBack,
+    InstanceLocked,
+    InstanceRetried,
+    InstanceUnrecorded,
+    ResultDiscarded,
+    RunDeferred,
+    RunEnded,
+    RunFailed,
+    TriggerFailed,
+)
+from go_scheduler.events.instance_events import Write
+from go_scheduler.models import Outcome
+from tests.behaviour.house import (
+    MINUTE,
+    SECOND,
+    Later,
+    World,
+    at,
+    once,
+    seconds,
+    take,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from go_scheduler import TaskInstance
+
+
+def failing(*errors: BaseException) -> Callable[[TaskInstance], None]:
+    """A handler that raises these one after the other, and then succeeds."""
+    left = [*errors]
+
+    def handler(instance: TaskInstance) -> None:
+        if left:
+            raise left.pop(0)
+
+    return handler
+
+
+BOTH_ASK = ExceptionGroup("", [RetryAfter(SECOND), RetryAfter(MINUTE)])
+
+
+# What follows
+
+
+def test_by_default_what_failed_runs_again_when_expire_after_has_passed(
+    world: World,
+) -> None:
+    def handler(instance: TaskInstance) -> None:
+        world.note(instance)
+        if len(world.called) == 1:
+            take(world.clock, seconds(10))
+            raise ValueError("no paper")
+
+    world.node(handler).schedule(once(1, expire_after=MINUTE))
+    world.advance(30)
+    waiting = world.only()
+    assert (waiting.state, waiting.runs) == (State.PENDING, 1)
+    assert waiting.due_at == at(61)
+    assert "ValueError: no paper" in (waiting.error or "")
+    world.advance(60)
+    assert world.times == [1, 61]
+    ended = world.only()
+    assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 2, at(61))
+    [run] = world.store.list_runs(ended.id)
+    assert (run.outcome, run.attempt, run.started_at) == (RunEnd.FAILED, 1, at(1))
+
+
+def test_what_took_longer_than_that_runs_again_at_once(world: World) -> None:
+    later = Later()
+
+    def handler(instance: TaskInstance) -> None:
+        world.note(instance)
+        if instance.runs == 1:
+            world.advance(4.9)
+            # Not yet presumed hung: nothing has ticked since.
+            take(world.clock, seconds(3))
+            raise ValueError
+
+    world.node(handler, executor=later).schedule(once(expire_after=seconds(5)))
+    world.advance(0)
+    later.run()
+    world.advance(0)
+    assert world.only().due_at <= at(8)
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_after_the_last_run_that_is_allowed_it_has_failed(
+    world: World, attempts: int
+) -> None:
+    def handler(instance: TaskInstance) -> None:
+        world.note(instance)
+        raise ValueError(f"run {instance.runs}")
+
+    policy = RetryPolicy(max_attempts=attempts, delay=seconds(2))
+    world.node(handler).schedule(once(retry=policy))
+    world.advance(100)
+    assert world.times == [0, 2, 4][:attempts]
+    ended = world.only()
+    assert (ended.state, ended.runs) == (State.FAILED, attempts)
+    assert f"run {attempts}" in (ended.error or "")
+    failed = world.heard.of(RunFailed)
+    assert [each.runs for each in failed] == [*range(1, attempts + 1)]
+    assert [each.retry_in for each in failed] == [SECOND * 2] * (attempts - 1) + [None]
+    assert len(world.heard.of(InstanceRetried)) == attempts - 1
+    [finished] = world.heard.of(InstanceFinished)
+    assert finished.outcome is Outcome.FAILED
+    ends = [(each.attempt, each.outcome) for each in world.store.list_runs(ended.id)]
+    assert ends == [(n, RunEnd.FAILED) for n in range(1, attempts + 1)]
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_run_that_was_asked_to_stop_is_cancelled_unless_it_succeeds(
+    world: World, returns: bool
+) -> None:
+    node = world.node(world.bench.handler)
+    node.schedule(once())
+    world.advance(1)
+    [called] = world.bench.calls
+    assert node.cancel(called.instance.id) is Cancelled.REQUESTED
+    world.advance(7)
+    assert called.run.cancelled
+    called.end(error=None if returns else ValueError("stopped"))
+    world.advance(1)
+    ended = world.only()
+    assert ended.state is (State.COMPLETED if returns else State.CANCELLED)
+    assert ("stopped" in (ended.error or "")) is not returns
+    [finished] = world.heard.of(InstanceFinished)
+    assert (finished.started_at, finished.took) == (at(0), seconds(8))
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "runs", "due"),
+    [
+        (RetryAfter(seconds(30), "not yet"), State.PENDING, 1, 30),
+        (GiveBack(seconds(20), "no printer"), State.PENDING, 0, 20),
+        (Fail("no such customer"), State.FAILED, 1, 0),
+        (TypeError("from within"), State.PENDING, 1, 300),
+        (KeyboardInterrupt(), State.PENDING, 1, 300),
+        (SystemExit(3), State.PENDING, 1, 300),
+        (
+            ExceptionGroup("", [RetryAfter(SECOND), RetryAfter(MINUTE)]),
+            "pending",
+            1,
+            60,
+        ),
+        (ExceptionGroup("", [Fail("a"), ValueError("b")]), State.PENDING, 1, 300),
+        (ExceptionGroup("", [Fail("a"), Fail("b")]), State.FAILED, 1, 0),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, BaseException) else None,
+)
+def test_what_a_handler_raises_decides_what_follows(
+    world: World, error: BaseException, state: State, runs: int, due: float
+) -> None:
+    world.node(failing(error)).schedule(once())
+    world.advance(1)
+    found = world.only()
+    assert (found.state, found.runs, found.due_at) == (state, runs, at(due))
+    assert len(world.heard.of(RunDeferred)) == (
+        "RetryAfter" in repr(error) and "Fail" not in repr(error)
+    )
+    given_back = [(each.reason, each.by_handler) for each in given_backs(world)]
+    assert given_back == ([("no printer", True)] if runs == 0 else [])
+    world.advance(301)
+    assert world.only().state is (state if due == 0 else State.COMPLETED)
+
+
+def given_backs(world: World) -> list[InstanceGivenBack]:
+    return world.heard.of(InstanceGivenBack)
+
+
+class SaysNothing:
+    """Cannot be called with an instance, which its signature does not say."""
+
+    @property
+    def __signature__(self) -> object:
+        raise ValueError("not known")
+
+    def __call__(self) -> None:
+        raise AssertionError("it is never called")
+
+
+@pytest.mark.parametrize("in_a_registry", [False, True])
+def test_a_handler_that_cannot_be_called_so_has_failed_at_once(
+    world: World, in_a_registry: bool
+) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("wrong")(SaysNothing())
+    wrong: Any = handlers if in_a_registry else SaysNothing()
+    world.node(wrong).schedule(once(name="wrong"))
+    world.advance(1)
+    assert (world.only().state, world.only().runs) == (State.FAILED, 1)
+    assert "TypeError" in (world.only().error or "")
+
+
+def test_stop_on_ends_it_at_the_first_run(world: World) -> None:
+    policy = RetryPolicy(delay=SECOND, stop_on=[LookupError])
+    node = world.node(failing(KeyError("a"), ValueError("b")))
+    node.schedule(once(retry=policy))
+    node.schedule(once(1, retry=policy))
+    world.advance(10)
+    assert world.states() == {State.FAILED: 1, State.COMPLETED: 1}
+
+
+def test_the_definitions_own_policy_counts_before_the_schedulers(world: World) -> None:
+    def handler(instance: TaskInstance) -> None:
+        raise ValueError
+
+    node = world.node(handler, retry=RetryPolicy(max_attempts=2, delay=seconds(5)))
+    node.schedule(once(name="own", retry=RetryPolicy(max_attempts=3, delay=SECOND)))
+    node.schedule(once(name="not"))
+    world.advance(60)
+    runs = {each.definition.name: each.runs for each in world.store.list_instances()}
+    assert runs == {"own": 3, "not": 2}
+
+
+# Errors as text
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+class Opaque(Exception):
+    """Not even its traceback can be made."""
+
+    @property
+    def __cause__(self) -> BaseException:  # type: ignore[override]
+        raise SystemExit("no cause")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("nul \0 here"), "nul \\x00 here"),
+        (ValueError("half \ud800 pair"), "half \\ud800 pair"),
+        (Mute(), "Mute: <exception str() failed>"),
+        (Opaque(), "Opaque, whose text cannot be made"),
+        (ValueError("a" * 100_000 + " the end"), "a the end"),
+    ],
+    ids=["nul", "surrogate", "mute", "opaque", "long"],
+)
+def test_an_error_is_kept_as_every_store_can(
+    world: World, error: Exception, text: str
+) -> None:
+    world.node(failing(error)).schedule(once())
+    world.advance(1)
+    kept = world.only().error or ""
+    assert kept.rstrip().endswith(text)
+    assert len(kept) <= 16 * 1024
+
+
+# Definitions that wait for the end
+
+
+class Fickle(Trigger):
+    """Waits for the end of a run, and fails when it is asked for what follows."""
+
+    kind: ClassVar[str] = "tests.behaviour.fickle"
+    waits = True
+    recurring = True
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self._error = error
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        raise self._error or ZeroDivisionError("by zero")
+
+
+def test_what_waits_for_the_end_of_a_run_counts_from_it(world: World) -> None:
+    def handler(instance: TaskInstance) -> None:
+        world.note(instance)
+        take(world.clock, seconds(5))
+        if len(world.called) == 2:
+            raise ValueError
+
+    retry = RetryPolicy(delay=seconds(7))
+    trigger = DelayTrigger(seconds(10))
+    world.node(handler).schedule(TaskDefinition(trigger=trigger, retry=retry))
+    world.advance(60)
+    # 10, ends 15; 25, fails 30; again at 37, ends 42; 52.
+    assert world.times == [10, 25, 37, 52]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), SystemExit(3)])
+def test_where_its_trigger_fails_at_the_end_it_fires_in_a_minute(
+    world: World, error: BaseException
+) -> None:
+    node = world.node(world.bench.handler)
+    # As of a trigger whose calendar is not registered here.
+    broken = TaskDefinition(trigger=Fickle(error), next_fire_time=at(2))
+    world.store.put_definitions([broken])
+    world.advance(3)
+    world.bench.calls[0].end()
+    ended = world.clock.now()
+    world.advance(1)
+    assert world.only().state is State.COMPLETED
+    assert node.get_definition(broken.id).next_fire_time == ended + MINUTE
+    [told] = world.heard.of(TriggerFailed)
+    assert told.definition_id == broken.id
+    assert type(error).__name__ in told.error
+
+
+# Batches
+
+
+def test_an_end_that_cannot_be_recorded_costs_only_itself(world: World) -> None:
+    node = world.node(world.note)
+    for _ in range(9):
+        node.schedule(once(2))
+    world.advance(1.5)
+    bad = world.store.list_instances()[4].id
+    world.faults.failing["finish_instances"] = StoreUnavailableError("away")
+    world.advance(0.6)
+    assert len(world.called) == 9
+    assert node.health().unrecorded == 9
+    world.faults.bad.add(bad)
+    world.faults.where = {"finish_instances"}
+    del world.faults.failing["finish_instances"]
+    world.advance(5)
+    assert world.states() == {State.COMPLETED: 8, State.RUNNING: 1}
+    assert node.health().unrecorded == 1
+    told = world.heard.of(InstanceUnrecorded)
+    assert {(each.instance_id, each.write) for each in told} == {(bad, Write.END)}
+    assert [each.retry_in for each in told][:3] == [SECOND, 2 * SECOND, 4 * SECOND]
+    world.advance(120)
+    # Its claim is kept as long, and nobody else runs it.
+    assert len(world.called) == 9
+    world.faults.bad.clear()
+    world.advance(11)
+    assert world.states() == {State.COMPLETED: 9}
+    assert {each.attempt for each in world.store.list_instances()} == {1}
+    assert len(world.heard.of(InstanceFinished)) == 9
+
+
+def test_a_locked_end_delays_no_other_and_is_written_soon(world: World) -> None:
+    node = world.node(world.note)
+    for _ in range(9):
+        node.schedule(once(2))
+    world.advance(1.5)
+    locked = world.store.list_instances()[4].id
+    world.faults.locked.add(locked)
+    world.faults.where = {"finish_instances"}
+    world.advance(0.9)
+    assert world.states() == {State.COMPLETED: 8, State.RUNNING: 1}
+    assert world.heard.of(InstanceLocked) == []
+    world.advance(2)
+    told = world.heard.of(InstanceLocked)
+    assert [(each.instance_id, each.write) for each in told] == [(locked, Write.END)]
+    world.faults.locked.clear()
+    world.advance(1.01)
+    assert world.states() == {State.COMPLETED: 9}
+
+
+def test_what_is_given_back_and_cannot_be_written_costs_only_itself(
+    world: World,
+) -> None:
+    def handler(instance: TaskInstance) -> None:
+        if instance.attempt == 1:
+            raise GiveBack(seconds(5))
+
+    node = world.node(handler)
+    for _ in range(5):
+        node.schedule(once(2))
+    world.advance(1.9)
+    world.faults.bad.add(world.store.list_instances()[2].id)
+    world.faults.where = {"release_instances"}
+    world.advance(10)
+    assert world.states() == {State.COMPLETED: 4, State.RUNNING: 1}
+    world.faults.bad.clear()
+    world.advance(20)
+    assert world.states() == {State.COMPLETED: 5}
+
+
+def test_ends_that_are_not_recorded_keep_a_node_from_claiming_more(
+    world: World,
+) -> None:
+    node = world.node(world.note, max_workers=3)
+    for due in range(1, 11):
+        node.schedule(once(due))
+    world.faults.failing["finish_instances"] = StoreUnavailableError("away")
+    world.advance(20)
+    assert len(world.called) == 3
+    assert node.health().unrecorded == 3
+    assert world.store.counts()[State.PENDING] == 7
+    del world.faults.failing["finish_instances"]
+    world.advance(10)
+    assert world.states() == {State.COMPLETED: 10}
+
+
+def test_a_few_that_cannot_be_recorded_cost_no_worker(world: World) -> None:
+    node = world.node(world.note, max_workers=2)
+    for due in (1, 2, 3):
+        node.schedule(once(due))
+    world.faults.where = {"finish_instances"}
+    world.until(lambda: len(world.store.list_instances()) == 3)
+    world.faults.bad.update(each.id for each in world.store.list_instances())
+    for due in (10, 11, 12):
+        node.schedule(once(due))
+    world.advance(20)
+    assert len(world.called) == 6
+    assert world.states() == {State.COMPLETED: 3, State.RUNNING: 3}
+    assert node.health().unrecorded == 3
+    world.faults.bad.clear()
+    world.advance(11)
+    assert world.states() == {State.COMPLETED: 6}
+
+
+def test_more_ends_than_one_batch_are_all_recorded(world: World) -> None:
+    node = world.node(world.note, max_workers=2000, max_held=2000)
+    world.advance(1)
+    world.faults.failing["finish_instances"] = StoreUnavailableError("away")
+    for _ in range(1200):
+        node.schedule(once(5))
+    world.advance(5)
+    assert node.health().unrecorded == 1200
+    del world.faults.failing["finish_instances"]
+    world.advance(6)
+    assert world.states() == {State.COMPLETED: 1200}
+
+
+# Answers that are lost, and claims
+
+
+def test_an_end_whose_answer_is_lost_is_told_once_and_discarded_by_nobody(
+    world: World,
+) -> None:
+    node = world.node(world.note)
+    node.schedule(once(2))
+    world.advance(1.9)
+    world.faults.losing.add("finish_instances")
+    world.advance(3)
+    assert world.only().state is State.COMPLETED
+    assert node.health().unrecorded == 1
+    assert world.heard.of(InstanceFinished) == []
+    world.faults.losing.clear()
+    world.advance(6)
+    assert node.health().unrecorded == 0
+    assert len(world.heard.of(InstanceFinished)) == 1
+    assert len(world.heard.of(RunEnded)) == 1
+    assert world.heard.of(ResultDiscarded) == []
+
+
+def test_a_retry_whose_answer_is_lost_is_told_once(world: World) -> None:
+    node = world.node(failing(ValueError("no")))
+    node.schedule(once(2, retry=RetryPolicy(delay=MINUTE)))
+    world.advance(1.9)
+    world.faults.losing.add("finish_instances")
+    world.advance(3)
+    world.faults.losing.clear()
+    world.advance(6)
+    assert len(world.heard.of(InstanceRetried)) == 1
+    assert world.heard.of(ResultDiscarded) == []
+    world.advance(60)
+    assert (world.only().state, world.only().runs) == (State.COMPLETED, 2)
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_of_a_run_that_has_lost_its_claim_a_success_alone_counts(
+    world: World, succeeds: bool
+) -> None:
+    one = world.node(world.bench.handler, "one")
+    one.schedule(once())
+    world.advance(1)
+    [first] = world.bench.calls
+    world.clock.freeze("one")
+    world.node(world.bench.handler, "two")
+    world.advance(60)
+    [_, second] = world.bench.calls
+    assert second.instance.attempt == 2
+    world.clock.thaw("one")
+    world.advance(10)
+    assert (first.run.lost, second.run.lost) == (True, False)
+    first.end(error=None if succeeds else ValueError("late"))
+    world.advance(1)
+    found = world.only()
+    if succeeds:
+        assert (found.state, found.ended_attempt) == (State.COMPLETED, 1)
+        world.advance(10)
+        assert second.run.lost
+    else:
+        assert (found.state, found.error) == (State.RUNNING, None)
+        assert world.heard.of(ResultDiscarded) == []
+    second.end()
+    world.advance(1)
+    ended = world.only()
+    assert (ended.state, ended.ended_attempt) == (State.COMPLETED, 2 - succeeds)
+    discarded = world.heard.of(ResultDiscarded)
+    assert [each.attempt for each in discarded] == ([2] if succeeds else [])
+
+
+def test_the_late_failure_of_a_run_that_knows_nothing_of_it_is_discarded(
+    world: World,
+) -> None:
+    one = world.node(world.bench.handler, "one")
+    one.schedule(once())
+    world.advance(1)
+    world.clock.freeze("one")
+    world.node(world.note, "two")
+    world.advance(60)
+    assert world.only().state is State.COMPLETED
+    world.bench.calls[0].end(error=ValueError("late"))
+    world.clock.thaw("one")
+    world.advance(1)
+    ended = world.only()
+    assert (ended.state, ended.ended_attempt, ended.error) == (State.COMPLETED, 2, None)
+    [discarded] = world.heard.of(ResultDiscarded)
+    assert discarded.attempt == 1
+    assert world.store.list_runs(ended.id)[0].outcome is RunEnd.LOST
+
+
+def test_of_many_that_are_discarded_the_log_has_a_few_lines(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = world.node(world.bench.handler, "one", max_workers=100)
+    for _ in range(60):
+        one.schedule(once())
+    world.advance(1)
+    world.clock.freeze("one")
+    world.node(world.note, "two")
+    world.advance(60)
+    for each in world.bench.calls:
+        each.end(error=ValueError("late"))
+    caplog.clear()
+    world.clock.thaw("one")
+    world.advance(1)
+    assert len(world.heard.of(ResultDiscarded)) == 60
+    lines = [each for each in caplog.messages if "result" in each]
+    assert 1 <= len(lines) <= 10
+
+
+def test_two_ends_of_one_instance_are_recorded_in_their_order(world: World) -> None:
+    node = world.node(world.bench.handler, expire_after=seconds(10))
+    node.schedule(once(expire_after=seconds(10)))
+    world.advance(11)
+    first, second = world.bench.calls
+    world.faults.failing["finish_instances"] = StoreUnavailableError("away")
+    second.end(error=ValueError("second"))
+    first.end()
+    world.advance(1)
+    del world.faults.failing["finish_instances"]
+    world.advance(6)
+    ended = world.only()
+    assert (ended.state, ended.ended_attempt) == (State.COMPLETED, 1)
+    assert node.health().unrecorded == 0
+
+
+def test_what_happens_to_a_run_is_told_in_its_order(world: World) -> None:
+    node = world.node(failing(ValueError("no")))
+    node.schedule(once(2, retry=RetryPolicy(delay=SECOND)))
+    world.advance(10)
+    told = [
+        type(each).__name__
+        for each in world.heard.events
+        if hasattr(each, "instance_id") or isinstance(each, DefinitionCompleted)
+    ]
+    assert told == [
+        "DefinitionCompleted",
+        "InstanceClaimed",
+        "InstanceStarted",
+        "RunFailed",
+        "RunEnded",
+        "InstanceRetried",
+        "InstanceClaimed",
+        "InstanceStarted",
+        "RunEnded",
+        "InstanceFinished",
+    ]
+    first, second = world.heard.of(RunEnded)
+    assert (first.outcome, first.retry_in) == (None, SECOND)
+    assert (second.outcome, second.late) == (Outcome.COMPLETED, seconds(0))
+
+
+def test_nothing_is_written_while_there_is_nothing_to_write(world: World) -> None:
+    node = world.node(world.note)
+    node.schedule(once(2))
+    world.advance(5)
+    world.faults.asked.clear()
+    world.advance(60)
+    asked = Counter(world.faults.asked)
+    for write in ("finish_instances", "release_instances", "renew_claims"):
+        assert asked[write] == 0
+    assert asked["start_instances"] == 0
+
+
+def test_an_unexpected_error_of_the_store_loses_no_end(world: World) -> None:
+    node = world.node(world.note)
+    node.schedule(once(2))
+    world.advance(1.9)
+    world.faults.failing["finish_instances"] = StoreError("disk full")
+    world.advance(5)
+    assert node.health().unrecorded == 1
+    del world.faults.failing["finish_instances"]
+    world.advance(11)
+    assert world.states() == {State.COMPLETED: 1}
+    assert world.heard.of(TriggerFailed) == []

@@ -1,0 +1,356 @@
+"""Starting: a start is recorded before the call, which is made when it is due."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler import (
+    CatchUp,
+    ExecuteOnceTrigger,
+    State,
+    StoreError,
+    StoreUnavailableError,
+    TaskDefinition,
+)
+from go_scheduler.events import (
+    InstanceClaimed,
+    InstanceDropped,
+    InstanceLapsed,
+    InstanceLocked,
+    InstanceStarted,
+    InstanceUnrecorded,
+)
+from go_scheduler.events.instance_events import Write
+from tests.behaviour.house import (
+    FAILED_AFTER,
+    HOUR,
+    LEASE,
+    MICROSECOND,
+    Later,
+    ThreadedWorld,
+    World,
+    at,
+    every,
+    once,
+    seconds,
+)
+
+if TYPE_CHECKING:
+    from go_scheduler import TaskInstance
+
+
+@pytest.mark.parametrize("due", [0, 0.000001, 0.013, 1.234567, 7.999999])
+def test_a_handler_is_called_when_it_is_due_and_no_microsecond_before(
+    world: World, due: float
+) -> None:
+    world.node(world.note).schedule(once(due))
+    if due:
+        world.clock.advance(seconds(due) - MICROSECOND)
+        assert world.called == []
+        world.clock.advance(MICROSECOND)
+    else:
+        world.advance(0)
+    assert world.times == [due]
+
+
+def test_its_start_is_recorded_before_it_is_called(world: World) -> None:
+    seen: list[tuple[State, int, object]] = []
+
+    def handler(instance: TaskInstance) -> None:
+        stored = world.only()
+        seen.append((stored.state, stored.runs, stored.started_at))
+        assert instance.started_at == at(2)
+
+    world.node(handler).schedule(once(2))
+    world.advance(5)
+    assert seen == [(State.RUNNING, 1, at(2))]
+    [started] = world.heard.of(InstanceStarted)
+    assert (started.started_at, started.late) == (at(2), seconds(0))
+    assert (started.fire_time, started.execute_at) == (at(2), at(2))
+
+
+def test_its_start_is_recorded_no_sooner_than_it_has_to_be(world: World) -> None:
+    world.node(world.note).schedule(once(5))
+    world.advance(4.8)
+    assert world.only().state is State.CLAIMED
+    world.advance(0.19)
+    assert world.only().state is State.RUNNING
+    assert world.called == []
+
+
+def test_while_no_start_can_be_recorded_nothing_is_called(world: World) -> None:
+    world.node(world.note).schedule(once(2))
+    world.advance(1.5)
+    world.faults.failing["start_instances"] = StoreUnavailableError("away")
+    world.advance(5)
+    assert world.called == []
+    assert world.only().runs == 0
+    del world.faults.failing["start_instances"]
+    world.advance(2)
+    assert len(world.called) == 1
+    assert (world.only().state, world.only().runs) == (State.COMPLETED, 1)
+
+
+def test_a_start_whose_answer_is_lost_is_one_run(world: World) -> None:
+    world.node(world.note).schedule(once(2))
+    world.advance(1.5)
+    world.faults.losing.add("start_instances")
+    world.advance(1)
+    assert world.called == []
+    world.faults.losing.clear()
+    world.advance(2)
+    assert len(world.called) == 1
+    assert (world.only().state, world.only().runs) == (State.COMPLETED, 1)
+
+
+def test_a_start_that_cannot_be_recorded_costs_only_itself(world: World) -> None:
+    node = world.node(world.note)
+    for _ in range(9):
+        node.schedule(once(2))
+    world.advance(1.5)
+    bad = world.store.list_instances()[4].id
+    world.faults.bad.add(bad)
+    world.advance(3)
+    assert world.times == [2] * 8
+    assert bad not in [each.instance.id for each in world.called]
+    [told] = world.heard.of(InstanceUnrecorded)
+    assert (told.instance_id, told.write) == (bad, Write.START)
+    assert told.retry_in == seconds(0.1)
+    assert "a bad row" in told.error
+    world.faults.bad.clear()
+    world.advance(1)
+    assert len(world.called) == 9
+    assert {each.runs for each in world.store.list_instances()} == {1}
+
+
+def test_a_locked_start_delays_no_other_and_is_tried_again_soon(world: World) -> None:
+    node = world.node(world.note)
+    for _ in range(9):
+        node.schedule(once(2))
+    world.advance(1.5)
+    locked = world.store.list_instances()[4].id
+    world.faults.locked.add(locked)
+    world.advance(0.9)
+    assert world.times == [2] * 8
+    assert world.heard.of(InstanceLocked) == []
+    world.advance(2)
+    [told] = world.heard.of(InstanceLocked)
+    assert (told.instance_id, told.write) == (locked, Write.START)
+    node.schedule(once(5))
+    world.advance(0.7)
+    assert world.times == [2] * 8 + [5]
+    world.faults.locked.clear()
+    world.advance(1)
+    assert len(world.called) == 10
+    assert {each.runs for each in world.store.list_instances()} == {1}
+
+
+def test_what_was_locked_and_is_lost_by_then_is_let_go(world: World) -> None:
+    node = world.node(world.note)
+    node.schedule(once(2))
+    world.advance(1.5)
+    world.faults.locked.add(world.only().id)
+    world.advance(1)
+    node.cancel(world.only().id)
+    world.faults.locked.clear()
+    world.advance(2)
+    assert world.called == []
+    assert (node.health().waiting, node.health().busy) == (0, 0)
+
+
+def test_the_run_gets_its_definition_as_it_is_when_it_starts(world: World) -> None:
+    node = world.node(world.note)
+    stored = node.schedule(once(2, metadata={"to": "a"}))
+    world.advance(1.5)
+    assert world.only().state is State.CLAIMED
+    node.schedule(replace(stored, metadata={"to": "b"}))
+    world.advance(1)
+    assert [each.instance.metadata["to"] for each in world.called] == ["b"]
+
+
+@pytest.mark.parametrize("what", ["pause", "delete", "move"])
+def test_what_was_changed_before_its_start_is_not_called(
+    world: World, what: str
+) -> None:
+    node = world.node(world.note)
+    stored = node.schedule(once(2))
+    world.advance(1.5)
+    assert world.only().state is State.CLAIMED
+    if what == "pause":
+        node.pause(stored.id)
+    elif what == "delete":
+        node.delete_definition(stored.id)
+    else:
+        node.schedule(replace(once(20), id=stored.id))
+    world.advance(10)
+    assert world.called == []
+    assert (node.health().waiting, node.health().busy) == (0, 0)
+    if what == "pause":
+        node.resume(stored.id)
+    world.advance(20)
+    assert world.times == {"pause": [11.5], "delete": [], "move": [20]}[what]
+
+
+def test_of_what_is_due_at_one_instant_the_more_urgent_is_called_first(
+    world: World,
+) -> None:
+    node = world.node(world.note)
+    for number, priority in enumerate((2, 0, 3, 0)):
+        node.schedule(once(2, priority=priority, name=str(number)))
+    node.schedule(once(1.9, priority=3, name="before"))
+    world.advance(5)
+    names = [each.instance.definition.name for each in world.called]
+    assert names[0] == "before"
+    assert sorted(names[1:3], key=str) == ["1", "3"]
+    assert names[3:] == ["0", "2"]
+    assert world.times == [1.9, 2, 2, 2, 2]
+
+
+def test_a_crowd_that_is_due_at_one_instant_is_called_then(world: World) -> None:
+    node = world.node(world.note)
+    for _ in range(700):
+        node.schedule(once(5))
+    world.advance(4.999)
+    assert world.called == []
+    world.advance(0.001)
+    assert len(world.called) == 700
+    assert set(world.times) == {5}
+
+
+def test_what_falls_due_while_a_handler_takes_long_is_called_after_it(
+    world: World,
+) -> None:
+    later = Later()
+    node = world.node(world.note, executor=later)
+    for due in (1, 1.5, 2):
+        node.schedule(once(due))
+    world.advance(2)
+    while later.waiting:
+        later.run()
+    assert [each.instance.execute_at for each in world.called] == [
+        at(1),
+        at(1.5),
+        at(2),
+    ]
+
+
+def test_what_comes_too_late_to_a_worker_is_dropped(world: World) -> None:
+    policy = CatchUp(drop_after=seconds(3))
+    one = world.node(world.bench.handler, max_workers=1, runner_window=seconds(10))
+    for _ in range(2):
+        one.schedule(once(1, catch_up=policy))
+    world.advance(2)
+    assert len(world.bench.calls) == 1
+    world.advance(3)
+    world.bench.end_all()
+    world.advance(1)
+    assert len(world.bench.calls) == 1
+    assert world.states() == {State.COMPLETED: 1, State.SKIPPED: 1}
+    [dropped] = world.heard.of(InstanceDropped)
+    assert "drop_after" in dropped.reason
+    assert dropped.execute_at == at(1)
+    [skipped] = world.store.list_instances(state=State.SKIPPED)
+    assert skipped.runs == 0
+
+
+@pytest.mark.parametrize(
+    ("lease", "margin"), [(LEASE, seconds(2)), (seconds(4), seconds(1))]
+)
+def test_what_has_too_little_left_of_its_claim_is_given_back_uncalled(
+    world: World, lease: timedelta, margin: timedelta
+) -> None:
+    for left, called in ((margin, 0), (margin + seconds(0.1), 1)):
+        world.called.clear()
+        later = Later()
+        started = world.clock.elapsed()
+        name = f"node {left}"
+        node = world.node(world.note, name, executor=later, lease=lease)
+        node.schedule(once(started.total_seconds()))
+        world.advance(0)
+        assert len(later.waiting) == 1
+        # As SIGSTOP does: nothing renews the claim, and then the handler is called.
+        world.clock.freeze(name)
+        world.clock.advance(lease - left)
+        later.run()
+        assert len(world.called) == called
+        world.clock.thaw(name)
+        world.advance(1)
+        assert len(world.heard.of(InstanceLapsed)) == 1
+        while later.waiting:
+            later.run()
+        node.stop()
+        assert len(world.called) == 1
+        assert world.called[0].instance.attempt == 2 - called
+    assert {each.runs for each in world.store.list_instances()} == {1}
+
+
+def test_a_short_run_may_begin_with_little_left_of_its_claim(world: World) -> None:
+    later = Later()
+    world.node(world.note, "node", executor=later).schedule(
+        once(expire_after=seconds(2))
+    )
+    world.advance(0)
+    world.clock.freeze("node")
+    world.advance(1.4)
+    later.run()
+    assert len(world.called) == 1
+
+
+def test_what_was_given_back_is_not_called_as_well(world: World) -> None:
+    later = Later()
+    node = world.node(world.note, executor=later)
+    node.schedule(once())
+    world.advance(0)
+    node.stop()
+    later.run()
+    assert world.called == []
+    assert (world.only().state, world.only().runs) == (State.PENDING, 0)
+
+
+def test_a_claim_that_takes_long_keeps_no_start_waiting(
+    threaded: ThreadedWorld,
+) -> None:
+    called, answered = threading.Event(), threading.Event()
+    node = threaded.node(lambda _: called.set(), runner_window=seconds(2))
+    soon = ExecuteOnceTrigger(threaded.clock.now() + seconds(1))
+    node.schedule(TaskDefinition(trigger=soon))
+    threaded.heard.wait(InstanceClaimed)
+
+    def wait_for_the_call() -> None:
+        assert called.wait(FAILED_AFTER)
+        answered.set()
+
+    threaded.faults.meanwhile["claim_instances"] = wait_for_the_call
+    assert answered.wait(FAILED_AFTER)
+
+
+def test_all_that_fires_in_a_minute_is_called_on_time_and_once(world: World) -> None:
+    node = world.node(world.note)
+    for interval in (0.7, 1, 1.3):
+        node.schedule(every(interval))
+    world.advance(60)
+    for called in world.called:
+        assert called.at == called.instance.fire_time
+    assert len(world.called) == 85 + 60 + 46
+
+
+def test_a_row_that_fails_forever_is_tried_again_at_most_each_second(
+    world: World,
+) -> None:
+    node = world.node(world.note)
+    node.schedule(once(2, expire_after=HOUR))
+    world.advance(1.5)
+    world.faults.bad.add(world.only().id)
+    world.advance(10)
+    world.faults.asked.clear()
+    world.advance(10)
+    assert 9 <= world.faults.asked.count("start_instances") <= 11
+    world.faults.bad.clear()
+    world.faults.failing["claim_instances"] = StoreError("none")
+    world.advance(1)
+    assert len(world.called) == 1
