@@ -392,11 +392,15 @@ class Heard:
 
     def wait(self, kind: type[Kind], count: int = 1) -> list[Kind]:
         """Wait until there are so many of a kind."""
-        with self._condition:
-            assert self._condition.wait_for(
-                lambda: len(self.of(kind)) >= count, FAILED_AFTER
-            ), f"heard {self.of(kind)} of {len(self.events)} events"
+        assert self.hears(kind, count, FAILED_AFTER), f"heard {self.of(kind)}"
         return self.of(kind)
+
+    def hears(self, kind: type[Kind], count: int, within: float) -> bool:
+        """Whether there are so many of a kind within so many seconds."""
+        with self._condition:
+            return self._condition.wait_for(
+                lambda: len(self.of(kind)) >= count, within
+            )
 
 
 # All together
@@ -505,6 +509,16 @@ class ThreadedWorld:
         """What is to run at once, and once."""
         trigger = ExecuteOnceTrigger(self.clock.now())
         return TaskDefinition(trigger=trigger, **options)  # type: ignore[arg-type]
+
+    def leap(self, by: timedelta, kind: type[Kind], count: int = 1) -> list[Kind]:
+        """Let so much time pass, and more, until so many of a kind are heard."""
+        self.clock.leap(by)
+        for _ in range(int(10 * FAILED_AFTER)):
+            # What was about to wait when the clock leapt waits as long all the same.
+            if self.heard.hears(kind, count, 0.1):
+                return self.heard.of(kind)
+            self.clock.leap(SECOND)
+        return self.heard.wait(kind, count)
 
     def hang(self) -> None:
         """What a handler does that hangs until the gate is opened."""
