@@ -60,6 +60,15 @@ MILLISECOND = timedelta(milliseconds=1)
 MICROSECOND = timedelta(microseconds=1)
 
 
+SELDOM = {
+    "schedule_window": 10 * MINUTE,
+    "runner_window": 10 * MINUTE,
+    "cleanup_window": HOUR,
+    "lease": HOUR,
+}
+"""Settings of a node that looks seldom, for tests in which days pass."""
+
+
 def seconds(count: float) -> timedelta:
     """So many seconds."""
     return timedelta(seconds=count)
