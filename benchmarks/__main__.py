@@ -1,10 +1,14 @@
-"""The package's speed, beside floors and others, by one command.
+"""Measures how fast the package is.
 
-``python -m benchmarks`` measures in memory, on SQLite and on a PostgreSQL that it
-starts. ``pip install -e '.[benchmarks]'`` brings what it needs, and the others that
-``--peers`` measures too. Each variant runs in a process of its own on a database of its
-own; those of one experiment take turns. Judge the ratios: they are medians of ratios
-within a round.
+    python -m benchmarks                      beside floors, what nobody can do without
+    python -m benchmarks --peers              beside other packages as well
+    python -m benchmarks --against ../before  beside another checkout of this package
+
+Each variant runs in a process of its own on a database of its own. The variants of one
+experiment take turns, and a ratio is the median of the ratios within each round: judge
+the ratios. Ctrl-C ends it, and prints what has been measured so far.
+
+``pip install -e '.[benchmarks]'`` installs what it needs.
 """
 
 from __future__ import annotations
@@ -23,8 +27,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy import make_url
 
 from benchmarks import tables
+from benchmarks.comparison import comparison
 from benchmarks.databases import Databases
-from benchmarks.names import IN_WORDS
+from benchmarks.names import WHERE
+from benchmarks.processes import ForkServers
+from benchmarks.redis_server import program
 from benchmarks.results import Report
 from benchmarks.rounds import Rounds
 from benchmarks.sizes import FULL, QUICK
@@ -35,19 +42,11 @@ if TYPE_CHECKING:
     from benchmarks.experiment import Experiment
     from benchmarks.sizes import Sizes
 
-NOUNS = (
-    "drain",
-    "putting_in",
-    "due_now",
-    "lateness",
-    "idle",
-    "two_processes",
-    "scale",
-    "large_tables",
-    "recovery",
-)
+# What is compared with another checkout.
+COMPARED = ("drain", "putting_in", "due_now", "lateness", "burst", "idle")
+NOUNS = (*COMPARED, "two_processes", "scale", "large_tables", "recovery")
 # What is measured only if it is asked for.
-MORE = ("batches", "http", "dashboard", "listeners", "redis")
+MORE = ("batches", "http", "dashboard", "listeners")
 _STORES = ("memory", "sqlite", "postgresql")
 _PACKAGES = (
     "go_scheduler",
@@ -79,12 +78,17 @@ def main() -> None:
     sizes = QUICK if options.quick else FULL
     if options.rows:
         sizes = replace(sizes, to_come=options.rows, ended=10 * options.rows)
-    stores = options.store or (("redis",) if "redis" in options.only else _STORES)
-    servers = {_engine(each): each for each in stores if "://" in each}
-    with Databases(servers) as databases:
+    stores = options.store or (*_STORES, *(("redis",) if program() else ()))
+    nouns = options.only or (COMPARED if options.against else NOUNS)
+    urls = {_engine(each): each for each in stores if "://" in each}
+    report = Report(run=_run(), measured=())
+    print(f"{report.run['machine']}, load {report.run['load']}", flush=True)
+    with Databases(urls) as databases, ForkServers() as servers:
         rounds = Rounds(
             databases=databases,
-            count=options.rounds or (1 if options.quick else 3),
+            servers=servers,
+            count=options.rounds
+            or (9 if options.against else 1 if options.quick else 3),
             peers=options.peers,
             against=options.against,
             pythons={"apscheduler4": options.apscheduler4}
@@ -92,51 +96,67 @@ def main() -> None:
             else {},
             say=lambda text: print(text, flush=True),
         )
-        report = Report(run=_run(), measured=[])
-        measured = []
-        for store in stores:
-            for each in experiments(_engine(store), options.only, sizes):
-                print(f"\n{each.title}", flush=True)
-                measured.append(rounds.measure(each))
-                print(tables.table(measured[-1]), flush=True)
-                report = Report(run=report.run, measured=measured)
+        wanted = [
+            each
+            for store in stores
+            for each in experiments(_engine(store), nouns, sizes)
+        ]
+        try:
+            for measured in rounds.measure(wanted):
+                report = replace(report, measured=measured)
                 if options.json:
                     report.write(options.json)
-    print(f"\n{tables.overview(report.measured)}\n\nWhere others are ahead:")
-    print(tables.losses(report.measured))
+        except KeyboardInterrupt:
+            print("\nInterrupted. So far:")
+    if options.against:
+        print(f"\n{comparison(report.measured)}")
+    if options.peers or not options.against:
+        print(tables.all_tables(report.measured))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__.partition("\n")[0]
-    )
-    parser.add_argument(
-        "--only",
-        type=_nouns,
-        default=NOUNS,
-        metavar="NOUNS",
-        help=f"some of {','.join(NOUNS)}, which is all, and {','.join(MORE)}",
-    )
-    parser.add_argument(
-        "--store",
-        nargs="+",
-        type=_store,
-        help=f"{', '.join(_STORES)}, which are measured if none is named, redis, which"
-        " --only redis measures, or the URL of a PostgreSQL or CockroachDB on which"
-        " databases may be created, whose clock is this machine's",
-    )
-    parser.add_argument("--rounds", type=int, help="3, or 1 with --quick")
-    parser.add_argument("--peers", action="store_true", help="measure others as well")
-    parser.add_argument(
-        "--apscheduler4",
-        metavar="PYTHON",
-        help="an interpreter that has APScheduler 4, to measure that too",
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--against",
         type=_tree,
         metavar="TREE",
-        help="another checkout of this package, to be measured beside this one",
+        help="another checkout of this package. Both are measured by turns, without"
+        " floors. A table shows each figure before (TREE) and after (this checkout),"
+        " the median and the spread of their ratios, and a list what is worse by more"
+        " than 3 %%",
+    )
+    parser.add_argument(
+        "--only",
+        type=_nouns,
+        metavar="NOUNS",
+        help=f"what to measure, separated by commas: {', '.join(NOUNS + MORE)}. By"
+        f" default, all but {', '.join(MORE)}; with --against the first six",
+    )
+    parser.add_argument(
+        "--store",
+        nargs="+",
+        type=_store,
+        help=f"where: {', '.join(_STORES)}, redis, or the URL of a server on which"
+        " databases may be created, such as a CockroachDB. By default, all of these"
+        " names, and redis if redis-server is installed",
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="by default 9 with --against, 1 with --quick, else 3"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer of everything")
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="measure other packages as well, and with --against floors too",
+    )
+    parser.add_argument(
+        "--apscheduler4",
+        metavar="PYTHON",
+        help="an interpreter that has APScheduler 4, to measure that too",
     )
     parser.add_argument(
         "--rows",
@@ -144,8 +164,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="COUNT",
         help="instances that are to come in the large tables; ten times as many ended",
     )
-    parser.add_argument("--quick", action="store_true", help="fewer of everything")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to keep it")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="where to keep what was measured"
+    )
     return parser
 
 
@@ -157,7 +178,7 @@ def _nouns(text: str) -> Sequence[str]:
 
 
 def _store(text: str) -> str:
-    if _engine(text) not in IN_WORDS:
+    if _engine(text) not in WHERE:
         raise argparse.ArgumentTypeError(f"no store is {text}")
     return text
 

@@ -7,12 +7,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from benchmarks.experiment import RATE, Call, Experiment, floor, ours
-from benchmarks.names import IN_WORDS, SHARDS
+from benchmarks.names import SHARDS, WHERE
 from benchmarks.scale import NODE
 from benchmarks.seeds import SECOND
-from go_scheduler.models import Outcome
-from go_scheduler.stores import open_store
-from go_scheduler.stores.messages import Claim, RunOutcome
+from go_scheduler import Outcome
+from go_scheduler.stores import Claim, RunOutcome, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +65,7 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
         )
         some = {"size": size, "count": count}
         yield Experiment(
-            title=f"claims and ends on {IN_WORDS[engine]}, in batches of {size:,}",
+            title=f"claims and ends {WHERE[engine]}, in batches of {size:,}",
             noun="batches",
             figures=(RATE,),
             variants=(

@@ -13,8 +13,7 @@ from uuid import UUID
 
 from benchmarks.experiment import Call, Experiment, Figure, ours
 from benchmarks.large_tables import execute
-from go_scheduler import CronTrigger, IntervalTrigger, TaskDefinition
-from go_scheduler.client import Client
+from go_scheduler import CronTrigger, IntervalTrigger, Scheduler, TaskDefinition
 from go_scheduler.stores import open_store
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ async def _show(url: str) -> dict[str, float]:
     from go_scheduler.dashboard import create_dashboard
 
     with closing(open_store(url)) as store:
-        client = Client(store)
+        client = Scheduler(None, store)
         [failed] = client.list_ended("failed", limit=1)
         app = create_dashboard(client)
         figures = {}

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Prepare = Callable[[str], None]
 
 
+COPIED = ("sqlite", "postgresql")
+"""Where databases that begin alike are copies of one."""
+
 # Emptied so that nothing of their rows is left; the others have few.
 _LARGE = ("task_definitions", "task_contents", "task_instances")
 

@@ -8,7 +8,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from benchmarks.experiment import RATE, Call, Experiment, Figure, floor, ours, peer
-from benchmarks.names import IN_WORDS, SHARDS
+from benchmarks.names import SHARDS, WHERE
+from benchmarks.peers import on_redis
 from benchmarks.seeds import put_due
 from benchmarks.spread import Countdown
 from go_scheduler import Scheduler
@@ -19,19 +20,22 @@ if TYPE_CHECKING:
 
     from benchmarks.experiment import Variant
     from benchmarks.sizes import Sizes
+    from go_scheduler.events import Listener
 
 FIGURES = (RATE, Figure(name="cpu", text="CPU of the process for each", unit="µs"))
 _SHARED = 100
 
 
-def drain(url: str, *, instances: int) -> dict[str, float]:
+def drain(
+    url: str, *, instances: int, listeners: Sequence[Listener] = ()
+) -> dict[str, float]:
     """Have all that is due run; until the last handler is called."""
     with closing(open_store(url)) as store:
         store.initialize()
         if url == "memory://":
             put_due(store, instances=instances)
         calls = Countdown(instances)
-        scheduler = Scheduler(calls, store)
+        scheduler = Scheduler(calls, store, listeners=listeners)
         # What was stored beforehand is not what is measured: nothing walks it now.
         gc.collect()
         gc.freeze()
@@ -47,9 +51,9 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     if engine == "memory":
         yield _in_memory(sizes.drained_in_memory)
     else:
-        yield _on_database(engine, sizes)
+        yield _on_server(engine, sizes)
     if engine == "postgresql":
-        yield _on_database(engine, sizes, per_definition=_SHARED)
+        yield _on_server(engine, sizes, per_definition=_SHARED)
 
 
 def _in_memory(count: int) -> Experiment:
@@ -77,7 +81,7 @@ def _in_memory(count: int) -> Experiment:
     )
 
 
-def _on_database(engine: str, sizes: Sizes, *, per_definition: int = 1) -> Experiment:
+def _on_server(engine: str, sizes: Sizes, *, per_definition: int = 1) -> Experiment:
     count = sizes.drained // (4 if engine == "cockroachdb" else 1)
     some = {"instances": count}
     seeds = Call("seeds:due", some | {"per_definition": per_definition})
@@ -85,18 +89,25 @@ def _on_database(engine: str, sizes: Sizes, *, per_definition: int = 1) -> Exper
     if per_definition > 1:
         what = f"instances, {per_definition} of each definition"
     return Experiment(
-        title=f"drain on {IN_WORDS[engine]}, {count:,} {what}",
+        title=f"drain {WHERE[engine]}, {count:,} {what}",
         noun="drain",
         figures=FIGURES,
         variants=(
             ours(Call("drain:drain", some), engine, prepare=seeds),
             _floor(engine, some, seeds),
-            *(_PEERS[engine](sizes) if per_definition == 1 else ()),
+            *(_peers(engine, sizes) if per_definition == 1 else ()),
         ),
     )
 
 
 def _floor(engine: str, some: dict[str, int], seeds: Call) -> Variant:
+    if engine == "redis":
+        return floor(
+            "raw loop",
+            Call("floors.redis:drain", some),
+            engine,
+            settings="two sorted sets and a hash for each, batches of 500",
+        )
     if engine == "sqlite":
         return floor(
             "raw loop",
@@ -116,58 +127,39 @@ def _floor(engine: str, some: dict[str, int], seeds: Call) -> Variant:
     )
 
 
-def _apscheduler(engine: str, sizes: Sizes) -> Variant:
-    count = sizes.drained_slowly
-    return peer(
+def _peers(engine: str, sizes: Sizes) -> Sequence[Variant]:
+    count, slowly = sizes.drained, sizes.drained_slowly
+    apscheduler = peer(
         "APScheduler 3",
-        Call("peers.apscheduler3:drain", {"instances": count}),
+        Call("peers.apscheduler3:drain", {"instances": slowly}),
         engine,
-        settings=f"{count:,} jobs, SQLAlchemy job store, 20 threads, no grace time",
+        settings=f"{slowly:,} jobs, SQLAlchemy job store, 20 threads, no grace time",
     )
-
-
-def _on_postgresql(sizes: Sizes) -> Sequence[Variant]:
-    count = sizes.drained_slowly
-    return (
-        peer(
-            "pgqueuer",
-            Call("peers.pgqueuer:drain", {"instances": sizes.drained}),
-            "postgresql",
-            settings="asyncpg, batches of 100, one manager, drain mode, table analysed",
-        ),
-        _apscheduler("postgresql", sizes),
-        peer(
-            "procrastinate",
-            Call("peers.procrastinate:drain", {"instances": count}),
-            "postgresql",
-            settings=f"{count:,} jobs, three workers of 20 in one process, async task,"
-            " table analysed",
-        ),
-    )
-
-
-def _on_sqlite(sizes: Sizes) -> Sequence[Variant]:
-    return (
-        peer(
+    if engine == "redis":
+        return on_redis("drain", {"instances": count})
+    if engine == "sqlite":
+        huey = peer(
             "huey",
-            Call("peers.huey:drain", {"instances": sizes.drained}),
-            "sqlite",
+            Call("peers.huey:drain", {"instances": count}),
+            engine,
             settings="fsync, one thread, no results; it keeps nothing of a job that is"
             " taken",
-        ),
-        _apscheduler("sqlite", sizes),
-    )
-
-
-def _none(sizes: Sizes) -> Sequence[Variant]:
+        )
+        return (huey, apscheduler)
+    if engine == "postgresql":
+        pgqueuer = peer(
+            "pgqueuer",
+            Call("peers.pgqueuer:drain", {"instances": count}),
+            engine,
+            settings="asyncpg, batches of 100, one manager, drain mode, table analysed",
+        )
+        procrastinate = peer(
+            "procrastinate",
+            Call("peers.procrastinate:drain", {"instances": slowly}),
+            engine,
+            settings=f"{slowly:,} jobs, three workers of 20 in one process, async task,"
+            " table analysed",
+        )
+        return (pgqueuer, apscheduler, procrastinate)
+    # Nothing was found that is in Python and runs on CockroachDB.
     return ()
-
-
-_PEERS = {
-    "postgresql": _on_postgresql,
-    "sqlite": _on_sqlite,
-    # Nothing was found that is in Python and runs on it.
-    "cockroachdb": _none,
-    # They are measured by a noun of their own.
-    "redis": _none,
-}

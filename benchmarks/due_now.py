@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import go_scheduler
 from benchmarks.experiment import P50, P99, Call, Experiment, ours, peer
-from benchmarks.names import IN_WORDS
+from benchmarks.names import WHERE
 from benchmarks.processes import start
 from benchmarks.spread import ENOUGH, Lateness, spread
 from go_scheduler import ExecuteOnceTrigger, Scheduler, TaskDefinition
@@ -89,10 +89,9 @@ def _due(**metadata: str) -> TaskDefinition:
 def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     """Those on one kind of store."""
     times = {"times": sizes.due_now, "settled": sizes.settled}
-    where = f"on {IN_WORDS[engine]}".replace("on memory", "in memory")
     peers = _peers(engine, times)
     yield Experiment(
-        title=f"`schedule()` due now {where}, to the call of its handler",
+        title=f"`schedule()` due now {WHERE[engine]}, to the call of its handler",
         noun="due_now",
         figures=(P50, P99),
         variants=(ours(Call("due_now:same_process", times), engine), *peers),
@@ -100,7 +99,8 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     if engine == "memory":
         return
     yield Experiment(
-        title=f"`schedule()` due now {where}, to its handler in another process",
+        title=f"`schedule()` due now {WHERE[engine]}, to its handler in another"
+        " process",
         noun="due_now",
         figures=(P50, P99),
         variants=(ours(Call("due_now:another_process", times), engine), *peers),

@@ -26,7 +26,7 @@ from benchmarks.experiment import (
     floor,
     ours,
 )
-from benchmarks.names import IN_WORDS
+from benchmarks.names import WHERE
 from benchmarks.processes import start
 from benchmarks.seeds import put_once
 from benchmarks.spread import ENOUGH, evenly, spread
@@ -77,8 +77,7 @@ def lateness(url: str, *, count: int, rate: int, head: float) -> dict[str, float
 
 def serving(url: str) -> None:
     """A server that hands out work, until its input ends."""
-    from go_scheduler.http import create_app
-    from go_scheduler.http.work.crews import Crews
+    from go_scheduler.http import Crews, create_app
 
     with closing(open_store(url)) as store, Scheduler(None, store) as scheduler:
         _serve(create_app(scheduler, work=Crews(scheduler)))
@@ -215,7 +214,7 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     many = some | {"most": 100, "connections": _CONNECTIONS}
     floors = {"server": "plain"}
     yield Experiment(
-        title=f"workers over HTTP drain {count:,} on {IN_WORDS[engine]}",
+        title=f"workers over HTTP drain {count:,} {WHERE[engine]}",
         noun="http",
         figures=(RATE,),
         variants=(
@@ -229,7 +228,7 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     count = round(_RATE * sizes.seconds)
     asked = {"count": count, "rate": _RATE, "head": sizes.head + count / 5_000}
     yield Experiment(
-        title=f"lateness over HTTP on {IN_WORDS[engine]}, {_RATE} a second",
+        title=f"lateness over HTTP {WHERE[engine]}, {_RATE} a second",
         noun="http",
         figures=(P50, P99, MOST, EARLY),
         variants=(

@@ -16,7 +16,8 @@ from benchmarks.experiment import (
     ours,
     peer,
 )
-from benchmarks.names import IN_WORDS
+from benchmarks.names import WHERE
+from benchmarks.peers import on_redis
 from benchmarks.seeds import put_once
 from benchmarks.spread import Lateness, evenly
 from go_scheduler import Scheduler
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from go_scheduler import TaskInstance
 
 _TIMER = "a heap, a condition and 8 threads; no store"
+# Of what is stored before, so many may take a second; 5,000 on other stores.
+_STORED = {"memory": 20_000, "cockroachdb": 500, "redis": 1_000}
 
 
 def lateness(
@@ -59,40 +62,32 @@ def lateness(
 
 def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     """Those on one kind of store."""
-    where = f"on {IN_WORDS[engine]}".replace("on memory", "in memory")
-    yield _experiment(
-        engine, sizes, sizes.rate, f"lateness {where}, {sizes.rate:,} a second"
-    )
-    if engine == "memory":
-        yield _experiment(
-            engine,
-            sizes,
-            sizes.high_rate,
-            f"lateness {where}, {sizes.high_rate:,} a second",
+    for rate in (sizes.rate, *((sizes.high_rate,) if engine == "memory" else ())):
+        count = round(rate * sizes.seconds)
+        yield Experiment(
+            title=f"lateness {WHERE[engine]}, {rate:,} a second",
+            noun="lateness",
+            figures=(P50, P99, MOST, EARLY),
+            variants=variants(engine, sizes, count=count, rate=rate),
         )
-    yield _experiment(engine, sizes, None, f"{sizes.burst:,} due on one second {where}")
 
 
-def _experiment(engine: str, sizes: Sizes, rate: int | None, title: str) -> Experiment:
-    count = sizes.burst if rate is None else round(rate * sizes.seconds)
-    # A second for each so many that have to be stored before.
-    slowly = engine == "cockroachdb"
-    head = sizes.head + count / (500 if slowly else 5_000)
+def variants(
+    engine: str, sizes: Sizes, *, count: int, rate: int | None
+) -> Sequence[Variant]:
+    """Ours, a timer, and others, of so many that fall due; see ``lateness``."""
+    head = sizes.head + count / _STORED.get(engine, 5_000)
     asked = {"count": count, "rate": rate, "head": head}
-    figures = (P50, P99, MOST) if rate else (MOST, P50)
-    return Experiment(
-        title=title,
-        noun="lateness",
-        figures=(*figures, EARLY),
-        variants=(
-            ours(Call("lateness:lateness", asked), engine),
-            floor("timer", Call("floors.memory:lateness", asked), settings=_TIMER),
-            *_peers(engine, asked),
-        ),
+    return (
+        ours(Call("lateness:lateness", asked), engine),
+        floor("timer", Call("floors.memory:lateness", asked), settings=_TIMER),
+        *_peers(engine, asked),
     )
 
 
 def _peers(engine: str, asked: Mapping[str, object]) -> Sequence[Variant]:
+    if engine == "redis":
+        return on_redis("lateness", asked)
     if engine == "cockroachdb":
         return ()
     store = "memory" if engine == "memory" else "SQLAlchemy"

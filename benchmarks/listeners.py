@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import gc
-import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-from benchmarks.experiment import RATE, Call, Experiment, Figure, ours
-from benchmarks.names import IN_WORDS
-from benchmarks.seeds import put_due
-from benchmarks.spread import Countdown
-from go_scheduler import Scheduler
+from benchmarks.drain import FIGURES
+from benchmarks.drain import drain as drain_heard
+from benchmarks.experiment import Call, Experiment, ours
+from benchmarks.names import WHERE
 from go_scheduler.events import RunEnded, hears
-from go_scheduler.stores import open_store
 from go_scheduler.telemetry import Telemetry
-from go_scheduler.telemetry.gathering import Gathering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from benchmarks.sizes import Sizes
-    from go_scheduler.events import Event
-    from go_scheduler.events.listening import Listener
-
-_FIGURES = (RATE, Figure(name="cpu", text="CPU of the process for each", unit="µs"))
+    from go_scheduler.events import Event, Listener
 
 
 def drain(url: str, *, instances: int, heard_by: str) -> dict[str, float]:
     """Have all that is due run, while somebody listens."""
-    with closing(open_store(url)) as store:
-        store.initialize()
-        if url == "memory://":
-            put_due(store, instances=instances)
-        calls = Countdown(instances)
-        scheduler = Scheduler(calls, store, listeners=_LISTENERS[heard_by]())
-        gc.collect()
-        gc.freeze()
-        began, cpu = time.perf_counter(), time.process_time()
-        with scheduler:
-            calls.wait()
-        gc.unfreeze()
-    return calls.rate_since(began) | {"cpu": (calls.cpu - cpu) / instances * 1e6}
+    return drain_heard(url, instances=instances, listeners=_LISTENERS[heard_by]())
 
 
 @hears(RunEnded)
@@ -74,7 +53,7 @@ def _read() -> Sequence[Listener]:
 
 _LISTENERS: dict[str, Callable[[], Sequence[Listener]]] = {
     "nobody": list,
-    "/metrics": lambda: [Gathering()],
+    "Telemetry that nobody reads": lambda: [Telemetry()],
     "Telemetry": _read,
     "a listener that hears of each run": lambda: [_hear],
 }
@@ -85,11 +64,11 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     in_memory = engine == "memory"
     count = sizes.drained_in_memory if in_memory else sizes.drained
     some: dict[str, object] = {"instances": count}
-    seeds = None if in_memory else Call("seeds:due", some | {"per_definition": 1})
+    seeds = None if in_memory else Call("seeds:due", some)
     yield Experiment(
-        title=f"drain of {count:,} one-off definitions on {IN_WORDS[engine]}, heard by",
+        title=f"drain of {count:,} one-off definitions {WHERE[engine]}, heard by",
         noun="listeners",
-        figures=_FIGURES,
+        figures=FIGURES,
         variants=[
             ours(
                 Call("listeners:drain", some | {"heard_by": each}),

@@ -1,11 +1,11 @@
-"""The kinds of stores: how tables name them, and what floors know of them."""
+"""The kinds of stores: how titles name them, and what floors know of them."""
 
-IN_WORDS = {
-    "memory": "memory",
-    "sqlite": "SQLite",
-    "postgresql": "PostgreSQL",
-    "cockroachdb": "CockroachDB",
-    "redis": "Redis",
+WHERE = {
+    "memory": "in memory",
+    "sqlite": "on SQLite",
+    "postgresql": "on PostgreSQL",
+    "cockroachdb": "on CockroachDB",
+    "redis": "on Redis",
 }
 SHARDS = {"postgresql": 1, "cockroachdb": 8}
 """By how many numbers rows are spread, as the schema has it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import create_engine, make_url
 
 from benchmarks.experiment import P50, P99, RATE, Call, Experiment, floor, ours, peer
-from benchmarks.names import IN_WORDS
+from benchmarks.names import WHERE
 from benchmarks.spread import spread
 from go_scheduler import (
     ExecuteOnceTrigger,
@@ -147,9 +147,8 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     """Those on one kind of store."""
     calls = {"calls": sizes.put_in * (10 if engine == "memory" else 1)}
     count = {"count": sizes.put_in_bulk // (4 if engine == "cockroachdb" else 1)}
-    where = f"on {IN_WORDS[engine]}".replace("on memory", "in memory")
     yield Experiment(
-        title=f"`schedule()` of one new definition {where}, one by one",
+        title=f"`schedule()` of one new definition {WHERE[engine]}, one by one",
         noun="putting_in",
         figures=(P50, P99, RATE),
         variants=(
@@ -159,7 +158,7 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
         ),
     )
     yield Experiment(
-        title=f"`schedule_all()` of {count['count']:,} new definitions {where}",
+        title=f"`schedule_all()` of {count['count']:,} new definitions {WHERE[engine]}",
         noun="putting_in",
         figures=(RATE,),
         variants=(
@@ -169,15 +168,17 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     )
     if engine == "memory":
         return
-    yield Experiment(
-        title=f"`schedule_all()` {where}, in a transaction of the user's",
-        noun="putting_in",
-        figures=(RATE,),
-        variants=(ours(Call("putting_in:schedule_all_joined", count), engine),),
-    )
+    if engine != "redis":
+        yield Experiment(
+            title=f"`schedule_all()` {WHERE[engine]}, in a transaction of the user's",
+            noun="putting_in",
+            figures=(RATE,),
+            variants=(ours(Call("putting_in:schedule_all_joined", count), engine),),
+        )
     each = {"calls": sizes.put_in // 4}
     yield Experiment(
-        title=f"`schedule()` of one new definition {where}, by {THREADS} threads",
+        title=f"`schedule()` of one new definition {WHERE[engine]},"
+        f" by {THREADS} threads",
         noun="putting_in",
         figures=(RATE,),
         variants=(
@@ -186,7 +187,7 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
         ),
     )
     yield Experiment(
-        title=f"`enqueue()` {where}, one by one",
+        title=f"`enqueue()` {WHERE[engine]}, one by one",
         noun="putting_in",
         figures=(P50, P99, RATE),
         variants=(
@@ -196,7 +197,7 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
         ),
     )
     yield Experiment(
-        title=f"`enqueue_all()` of {count['count']:,} {where}",
+        title=f"`enqueue_all()` of {count['count']:,} {WHERE[engine]}",
         noun="putting_in",
         figures=(RATE,),
         variants=(
@@ -217,7 +218,7 @@ def _floors(
 
 
 def _apscheduler(engine: str, calls: dict[str, int]) -> Sequence[Variant]:
-    if engine == "cockroachdb":
+    if engine in ("cockroachdb", "redis"):
         return ()
     store = "memory" if engine == "memory" else "SQLAlchemy"
     call = Call("peers.apscheduler3:add", calls)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import go_scheduler
 from benchmarks.experiment import MOST, P50, Call, Experiment, ours
-from benchmarks.names import IN_WORDS
+from benchmarks.names import WHERE
 from benchmarks.processes import start
 from benchmarks.seeds import put_due
 from benchmarks.spread import Lateness
@@ -76,7 +76,7 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     if engine in ("memory", "sqlite"):
         return
     yield Experiment(
-        title=f"a process killed on {IN_WORDS[engine]}, to its work in another one",
+        title=f"a process killed {WHERE[engine]}, to its work in another one",
         noun="recovery",
         figures=(MOST, P50),
         variants=(ours(Call("recovery:killed", {"lease": 20}), engine),),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PROGRAMS = ("redis-server", "valkey-server")
+_PROGRAMS = ("redis-server", "valkey-server")
 SETTINGS = {
     "bind": "127.0.0.1",
     "save": "",
@@ -20,6 +20,11 @@ SETTINGS = {
     "appendfsync": "everysec",
 }
 """By which all go that are measured on it."""
+
+
+def program() -> str | None:
+    """The server that is installed; None: there is none."""
+    return next(filter(None, map(shutil.which, _PROGRAMS)), None)
 
 
 @contextmanager
@@ -30,12 +35,12 @@ def redis_server(folder: Path) -> Iterator[str]:
         port = bound.getsockname()[1]
     settings = {"port": str(port), "dir": str(folder), **SETTINGS}
     options = [part for name in settings for part in (f"--{name}", settings[name])]
-    program = next(filter(None, map(shutil.which, PROGRAMS)), PROGRAMS[0])
-    server = subprocess.Popen([program, *options], stdout=subprocess.PIPE, text=True)
+    command = [program() or _PROGRAMS[0], *options]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         while "Ready to accept connections" not in (line := server.stdout.readline()):
-            assert line, f"{program} has ended by itself"
+            assert line, f"{command[0]} has ended by itself"
         yield f"redis://127.0.0.1:{port}/0"
     finally:
         server.kill()

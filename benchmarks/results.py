@@ -65,14 +65,20 @@ class Measured:
             if figure.name in each[contender.name]
         ]
 
+    def pairs(
+        self, one: Contender, other: Contender, figure: Figure
+    ) -> Sequence[tuple[float, float]]:
+        """What both did, of each round in which both have the figure."""
+        return [
+            (float(each[one.name][figure.name]), float(each[other.name][figure.name]))
+            for each in self.rounds
+            if figure.name in each[one.name] and figure.name in each[other.name]
+        ]
+
     def ratio(self, contender: Contender, figure: Figure) -> float | None:
         """The median of ours divided by it, within each round; None: there is none."""
-        ours = self.contenders[0].name
-        ratios = [
-            float(each[ours][figure.name]) / float(each[contender.name][figure.name])
-            for each in self.rounds
-            if figure.name in each[ours] and each[contender.name].get(figure.name)
-        ]
+        pairs = self.pairs(self.contenders[0], contender, figure)
+        ratios = [ours / theirs for ours, theirs in pairs if theirs]
         return statistics.median(ratios) if ratios else None
 
     def failure(self, contender: Contender) -> str | None:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from benchmarks.experiment import Call, Experiment, Figure, ours
-from benchmarks.names import IN_WORDS
+from benchmarks.names import WHERE
 from benchmarks.seeds import HOUR, SECOND
 from benchmarks.spread import Countdown
 from go_scheduler import IntervalTrigger, Scheduler, TaskDefinition
-from go_scheduler.stores import open_store
-from go_scheduler.stores.messages import Claimant, Retention
+from go_scheduler.stores import Claimant, Retention, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,9 +115,8 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     if engine not in ("memory", "postgresql"):
         return
     in_memory = engine == "memory"
-    where = f"on {IN_WORDS[engine]}".replace("on memory", "in memory")
     yield Experiment(
-        title=f"many definitions {where}, {sizes.due:,} of them due",
+        title=f"many definitions {WHERE[engine]}, {sizes.due:,} of them due",
         noun="scale",
         figures=(_PER_DUE, _CPU, _TICK, *((_BYTES,) if in_memory else ())),
         variants=tuple(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from go_scheduler import ExecuteOnceTrigger, IntervalTrigger, TaskDefinition
-from go_scheduler.stores import open_store
-from go_scheduler.stores.messages import Firing
+from go_scheduler import (
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    Scheduler,
+    TaskDefinition,
+)
+from go_scheduler.stores import Firing, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from go_scheduler import Store
 
@@ -31,49 +34,34 @@ def due(url: str, *, instances: int, per_definition: int = 1) -> None:
 
 def put_due(store: Store, *, instances: int, per_definition: int = 1) -> None:
     """The same, in a store that is open."""
-    now = store.now()
-    if per_definition == 1:
-        new = [once(now - SECOND) for _ in range(instances)]
-    else:
-        # Its next fire time is to come, so that none of these is one that was missed.
-        hourly = IntervalTrigger(HOUR, anchor=now - SECOND)
-        new = [
-            TaskDefinition(trigger=hourly, next_fire_time=now - SECOND)
-            for _ in range(-(-instances // per_definition))
-        ]
-    for batch in batches(new, _BATCH):
-        put = store.put_definitions(batch)
-        for few in batches(put, max(1, _BATCH // per_definition)):
-            firings = [_firing(each, per_definition) for each in few]
-            assert len(store.fire_definitions(firings).done) == len(firings)
-
-
-def _firing(definition: TaskDefinition, instances: int) -> Firing:
-    first = definition.next_fire_time
-    assert first is not None
-    return Firing(
-        definition=definition,
-        fire_times=tuple(first + number * MILLISECOND for number in range(instances)),
-        next_fire_time=None if instances == 1 else first + 1000 * HOUR,
+    first = store.now() - SECOND
+    fire_times = tuple(first + n * MILLISECOND for n in range(per_definition))
+    # The next fire time of the hourly ones is to come, so that none was missed.
+    trigger = (
+        ExecuteOnceTrigger(first)
+        if per_definition == 1
+        else IntervalTrigger(HOUR, anchor=first)
     )
+    client, definitions = Scheduler(None, store), -(-instances // per_definition)
+    at_once = max(1, _BATCH // per_definition)
+    for start in range(0, definitions, at_once):
+        firings = [
+            Firing(
+                definition=each,
+                fire_times=fire_times,
+                next_fire_time=trigger.next_fire_time(first),
+            )
+            for each in client.schedule_all(
+                TaskDefinition(trigger=trigger)
+                for _ in range(min(at_once, definitions - start))
+            )
+        ]
+        assert len(store.fire_definitions(firings).done) == len(firings)
 
 
 def put_once(store: Store, times: Iterable[float]) -> None:
     """A one-off definition for each of these seconds since 1970."""
-    new = [once(datetime.fromtimestamp(each, UTC)) for each in times]
-    for batch in batches(new, _BATCH):
-        store.put_definitions(batch)
-
-
-def once(at: datetime) -> TaskDefinition:
-    """A one-off as a store is given it."""
-    return TaskDefinition(trigger=ExecuteOnceTrigger(at), next_fire_time=at)
-
-
-def batches(
-    values: Sequence[TaskDefinition], size: int
-) -> Iterable[Sequence[TaskDefinition]]:
-    """Parts of so many, and the rest."""
-    rest = iter(values)
-    while batch := list(islice(rest, size)):
-        yield batch
+    triggers = [ExecuteOnceTrigger(datetime.fromtimestamp(each, UTC)) for each in times]
+    Scheduler(None, store).schedule_all(
+        [TaskDefinition(trigger=each) for each in triggers]
+    )

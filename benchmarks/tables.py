@@ -17,9 +17,17 @@ if TYPE_CHECKING:
 _LEAST = 0.001
 
 
+def all_tables(all_measured: Sequence[Measured]) -> str:
+    """A table of each, the overview, and where others are ahead."""
+    parts = [f"{each.title}\n{table(each)}" for each in all_measured]
+    parts.append(overview(all_measured))
+    parts.append(f"Where others are ahead:\n{losses(all_measured)}")
+    return "\n" + "\n\n".join(parts)
+
+
 def table(measured: Measured) -> str:
     """All figures of all variants: the medians, and the ratios of ours to each."""
-    heads = ["", *(_head(each) for each in measured.figures)]
+    heads = ["", *(head(each) for each in measured.figures)]
     lines = [_row(heads), _row(["---", *(["---:"] * len(measured.figures))])]
     for contender in measured.contenders:
         cells = [_cell(measured, contender, each) for each in measured.figures]
@@ -29,7 +37,8 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def _head(figure: Figure) -> str:
+def head(figure: Figure) -> str:
+    """What a figure is, and of what unit."""
     return f"{figure.text}, {figure.unit}" if figure.unit else figure.text
 
 
@@ -72,7 +81,7 @@ def overview(all_measured: Sequence[Measured]) -> str:
 def _line(measured: Measured) -> Iterator[str]:
     figure = measured.figures[0]
     ours = measured.contenders[0]
-    yield f"{measured.title}: {_head(figure)}"
+    yield f"{measured.title}: {head(figure)}"
     yield _shown(measured, ours, figure)
     floors = _of_role(measured, Role.FLOOR)
     yield _shown(measured, floors[0], figure) if floors else ""

@@ -22,7 +22,7 @@ from croniter import croniter
 from cronsim import CronSim
 from dateutil import rrule
 
-from go_scheduler.triggers import CronTrigger
+from go_scheduler import CronTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

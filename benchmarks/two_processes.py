@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import go_scheduler
 from benchmarks.experiment import RATE, Call, Experiment, Figure, ours
-from benchmarks.names import IN_WORDS
+from benchmarks.names import WHERE
 from benchmarks.processes import start
 from go_scheduler import Scheduler
 from go_scheduler.stores import open_store
@@ -82,7 +82,7 @@ def experiments(engine: str, sizes: Sizes) -> Iterator[Experiment]:
     instances = sizes.drained // (4 if engine == "cockroachdb" else 1)
     seeds = Call("seeds:due", {"instances": instances})
     yield Experiment(
-        title=f"two processes on {IN_WORDS[engine]} drain {instances:,}, beside one",
+        title=f"two processes {WHERE[engine]} drain {instances:,}, beside one",
         noun="two_processes",
         figures=(RATE, _LEAST),
         variants=tuple(
