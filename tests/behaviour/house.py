@@ -407,9 +407,7 @@ class Heard:
     def hears(self, kind: type[Kind], count: int, within: float) -> bool:
         """Whether there are so many of a kind within so many seconds."""
         with self._condition:
-            return self._condition.wait_for(
-                lambda: len(self.of(kind)) >= count, within
-            )
+            return self._condition.wait_for(lambda: len(self.of(kind)) >= count, within)
 
 
 # All together

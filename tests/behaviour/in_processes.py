@@ -1,4 +1,4 @@
-"""What behaviour tests have called in other processes: importable there, and quickly."""
+"""What behaviour tests call in other processes: importable there, and quickly."""
 
 from __future__ import annotations
 

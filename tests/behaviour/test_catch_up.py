@@ -387,9 +387,7 @@ def test_no_fire_time_is_lost_or_runs_twice_whenever_nodes_are_away(
 def check(series: Sequence[datetime], world: World) -> None:
     fired = [each.instance.fire_time for each in world.called]
     rows = [each for each in skipped(world) if each.count > 0]
-    covered = [
-        each for each in series for row in rows if row.first <= each <= row.last
-    ]
+    covered = [each for each in series for row in rows if row.first <= each <= row.last]
     ones = sorted([*(each for each in fired if each), *covered])
     assert ones == list(series)
     for row in rows:
@@ -546,9 +544,7 @@ def test_what_was_scheduled_late_is_not_missed_but_may_be_dropped(
     world.advance(100)
     missed = CatchUp(mode="none", grace=seconds(1))
     node.schedule(once(10, catch_up=missed, name="missed"))
-    node.schedule(
-        once(10, catch_up=replace(missed, drop_after=MINUTE), name="dropped")
-    )
+    node.schedule(once(10, catch_up=replace(missed, drop_after=MINUTE), name="dropped"))
     world.advance(1)
     assert [each.instance.definition.name for each in world.called] == ["missed"]
     assert the_skipped(world)[3] == "late by more than its drop_after of 0:01:00"

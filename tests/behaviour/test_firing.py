@@ -268,8 +268,7 @@ def test_on_a_slow_store_instances_are_made_further_ahead(world: World) -> None:
         node.schedule(once(due))
     world.advance(70)
     late = [
-        called - due
-        for called, due in zip(world.times, range(10, 60, 5), strict=True)
+        called - due for called, due in zip(world.times, range(10, 60, 5), strict=True)
     ]
     assert max(late[3:]) <= 0.9
 
@@ -627,4 +626,3 @@ def test_four_triggers_may_hang_and_then_no_foreign_one_is_called(
     node.schedule(hanging.now())
     hanging.heard.wait(InstanceCreated)
     assert node.health().hanging_triggers == 4
-

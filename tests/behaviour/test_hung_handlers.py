@@ -218,9 +218,7 @@ def test_those_of_one_definition_leave_spare_workers_to_others(
     enqueue(node, 4, name="stuck")
     presume_hung(threaded, 4)
     # Three have been replaced; the fourth keeps its worker.
-    wait_until(
-        lambda: (node.health().stuck_workers, node.health().busy) == (4, 1)
-    )
+    wait_until(lambda: (node.health().stuck_workers, node.health().busy) == (4, 1))
     assert node.health().trouble is None
     enqueue(node, 6, name="ok")
     threaded.heard.wait(InstanceFinished, 6)

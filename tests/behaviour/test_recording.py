@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -51,6 +50,7 @@ from tests.behaviour.house import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from go_scheduler import TaskInstance
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,6 +40,8 @@ from tests.behaviour.house import (
 )
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from go_scheduler import TaskInstance
 
 
