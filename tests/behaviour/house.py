@@ -60,7 +60,7 @@ MILLISECOND = timedelta(milliseconds=1)
 MICROSECOND = timedelta(microseconds=1)
 
 
-SELDOM = {
+SELDOM: dict[str, Any] = {
     "schedule_window": 10 * MINUTE,
     "runner_window": 10 * MINUTE,
     "cleanup_window": HOUR,

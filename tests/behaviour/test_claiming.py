@@ -241,7 +241,7 @@ def test_what_every_run_has_died_of_has_failed_after_the_last(world: World) -> N
     for number, later in enumerate(laters):
         name = f"life {number}"
         world.node(world.note, name, executor=later)
-        world.until(lambda later=later: later.waiting)
+        world.until(later.waiting.__len__)
         world.clock.freeze(name)
     world.node(world.note, "last")
     world.advance(60)

@@ -114,12 +114,12 @@ def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
     threaded: ThreadedWorld,
 ) -> None:
     began = threading.Semaphore(0)
-    let_go: list[Callable[[], None]] = []
+    let_go: list[Callable[[], object]] = []
 
     async def handler(instance: TaskInstance) -> None:
         if instance.definition.name != "ok" and instance.attempt == 1:
             loop, event = asyncio.get_running_loop(), asyncio.Event()
-            let_go.append(lambda: loop.call_soon_threadsafe(event.set) and None)
+            let_go.append(lambda: loop.call_soon_threadsafe(event.set))
             began.release()
             await event.wait()
 

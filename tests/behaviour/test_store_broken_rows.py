@@ -33,7 +33,7 @@ from tests.behaviour.store_house import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from go_scheduler import Store, TaskInstance
     from go_scheduler.testing import ManualClock
@@ -42,7 +42,7 @@ BAD, GOOD = UUID(int=1), UUID(int=2)
 MINUTELY = IntervalTrigger(MINUTE, anchor=START)
 LARGE, SMALL = 2**63 - 1, -(2**63)
 
-SQLITE = {
+SQLITE: Mapping[str, Sequence[str | None]] = {
     "definition": [
         *(f"next_fire_time = {each}" for each in (LARGE, SMALL, -(2**60), "1.5")),
         *(f"{each} = 'noon'" for each in ("next_fire_time", "completed_at")),
@@ -78,7 +78,7 @@ SQLITE = {
         "payload = '[1'",
     ],
 }
-POSTGRESQL = {
+POSTGRESQL: Mapping[str, Sequence[str | None]] = {
     "definition": [
         *(
             f"next_fire_time = '{each}'"
@@ -108,7 +108,7 @@ POSTGRESQL = {
         "payload = '[1'",
     ],
 }
-REDIS = {
+REDIS: Mapping[str, Sequence[str | None]] = {
     "definition": [
         *("#", "", None),
         *(f"-{each}" for each in ("id", "queue", "priority", "revision", "overlap")),

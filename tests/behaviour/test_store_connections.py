@@ -378,7 +378,7 @@ def every_connection(monkeypatch: pytest.MonkeyPatch, pragma: str) -> Iterator[N
     connect = sqlite3.connect
 
     def connected(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*args, **options)
+        connection: sqlite3.Connection = connect(*args, **options)
         connection.execute(pragma).close()
         return connection
 
@@ -450,7 +450,7 @@ def test_writes_wait_for_the_disk_unless_told_otherwise(
     connect = sqlite3.connect
 
     def connected(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*args, **options)
+        connection: sqlite3.Connection = connect(*args, **options)
         connection.set_trace_callback(said.append)
         return connection
 

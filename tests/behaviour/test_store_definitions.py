@@ -372,7 +372,8 @@ def test_a_pause_takes_back_what_is_to_come_and_freezes_what_has_passed(
         assert [each.fire_time for each in kept] == [
             START + number * 10 * MINUTE for number in (1, 2)
         ]
-        assert house.scheduler.backlog() == house.scheduler.list_waiting() == []
+        assert house.scheduler.backlog() == []
+        assert house.scheduler.list_waiting() == []
         house.rest(MINUTE)
         again = house.scheduler.pause(of.id, "for another reason")
         assert (again.paused_at, again.note) == (paused.paused_at, "for another reason")

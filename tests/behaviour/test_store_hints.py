@@ -278,9 +278,9 @@ def test_behind_a_pooler_nobody_listens_unless_told_to(
     assert "pooler" in caplog.text
     with opened(pooled_url, clock, hints=True) as store:
         Client(store).check()
-        with listening(store) as hints:
+        with listening(store) as heard:
             Client(store).schedule(once())
-            assert hints.wait() & News.DEFINITIONS
+            assert heard.wait() & News.DEFINITIONS
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])

@@ -576,7 +576,7 @@ def test_what_was_asked_for_wrongly_changes_nothing(client: Client) -> None:
     client.schedule(task())
     for wrong in ({"payload": [1]}, {"key": ""}, {"delay": -SECOND}):
         with pytest.raises(ConfigurationError):
-            client.enqueue("send", **wrong)  # type: ignore[arg-type]
+            client.enqueue("send", **wrong)
     with pytest.raises(ConfigurationError):
         client.enqueue("send", payload={"a": "x" * 70_000})
     assert client.list_instances() == []

@@ -345,7 +345,7 @@ def test_a_run_on_a_bus_is_accepted_and_begun_by_one_worker(house: House) -> Non
     house.answer = lambda _: HandedOn(start_timeout=MINUTE)
     run, client = house.run(retry=AT_ONCE), house.scheduler
     assert (run.start_by, run.stage) == (START + MINUTE, "published")
-    accept = {"attempt": run.attempt, "by": 2 * MINUTE}
+    accept: dict[str, Any] = {"attempt": run.attempt, "by": 2 * MINUTE}
     assert client.accept(run.id, worker="w-1", **accept) == "go on"
     assert client.accept(run.id, worker="w-2", **accept) == "lost"
     accepted = house.again(run)
@@ -353,7 +353,7 @@ def test_a_run_on_a_bus_is_accepted_and_begun_by_one_worker(house: House) -> Non
     assert accepted.accepted_at == house.clock.now()
     assert accepted.start_by == house.clock.now() + 2 * MINUTE
     house.clock.advance(SECOND)
-    begin = {"attempt": run.attempt, "by": HOUR}
+    begin: dict[str, Any] = {"attempt": run.attempt, "by": HOUR}
     assert client.begin(run.id, worker="w-2", **begin) == "lost"
     assert client.begin(run.id, worker="w-1", **begin) == "go on"
     begun = house.again(run)
@@ -604,7 +604,8 @@ def test_what_is_deleted_while_it_fires_makes_nothing(
     meanwhile.append(lambda: Client(store).delete_definition(of.id))
     with house.scheduler:
         house.clock.advance(2 * SECOND)
-        assert meanwhile == house.called == []
+        assert meanwhile == []
+        assert house.called == []
         assert house.of(of) == []
 
 
@@ -616,7 +617,8 @@ def test_what_gets_another_trigger_while_it_fires_fires_by_that(
     meanwhile.append(lambda: Client(store).schedule(edited))
     with house.scheduler:
         house.clock.advance(2 * SECOND)
-        assert meanwhile == house.called == []
+        assert meanwhile == []
+        assert house.called == []
         found = house.scheduler.get_definition(of.id)
         assert found.next_fire_time == START + HOUR
         # What had passed is recorded by the edit, once.
@@ -835,8 +837,10 @@ def test_all_that_a_store_is_asked_is_of_what_was_put_in_it_alone(
     """An empty one has nothing of anything, and says so."""
     client = Client(store)
     client.check()
-    assert client.list_definitions() == client.list_instances() == []
+    assert client.list_definitions() == []
+    assert client.list_instances() == []
     assert {*client.counts().values()} == {0}
-    assert list(client.backlog()) == list(client.nodes()) == []
+    assert list(client.backlog()) == []
+    assert list(client.nodes()) == []
     assert client.stats_since(clock.now() - timedelta(days=1)) == []
     assert client.schedule(task()).revision == 1

@@ -350,7 +350,7 @@ def test_a_file_that_somebody_writes_is_busy_and_not_wrong(made: str) -> None:
 @pytest.mark.parametrize("engine", ["postgresql"])
 def test_a_store_may_be_in_a_schema_of_its_own(made: str) -> None:
     execute(made, "CREATE SCHEMA other")
-    options = {"connect_args": {"options": "-c search_path=other"}}
+    options: dict[str, Any] = {"connect_args": {"options": "-c search_path=other"}}
     with opened(made) as here, opened(made, **options) as there:
         there.initialize()
         Client(there).schedule(task())

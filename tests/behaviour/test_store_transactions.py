@@ -592,7 +592,7 @@ def test_a_run_is_completed_once(house: House, shop: Shop) -> None:
     errors: list[BaseException] = []
 
     def answer(_: TaskInstance) -> None:
-        for _ in range(2):
+        for _time in range(2):
             try:
                 with shop.engine.begin() as connection:
                     shop.order(connection)
@@ -694,7 +694,12 @@ def test_of_two_runs_that_complete_the_first_commits_and_the_other_is_told(
 ) -> None:
     """The first was presumed lost, and comes back."""
     runs: list[Run] = []
-    house.answer = lambda _: runs.append(current_run()) or HandedOn(expire_after=MINUTE)
+
+    def answer(_: TaskInstance) -> HandedOn:
+        runs.append(current_run())
+        return HandedOn(expire_after=MINUTE)
+
+    house.answer = answer
     first = house.run()
     house.rest(2 * MINUTE)
     house.clock.advance(MINUTE)
@@ -763,14 +768,17 @@ def test_an_async_handler_completes_on_a_connection_of_its_own(
     done = Event()
 
     async def handle(_: TaskInstance) -> None:
-        async with AsyncSession(engine) as session:
+        async with AsyncSession(async_engine) as session:
             await session.execute(insert(ORDERS))
             await session.run_sync(current_run().complete_in)
             await session.commit()
-        await engine.dispose()
+        await async_engine.dispose()
         done.set()
 
-    with asynchronous(shop) as engine, Scheduler(handle, own_time_store) as scheduler:
+    with (
+        asynchronous(shop) as async_engine,
+        Scheduler(handle, own_time_store) as scheduler,
+    ):
         of = scheduler.schedule(task())
         made = scheduler.run_now(of.id)
         assert done.wait(PATIENCE)

@@ -436,9 +436,9 @@ def test_an_announced_store_is_given_the_url_the_clock_and_the_options(
     clock: ManualClock,
 ) -> None:
     store: Any = open_store("Foreign://user@host/name", clock=clock, anything=5)
-    assert isinstance(store, MemoryStore)
     assert (store.url, store.clock) == ("Foreign://user@host/name", clock)
     assert store.options == {"anything": 5}
+    assert isinstance(store, MemoryStore)
 
 
 @pytest.mark.usefixtures("announced")
