@@ -298,8 +298,8 @@ class Faults:
         locked: The ids of what another transaction has locked.
         where: The names of the methods for which the two hold.
         slow: How long each method takes.
-        meanwhile: By the name of a method what happens once, between what it does and
-            its answer.
+        before: By the name of a method what happens once before it does anything.
+        meanwhile: The same, between what it does and its answer.
         asked: The names of the methods that were called.
     """
 
@@ -315,6 +315,7 @@ class Faults:
         self.locked: set[UUID] = set()
         self.where: set[str] = {*_BATCHES}
         self.slow: dict[str, timedelta] = {}
+        self.before: dict[str, Callable[[], object]] = {}
         self.meanwhile: dict[str, Callable[[], object]] = {}
         self.asked: list[str] = []
         for name in dir(Store):
@@ -327,6 +328,7 @@ class Faults:
         @wraps(call)
         def wrapped(*args: Any, **options: Any) -> Any:
             self.asked.append(name)
+            self.before.pop(name, lambda: None)()
             if self.away:
                 raise StoreUnavailableError("away")
             if name in self.failing:

@@ -175,6 +175,7 @@ def test_what_is_edited_between_look_and_firing_fires_as_it_is_now(
     world.advance(26.5)
     world.faults.meanwhile["due_definitions"] = edit
     world.advance(100)
+    assert "due_definitions" not in world.faults.meanwhile
     assert world.times == [60]
     skipped = [each for each in world.store.list_instances() if each.skipped]
     assert [each.state for each in skipped] in ([], [State.SKIPPED])

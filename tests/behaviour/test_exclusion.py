@@ -1,0 +1,341 @@
+"""Overlap and locks: what waits for what, and how soon it goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler import (
+    Cancelled,
+    DelayTrigger,
+    GiveBack,
+    HandedOn,
+    IntervalTrigger,
+    OnDemandTrigger,
+    Outcome,
+    Overlap,
+    RetryPolicy,
+    State,
+    StoreUnavailableError,
+    TaskDefinition,
+)
+from go_scheduler.events import (
+    InstanceParked,
+    InstanceReplaced,
+    InstanceSkipped,
+    InstanceUnparked,
+)
+from tests.behaviour.house import LEASE, SECOND, World, at, once, seconds
+
+if TYPE_CHECKING:
+    from go_scheduler import Scheduler, TaskInstance
+
+KINDS = (InstanceParked, InstanceUnparked, InstanceSkipped, InstanceReplaced)
+
+
+def series(interval: float, overlap: Overlap, **options: Any) -> TaskDefinition:
+    """Fires at one second after the start, and so often from then on."""
+    trigger = IntervalTrigger(seconds(interval), anchor=at(1))
+    return TaskDefinition(
+        trigger=trigger, overlap=overlap, next_fire_time=at(1), **options
+    )
+
+
+def begun(world: World, definition: TaskDefinition, **settings: Any) -> Scheduler:
+    """A node, a second after the start, when a definition has fired first."""
+    world.store.put_definitions([definition])
+    node = world.node(world.bench.handler, **settings)
+    world.advance(1)
+    assert len(world.bench.calls) == 1
+    return node
+
+
+def calls(world: World) -> list[tuple[float, float]]:
+    """The fire time of each call, and when it was made, in seconds after the first."""
+    return [
+        (
+            round((each.instance.execute_at - at(1)).total_seconds(), 2),
+            round((each.at - at(1)).total_seconds(), 2),
+        )
+        for each in world.bench.calls
+    ]
+
+
+def told(world: World) -> list[str]:
+    return [
+        type(each).__name__.removeprefix("Instance")
+        for each in world.heard.events
+        if isinstance(each, KINDS)
+    ]
+
+
+# Overlap
+
+
+def test_allowed_runs_go_on_beside_each_other(world: World) -> None:
+    begun(world, series(10, Overlap.ALLOW))
+    world.advance(25)
+    assert calls(world) == [(0, 0), (10, 10), (20, 20)]
+    assert told(world) == []
+
+
+def test_skip_leaves_out_what_is_due_meanwhile(world: World) -> None:
+    begun(world, series(10, Overlap.SKIP))
+    world.advance(25)
+    assert calls(world) == [(0, 0)]
+    assert world.store.counts()[State.SKIPPED] == 2
+    world.bench.end_all()
+    world.advance(10)
+    assert calls(world) == [(0, 0), (30, 30)]
+    assert told(world) == 2 * ["Parked", "Skipped"]
+    first, _ = world.heard.of(InstanceSkipped)
+    assert (first.late, first.first, first.count) == (False, at(11), 1)
+
+
+def test_skip_runs_what_is_due_just_after_the_end(world: World) -> None:
+    begun(world, series(10, Overlap.SKIP))
+    world.advance(9.99)
+    assert told(world) == ["Parked"]
+    world.bench.end_all()
+    world.advance(1)
+    assert calls(world) == [(0, 0), (10, 10)]
+
+
+def test_buffer_one_runs_one_more_as_soon_as_the_first_has_ended(world: World) -> None:
+    begun(world, series(10, Overlap.BUFFER_ONE))
+    world.advance(45)
+    world.bench.end_all()
+    world.advance(0.1)
+    assert calls(world) == [(0, 0), (10, 45)]
+    assert world.store.counts()[State.SKIPPED] == 3
+
+
+def test_buffer_all_runs_each_in_its_turn_one_at_once_after_the_other(
+    world: World,
+) -> None:
+    begun(world, series(10, Overlap.BUFFER_ALL))
+    world.advance(35)
+    for _ in range(3):
+        world.bench.end_all()
+        world.advance(0.1)
+    # No tick of a second lies between them.
+    assert calls(world) == [(0, 0), (10, 35), (20, 35.1), (30, 35.2)]
+    assert world.store.counts()[State.SKIPPED] == 0
+
+
+def test_replace_asks_to_stop_and_runs_when_that_has_ended(world: World) -> None:
+    begun(world, series(30, Overlap.REPLACE))
+    world.advance(29)
+    assert not world.bench.calls[0].run.cancelled
+    world.advance(9)
+    # It learns of it with the next renewal.
+    assert world.bench.calls[0].run.cancelled
+    world.bench.calls[0].end(error=ValueError("stopped"))
+    world.advance(0.1)
+    assert calls(world) == [(0, 0), (30, 38)]
+    first = world.store.get_instance(world.bench.calls[0].instance.id)
+    assert first.outcome is Outcome.CANCELLED
+    assert told(world) == ["Parked", "Replaced", "Unparked"]
+
+
+def test_replace_waits_no_longer_than_expire_after(world: World) -> None:
+    begun(world, series(60, Overlap.REPLACE, expire_after=seconds(90)))
+    world.advance(89)
+    assert len(world.bench.calls) == 1
+    world.advance(3)
+    assert [fired for fired, _ in calls(world)] == [0, 60]
+
+
+def test_a_trigger_that_waits_for_the_end_skips_nothing(world: World) -> None:
+    node = world.node(world.bench.handler)
+    trigger = DelayTrigger(seconds(10))
+    node.schedule(TaskDefinition(trigger=trigger, overlap=Overlap.SKIP))
+    world.advance(25)
+    world.bench.end_all()
+    world.advance(11)
+    assert len(world.bench.calls) == 2
+    assert world.store.counts()[State.SKIPPED] == 0
+
+
+def test_a_run_that_is_to_be_repeated_keeps_its_place(world: World) -> None:
+    begun(
+        world,
+        series(10, Overlap.BUFFER_ALL, retry=RetryPolicy(delay=seconds(15))),
+    )
+    world.advance(1)
+    world.bench.calls[0].end(error=ValueError("no"))
+    world.advance(14)
+    assert len(world.bench.calls) == 1
+    world.advance(2)
+    assert calls(world)[1][0] == 0
+    world.bench.end_all()
+    world.advance(0.1)
+    assert calls(world)[2][0] == 10
+
+
+def test_what_hangs_keeps_its_place_until_its_next_run_has_ended(world: World) -> None:
+    begun(world, series(40, Overlap.BUFFER_ALL, expire_after=seconds(60)))
+    world.advance(62)
+    assert [fired for fired, _ in calls(world)] == [0, 0]
+    world.bench.calls[1].end()
+    world.advance(1)
+    assert [fired for fired, _ in calls(world)] == [0, 0, 40]
+
+
+# Locks
+
+
+def test_of_all_that_share_a_lock_one_runs_at_a_time_in_their_order(
+    world: World,
+) -> None:
+    node = world.node(world.bench.handler)
+    for number in range(5):
+        node.schedule(once(number, name=str(number), lock="printer"))
+    for lock in ("other", None):
+        node.schedule(once(1, name="free", lock=lock))
+    world.advance(10)
+    names = [each.instance.definition.name for each in world.bench.calls]
+    assert names == ["0", "free", "free"]
+    for number in range(1, 5):
+        world.bench.end_all()
+        world.advance(0.1)
+        assert world.bench.calls[-1].instance.definition.name == str(number)
+    assert {each.runs for each in world.store.list_instances()} == {1}
+
+
+def test_what_waits_for_a_lock_can_be_cancelled(world: World) -> None:
+    node = world.node(world.bench.handler)
+    for _ in range(2):
+        node.schedule(once(1, lock="a"))
+    world.advance(2)
+    [waits] = [each for each in world.store.list_instances() if each.parked]
+    assert waits.state is State.PENDING
+    assert node.health().waiting == 0
+    assert node.cancel(waits.id) is Cancelled.CANCELLED
+    world.bench.end_all()
+    world.advance(5)
+    assert len(world.bench.calls) == 1
+
+
+@pytest.mark.parametrize("how", ["deleted", "completed elsewhere", "died"])
+def test_a_lock_that_is_let_go_of_elsewhere_is_noticed(world: World, how: str) -> None:
+    one = world.node(world.bench.handler, "one")
+    first = one.schedule(once(40, lock="a"))
+    one.schedule(once(41, lock="a"))
+    world.advance(45)
+    assert len(world.bench.calls) == 1
+    if how == "deleted":
+        world.store.delete_definitions([first.id])
+        world.advance(1.1)
+    elif how == "completed elsewhere":
+        called = world.bench.calls[0]
+        world.scheduler(None).complete(called.instance.id, 1)
+        world.advance(1.1)
+    else:
+        world.node(world.bench.handler, "two")
+        world.clock.freeze("one")
+        world.clock.advance(LEASE + 10 * SECOND)
+        # It runs again itself, and keeps its lock until then.
+        assert world.bench.calls[1].instance.attempt == 2
+        world.bench.calls[1].end()
+        world.advance(0.1)
+    assert world.bench.calls[-1].instance.execute_at == at(41)
+
+
+@pytest.mark.parametrize("how", ["stop", "give back", "hand on"])
+def test_what_is_given_back_uncalled_lets_go_of_its_lock(
+    world: World, how: str
+) -> None:
+    if how == "give back":
+
+        def handler(instance: TaskInstance) -> None:
+            world.note(instance)
+            if len(world.called) == 1:
+                raise GiveBack(seconds(30))
+
+        node = world.node(handler)
+        for due in (1, 2):
+            node.schedule(once(due, lock="a"))
+        world.advance(10)
+        assert [each.instance.execute_at for each in world.called] == [at(1), at(2)]
+        return
+    node = world.node(world.bench.handler, "one")
+    for due in (1, 2):
+        node.schedule(once(due, lock="a"))
+    if how == "hand on":
+        world.advance(3)
+        world.bench.calls[0].end(HandedOn())
+        world.advance(5)
+        # It keeps its lock for as long as it goes on.
+        assert len(world.bench.calls) == 1
+        world.scheduler(None).complete(world.bench.calls[0].instance.id, 1)
+        world.advance(1.1)
+        assert len(world.bench.calls) == 2
+        return
+    world.advance(0.99)
+    assert world.store.counts()[State.RUNNING] == 1
+    node.stop()
+    assert world.bench.calls == []
+    world.node(world.bench.handler, "two")
+    world.advance(5)
+    assert len(world.bench.calls) == 1
+    world.bench.end_all()
+    world.advance(0.1)
+    assert len(world.bench.calls) == 2
+
+
+def test_a_lock_is_let_go_of_when_the_end_is_recorded_and_not_before(
+    world: World,
+) -> None:
+    node = world.node(world.bench.handler)
+    for _ in range(2):
+        node.schedule(once(1, lock="a"))
+    world.advance(2)
+    world.faults.failing["finish_instances"] = StoreUnavailableError("away")
+    world.bench.end_all()
+    world.advance(5)
+    assert len(world.bench.calls) == 1
+    world.faults.failing.clear()
+    world.advance(6)
+    assert len(world.bench.calls) == 2
+
+
+def test_many_that_share_a_lock_delay_none_of_the_others(world: World) -> None:
+    client = world.scheduler(None)
+    locked = client.schedule(
+        TaskDefinition(trigger=OnDemandTrigger(), name="locked", lock="a")
+    )
+    for _ in range(1500):
+        client.run_now(locked.id)
+    free = [client.schedule(once(5, name="free")) for _ in range(20)]
+    world.node(world.bench.handler, max_workers=40)
+    world.advance(6)
+    names = Counter(each.instance.definition.name for each in world.bench.calls)
+    assert names == {"locked": 1, "free": len(free)}
+    late = [
+        each.at - each.instance.due_at
+        for each in world.bench.calls
+        if each.instance.definition.name == "free"
+    ]
+    assert max(late) == seconds(0)
+
+
+def test_where_nothing_waits_nobody_looks_each_second(world: World) -> None:
+    node = world.node(world.note)
+    node.schedule(once(1, lock="a"))
+    world.advance(5)
+    world.faults.asked.clear()
+    world.advance(60)
+    assert world.faults.asked.count("review_parked") <= 4
+
+
+def test_while_something_waits_each_second_is_enough(world: World) -> None:
+    node = world.node(world.bench.handler)
+    for _ in range(2):
+        node.schedule(once(1, lock="a"))
+    world.advance(5)
+    world.faults.asked.clear()
+    world.advance(60)
+    assert 55 <= world.faults.asked.count("review_parked") <= 65

@@ -1,0 +1,316 @@
+"""What is created where it can run begins at once, and is claimed by nobody else."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler import (
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    HandlerRegistry,
+    MemoryStore,
+    OnDemandTrigger,
+    Overlap,
+    Scheduler,
+    State,
+    Store,
+    StoreUnavailableError,
+    TaskDefinition,
+    TaskDefinitionNotFoundError,
+)
+from go_scheduler.events import (
+    ClaimAnswerLost,
+    DefinitionScheduled,
+    InstanceAdded,
+    InstanceCreated,
+    InstanceFinished,
+    InstanceStarted,
+)
+from go_scheduler.testing import InlineExecutor
+from tests.behaviour.house import (
+    FAILED_AFTER,
+    HOUR,
+    ThreadedWorld,
+    World,
+    every,
+    once,
+    seconds,
+)
+
+if TYPE_CHECKING:
+    from go_scheduler import TaskInstance
+
+# No look of the loops comes to help.
+WIDE = {
+    "schedule_window": HOUR,
+    "runner_window": HOUR,
+    "cleanup_window": HOUR,
+    "lease": HOUR,
+}
+TASK = TaskDefinition(trigger=OnDemandTrigger(), name="task")
+
+
+def calm(world: ThreadedWorld, node: Scheduler) -> None:
+    """Wait until a node has nothing to look for any more."""
+    for _ in range(int(FAILED_AFTER * 100)):
+        loops = node.health().loops.values()
+        if all(each.last_good is not None for each in loops):
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("its loops do not tick")
+
+
+@pytest.mark.parametrize("how", ["schedule", "run_now", "enqueue"])
+def test_what_is_due_when_it_is_created_runs_at_once(
+    threaded: ThreadedWorld, how: str
+) -> None:
+    called: list[TaskInstance] = []
+    node = threaded.node(called.append, **WIDE)
+    node.schedule(TASK)
+    calm(threaded, node)
+    if how == "schedule":
+        node.schedule(threaded.now(name="task"))
+    elif how == "run_now":
+        node.run_now(TASK.id, payload={"order": 7})
+    else:
+        stored = TaskDefinition(
+            id=TaskDefinition.id_for("task send"),
+            name="send",
+            trigger=OnDemandTrigger(),
+        )
+        node.schedule(stored)
+        node.enqueue("send", payload={"order": 7})
+    threaded.heard.wait(InstanceFinished)
+    [instance] = called
+    assert (instance.attempt, instance.runs) == (1, 1)
+    if how != "schedule":
+        assert instance.payload == {"order": 7}
+    kinds = [type(each) for each in threaded.heard.events]
+    made = {"schedule": InstanceCreated}.get(how, InstanceAdded)
+    assert kinds.index(made) < kinds.index(InstanceStarted)
+    if how == "schedule":
+        last = len(kinds) - 1 - kinds[::-1].index(DefinitionScheduled)
+        assert last < kinds.index(InstanceStarted)
+
+
+def test_of_many_that_are_enqueued_no_more_run_at_once_than_allowed(
+    threaded: ThreadedWorld,
+) -> None:
+    node = threaded.node(lambda _: threaded.hang(), max_workers=3, **WIDE)
+    node.schedule(TASK)
+    for _ in range(10):
+        node.run_now(TASK.id)
+    threaded.wait_for_hanging(3)
+    assert node.health().busy <= 6
+    assert len(threaded.heard.of(InstanceFinished)) == 0
+    threaded.gate.set()
+    threaded.heard.wait(InstanceFinished, 10)
+    assert {each.runs for each in node.list_instances()} == {1}
+
+
+def test_what_comes_while_others_wait_takes_no_ones_turn(
+    threaded: ThreadedWorld,
+) -> None:
+    order: list[Any] = []
+
+    def handler(instance: TaskInstance) -> None:
+        order.append((instance.payload or {}).get("number"))
+        if len(order) == 1:
+            threaded.hang()
+
+    node = threaded.node(handler, max_workers=1, **WIDE)
+    node.schedule(TASK)
+    for number in range(6):
+        node.run_now(TASK.id, payload={"number": number})
+        if number == 0:
+            threaded.wait_for_hanging()
+    threaded.gate.set()
+    threaded.heard.wait(InstanceFinished, 6)
+    assert order == [*range(6)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queue": "other"},
+        {"name": "other"},
+        {"paused": True},
+        {"trigger": ExecuteOnceTrigger},
+    ],
+    ids=["queue", "name", "paused", "later"],
+)
+def test_what_may_not_run_here_now_is_left_as_it_is(
+    threaded: ThreadedWorld, options: dict[str, Any]
+) -> None:
+    handlers = HandlerRegistry()
+    called: list[TaskInstance] = []
+    handlers.register("task")(called.append)
+    node = threaded.node(handlers, **WIDE)
+    calm(threaded, node)
+    given = {"name": "task", **options}
+    if "trigger" in options:
+        given["trigger"] = ExecuteOnceTrigger(threaded.clock.now() + HOUR / 2)
+    else:
+        given["trigger"] = ExecuteOnceTrigger(threaded.clock.now())
+    stored = node.schedule(TaskDefinition(**given))
+    node.schedule(threaded.now(name="task"))
+    threaded.heard.wait(InstanceFinished)
+    assert node.stop()
+    assert [each.definition.id == stored.id for each in called] == [False]
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"overlap": Overlap.SKIP},
+        {"lock": "a"},
+        {"jitter": seconds(0.01)},
+        {"max_per_node": 1},
+        {"trigger": DelayTrigger(seconds(0.01))},
+    ],
+    ids=["overlap", "lock", "jitter", "per node", "waits"],
+)
+def test_what_the_loops_have_to_decide_runs_all_the_same(
+    threaded: ThreadedWorld, definition: dict[str, Any]
+) -> None:
+    node = threaded.node(lambda _: None)
+    if "trigger" in definition:
+        node.schedule(TaskDefinition(**definition))
+    else:
+        node.schedule(threaded.now(**definition))
+    threaded.heard.wait(InstanceFinished)
+
+
+@pytest.mark.parametrize("method", ["put_and_start", "add_and_start"])
+def test_what_is_created_and_whose_answer_is_lost_runs_once(
+    threaded: ThreadedWorld, method: str
+) -> None:
+    node = threaded.node(lambda _: None, runner_window=seconds(0.2))
+    node.schedule(TASK)
+    calm(threaded, node)
+    threaded.faults.losing.add(method)
+    if method == "put_and_start":
+        node.schedule(threaded.now())
+        threaded.faults.losing.clear()
+    else:
+        with pytest.raises(StoreUnavailableError):
+            node.run_now(TASK.id)
+        threaded.faults.losing.clear()
+    threaded.heard.wait(ClaimAnswerLost)
+    threaded.heard.wait(InstanceFinished)
+    [instance] = node.list_instances()
+    assert (instance.state, instance.runs) == (State.COMPLETED, 1)
+
+
+def test_what_fires_here_and_whose_answer_is_lost_runs_once(world: World) -> None:
+    node = world.node(world.note)
+    world.advance(10)
+    world.faults.losing.add("fire_and_start")
+    node.schedule(once(10))
+    world.advance(0)
+    assert world.called == []
+    assert world.states() == {State.RUNNING: 1}
+    world.faults.losing.clear()
+    world.advance(7)
+    assert len(world.called) == 1
+    assert world.only().runs == 1
+    assert [each.count for each in world.heard.of(ClaimAnswerLost)] == [1]
+
+
+def test_what_another_node_has_fired_runs_there_alone(world: World) -> None:
+    one = world.node(world.note, "one")
+    others: list[TaskInstance] = []
+    two = world.node(others.append, "two")
+    world.advance(10)
+    for number in range(10):
+        (one if number % 2 else two).schedule(once(10))
+        world.advance(0)
+    assert len(world.called) + len(others) == 10
+    ids = {each.instance.id for each in world.called}
+    assert len(ids | {each.id for each in others}) == 10
+
+
+def test_an_unknown_task_is_no_lost_answer(threaded: ThreadedWorld) -> None:
+    node = threaded.node(lambda _: None)
+    with pytest.raises(TaskDefinitionNotFoundError):
+        node.run_now(TASK.id)
+    node.schedule(threaded.now())
+    threaded.heard.wait(InstanceFinished)
+    assert threaded.heard.of(ClaimAnswerLost) == []
+
+
+def test_what_has_the_key_already_does_not_run_again(threaded: ThreadedWorld) -> None:
+    node = threaded.node(lambda _: None)
+    node.schedule(TASK)
+    first = node.run_now(TASK.id, key="order 7")
+    threaded.heard.wait(InstanceFinished)
+    again = node.run_now(TASK.id, key="order 7")
+    assert again.id == first.id
+    node.run_now(TASK.id, key="order 8")
+    threaded.heard.wait(InstanceFinished, 2)
+    assert node.counts()[State.COMPLETED] == 2
+
+
+def test_what_is_created_while_it_stops_is_left_to_others(
+    threaded: ThreadedWorld,
+) -> None:
+    node = threaded.node(lambda _: None, **WIDE)
+    node.schedule(TASK)
+    calm(threaded, node)
+    going_on, go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        going_on.set()
+        assert go.wait(FAILED_AFTER)
+
+    threaded.faults.meanwhile["add_and_start"] = wait
+    adding = threading.Thread(target=lambda: node.run_now(TASK.id))
+    adding.start()
+    assert going_on.wait(FAILED_AFTER)
+    stopping = threading.Thread(target=node.stop)
+    stopping.start()
+    stopping.join(0.2)
+    go.set()
+    adding.join(FAILED_AFTER)
+    stopping.join(FAILED_AFTER)
+    [instance] = node.list_instances()
+    assert (instance.state, instance.runs) == (State.PENDING, 0)
+    assert threaded.heard.of(InstanceStarted) == []
+
+
+def test_two_schedulers_of_one_process_look_for_each_other(
+    threaded: ThreadedWorld,
+) -> None:
+    called: list[TaskInstance] = []
+    makes = threaded.node(None, **WIDE)
+    beside = makes.another(
+        called.append, queues=["default"], executor=InlineExecutor()
+    )
+    with beside:
+        calm(threaded, beside)
+        makes.schedule(threaded.now())
+        threaded.heard.wait(InstanceFinished)
+    assert len(called) == 1
+
+
+class Plain(MemoryStore):
+    """One that leaves all starts to the loops."""
+
+    put_and_start = Store.put_and_start
+    fire_and_start = Store.fire_and_start
+    add_and_start = Store.add_and_start
+
+
+def test_a_store_that_starts_nothing_by_itself_leaves_it_to_the_loops() -> None:
+    world = World(Plain)
+    node = world.node(world.note)
+    node.schedule(every(1))
+    world.advance(3)
+    node.schedule(once(3))
+    task = node.schedule(TASK)
+    node.run_now(task.id)
+    world.advance(1)
+    assert world.times == [1, 2, 3, 3, 3, 4]

@@ -1,0 +1,232 @@
+"""New data of time zones: what waits to fire follows them, and nothing fires twice."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler import CronTrigger, Scheduler, State, TaskDefinition
+from go_scheduler.events import DefinitionCompleted, DefinitionsMoved, TimeZonesRenewed
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers import AnyOfTrigger, LimitedTrigger
+from tests.behaviour.house import HOUR, MINUTE, SELDOM, World, every
+from tests.zones import ZONE, Zones, zones_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DAY = 24 * HOUR
+DAILY = "0 9 * * *"
+NINE = START + 8 * HOUR
+"""Nine o'clock of the first day, in a zone that is one hour ahead."""
+
+
+@pytest.fixture
+def zones(tmp_path: Path) -> Iterator[Zones]:
+    with zones_in(tmp_path) as zones:
+        zones.write(then=1)
+        yield zones
+
+
+def cron(expression: str = DAILY, **options: Any) -> TaskDefinition:
+    return TaskDefinition(trigger=CronTrigger(expression, ZONE), **options)
+
+
+def node(world: World, name: str = "node", handler: Any = None) -> Scheduler:
+    return world.node(handler or world.note, name, **SELDOM)
+
+
+def ran(world: World) -> list[str]:
+    """The day and the time of each run, in UTC."""
+    return [f"{each.at:%d %H:%M}" for each in world.called]
+
+
+@pytest.mark.parametrize(
+    ("then", "times"),
+    [
+        (2, ["01 08:00", "02 08:00", "03 07:00", "04 07:00"]),
+        (0, ["01 08:00", "02 08:00", "03 09:00", "04 09:00"]),
+        (5.75, ["01 08:00", "02 08:00", "03 03:15", "04 03:15"]),
+        (1, ["01 08:00", "02 08:00", "03 08:00", "04 08:00"]),
+    ],
+)
+def test_what_is_to_come_fires_when_the_clock_on_the_wall_shows_its_time(
+    world: World, zones: Zones, then: float, times: list[str]
+) -> None:
+    scheduler = node(world)
+    yearly = scheduler.schedule(cron("0 9 1 7 *"))
+    daily = scheduler.schedule(cron())
+    other = scheduler.schedule(every(7 * 3600))
+    world.clock.advance(DAY + 12 * HOUR)
+    zones.write((START + DAY + 13 * HOUR, 1), then=then)
+    # The data are looked at each hour, and then all that waits is gone over.
+    world.clock.advance(2 * HOUR)
+    moved = scheduler.get_definition(yearly.id)
+    assert moved.next_fire_time == datetime(2030, 7, 1, 9, tzinfo=UTC) - then * HOUR
+    assert moved.revision == yearly.revision
+    assert scheduler.get_definition(other.id).revision == other.revision
+    world.clock.advance(2 * DAY)
+    mine = [each for each in world.called if each.instance.definition.id == daily.id]
+    assert [f"{each.at:%d %H:%M}" for each in mine] == times
+    renewed, moves = world.heard.of(TimeZonesRenewed), world.heard.of(DefinitionsMoved)
+    if then == 1:
+        assert moves == []
+    else:
+        assert [each.zones for each in renewed] == [(ZONE,)]
+        assert [each.count for each in moves] == [2]
+
+
+def test_what_the_change_has_passed_over_fires_at_once(
+    world: World, zones: Zones
+) -> None:
+    scheduler = node(world)
+    stored = scheduler.schedule(cron())
+    world.clock.advance(7.4 * HOUR)
+    zones.bring(then=2)
+    world.clock.advance(HOUR / 4)
+    assert len(world.called) == 1
+    assert world.called[0].instance.fire_time == NINE - HOUR
+    assert scheduler.get_definition(stored.id).next_fire_time == NINE + DAY - HOUR
+    world.clock.advance(DAY)
+    assert len(world.called) == 2
+
+
+def test_what_has_fired_does_not_fire_again_when_its_time_comes_again(
+    world: World, zones: Zones
+) -> None:
+    node(world).schedule(cron("0 9,15 * * *"))
+    world.clock.advance(8.4 * HOUR)
+    zones.bring(then=0)
+    world.clock.advance(DAY)
+    assert ran(world) == ["01 08:00", "01 15:00"]
+    world.clock.advance(HOUR)
+    assert ran(world)[2:] == ["02 09:00"]
+
+
+def test_it_is_not_fired_at_a_time_that_is_none_any_more(
+    world: World, zones: Zones
+) -> None:
+    client = world.scheduler(None)
+    stored = client.schedule(cron())
+    world.clock.advance(7 * HOUR)
+    zones.bring(then=0)
+    # It starts a moment before the old time, and has gone over nothing.
+    world.clock.advance(HOUR - MINUTE / 2)
+    scheduler = world.node(world.note)
+    world.advance(40)
+    assert world.called == []
+    assert scheduler.get_definition(stored.id).next_fire_time == NINE + HOUR
+
+
+def test_many_that_have_moved_do_not_hold_up_what_fires(
+    world: World, zones: Zones
+) -> None:
+    client = world.scheduler(None)
+    client.schedule_all([cron(name=str(number)) for number in range(120)])
+    on_time = client.schedule(every(8 * 3600))
+    zones.bring(then=0)
+    world.clock.advance(8 * HOUR - MINUTE / 2)
+    scheduler = world.node(world.note)
+    world.advance(31)
+    assert [each.instance.definition.id for each in world.called] == [on_time.id]
+    times = {each.next_fire_time for each in scheduler.list_definitions(limit=200)}
+    assert times == {NINE + HOUR, START + 16 * HOUR}
+
+
+def test_a_node_that_starts_goes_over_what_another_one_has_left(
+    world: World, zones: Zones
+) -> None:
+    stored = world.scheduler(None).schedule(cron())
+    paused = world.scheduler(None).schedule(cron())
+    world.scheduler(None).pause(paused.id)
+    zones.bring(then=0)
+    scheduler = node(world)
+    assert scheduler.get_definition(stored.id).next_fire_time == NINE
+    world.clock.advance(2 * MINUTE)
+    assert scheduler.get_definition(stored.id).next_fire_time == NINE + HOUR
+    assert scheduler.get_definition(paused.id).next_fire_time == NINE
+    scheduler.resume(paused.id)
+    world.clock.advance(DAY)
+    assert ran(world) == ["01 09:00", "01 09:00"]
+
+
+def test_one_that_cannot_be_moved_costs_only_itself(world: World, zones: Zones) -> None:
+    client = world.scheduler(None)
+    bad, good = client.schedule(cron()), client.schedule(cron())
+    zones.bring(then=0)
+    world.faults.bad.add(bad.id)
+    scheduler = node(world)
+    world.clock.advance(2 * MINUTE)
+    assert scheduler.get_definition(bad.id).next_fire_time == NINE
+    assert scheduler.get_definition(good.id).next_fire_time == NINE + HOUR
+    assert scheduler.health().ok
+
+
+def test_limits_and_clocks_of_several_zones_are_right(
+    world: World, zones: Zones
+) -> None:
+    scheduler = node(world)
+    few = LimitedTrigger(CronTrigger("30 12 * * *", ZONE), start=START, limit=3)
+    either = AnyOfTrigger(
+        [CronTrigger("0 20 * * *", ZONE), CronTrigger("0 21 * * *", "UTC")]
+    )
+    limited = scheduler.schedule(TaskDefinition(trigger=few, name="few"))
+    scheduler.schedule(TaskDefinition(trigger=either, name="either"))
+    world.clock.advance(DAY + 2 * HOUR)
+    zones.write(then=3)
+    world.clock.advance(4 * DAY)
+    times = {
+        name: [
+            f"{each.at:%d %H:%M}"
+            for each in world.called
+            if each.instance.definition.name == name
+        ]
+        for name in ("few", "either")
+    }
+    assert times["few"] == ["01 11:30", "02 09:30", "03 09:30"]
+    assert times["either"][:4] == ["01 19:00", "01 21:00", "02 17:00", "02 21:00"]
+    completed = world.heard.of(DefinitionCompleted)
+    assert [each.definition_id for each in completed] == [limited.id]
+
+
+@pytest.mark.parametrize("then", [0, 2])
+def test_data_that_come_and_go_let_each_day_fire_once(
+    world: World, zones: Zones, then: float
+) -> None:
+    node(world).schedule(cron())
+    for hour in range(5 * 24):
+        zones.bring(then=then if hour % 3 else 1)
+        world.clock.advance(HOUR)
+    days = [f"{each.instance.fire_time:%d}" for each in world.called]
+    assert days == ["01", "02", "03", "04", "05"]
+    assert world.store.counts()[State.SKIPPED] == 0
+
+
+def test_an_edit_at_the_same_moment_wins(world: World, zones: Zones) -> None:
+    client = world.scheduler(None)
+    stored = client.schedule(cron())
+    zones.bring(then=0)
+    moved = TaskDefinition(trigger=CronTrigger("0 15 * * *", "UTC"), id=stored.id)
+    world.faults.before["fire_definitions"] = lambda: client.schedule(moved)
+    scheduler = node(world)
+    world.clock.advance(2 * MINUTE)
+    assert "fire_definitions" not in world.faults.before
+    assert scheduler.get_definition(stored.id).next_fire_time == START + 15 * HOUR
+    world.clock.advance(DAY)
+    assert ran(world) == ["01 15:00"]
+
+
+def test_a_store_that_is_away_is_gone_over_when_it_is_back(
+    world: World, zones: Zones
+) -> None:
+    stored = world.scheduler(None).schedule(cron())
+    zones.bring(then=0)
+    scheduler = node(world)
+    world.faults.away = True
+    world.clock.advance(5 * MINUTE)
+    world.faults.away = False
+    world.clock.advance(MINUTE)
+    assert scheduler.get_definition(stored.id).next_fire_time == NINE + HOUR
