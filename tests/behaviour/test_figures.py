@@ -6,8 +6,6 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from go_scheduler import (
     HandedOn,
     OnDemandTrigger,
@@ -40,6 +38,8 @@ from tests.behaviour.house import (
 )
 
 if TYPE_CHECKING:
+    import pytest
+
     from go_scheduler import TaskInstance
 
 MOST_IN_TIME = seconds(0.0005)

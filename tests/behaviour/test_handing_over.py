@@ -286,9 +286,7 @@ def test_two_schedulers_of_one_process_look_for_each_other(
 ) -> None:
     called: list[TaskInstance] = []
     makes = threaded.node(None, **WIDE)
-    beside = makes.another(
-        called.append, queues=["default"], executor=InlineExecutor()
-    )
+    beside = makes.another(called.append, queues=["default"], executor=InlineExecutor())
     with beside:
         calm(threaded, beside)
         makes.schedule(threaded.now())

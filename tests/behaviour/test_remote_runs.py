@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from go_scheduler import TaskInstance
 
+
 class Work:
     """A node whose handler hands each run on, and the tokens of these."""
 

@@ -1,0 +1,269 @@
+"""Runs that succeed with a transaction of the handler's own, or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, func, select
+
+from go_scheduler import (
+    Cancelled,
+    ClaimLostError,
+    ConfigurationError,
+    DelayTrigger,
+    HandedOn,
+    RetryPolicy,
+    State,
+    TaskDefinition,
+    current_run,
+)
+from go_scheduler.events import (
+    CompletedRunFailed,
+    DefinitionCompleted,
+    InstanceFinished,
+    ResultDiscarded,
+    RunEnded,
+    RunFailed,
+    RunHung,
+)
+from go_scheduler.stores.opening import open_store
+from tests.behaviour.house import HOUR, Later, World, at, once, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from go_scheduler import TaskInstance
+
+NOT_COMMITTED = "the transaction of complete_in() was not committed"
+METADATA = MetaData()
+ORDERS = Table("orders", METADATA, Column("id", Integer, primary_key=True))
+
+
+class RollBack(Exception):
+    """Ends a transaction."""
+
+
+class Shop:
+    """A world whose store is in the database that handlers write their orders to."""
+
+    def __init__(self, path: Path) -> None:
+        url = f"sqlite:///{path}"
+        self.world = World(lambda clock: open_store(url, clock=clock))
+        self.world.store.initialize()
+        self.engine = create_engine(url)
+        METADATA.create_all(self.engine)
+
+    @property
+    def orders(self) -> int:
+        with self.engine.connect() as connection:
+            return connection.scalar(select(func.count()).select_from(ORDERS)) or 0
+
+    def order(self, *, commits: bool = True) -> None:
+        """Write an order, and complete the run with it."""
+        with suppress(RollBack), self.engine.begin() as connection:
+            connection.execute(ORDERS.insert())
+            current_run().complete_in(connection)
+            if not commits:
+                raise RollBack
+
+    def run(
+        self, handler: Callable[[TaskInstance], object], **options: Any
+    ) -> TaskInstance:
+        """Have a handler called, and answer what has become of its instance."""
+        self.world.node(handler).schedule(once(1, **options))
+        self.world.advance(2)
+        return self.world.only()
+
+
+@pytest.fixture
+def shop(sqlite_file: Path, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(shutil.copy(sqlite_file, tmp_path / "store.db"))
+    yield shop
+    shop.world.close()
+    shop.engine.dispose()
+    shop.world.store.close()
+
+
+def test_what_commits_has_succeeded_and_is_told_once(shop: Shop) -> None:
+    ended = shop.run(lambda _: shop.order())
+    assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 1, at(1))
+    assert shop.orders == 1
+    assert len(shop.world.heard.of(InstanceFinished)) == 1
+    assert len(shop.world.heard.of(RunEnded)) == 1
+    assert shop.world.heard.of(ResultDiscarded) == []
+
+
+def test_what_is_raised_after_the_commit_changes_nothing_and_is_told(
+    shop: Shop,
+) -> None:
+    def handler(_: TaskInstance) -> None:
+        shop.order()
+        raise ValueError("too late")
+
+    ended = shop.run(handler)
+    assert (ended.state, ended.error) == (State.COMPLETED, None)
+    [told] = shop.world.heard.of(CompletedRunFailed)
+    assert "too late" in told.error
+    assert shop.world.heard.of(RunFailed) == []
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_what_does_not_commit_has_failed_and_runs_again(
+    shop: Shop, raises: bool
+) -> None:
+    def handler(instance: TaskInstance) -> None:
+        shop.order(commits=instance.runs > 1)
+        if raises and instance.runs == 1:
+            raise ValueError("no paper")
+
+    found = shop.run(handler, retry=RetryPolicy(delay=seconds(5)))
+    assert (found.state, found.runs) == (State.PENDING, 1)
+    assert (found.error or "").startswith(NOT_COMMITTED)
+    assert ("no paper" in (found.error or "")) is raises
+    assert len(shop.world.heard.of(RunFailed)) == 1
+    assert shop.orders == 0
+    shop.world.advance(6)
+    assert shop.world.only().state is State.COMPLETED
+    assert shop.orders == 1
+
+
+def test_the_last_run_that_does_not_commit_has_failed_for_good(shop: Shop) -> None:
+    found = shop.run(
+        lambda _: shop.order(commits=False), retry=RetryPolicy(max_attempts=1)
+    )
+    assert found.state is State.FAILED
+    assert (found.error or "").startswith(NOT_COMMITTED)
+
+
+def test_a_transaction_that_was_rolled_back_may_be_repeated(shop: Shop) -> None:
+    def handler(_: TaskInstance) -> None:
+        shop.order(commits=False)
+        shop.order()
+
+    assert shop.run(handler).state is State.COMPLETED
+    assert shop.orders == 1
+
+
+def test_a_second_time_after_the_commit_is_refused(shop: Shop) -> None:
+    refused: list[str] = []
+
+    def handler(_: TaskInstance) -> None:
+        shop.order()
+        try:
+            shop.order()
+        except ClaimLostError as error:
+            refused.append(str(error))
+
+    assert shop.run(handler).state is State.COMPLETED
+    assert len(refused) == 1
+    assert "an earlier complete_in()" in refused[0]
+    assert shop.orders == 1
+
+
+def test_what_was_asked_to_stop_and_does_not_commit_is_cancelled(shop: Shop) -> None:
+    later = Later()
+    node = shop.world.node(lambda _: shop.order(commits=False), executor=later)
+    node.schedule(once())
+    shop.world.advance(0)
+    assert node.cancel(shop.world.only().id) is Cancelled.REQUESTED
+    shop.world.advance(7)
+    later.run()
+    shop.world.advance(1)
+    assert shop.world.only().state is State.CANCELLED
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_run_that_is_presumed_hung_in_its_transaction_may_commit_all_the_same(
+    shop: Shop, commits: bool
+) -> None:
+    later = Later()
+
+    def handler(instance: TaskInstance) -> None:
+        if instance.attempt == 1:
+            with suppress(RollBack), shop.engine.begin() as connection:
+                connection.execute(ORDERS.insert())
+                current_run().complete_in(connection)
+                if not commits:
+                    raise RollBack
+            shop.world.advance(15)
+
+    node = shop.world.node(handler, executor=later)
+    node.schedule(once(expire_after=seconds(10)))
+    shop.world.advance(0)
+    later.run()
+    shop.world.advance(1)
+    assert len(shop.world.heard.of(RunHung)) == 1
+    if not commits:
+        shop.world.advance(2)
+        later.waiting.clear()
+        shop.world.until(lambda: later.waiting)
+        later.run()
+    shop.world.advance(1)
+    ended = shop.world.only()
+    assert ended.state is State.COMPLETED
+    assert (ended.ended_attempt == 1) is commits
+    assert shop.orders == commits
+
+
+def test_a_run_whose_instance_another_one_has_completed_cannot_commit(
+    shop: Shop,
+) -> None:
+    refused: list[bool] = []
+
+    def handler(instance: TaskInstance) -> None:
+        assert shop.world.scheduler(None).complete(instance.id, instance.attempt)
+        with suppress(ClaimLostError):
+            shop.order()
+            refused.append(False)
+        refused.append(True)
+
+    assert shop.run(handler).state is State.COMPLETED
+    assert refused == [True]
+    assert shop.orders == 0
+
+
+def test_a_definition_that_waits_goes_on_with_the_commit(shop: Shop) -> None:
+    node = shop.world.node(lambda _: shop.order())
+    stored = node.schedule(TaskDefinition(trigger=DelayTrigger(seconds(5))))
+    shop.world.advance(6)
+    assert node.get_definition(stored.id).next_fire_time == at(10)
+    shop.world.advance(10)
+    assert shop.orders == 3
+    assert shop.world.heard.of(DefinitionCompleted) == []
+
+
+def test_ends_of_others_do_not_wait_for_an_open_transaction(shop: Shop) -> None:
+    def handler(instance: TaskInstance) -> object:
+        if instance.definition.name == "own":
+            shop.order()
+        return None
+
+    node = shop.world.node(handler)
+    for name in ("own", "plain", "own"):
+        node.schedule(once(1, name=name))
+    shop.world.advance(3)
+    assert shop.world.states() == {State.COMPLETED: 3}
+    assert shop.orders == 2
+
+
+def test_who_completes_in_a_transaction_hands_nothing_on(shop: Shop) -> None:
+    def handler(_: TaskInstance) -> HandedOn:
+        shop.order()
+        return HandedOn(expire_after=HOUR)
+
+    assert shop.run(handler).state is State.COMPLETED
+
+
+def test_a_store_without_transactions_completes_in_none(world: World) -> None:
+    def handler(_: TaskInstance) -> None:
+        current_run().complete_in(object())
+
+    node = world.node(handler)
+    node.schedule(once(retry=RetryPolicy(max_attempts=1)))
+    world.advance(1)
+    assert world.only().state is State.FAILED
+    assert ConfigurationError.__name__ in (world.only().error or "")
