@@ -19,7 +19,6 @@ from go_scheduler.errors import (
     InvalidTriggerError,
     QueueFullError,
     SchedulerStateError,
-    ScheduleWarning,
     StoreError,
     StoreUnavailableError,
     TaskDefinitionNotFoundError,
@@ -54,24 +53,6 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("error", "builtin"),
-    [
-        (ConfigurationError, ValueError),
-        (InvalidTriggerError, ConfigurationError),
-        (UnknownTriggerError, LookupError),
-        (TaskDefinitionNotFoundError, LookupError),
-        (TaskInstanceNotFoundError, LookupError),
-        (SchedulerStateError, RuntimeError),
-        (StoreUnavailableError, StoreError),
-    ],
-)
-def test_an_error_is_also_what_a_caller_would_guess(
-    error: type[Exception], builtin: type[Exception]
-) -> None:
-    assert issubclass(error, builtin)
-
-
 @pytest.mark.parametrize("error", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_error_is_of_this_package(error: type[Exception]) -> None:
     assert issubclass(error, GoSchedulerError)
@@ -86,10 +67,6 @@ def test_the_docstring_draws_every_error_under_its_base() -> None:
             drawn[found[2]] = above[depth - 1] if depth else "Exception"
             above[depth:] = [found[2]]
     assert drawn == {each.__name__: each.__bases__[0].__name__ for each in CLASSES}
-
-
-def test_a_warning_is_one_that_python_shows() -> None:
-    assert issubclass(ScheduleWarning, UserWarning)
 
 
 def test_what_is_not_found_is_named_by_its_id() -> None:

@@ -263,17 +263,6 @@ class TestStored:
             },
         )
 
-    def test_a_limit_is_stored_with_what_it_counts_from(self) -> None:
-        trigger = LimitedTrigger(DAILY, limit=2).anchored(NOON)
-        assert trigger.to_dict() == {
-            "trigger": {"kind": "cron", "state": DAILY.to_dict()},
-            "start": None,
-            "end": None,
-            "limit": 2,
-            "duration": None,
-            "anchored_at": {"datetime": "2030-06-01T12:00:00+00:00"},
-        }
-
     @pytest.mark.parametrize(
         ("kind", "state", "reason"),
         [

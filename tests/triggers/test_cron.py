@@ -682,13 +682,6 @@ class TestValue:
         assert trigger != CronTrigger("0 9 * * *", "Europe/Paris")
         assert trigger != CronTrigger("0 10 * * *", "Europe/Berlin")
 
-    def test_only_the_text_and_the_zone_are_stored(self) -> None:
-        trigger = CronTrigger("@Daily", ZoneInfo("Europe/Berlin"))
-        assert trigger.to_dict() == {
-            "expression": "@daily",
-            "timezone": "Europe/Berlin",
-        }
-
     def test_it_is_small(self) -> None:
         assert not hasattr(CronTrigger("* * * * *"), "__dict__")
 

@@ -14,9 +14,7 @@ from go_scheduler.triggers import (
     LimitedTrigger,
     OnDemandTrigger,
     Trigger,
-    dump_trigger,
     explain,
-    load_trigger,
     preview,
 )
 
@@ -41,11 +39,7 @@ class TestOnDemandTrigger(TriggerSuite):
         assert preview(trigger, 3, NOON) == []
         assert explain(trigger, NOON) == "on demand, at no time of its own"
 
-    def test_it_is_stored_with_whether_it_lasts_only_if_it_does_not(self) -> None:
-        passing = OnDemandTrigger(lasting=False)
-        assert dump_trigger(OnDemandTrigger()) == ("on_demand", {})
-        assert dump_trigger(passing) == ("on_demand", {"lasting": False})
-        assert load_trigger("on_demand", {"lasting": False}) == passing
+    def test_whether_it_lasts_must_be_a_bool(self) -> None:
         with pytest.raises(ConfigurationError, match="lasting must be a bool"):
             OnDemandTrigger(lasting=1)  # type: ignore[arg-type]
 

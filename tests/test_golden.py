@@ -1,0 +1,72 @@
+"""What users see of the package is what the golden files say, unless they are told."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from go_scheduler import TaskDefinition
+from tests.golden import describe
+
+FOLDER = Path(__file__).parent / "golden"
+WRITE = "GO_SCHEDULER_WRITE_GOLDEN"
+SLOW = ("import_lines", "printed_json")
+"""Those for which commands are run."""
+IS_TO_WRITE = os.environ.get(WRITE) == "1"
+HOW = (
+    f"What users see has changed. If it should, `{WRITE}=1 pytest tests/test_golden.py`"
+    " writes the files anew; name the change in CHANGELOG.md, in words for users."
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, sqlite_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With an empty store, and nothing of the machine's that a command would find."""
+    for name in os.environ:
+        if name.startswith("GO_SCHEDULER_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(sqlite_file, tmp_path / "store.db")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if each in SLOW else [])
+        for each in describe.DESCRIPTIONS
+    ],
+)
+def test_what_users_see_is_as_in_its_golden_file(name: str, folder: Path) -> None:
+    found = describe.facts_of(name, folder)
+    file = FOLDER / f"{name}.txt"
+    if IS_TO_WRITE:
+        file.write_text("".join(f"{each}\n" for each in found))
+    known = file.read_text().removesuffix("\n").split("\n")
+    if found != known:
+        changes = difflib.unified_diff(known, found, file.name, "now", "", "", 0, "")
+        pytest.fail("\n".join([*changes, HOW]), pytrace=False)
+
+
+def test_every_golden_file_has_a_description() -> None:
+    assert {each.stem for each in FOLDER.glob("*.txt")} == {*describe.DESCRIPTIONS}
+
+
+@pytest.mark.skipif(IS_TO_WRITE, reason="the files are being written")
+def test_what_is_stored_is_read_into_what_it_was_made_of(folder: Path) -> None:
+    facts = (FOLDER / "stored_forms.txt").read_text().removesuffix("\n").split("\n")
+    given = describe.kept()
+    read = describe.read_stored(folder, facts)
+    assert read.keys() == given.keys()
+    for name, definition in given.items():
+        for each in dataclasses.fields(TaskDefinition):
+            if each.name not in describe.SET_BY_STORES:
+                kept, made = (getattr(e, each.name) for e in (read[name], definition))
+                # What is not compared by a trigger is in its text.
+                assert (kept, repr(kept)) == (made, repr(made)), name
