@@ -462,7 +462,9 @@ def test_what_was_made_ahead_runs_if_it_is_the_latest(world: World) -> None:
     assert ran(world) == [20]
 
 
-def test_what_a_node_died_with_has_missed_nothing(world: World) -> None:
+def test_what_a_node_died_with_is_skipped_once_a_later_fire_time_has_passed(
+    world: World,
+) -> None:
     later = Later()
     one = world.node(world.note, "one", executor=later)
     one.schedule(every(20, catch_up=CatchUp(grace=seconds(1))))
@@ -471,7 +473,8 @@ def test_what_a_node_died_with_has_missed_nothing(world: World) -> None:
     world.clock.advance(LEASE + 10 * SECOND)
     world.node(world.note, "two")
     world.clock.advance(LEASE)
-    assert 20 in ran(world)
+    assert ran(world) == [40, 60]
+    assert world.states()[State.SKIPPED] == 1
 
 
 def test_what_waits_for_its_turn_has_missed_nothing(world: World) -> None:

@@ -50,7 +50,7 @@ class RollBack(Exception):
 class Shop:
     """A world whose store is in the database that handlers write their orders to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         url = f"sqlite:///{path}"
         self.world = World(lambda clock: open_store(url, clock=clock))
         self.world.store.initialize()
