@@ -59,8 +59,8 @@ class Compared:
 
         def chance(below: int) -> float:
             """That no more than so many of the ratios are below the true median."""
-            ways = sum(math.comb(count, each) for each in range(below + 1))
-            return ways / (1 << count)
+            cases = sum(math.comb(count, each) for each in range(below + 1))
+            return cases / float(2**count)
 
         few = [each for each in range(count // 2) if chance(each) <= 0.025]
         outside = max(few, default=0)
