@@ -138,7 +138,7 @@ REFUSED: list[tuple[Any, str]] = [
             ("redis+cluster://secret@a,,b", "several hosts, and one is empty"),
             ("redis://secret@host?timeout=3", "no option 'timeout', only namespace"),
             ("redis://host?tls=yes", "an option tls that is neither true nor false"),
-            ("redis://host?tls&tls_ca=/ca", "the option tls more than once, or witho"),
+            ("redis://host?tls&tls_ca=/ca", "the option tls more than once, or"),
             ("redis://host?tls=true&tls=true", "the option tls more than once"),
             ("redis://host?tls_ca=/ca.pem", "a tls_ca without TLS"),
             ("redis://secret@host#part", "write %40 for @"),
