@@ -35,6 +35,7 @@ from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.events import Event
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,8 +48,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=Event)
 
-FAILED_AFTER = 30.0
-"""How many seconds only a failure waits for."""
 
 LEASE = timedelta(seconds=20)
 """The default ``lease``."""

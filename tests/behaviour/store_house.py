@@ -31,8 +31,6 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-PATIENCE = 60
-"""Seconds that nothing takes unless it has failed."""
 
 
 class House:

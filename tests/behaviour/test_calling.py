@@ -27,14 +27,8 @@ from go_scheduler.events import (
     InstanceStarted,
     RunFailed,
 )
-from tests.behaviour.house import (
-    FAILED_AFTER,
-    HOUR,
-    ThreadedWorld,
-    World,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, ThreadedWorld, World, once, seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -23,7 +23,6 @@ from go_scheduler.events import (
 )
 from go_scheduler.health import Lateness
 from tests.behaviour.house import (
-    FAILED_AFTER,
     HOUR,
     MINUTE,
     SECOND,
@@ -36,6 +35,7 @@ from tests.behaviour.house import (
     seconds,
     take,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     import pytest

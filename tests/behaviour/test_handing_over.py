@@ -30,15 +30,8 @@ from go_scheduler.events import (
     InstanceStarted,
 )
 from go_scheduler.testing import InlineExecutor
-from tests.behaviour.house import (
-    FAILED_AFTER,
-    HOUR,
-    ThreadedWorld,
-    World,
-    every,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, ThreadedWorld, World, every, once, seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler import TaskInstance

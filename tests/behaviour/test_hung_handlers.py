@@ -17,15 +17,8 @@ from go_scheduler.events import (
     RunHung,
     RunTimedOut,
 )
-from tests.behaviour.house import (
-    FAILED_AFTER,
-    HOUR,
-    MINUTE,
-    ThreadedWorld,
-    World,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, MINUTE, ThreadedWorld, World, once, seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

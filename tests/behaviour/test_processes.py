@@ -34,7 +34,8 @@ from go_scheduler.events import (
     RunTimedOut,
 )
 from tests.behaviour import in_processes
-from tests.behaviour.house import FAILED_AFTER, HOUR, SECOND, Heard, Kind, seconds
+from tests.behaviour.house import HOUR, SECOND, Heard, Kind, seconds
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

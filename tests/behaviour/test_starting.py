@@ -26,7 +26,6 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.instance_events import Write
 from tests.behaviour.house import (
-    FAILED_AFTER,
     HOUR,
     LEASE,
     MICROSECOND,
@@ -38,6 +37,7 @@ from tests.behaviour.house import (
     once,
     seconds,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from datetime import timedelta

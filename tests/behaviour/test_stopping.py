@@ -27,7 +27,6 @@ from go_scheduler.events import (
     RunLeftBehind,
 )
 from tests.behaviour.house import (
-    FAILED_AFTER,
     HOUR,
     LEASE,
     MILLISECOND,
@@ -38,6 +37,7 @@ from tests.behaviour.house import (
     once,
     seconds,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,7 +28,6 @@ from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
     NOW,
-    PATIENCE,
     SECOND,
     House,
     ids,
@@ -38,6 +37,7 @@ from tests.behaviour.store_house import (
     task,
 )
 from tests.faults import Proxy, kill_connections, unix_socket
+from tests.patience import FAILED_AFTER
 from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def test_too_few_connections_delay_and_do_not_lock(
         for each in threads:
             each.start()
         for each in threads:
-            each.join(PATIENCE)
+            each.join(FAILED_AFTER)
         assert len(client.list_definitions()) == 8
 
 
@@ -253,7 +253,7 @@ def test_after_a_fork_each_process_has_connections_of_its_own(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=FAILED_AFTER,
         check=True,
     )
     assert done.stdout.splitlines() == [f"child {child}", f"parent {count}"]

@@ -17,19 +17,11 @@ from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.stores import Hints, News
 from go_scheduler.testing.clock import START
-from tests.behaviour.store_house import (
-    DAY,
-    HOUR,
-    MINUTE,
-    PATIENCE,
-    SECOND,
-    once,
-    opened,
-    task,
-)
+from tests.behaviour.store_house import DAY, HOUR, MINUTE, SECOND, once, opened, task
 from tests.conftest import SHARED
 from tests.faults import Proxy, kill_connections, unix_socket
 from tests.made import make_store
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +48,7 @@ def test_what_another_process_puts_in_runs_before_anybody_looks_by_himself(
 
     def wait_for(count: int) -> None:
         while len(came) < count:
-            assert more.wait(PATIENCE)
+            assert more.wait(FAILED_AFTER)
             more.clear()
 
     other = make_store(store_url)
@@ -76,7 +68,7 @@ def listening(store: Store) -> Iterator[Hints]:
     """Hints whose waits end after a while, so that a test of those lost fails."""
     hints = store.hints()
     assert hints is not None
-    end = Timer(PATIENCE, hints.close)
+    end = Timer(FAILED_AFTER, hints.close)
     end.start()
     try:
         # It cannot know whether there was anything before.
@@ -187,7 +179,7 @@ def test_a_wait_ends_when_it_is_closed_and_none_begins_again(store: Store) -> No
     thread = Thread(target=lambda: found.append(hints.wait()))
     thread.start()
     hints.close()
-    thread.join(PATIENCE)
+    thread.join(FAILED_AFTER)
     assert found == [News.NOTHING]
     hints.close()
     assert hints.wait() is News.NOTHING
@@ -273,7 +265,7 @@ def test_behind_a_pooler_nobody_listens_unless_told_to(
         thread.start()
         client.schedule(once())
         hints.close()
-        thread.join(PATIENCE)
+        thread.join(FAILED_AFTER)
         assert found == [News.NOTHING]
     assert "pooler" in caplog.text
     with opened(pooled_url, clock, hints=True) as store:

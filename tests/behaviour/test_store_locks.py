@@ -28,7 +28,6 @@ from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
     NOW,
-    PATIENCE,
     SECOND,
     House,
     ids,
@@ -37,6 +36,7 @@ from tests.behaviour.store_house import (
     running,
     task,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -368,5 +368,5 @@ def test_a_store_waits_for_who_writes_as_long_as_it_is_said(
             thread.start()
             assert client.list_definitions() == []
             other.execute("COMMIT")
-            thread.join(PATIENCE)
+            thread.join(FAILED_AFTER)
         assert len(made) == 1

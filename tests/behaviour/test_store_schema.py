@@ -26,6 +26,7 @@ from go_scheduler.stores import open_store
 from go_scheduler.stores.sql.schema import schema_sql
 from tests.behaviour.store_by_hand import libpq
 from tests.behaviour.store_house import once, opened, task
+from tests.patience import FAILED_AFTER
 from tests.servers import fresh_database
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ NO_SQLITE = [
     pytest.param("cockroachdb", marks=pytest.mark.slow),
 ]
 ENGINES = ["sqlite", *NO_SQLITE]
-PATIENCE = 120
 VERSIONS = "go_scheduler_schema_version"
 
 
@@ -235,7 +235,7 @@ def test_the_printed_sql_makes_one_that_a_store_accepts(
         capture_output=True,
         text=True,
         check=True,
-        timeout=PATIENCE,
+        timeout=FAILED_AFTER,
     ).stdout
     assert printed == schema_sql(engine)
     initialize(whole)

@@ -51,7 +51,6 @@ from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
     NOW,
-    PATIENCE,
     SECOND,
     House,
     ids,
@@ -61,6 +60,7 @@ from tests.behaviour.store_house import (
     task,
 )
 from tests.conftest import SQL
+from tests.patience import FAILED_AFTER
 from tests.servers import fresh_database
 
 if TYPE_CHECKING:
@@ -451,7 +451,7 @@ def test_of_two_that_add_one_key_the_second_waits_and_finds_it(
         thread.start()
         wait_until_one_waits(shop)
         first.commit()
-        thread.join(PATIENCE)
+        thread.join(FAILED_AFTER)
         second.commit()
     assert ids(found) == [added.id]
     assert len(client.list_instances()) == 1
@@ -476,7 +476,7 @@ def test_who_puts_an_id_that_is_put_meanwhile_is_told_to_repeat(
         thread.start()
         wait_until_one_waits(shop)
         first.commit()
-        thread.join(PATIENCE)
+        thread.join(FAILED_AFTER)
         second.rollback()
     [error] = errors
     assert isinstance(error, StoreUnavailableError)
@@ -781,7 +781,7 @@ def test_an_async_handler_completes_on_a_connection_of_its_own(
     ):
         of = scheduler.schedule(task())
         made = scheduler.run_now(of.id)
-        assert done.wait(PATIENCE)
+        assert done.wait(FAILED_AFTER)
     assert Client(own_time_store).get_instance(made.id).state is State.COMPLETED
     assert shop.orders == 1
     METADATA.drop_all(shop.engine)
