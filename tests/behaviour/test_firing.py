@@ -43,6 +43,7 @@ from tests.behaviour.house import (
     once,
     seconds,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -578,7 +579,7 @@ def test_a_trigger_that_hangs_costs_its_definition_alone(
     node.schedule(hanging.now())
     hanging.heard.wait(InstanceCreated, 3)
     hanging.gate.set()
-    for _ in range(300):
+    for _ in range(20 * FAILED_AFTER):
         if broken.id in [
             each.definition_id for each in hanging.heard.of(InstanceCreated)
         ]:

@@ -30,10 +30,19 @@ from go_scheduler.events import (
     InstanceStarted,
 )
 from go_scheduler.testing import InlineExecutor
-from tests.behaviour.house import HOUR, ThreadedWorld, World, every, once, seconds
+from tests.behaviour.house import (
+    HOUR,
+    ThreadedWorld,
+    World,
+    every,
+    once,
+    seconds,
+)
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from go_scheduler import TaskInstance
 
 # No look of the loops comes to help.
@@ -48,7 +57,7 @@ TASK = TaskDefinition(trigger=OnDemandTrigger(), name="task")
 
 def calm(world: ThreadedWorld, node: Scheduler) -> None:
     """Wait until a node has nothing to look for any more."""
-    for _ in range(int(FAILED_AFTER * 100)):
+    for _ in range(FAILED_AFTER * 100):
         loops = node.health().loops.values()
         if all(each.last_good is not None for each in loops):
             return
@@ -92,7 +101,16 @@ def test_what_is_due_when_it_is_created_runs_at_once(
 def test_of_many_that_are_enqueued_no_more_run_at_once_than_allowed(
     threaded: ThreadedWorld,
 ) -> None:
-    node = threaded.node(lambda _: threaded.hang(), max_workers=3, **WIDE)
+    running: set[UUID] = set()
+    most: list[int] = []
+
+    def handler(instance: TaskInstance) -> None:
+        running.add(instance.id)
+        most.append(len(running))
+        threaded.hang()
+        running.remove(instance.id)
+
+    node = threaded.node(handler, max_workers=3, **WIDE)
     node.schedule(TASK)
     for _ in range(10):
         node.run_now(TASK.id)
@@ -101,6 +119,7 @@ def test_of_many_that_are_enqueued_no_more_run_at_once_than_allowed(
     assert len(threaded.heard.of(InstanceFinished)) == 0
     threaded.gate.set()
     threaded.heard.wait(InstanceFinished, 10)
+    assert max(most) == 3
     assert {each.runs for each in node.list_instances()} == {1}
 
 
@@ -265,7 +284,10 @@ def test_what_is_created_while_it_stops_is_left_to_others(
     assert going_on.wait(FAILED_AFTER)
     stopping = threading.Thread(target=node.stop)
     stopping.start()
-    stopping.join(0.2)
+    for _ in range(FAILED_AFTER * 100):
+        if not node.health().ok:
+            break
+        stopping.join(0.01)
     go.set()
     adding.join(FAILED_AFTER)
     stopping.join(FAILED_AFTER)

@@ -216,7 +216,7 @@ def test_processes_are_used_again_and_there_are_no_more_than_allowed() -> None:
 
 
 def wait_for_the_end_of(pid: int) -> None:
-    for _ in range(int(FAILED_AFTER * 100)):
+    for _ in range(FAILED_AFTER * 100):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -309,7 +309,7 @@ def test_no_process_outlives_the_program(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, tmp_path / "program.py", path],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=120,
+        timeout=FAILED_AFTER,
         check=False,
     )
     assert ended.returncode == -9

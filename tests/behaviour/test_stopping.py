@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler import (
-    ExecuteOnceTrigger,
     OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
@@ -145,7 +144,7 @@ def test_a_deadline_leaves_behind_what_still_runs(threaded: ThreadedWorld) -> No
     assert node.counts()[State.RUNNING] == 1
     # What it does in the end counts all the same, while the process lives.
     threaded.gate.set()
-    for _ in range(int(FAILED_AFTER * 1000)):
+    for _ in range(FAILED_AFTER * 1000):
         if node.counts()[State.COMPLETED]:
             break
         threading.Event().wait(0.001)
@@ -199,25 +198,18 @@ def test_a_claim_that_is_under_way_as_it_stops_is_given_back(
         claiming.set()
         assert go.wait(FAILED_AFTER)
 
-    node = threaded.scheduler(
-        lambda _: None, runner_window=HOUR, schedule_window=HOUR, lease=HOUR
-    )
-    later = ExecuteOnceTrigger(threaded.clock.now() + HOUR / 2)
-    node.schedule(TaskDefinition(trigger=later))
+    node = threaded.scheduler(lambda _: None, runner_window=HOUR, lease=HOUR)
+    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+    node.run_now(task.id, at=threaded.clock.now() + HOUR / 2)
+    threaded.faults.meanwhile["claim_instances"] = wait
     node.start()
-    for _ in range(int(FAILED_AFTER * 1000)):
-        if node.counts()[State.PENDING] or node.counts()[State.CLAIMED]:
-            break
-        go.wait(0.001)
-    if not node.counts()[State.CLAIMED]:
-        threaded.faults.meanwhile["claim_instances"] = wait
-        node.run_now(node.list_definitions()[0].id)
-        claiming.wait(FAILED_AFTER)
+    assert claiming.wait(FAILED_AFTER)
+    assert node.counts()[State.CLAIMED] == 1
     thread = stopping(node)
     go.set()
     thread.join(FAILED_AFTER)
-    assert node.counts()[State.CLAIMED] == 0
-    assert node.counts()[State.RUNNING] == 0
+    assert not thread.is_alive()
+    assert {state for state, n in node.counts().items() if n} == {State.PENDING}
 
 
 def test_what_an_answer_has_left_unknown_is_given_back_as_it_stops(
@@ -402,7 +394,7 @@ def test_a_node_that_cannot_start_all_its_threads_goes_on_with_none(
     # And it can be started when there are threads again.
     scheduler.start()
     scheduler.schedule(threaded.now())
-    for _ in range(int(FAILED_AFTER * 1000)):
+    for _ in range(FAILED_AFTER * 1000):
         if scheduler.counts()[State.COMPLETED]:
             break
         threading.Event().wait(0.001)

@@ -22,6 +22,7 @@ from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.redis import RedisStore
 from go_scheduler.stores.sqlite import SQLiteStore
 from tests.behaviour.store_house import SECOND, opened
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
@@ -482,7 +483,7 @@ def test_a_driver_is_loaded_when_its_store_is_asked_for(url: str, loaded: str) -
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=FAILED_AFTER,
         check=True,
     )
     assert done.stdout.strip() == loaded
