@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import sys
 from collections import Counter
@@ -110,7 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Whoever names a file or such a mark means all of its tests. The processes of
     # pytest-xdist are given this option.
     named = config.args_source is pytest.Config.ArgsSource.ARGS
-    named = named or any(each in config.option.markexpr for each in RARE)
+    expression = config.option.markexpr
+    named = named or any(re.search(f"(?<!not ){each}", expression) for each in RARE)
     if named and not hasattr(config, "workerinput"):
         config.option.all = True
     config.addinivalue_line(
