@@ -108,13 +108,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", f"{name}: {meaning}; a plain pytest leaves it out."
         )
-    # Whoever names a file or such a mark means all of its tests. The processes of
-    # pytest-xdist are given this option.
+    # Whoever names a file or such a mark means all of its tests.
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     expression = config.option.markexpr
     named = named or any(re.search(f"(?<!not ){each}", expression) for each in RARE)
-    if named and not hasattr(config, "workerinput"):
-        config.option.all = True
+    config.option.all = getattr(config, "workerinput", {}).get(
+        "all", config.option.all or named
+    )
     config.addinivalue_line(
         "markers",
         "unmeasured: it compares so many values that coverage would take most of its "
@@ -186,6 +186,12 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     if _LEFT_OUT and reporter is not None:
         counts = ", ".join(f"{_LEFT_OUT[each]} {each}" for each in sorted(_LEFT_OUT))
         reporter.write_line(f"left out: {counts} (pytest --all runs them)")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process, which does not know what is in ``PYTEST_ADDOPTS``."""
+    node.workerinput["all"] = node.config.option.all
 
 
 @pytest.hookimpl(optionalhook=True)
