@@ -869,6 +869,7 @@ def failed(folder: Path) -> Set[tuple[str, str]]:
     tests += [f"{suite}::TestSoundStore::{name}" for name in set(NOTICED.values())]
     command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "--strict-markers"]
     command += ["-p", "go_scheduler.testing.plugin", "-p", "no:cacheprovider"]
+    command += ["-o", "markers=exhaustive"]
     done = subprocess.run(
         [*command, f"--rootdir={folder}", f"--junit-xml={report}", *tests],
         cwd=folder,
