@@ -1,4 +1,4 @@
-"""What users see of the package is what the golden files say, unless they are told."""
+"""The golden files say what users see. A test fails when that changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.golden import describe
 FOLDER = Path(__file__).parent / "golden"
 WRITE = "GO_SCHEDULER_WRITE_GOLDEN"
 SLOW = ("import_lines", "printed_json")
-"""Those for which commands are run."""
+"""The files for which commands are run."""
 IS_TO_WRITE = os.environ.get(WRITE) == "1"
 HOW = (
     f"What users see has changed. If it should, `{WRITE}=1 pytest tests/test_golden.py`"
@@ -26,7 +26,7 @@ HOW = (
 
 @pytest.fixture
 def folder(tmp_path: Path, sqlite_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With an empty store, and nothing of the machine's that a command would find."""
+    """A folder with an empty store. No setting of this machine applies to commands."""
     for name in os.environ:
         if name.startswith("GO_SCHEDULER_"):
             monkeypatch.delenv(name)
@@ -34,6 +34,10 @@ def folder(tmp_path: Path, sqlite_file: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     shutil.copy(sqlite_file, tmp_path / "store.db")
     return tmp_path
+
+
+def facts_in(file: Path) -> list[str]:
+    return file.read_text().removesuffix("\n").split("\n")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +52,7 @@ def test_what_users_see_is_as_in_its_golden_file(name: str, folder: Path) -> Non
     file = FOLDER / f"{name}.txt"
     if IS_TO_WRITE:
         file.write_text("".join(f"{each}\n" for each in found))
-    known = file.read_text().removesuffix("\n").split("\n")
+    known = facts_in(file) if file.exists() else []
     if found != known:
         changes = difflib.unified_diff(known, found, file.name, "now", "", "", 0, "")
         pytest.fail("\n".join([*changes, HOW]), pytrace=False)
@@ -60,9 +64,8 @@ def test_every_golden_file_has_a_description() -> None:
 
 @pytest.mark.skipif(IS_TO_WRITE, reason="the files are being written")
 def test_what_is_stored_is_read_into_what_it_was_made_of(folder: Path) -> None:
-    facts = (FOLDER / "stored_forms.txt").read_text().removesuffix("\n").split("\n")
     given = describe.kept()
-    read = describe.read_stored(folder, facts)
+    read = describe.read_stored(folder, facts_in(FOLDER / "stored_forms.txt"))
     assert read.keys() == given.keys()
     for name, definition in given.items():
         for each in dataclasses.fields(TaskDefinition):

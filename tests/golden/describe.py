@@ -1,7 +1,7 @@
-"""What users see of the package, as facts, one a line, for the golden files.
+"""What users see of the package, as facts, each a line of a golden file.
 
-Structure alone: docstrings, help, descriptions and the sentences of the log are left
-out, so that they may be written better.
+Docstrings, help, descriptions and the sentences of the log are left out: they may be
+rewritten at any time.
 """
 
 from __future__ import annotations
@@ -1156,7 +1156,12 @@ def import_lines(folder: Path) -> Facts:
     for number, (kind, field, _) in enumerate(lines, 1):
         taken = "refused" if number in numbers else "taken"
         yield f"{kind} with {field}: {taken}"
-    with _store_in(folder) as store, Calling(create_app(Client(store))) as http:
+    # Of a clock that goes on an answer tells how far it has come, now and then.
+    clock = ManualClock()
+    with (
+        _store_in(folder) as store,
+        Calling(create_app(Client(store), clock=clock)) as http,
+    ):
         for on_error in ("skip", "stop"):
             answer = http.post(
                 f"/v1/jobs/import?on_error={on_error}",
