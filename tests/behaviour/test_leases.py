@@ -387,7 +387,7 @@ def test_a_new_node_beside_others_takes_over_at_once_what_lapsed_a_lease_ago(
     assert len(world.called) == 1
 
 
-def test_after_an_outage_nothing_is_taken_over_before_all_could_renew(
+def test_after_an_outage_nothing_is_taken_over_until_all_could_renew(
     world: World,
 ) -> None:
     one = world.node(world.bench.handler, "one")
