@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from go_scheduler import (
     Cancelled,
     HandlerRegistry,
+    MemoryStore,
     OnDemandTrigger,
     RetryPolicy,
     State,
+    Store,
     StoreError,
     StoreUnavailableError,
     TaskDefinition,
@@ -28,6 +30,7 @@ from go_scheduler.events import (
 from go_scheduler.testing.builders import claim
 from go_scheduler.triggers import UnknownTrigger
 from tests.behaviour.house import (
+    HOUR,
     LEASE,
     MILLISECOND,
     Later,
@@ -40,6 +43,7 @@ from tests.behaviour.house import (
 
 if TYPE_CHECKING:
     from go_scheduler import TaskInstance
+    from go_scheduler.clock import Clock
 
 
 def test_what_is_due_runs_once_and_says_so(world: World) -> None:
@@ -386,6 +390,48 @@ def test_on_a_slow_store_what_is_due_still_starts_on_time(
     assert min(late) >= 0
     # The first ones teach it how slow the store is.
     assert max(late[len(late) // 2 :]) <= slow
+
+
+class Settling(MemoryStore):
+    """Its scans leave out for a moment what has just been committed."""
+
+    settling = seconds(0.2)
+    put_and_start = Store.put_and_start
+    fire_and_start = Store.fire_and_start
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._elapsed = clock.elapsed
+        self._committed = {"put_definitions": -HOUR, "fire_definitions": -HOUR}
+
+    def put_definitions(self, *args: Any) -> Any:
+        self._committed["put_definitions"] = self._elapsed()
+        return super().put_definitions(*args)
+
+    def fire_definitions(self, *args: Any) -> Any:
+        self._committed["fire_definitions"] = self._elapsed()
+        return super().fire_definitions(*args)
+
+    def due_definitions(self, **options: Any) -> Any:
+        settles = self._elapsed() - self._committed["put_definitions"]
+        return super().due_definitions(**options) if settles >= SETTLED else []
+
+    def claim_instances(self, *args: Any, **options: Any) -> Any:
+        settles = self._elapsed() - self._committed["fire_definitions"]
+        return super().claim_instances(*args, **options) if settles >= SETTLED else []
+
+
+SETTLED = seconds(0.03)
+
+
+def test_on_a_store_that_settles_what_is_new_waits_for_no_tick() -> None:
+    world = World(Settling)
+    node = world.node(world.note, schedule_window=HOUR, runner_window=HOUR)
+    world.advance(10)
+    node.schedule(once(10))
+    world.advance(0.4)
+    assert len(world.called) == 1
+    assert world.times[0] < 10.2
 
 
 # Shares
