@@ -109,6 +109,29 @@ def test_of_what_is_overdue_no_more_is_claimed_than_there_are_workers(
     assert world.store.counts()[State.PENDING] in (6, 7)
 
 
+def test_a_backlog_is_worked_off_as_fast_as_its_workers_are(world: World) -> None:
+    client = world.scheduler(None)
+    for _ in range(200):
+        client.schedule(once())
+    made = world.node(None, "makes")
+    world.advance(1)
+    made.stop()
+    world.node(world.note, max_workers=2)
+    world.advance(0.5)
+    assert len(world.called) == 200
+
+
+def test_a_worker_that_comes_free_takes_what_is_overdue_at_once(world: World) -> None:
+    node = world.node(world.bench.handler, max_workers=2)
+    for _ in range(6):
+        node.schedule(once())
+    world.advance(30)
+    for number in range(4):
+        world.bench.running[0].end()
+        world.advance(0.02)
+        assert len(world.bench.calls) == 3 + number
+
+
 def test_what_waits_for_a_worker_for_longer_than_a_window_is_given_back(
     world: World,
 ) -> None:

@@ -209,6 +209,26 @@ def test_a_run_that_is_presumed_hung_in_its_transaction_may_commit_all_the_same(
     assert shop.orders == commits
 
 
+def test_a_run_that_completes_in_a_transaction_is_renewed_no_more(shop: Shop) -> None:
+    later = Later()
+
+    def handler(_: TaskInstance) -> None:
+        shop.world.advance(7)
+        assert "renew_claims" in shop.world.faults.asked
+        shop.order(commits=False)
+        shop.world.faults.asked.clear()
+        # A renewal would wait for the lock that the transaction may have.
+        shop.world.advance(8)
+        assert "renew_claims" not in shop.world.faults.asked
+        shop.order()
+
+    shop.world.node(handler, executor=later).schedule(once())
+    shop.world.advance(0)
+    later.run()
+    shop.world.advance(1)
+    assert shop.world.only().state is State.COMPLETED
+
+
 def test_a_run_whose_instance_another_one_has_completed_cannot_commit(
     shop: Shop,
 ) -> None:

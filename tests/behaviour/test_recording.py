@@ -13,6 +13,7 @@ from go_scheduler import (
     Fail,
     GiveBack,
     HandlerRegistry,
+    OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
     RunEnd,
@@ -435,6 +436,22 @@ def test_a_few_that_cannot_be_recorded_cost_no_worker(world: World) -> None:
     world.faults.bad.clear()
     world.advance(11)
     assert world.states() == {State.COMPLETED: 6}
+
+
+def test_beyond_a_thousand_that_cannot_be_recorded_nothing_more_is_claimed(
+    world: World,
+) -> None:
+    node = world.node(world.note, max_workers=60, max_held=2000)
+    world.faults.where = {"finish_instances"}
+    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+    for _ in range(1200):
+        world.faults.locked.add(node.run_now(task.id).id)
+    world.advance(20)
+    assert 1000 <= len(world.called) <= 1120
+    assert node.health().unrecorded == len(world.called)
+    world.faults.locked.clear()
+    world.advance(10)
+    assert world.states() == {State.COMPLETED: 1200}
 
 
 def test_more_ends_than_one_batch_are_all_recorded(world: World) -> None:
