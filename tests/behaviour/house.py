@@ -449,7 +449,7 @@ class World:
         return Scheduler(handler, self.store, clock=self.clock, **settings)
 
     def node(
-        self, handler: Handler | None, name: str = "node", **settings: Any
+        self, handler: Handler | None, name: str = "node", /, **settings: Any
     ) -> Scheduler:
         """One that has been started; by its name its loops can be frozen."""
         scheduler = self.scheduler(handler, **settings)
@@ -518,14 +518,28 @@ class ThreadedWorld:
         trigger = ExecuteOnceTrigger(self.clock.now())
         return TaskDefinition(trigger=trigger, **options)  # type: ignore[arg-type]
 
-    def leap(self, by: timedelta, kind: type[Kind], count: int = 1) -> list[Kind]:
-        """Let so much time pass, and more, until so many of a kind are heard."""
+    def leap(
+        self,
+        by: timedelta,
+        kind: type[Kind],
+        count: int = 1,
+        *,
+        again: timedelta = SECOND,
+    ) -> list[Kind]:
+        """Let so much time pass until so many of a kind are heard.
+
+        Args:
+            by: How much.
+            kind: Of which events.
+            count: How many.
+            again: How much more each time that they are not heard soon.
+        """
         self.clock.leap(by)
         for _ in range(int(10 * FAILED_AFTER)):
             # What was about to wait when the clock leapt waits as long all the same.
             if self.heard.hears(kind, count, 0.1):
                 return self.heard.of(kind)
-            self.clock.leap(SECOND)
+            self.clock.leap(again)
         return self.heard.wait(kind, count)
 
     def hang(self) -> None:

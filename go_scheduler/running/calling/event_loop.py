@@ -32,6 +32,8 @@ class EventLoop:
         self._begins_in = context
         # The loop itself keeps only weak references to its tasks.
         self._tasks: dict[asyncio.Task[Any], HeldRun] = {}
+        # Those for which a thread waits whose task has not begun.
+        self._awaited: dict[HeldRun, None] = {}
 
     def submit(
         self, perform: Perform, run: HeldRun, *, dropped: Callable[[HeldRun], None]
@@ -49,6 +51,8 @@ class EventLoop:
 
     def wait_for(self, result: Awaitable[object], run: HeldRun) -> object:
         """Await this for a run on the loop, and wait here for what comes of it."""
+        # Before it is known to the loop, which may be about to end.
+        self._awaited[run] = None
         work = self._tracked(result, run)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
@@ -82,6 +86,7 @@ class EventLoop:
         task = asyncio.current_task()
         assert task is not None
         self._track(task, run)
+        self._awaited.pop(run)
         return await result
 
     def _cancel(self, run: HeldRun) -> None:
@@ -134,7 +139,7 @@ class OwnEventLoop(EventLoop):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self._stopping and not self._tasks:
+        if self._stopping and not (self._tasks or self._awaited):
             self._ended = True
             self._loop.stop()
 
