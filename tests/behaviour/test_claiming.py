@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -268,7 +269,7 @@ def test_what_every_run_has_died_of_has_failed_after_the_last(world: World) -> N
     for number, later in enumerate(laters):
         name = f"life {number}"
         world.node(world.note, name, executor=later)
-        world.until(later.waiting.__len__)
+        world.until(partial(len, later.waiting))
         world.clock.freeze(name)
     world.node(world.note, "last")
     world.advance(60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,7 +35,6 @@ from tests.behaviour.house import HOUR, Later, World, at, once, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from go_scheduler import TaskInstance
 
@@ -81,7 +81,7 @@ class Shop:
 
 @pytest.fixture
 def shop(sqlite_file: Path, tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(shutil.copy(sqlite_file, tmp_path / "store.db"))
+    shop = Shop(Path(shutil.copy(sqlite_file, tmp_path / "store.db")))
     yield shop
     shop.world.close()
     shop.engine.dispose()

@@ -215,9 +215,10 @@ def test_a_handler_that_cannot_be_called_so_has_failed_at_once(
     world: World, in_a_registry: bool
 ) -> None:
     handlers = HandlerRegistry()
-    says_nothing: Any = SaysNothing()
-    handlers.register("wrong")(says_nothing)
-    wrong: Any = handlers if in_a_registry else says_nothing
+    wrong: Any = SaysNothing()
+    if in_a_registry:
+        handlers.register("wrong")(wrong)
+        wrong = handlers
     world.node(wrong).schedule(once(name="wrong"))
     world.advance(1)
     assert (world.only().state, world.only().runs) == (State.FAILED, 1)

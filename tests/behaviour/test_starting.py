@@ -212,6 +212,22 @@ def test_of_what_is_due_at_one_instant_the_more_urgent_is_called_first(
     assert world.times == [1.9, 2, 2, 2, 2]
 
 
+def test_what_is_more_urgent_is_called_first_though_it_came_last(world: World) -> None:
+    node = world.node(world.note)
+    for priority in (3, 2):
+        node.schedule(once(2, priority=priority))
+    world.advance(1.5)
+    assert world.states() == {State.CLAIMED: 2}
+    for priority in (1, 0):
+        node.schedule(once(2, priority=priority))
+        world.advance(0.1)
+    assert world.states() == {State.CLAIMED: 4}
+    world.advance(1)
+    urgent = [each.instance.definition.priority for each in world.called]
+    assert urgent == [0, 1, 2, 3]
+    assert world.times == [2] * 4
+
+
 def test_a_crowd_that_is_due_at_one_instant_is_called_then(world: World) -> None:
     node = world.node(world.note)
     for _ in range(700):
