@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from datetime import timedelta
+from functools import partial
+from threading import Barrier, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -20,6 +22,7 @@ from go_scheduler import (
     IntervalTrigger,
     OnDemandTrigger,
     Overlap,
+    QueueFullError,
     RetryPolicy,
     State,
     TaskDefinition,
@@ -32,6 +35,7 @@ from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
     NOW,
+    PATIENCE,
     SECOND,
     House,
     ids,
@@ -42,7 +46,7 @@ from tests.behaviour.store_house import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from go_scheduler import Store
     from go_scheduler.testing import ManualClock
@@ -621,6 +625,71 @@ def test_a_stale_revision_leaves_the_whole_set_as_it_was(client: Client) -> None
     assert [each.name for each in client.list_definitions()] == ["b"]
     client.declare([task("e")], owner="shop", version=1)
     assert [each.name for each in client.list_definitions()] == ["e"]
+
+
+def at_once(*calls: Callable[[], object]) -> list[object]:
+    """Make calls on threads of their own at one moment; what each came to."""
+    start, found = Barrier(len(calls)), [None for _ in calls]
+
+    def make(number: int, call: Callable[[], object]) -> None:
+        start.wait(PATIENCE)
+        try:
+            found[number] = call()  # type: ignore[call-overload]
+        except Exception as error:
+            found[number] = error  # type: ignore[call-overload]
+
+    threads = [Thread(target=make, args=each) for each in enumerate(calls)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(PATIENCE)
+    return found
+
+
+def test_of_two_owners_at_once_one_has_it_and_the_other_is_refused(
+    client: Client,
+) -> None:
+    for number in range(3):
+        new = task(f"task {number}")
+        client.schedule(new)
+        owners = (f"shop {number}", f"site {number}")
+        found = at_once(
+            *(partial(client.declare, [new], owner=each, adopt=True) for each in owners)
+        )
+        refused = [each for each in found if isinstance(each, ConfigurationError)]
+        assert len(refused) == 1, found
+        owner = client.get_definition(new.id).owner
+        assert owner == owners[found.index(refused[0]) - 1]
+
+
+def test_of_two_that_schedule_one_id_at_once_each_takes_effect_once(
+    client: Client,
+) -> None:
+    for number in range(3):
+        id = UUID(int=100 + number)
+        found = at_once(
+            *(partial(client.schedule, once(id=id, name=name)) for name in "ab")
+        )
+        revisions = sorted(each.revision or 0 for each in found)  # type: ignore[attr-defined]
+        assert revisions[1] == revisions[0] + 1
+        kept = client.get_definition(id)
+        assert kept.revision == revisions[1]
+
+
+def test_of_two_that_enqueue_one_key_at_once_one_makes_it(client: Client) -> None:
+    client.schedule(task())
+    for key in "abc":
+        made = at_once(*[partial(client.enqueue, "send", key=key)] * 3)
+        assert len({each.id for each in made}) == 1  # type: ignore[attr-defined]
+    assert len(client.list_instances()) == 3
+
+
+def test_of_many_that_enqueue_at_once_no_more_wait_than_may(client: Client) -> None:
+    client.schedule(task(max_queue=3))
+    found = at_once(*[partial(client.enqueue, "send")] * 6)
+    refused = [each for each in found if isinstance(each, QueueFullError)]
+    assert len(refused) == 3, found
+    assert client.counts()[State.PENDING] == 3
 
 
 def test_what_a_set_loses_is_deleted_with_what_waits(

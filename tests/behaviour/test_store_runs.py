@@ -465,6 +465,32 @@ def test_of_all_that_share_a_lock_one_runs_until_it_lets_go(
     assert not house.again(waits).parked
 
 
+def test_on_two_nodes_one_has_the_lock_at_a_time_and_each_its_turn(
+    store: Store, clock: ManualClock
+) -> None:
+    with (
+        running(store, clock, queues=["a"]) as one,
+        running(store, clock, queues=["b"]) as other,
+    ):
+        for queue in "ab":
+            one.task(queue, queue=queue, lock="printer")
+            one.scheduler.enqueue_all(queue, [{}] * 2)
+        order = []
+        for _ in range(4):
+            clock.advance(2 * SECOND)
+            runs = [
+                each
+                for each in (*one.called, *other.called)
+                if one.state(each) is State.RUNNING
+            ]
+            [run] = runs
+            order.append(run.definition.queue)
+            assert one.complete(run)
+        clock.advance(2 * SECOND)
+        assert sorted(order) == ["a", "a", "b", "b"]
+        assert one.scheduler.counts()[State.COMPLETED] == 4
+
+
 def test_a_lock_is_kept_while_its_run_waits_for_a_retry_and_when_it_is_lost(
     house: House,
 ) -> None:
