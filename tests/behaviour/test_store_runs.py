@@ -13,8 +13,10 @@ import pytest
 from go_scheduler import (
     CatchUp,
     DelayTrigger,
+    ExecuteOnceTrigger,
     HandedOn,
     IntervalTrigger,
+    Job,
     Overlap,
     RetryAfter,
     RetryPolicy,
@@ -105,7 +107,9 @@ def in_order_of_claims(
     house.answer = lambda _: None
     for priority in priorities:
         house.task(priority, priority=int(priority))
-        house.scheduler.enqueue_all(priority, [None] * each)
+        # The less urgent, the longer it has been due.
+        at = START - int(priority) * MINUTE
+        house.scheduler.enqueue_all(priority, [Job(at=at) for _ in range(each)])
     with house.scheduler:
         while len(house.called) < len(priorities) * each:
             clock.advance(NOW)
@@ -208,6 +212,17 @@ def test_a_run_that_is_not_kept_runs_again_as_another_attempt(house: House) -> N
     [lost] = house.scheduler.list_runs(run.id)
     assert (lost.attempt, lost.outcome, lost.node) == (1, "lost", run.claimed_by)
     assert lost.started_at == run.started_at
+
+
+def test_what_lapses_is_taken_over_and_what_is_kept_beside_it_stays(
+    house: House,
+) -> None:
+    lapses, kept = house.run(), house.run()
+    assert house.scheduler.extend(kept.id, kept.attempt, DAY) == "go on"
+    house.rest(HOUR)
+    house.clock.advance(MINUTE)
+    assert (house.again(lapses).attempt, house.again(kept).attempt) == (2, 1)
+    assert house.complete(kept)
 
 
 def lost_by(house: House) -> tuple[TaskInstance, TaskInstance]:
@@ -651,6 +666,20 @@ def test_what_gets_another_trigger_while_it_fires_fires_by_that(
         [record] = house.of(of)
         assert record.skipped is not None
         assert (record.skipped.first, record.skipped.count) == (START + MINUTE, 1)
+
+
+def test_what_gets_a_trigger_of_the_same_time_while_it_fires_goes_on_by_that(
+    fires: tuple[House, TaskDefinition], store: Store
+) -> None:
+    house, of = fires
+    edited = replace(of, revision=None, trigger=ExecuteOnceTrigger(START + MINUTE))
+    meanwhile.append(lambda: Client(store).schedule(edited))
+    with house.scheduler:
+        house.clock.advance(2 * SECOND)
+        house.rest(2 * MINUTE)
+        assert meanwhile == []
+        assert [each.fire_time for each in house.called] == [START + MINUTE]
+        assert house.scheduler.get_definition(of.id).state == "completed"
 
 
 def test_what_is_edited_otherwise_while_it_fires_fires_once_as_it_was_edited(
