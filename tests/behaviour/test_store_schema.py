@@ -18,13 +18,13 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from go_scheduler import ConfigurationError, StoreUnavailableError
+from go_scheduler import ConfigurationError, Scheduler, StoreUnavailableError
 from go_scheduler.client import Client
 from go_scheduler.doctor import Severity, diagnose
 from go_scheduler.errors import StoreError
 from go_scheduler.stores import open_store
 from go_scheduler.stores.sql.schema import schema_sql
-from tests.behaviour.store_by_hand import libpq
+from tests.behaviour.store_by_hand import PREFIX, libpq
 from tests.behaviour.store_house import once, opened, task
 from tests.patience import FAILED_AFTER
 from tests.servers import fresh_database
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from go_scheduler.doctor import Finding
+    from tests.redis_servers import RedisServer
 
 NO_SQLITE = [
     pytest.param("postgresql", marks=pytest.mark.slow),
@@ -454,3 +455,86 @@ def test_a_damaged_file_and_another_journal_are_found(made: str) -> None:
         file.seek((root - 1) * 4096)
         file.write(b"\xff" * 8)
     assert "damaged" in wrong(made)
+
+
+# What a Redis says of itself.
+
+
+@pytest.fixture
+def by_hand(redis_server: RedisServer) -> Iterator[Any]:
+    """Somebody else's connection; what it has set is as it was in the end."""
+    names = ("maxmemory", "maxmemory-policy", "appendonly", "appendfsync")
+    with redis_server.client() as client:
+        before = {name: client.config_get(name)[name] for name in names}
+        yield client
+        for name, value in before.items():
+            client.config_set(name, value)
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer, by_hand: Any) -> str:
+    """The URL of a store in Redis that has something."""
+    by_hand.flushdb()
+    with opened(redis_server.url) as store:
+        Client(store).schedule(task())
+    return redis_server.url
+
+
+def of_redis(url: str) -> dict[str, str]:
+    """What is not as it should be, but for what a busy machine may be the cause of."""
+    found = wrong(url).items()
+    return {name: each.seen for name, each in found if not name.startswith("slow-")}
+
+
+@pytest.mark.slow
+def test_what_a_redis_may_lose_is_found(redis_url: str, by_hand: Any) -> None:
+    assert of_redis(redis_url).keys() == {"no-replica"}
+    used = by_hand.info("memory")["used_memory"]
+    by_hand.config_set("maxmemory", used + used // 50)
+    by_hand.config_set("maxmemory-policy", "allkeys-lru")
+    by_hand.config_set("appendfsync", "no")
+    found = of_redis(redis_url)
+    assert found.keys() >= {"evicting", "memory-full", "may-lose", "no-replica"}
+    by_hand.config_set("maxmemory", "0")
+    by_hand.config_set("appendonly", "no")
+    assert of_redis(redis_url)["may-lose"] == "appendonly is no"
+    by_hand.replicaof("127.0.0.1", "1")
+    try:
+        assert of_redis(redis_url)["read-only"] == "a replica of 127.0.0.1"
+    finally:
+        by_hand.replicaof("NO", "ONE")
+
+
+@pytest.mark.slow
+def test_keys_of_a_redis_that_are_broken_are_found(
+    redis_url: str, by_hand: Any
+) -> None:
+    with opened(redis_url) as store:
+        made = Client(store).enqueue("send")
+    key = f"{PREFIX}i:{made.id.hex}"
+    for number in range(2):
+        by_hand.hset(f"{PREFIX}i:{number}", "no", "text")
+    seen = of_redis(redis_url)["wrong-type"]
+    assert seen.startswith(f"{PREFIX}i:0 is a hash, {PREFIX}i:1 is a hash")
+    by_hand.delete(f"{PREFIX}i:0", f"{PREFIX}i:1")
+    by_hand.set(key, "[]")
+    with opened(redis_url) as store, Scheduler(print, store):
+        # A node that looks puts it aside.
+        for _ in range(1000):
+            if "broken" in (found := of_redis(redis_url)):
+                break
+        assert made.id.hex in found["broken"]
+
+
+@pytest.mark.slow
+def test_what_a_user_of_a_redis_may_not_ask_is_said(
+    redis_url: str, by_hand: Any
+) -> None:
+    rights = ("on", ">secret", "~*", "&*", "+@all", "-config", "-slowlog")
+    by_hand.execute_command("ACL", "SETUSER", "few", *rights)
+    try:
+        assert "not-allowed" in of_redis(redis_url.replace("//", "//few:secret@"))
+    finally:
+        by_hand.execute_command("ACL", "DELUSER", "few")
+    with opened("redis://127.0.0.1:1") as store, pytest.raises(StoreUnavailableError):
+        store.examine()

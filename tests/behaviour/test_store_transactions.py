@@ -287,6 +287,36 @@ def test_a_key_is_made_once_within_a_transaction_too(
     assert client.counts()[State.PENDING] == 2
 
 
+def test_a_cancel_frees_a_lock_and_moves_on_what_waits_once_it_commits(
+    house: House, shop: Shop
+) -> None:
+    client = house.scheduler
+    runs = house.run(lock="printer")
+    house.task("other", lock="printer")
+    parked = client.enqueue("other")
+    house.clock.advance(SECOND)
+    assert house.fail(runs, retry_in=DAY)
+    after = client.schedule(TaskDefinition(trigger=DelayTrigger(SECOND)))
+    house.clock.advance(SECOND)
+    waits = house.called[-1]
+    assert waits.definition.id == after.id
+    assert house.fail(waits, retry_in=DAY)
+    with shop.engine.begin() as connection:
+        for each in (runs, waits):
+            assert client.cancel(each.id, connection=connection) == "cancelled"
+        assert client.cancel(parked.id, connection=connection) == "cancelled"
+        connection.rollback()
+    assert house.again(parked).parked
+    assert client.get_definition(after.id).next_fire_time is None
+    with Session(shop.engine) as session, session.begin():
+        for each in (runs, waits):
+            assert client.cancel(each.id, connection=session) == "cancelled"
+            assert client.cancel(each.id, connection=session) is None
+    house.clock.advance(3 * SECOND)
+    assert parked.id in ids(house.called)
+    assert len([each for each in house.called if each.definition.id == after.id]) == 2
+
+
 # What is no transaction that a store can take part in.
 
 
