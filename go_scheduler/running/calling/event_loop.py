@@ -32,8 +32,6 @@ class EventLoop:
         self._begins_in = context
         # The loop itself keeps only weak references to its tasks.
         self._tasks: dict[asyncio.Task[Any], HeldRun] = {}
-        # Those for which a thread waits whose task has not begun.
-        self._awaited: dict[HeldRun, None] = {}
 
     def submit(
         self, perform: Perform, run: HeldRun, *, dropped: Callable[[HeldRun], None]
@@ -51,8 +49,6 @@ class EventLoop:
 
     def wait_for(self, result: Awaitable[object], run: HeldRun) -> object:
         """Await this for a run on the loop, and wait here for what comes of it."""
-        # Before it is known to the loop, which may be about to end.
-        self._awaited[run] = None
         work = self._tracked(result, run)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
@@ -86,7 +82,6 @@ class EventLoop:
         task = asyncio.current_task()
         assert task is not None
         self._track(task, run)
-        self._awaited.pop(run)
         return await result
 
     def _cancel(self, run: HeldRun) -> None:
@@ -111,11 +106,21 @@ class OwnEventLoop(EventLoop):
 
     def __init__(self, *, stopping: bool) -> None:
         super().__init__(asyncio.new_event_loop())
+        self._lock = threading.Lock()
         self._stopping = stopping
         self._ended = False
+        # Those whose task is to begin here and has not begun yet.
+        self._expected: set[HeldRun] = set()
         threading.Thread(
             target=self._run, name="go_scheduler event loop", daemon=True
         ).start()
+
+    def expect(self, run: HeldRun) -> bool:
+        """Do not end before this run's task; false: it has ended already."""
+        with self._lock:
+            if not self._ended:
+                self._expected.add(run)
+            return not self._ended
 
     def stop(self) -> None:
         """End once nothing runs on it."""
@@ -130,6 +135,11 @@ class OwnEventLoop(EventLoop):
                 self._loop.run_forever()
         self._loop.close()
 
+    def _track(self, task: asyncio.Task[Any], run: HeldRun) -> None:
+        super()._track(task, run)
+        with self._lock:
+            self._expected.discard(run)
+
     def _untrack(self, task: asyncio.Task[Any]) -> None:
         super()._untrack(task)
         self._end_if_idle()
@@ -139,8 +149,9 @@ class OwnEventLoop(EventLoop):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self._stopping and not (self._tasks or self._awaited):
-            self._ended = True
+        with self._lock:
+            self._ended = self._stopping and not (self._tasks or self._expected)
+        if self._ended:
             self._loop.stop()
 
 
