@@ -35,7 +35,7 @@ from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
     NOW,
-    PATIENCE,
+    FAILED_AFTER,
     SECOND,
     House,
     ids,
@@ -632,7 +632,7 @@ def at_once(*calls: Callable[[], object]) -> list[object]:
     start, found = Barrier(len(calls)), [None for _ in calls]
 
     def make(number: int, call: Callable[[], object]) -> None:
-        start.wait(PATIENCE)
+        start.wait(FAILED_AFTER)
         try:
             found[number] = call()  # type: ignore[call-overload]
         except Exception as error:
@@ -642,7 +642,7 @@ def at_once(*calls: Callable[[], object]) -> list[object]:
     for each in threads:
         each.start()
     for each in threads:
-        each.join(PATIENCE)
+        each.join(FAILED_AFTER)
     return found
 
 
