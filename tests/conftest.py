@@ -9,7 +9,6 @@ import gc
 import os
 import re
 import shutil
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -115,11 +114,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.all = getattr(config, "workerinput", {}).get(
         "all", config.option.all or named
     )
-    config.addinivalue_line(
-        "markers",
-        "unmeasured: it compares so many values that coverage would take most of its "
-        "time; the lines and branches that it reaches are reached by others as well.",
-    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -211,25 +205,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _need(missing_redis(), REQUIRE_REDIS)
     if _needs("rabbitmq", item):
         _need(missing_rabbitmq(), REQUIRE_RABBITMQ)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Let coverage rest on this thread in a test that is not to be measured."""
-    tracing = sys.gettrace()
-    measured = type(tracing).__module__.partition(".")[0] == "coverage"
-    if not measured or item.get_closest_marker("unmeasured") is None:
-        return (yield)
-    sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(tracing)
-        _called()
-
-
-def _called() -> None:
-    """Have a tracer that is back see a call: with that it takes over."""
 
 
 def _need(missing: str | None, required: str) -> None:

@@ -35,7 +35,6 @@ from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
     NOW,
-    FAILED_AFTER,
     SECOND,
     House,
     ids,
@@ -44,6 +43,7 @@ from tests.behaviour.store_house import (
     running,
     task,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

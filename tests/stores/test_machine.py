@@ -189,7 +189,6 @@ def test_a_store_in_a_database_is_like_the_reference_store(store_url: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     "machine",
     [

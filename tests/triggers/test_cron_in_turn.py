@@ -47,7 +47,6 @@ def in_turn(trigger: CronTrigger, after: datetime, count: int) -> list[datetime]
 
 
 class TestCronInTurn:
-    @pytest.mark.unmeasured
     @pytest.mark.exhaustive
     @settings(max_examples=40, deadline=None)
     @given(

@@ -88,7 +88,6 @@ class TestFarCount:
             RecurrenceRule(frequency="SECONDLY", interval=7201),
         ],
     )
-    @pytest.mark.unmeasured
     @pytest.mark.exhaustive
     def test_it_counts_what_a_clock_shows_twice_and_not_what_it_skips(
         self, zone: str, rule: RecurrenceRule

@@ -71,10 +71,9 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     forget(monkeypatch)
 
 
-def unmeasured(*values: str) -> list[Any]:
-    """Parameters with which the same lines are reached as with others, more often."""
-    marks = [pytest.mark.unmeasured, pytest.mark.exhaustive]
-    return [pytest.param(each, marks=marks) for each in values]
+def exhaustive(*values: str) -> list[Any]:
+    """Parameters that a plain run leaves out."""
+    return [pytest.param(each, marks=pytest.mark.exhaustive) for each in values]
 
 
 def field(lowest: int, highest: int) -> st.SearchStrategy[str]:
@@ -284,7 +283,7 @@ class TestSets:
         [
             "FREQ=DAILY;BYHOUR=1,2;BYMINUTE=30;COUNT=40",
             "FREQ=DAILY;INTERVAL=3;UNTIL=20241110T120000Z",
-            *unmeasured(
+            *exhaustive(
                 "FREQ=MINUTELY;INTERVAL=20;COUNT=500",
                 "FREQ=MINUTELY;INTERVAL=20;UNTIL=20241104T000000Z",
                 "FREQ=MINUTELY;BYSECOND=0,30;BYMONTHDAY=3",
@@ -321,7 +320,6 @@ class TestSets:
         window = (datetime(2025, 3, 28, tzinfo=UTC), datetime(2025, 4, 1, tzinfo=UTC))
         assert with_sets(trigger, *window) == series(trigger, *window)
 
-    @pytest.mark.unmeasured
     @pytest.mark.exhaustive
     @settings(max_examples=60, deadline=None)
     @given(
@@ -343,7 +341,6 @@ class TestSets:
             assume(False)
 
     @pytest.mark.slow
-    @pytest.mark.unmeasured
     @pytest.mark.exhaustive
     @settings(max_examples=2, deadline=None)
     @given(
@@ -685,7 +682,7 @@ class TestCalendars:
         ],
     )
     @pytest.mark.parametrize(
-        "zone", ["UTC", *unmeasured("America/New_York", "Pacific/Apia")]
+        "zone", ["UTC", *exhaustive("America/New_York", "Pacific/Apia")]
     )
     def test_their_days_are_the_same_as_sets(self, calendar: Any, zone: str) -> None:
         register_calendar("tests.any", calendar)
