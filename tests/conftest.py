@@ -133,13 +133,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Use one process more than there are cores, as tests wait as well.
+    """Use more processes than there are cores, as tests wait as well.
 
     A run of single files has none: starting them would take longer than the tests.
     """
     if all(Path(each.partition("::")[0]).is_file() for each in config.args):
         return 0
-    return min(len(os.sched_getaffinity(0)) + 1, 8)
+    return min(2 * len(os.sched_getaffinity(0)) + 1, 9)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -240,3 +240,14 @@ def unix_socket(url: str) -> Callable[[], socket.socket]:
         )
 
     return connect
+
+
+class Pooler(Proxy):
+    """A proxy that tells its clients of servers' processes that there are not."""
+
+    def _pass_on(self, data: bytes) -> bytes:
+        # BackendKeyData: its length is twelve or more, and the process comes first.
+        at = data.find(b"K\x00\x00\x00")
+        if at < 0:
+            return data
+        return data[: at + 5] + b"\x00\x00\x00\x01" + data[at + 9 :]

@@ -204,11 +204,14 @@ _SCANNED = (
 
 
 def _execute(url: str, statement: str) -> None:
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(
-        libpq.render_as_string(hide_password=False), autocommit=True
-    ) as connection:
+    with psycopg.connect(libpq(url), autocommit=True) as connection:
         connection.execute(statement.encode())
+
+
+def libpq(url: str) -> str:
+    """The URL as the driver of PostgreSQL has it."""
+    plain = make_url(url).set(drivername="postgresql")
+    return plain.render_as_string(hide_password=False)
 
 
 @contextmanager

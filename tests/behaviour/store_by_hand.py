@@ -11,6 +11,8 @@ import psycopg
 import redis
 from sqlalchemy import make_url
 
+from tests.servers import libpq
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -82,12 +84,6 @@ def execute(url: str, statement: str) -> int:
             return file.execute(statement).rowcount
     with psycopg.connect(libpq(url)) as hand:
         return hand.execute(statement.encode()).rowcount
-
-
-def libpq(url: str) -> str:
-    """The URL as the driver of PostgreSQL has it."""
-    plain = make_url(url).set(drivername="postgresql")
-    return plain.render_as_string(hide_password=False)
 
 
 def _damage_redis(url: str, how: Damage, definition: UUID, instance: UUID) -> None:

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from go_scheduler import TaskInstance
 
-MOST_IN_TIME = seconds(0.0005)
-
 
 def stats(world: World, every: Any = MINUTE) -> list[tuple[float, str, Any, int]]:
     found = world.scheduler(None).stats_since(at(0), every=every)

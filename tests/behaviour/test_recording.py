@@ -67,9 +67,6 @@ def failing(*errors: BaseException) -> Callable[[TaskInstance], None]:
     return handler
 
 
-BOTH_ASK = ExceptionGroup("", [RetryAfter(SECOND), RetryAfter(MINUTE)])
-
-
 # What follows
 
 

@@ -23,7 +23,6 @@ from go_scheduler import RetryPolicy, State, StoreUnavailableError, TaskDefiniti
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreError
 from go_scheduler.testing.clock import START
-from tests.behaviour.store_by_hand import libpq
 from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
@@ -39,6 +38,7 @@ from tests.behaviour.store_house import (
 from tests.faults import Proxy, kill_connections, unix_socket
 from tests.patience import FAILED_AFTER
 from tests.redis_servers import RedisServer
+from tests.servers import libpq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from go_scheduler.stores import Hints, News
 from go_scheduler.testing.clock import START
 from tests.behaviour.store_house import DAY, HOUR, MINUTE, SECOND, once, opened, task
 from tests.conftest import SHARED
-from tests.faults import Proxy, kill_connections, unix_socket
+from tests.faults import Pooler, kill_connections, unix_socket
 from tests.made import make_store
 from tests.patience import FAILED_AFTER
 
@@ -225,17 +225,6 @@ def test_a_store_in_memory_needs_none_and_cockroachdb_has_polls() -> None:
         assert hints is not None
         hints.close()
         assert hints.wait() is News.NOTHING
-
-
-class Pooler(Proxy):
-    """A proxy that tells its clients of servers' processes that there are not."""
-
-    def _pass_on(self, data: bytes) -> bytes:
-        # BackendKeyData: its length is twelve or more, and the process comes first.
-        at = data.find(b"K\x00\x00\x00")
-        if at < 0:
-            return data
-        return data[: at + 5] + b"\x00\x00\x00\x01" + data[at + 9 :]
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.testing.clock import START
-from tests.behaviour.store_by_hand import libpq
 from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
@@ -37,6 +36,7 @@ from tests.behaviour.store_house import (
     task,
 )
 from tests.patience import FAILED_AFTER
+from tests.servers import libpq
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -12,9 +12,8 @@ import pytest
 from go_scheduler import Job, RetryPolicy, State
 from go_scheduler.client import Client
 from go_scheduler.testing import ManualClock
-from tests.behaviour.store_by_hand import libpq
 from tests.behaviour.store_house import HOUR, MINUTE, NOW, SECOND, House, opened, task
-from tests.servers import fresh_database
+from tests.servers import fresh_database, libpq
 
 if TYPE_CHECKING:
     from pathlib import Path

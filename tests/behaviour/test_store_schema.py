@@ -24,10 +24,10 @@ from go_scheduler.doctor import Severity, diagnose
 from go_scheduler.errors import StoreError
 from go_scheduler.stores import open_store
 from go_scheduler.stores.sql.schema import schema_sql
-from tests.behaviour.store_by_hand import PREFIX, libpq
+from tests.behaviour.store_by_hand import PREFIX
 from tests.behaviour.store_house import once, opened, task
 from tests.patience import FAILED_AFTER
-from tests.servers import fresh_database
+from tests.servers import fresh_database, libpq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -61,6 +61,7 @@ from tests.faults import (
     unix_socket,
 )
 from tests.patience import FAILED_AFTER
+from tests.servers import libpq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -517,12 +518,6 @@ def test_the_time_is_that_of_the_return_however_long_that_took(
     monkeypatch.setattr(real_store, "_ask_for_time", ask_long_ago)
     before = SystemClock().now()
     assert HOUR / 2 < real_store.now() - before < 2 * HOUR
-
-
-def libpq(url: str) -> str:
-    return (
-        make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-    )
 
 
 def test_rows_written_by_hand_spoil_only_themselves(

@@ -37,7 +37,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
-from tests.faults import Proxy, kill_connections, unix_socket
+from tests.faults import Pooler, kill_connections, unix_socket
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -411,17 +411,6 @@ def test_a_connection_that_is_lost_is_said_and_replaced(
         assert hints.wait()
         put(store, definition(START))
         assert hints.wait()
-
-
-class Pooler(Proxy):
-    """A proxy that tells its clients of servers' processes that there are not."""
-
-    def _pass_on(self, data: bytes) -> bytes:
-        # BackendKeyData: its length is twelve or more, and the process comes first.
-        at = data.find(b"K\x00\x00\x00")
-        if at < 0:
-            return data
-        return data[: at + 5] + b"\x00\x00\x00\x01" + data[at + 9 :]
 
 
 @pytest.fixture

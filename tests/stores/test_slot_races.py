@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from sqlalchemy import event, make_url
+from sqlalchemy import event
 
 from go_scheduler.models import State
 from go_scheduler.policies import Overlap
@@ -27,6 +27,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from tests import servers
+from tests.servers import libpq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -94,9 +95,3 @@ def wait_until_one_waits(url: str) -> None:
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
         while connection.execute(waiting).fetchone() is None:
             pass
-
-
-def libpq(url: str) -> str:
-    """The URL as the driver has it."""
-    plain = make_url(url).set(drivername="postgresql")
-    return plain.render_as_string(hide_password=False)

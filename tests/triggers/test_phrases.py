@@ -592,6 +592,7 @@ def test_what_counts_from_now_is_no_part_of_the_value(text: str) -> None:
 # Each with a part of the message.
 REFUSED = [
     ("", "it is empty"),
+    ("monday to monday", '"monday to monday" is one day: write'),
     (" \t\n", "it is empty"),
     ("blah", '"blah" does not fit there'),
     ("every", "it ends too early"),

@@ -31,6 +31,11 @@ class DaysReader(Transformer[Token, object]):
         """From one day of the week to another."""
         first, last = (each for each in children if each.type == "WEEKDAY")
         ((low,), (high,)) = _single(first), _single(last)
+        if low == high:
+            raise PhraseError(
+                f'"{first.text} to {last.text}" is one day: write "every {first.text}"',
+                first.start,
+            )
         return frozenset((low + step) % 7 for step in range((high - low) % 7 + 1))
 
     def nth(self, children: list[Any]) -> Said:
