@@ -199,7 +199,6 @@ def test_a_loop_that_hangs_in_the_store_is_not_well(threaded: ThreadedWorld) -> 
     node = threaded.node(lambda _: None, cleanup_window=seconds(0.2), lease=HOUR)
     threaded.faults.meanwhile["delete_finished"] = threaded.hang
     threaded.wait_for_hanging()
-    assert node.health().loops["cleanup"].ok
     threaded.clock.leap(seconds(11))
     health = node.health()
     assert not health.loops["cleanup"].ok
