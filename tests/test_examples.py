@@ -297,7 +297,9 @@ def test_the_snippets_of_a_page_run(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if program(page):
-        run_python("-W", "error", "-c", runnable(page, request), cwd=tmp_path)
+        # A store that a program keeps open until its end is no mistake.
+        strict = ("-W", "error", "-W", "ignore:unclosed database:ResourceWarning")
+        run_python(*strict, "-c", runnable(page, request), cwd=tmp_path)
 
 
 @pytest.mark.parametrize("engine", SQL)

@@ -47,6 +47,7 @@ EMBEDDED = "sqlite:///go_scheduler.db"
 """The store of a server that is told of none: a file in the working folder."""
 
 _PAGES = "/dashboard"
+_TURN = 0.1
 # Of what stands before the headers.
 _LONGEST_PATH = 64 * 1024
 
@@ -203,6 +204,11 @@ class _Serving:
             return False
         finally:
             await self._leave_behind()
+            while self.leaves and not serving.done():
+                # From Python 3.12 on a server waits for its connections to close.
+                for each in [*self._server.server_state.connections]:
+                    each.transport.abort()
+                await asyncio.wait([serving], timeout=_TURN)
             await serving
 
     async def _drain(self, serving: asyncio.Task[None]) -> bool:

@@ -170,6 +170,15 @@ def take(clock: Clock, duration: timedelta) -> None:
         clock.wait(condition, clock.elapsed() + duration)
 
 
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for what is known only by looking."""
+    for _ in range(int(FAILED_AFTER * 1000)):
+        if condition():
+            return
+        threading.Event().wait(0.001)
+    raise AssertionError("it never holds")
+
+
 # Handlers
 
 

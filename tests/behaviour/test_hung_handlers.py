@@ -26,6 +26,7 @@ from tests.behaviour.house import (
     World,
     once,
     seconds,
+    wait_until,
 )
 
 if TYPE_CHECKING:
@@ -63,15 +64,6 @@ def enqueue(node: Scheduler, count: int, **options: object) -> TaskDefinition:
     return stored
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    """Wait for what is known only by looking."""
-    for _ in range(int(FAILED_AFTER * 1000)):
-        if condition():
-            return
-        threading.Event().wait(0.001)
-    raise AssertionError("it never holds")
-
-
 def test_another_thread_takes_the_place_of_one_whose_handler_hangs(
     threaded: ThreadedWorld,
 ) -> None:
@@ -83,8 +75,9 @@ def test_another_thread_takes_the_place_of_one_whose_handler_hangs(
     # Those that waited, and the one that hung once more.
     finished = threaded.leap(HOUR, InstanceFinished, 4)
     assert {each.took is None for each in finished} == {False}
-    health = node.health()
-    assert (health.stuck_workers, health.ok, health.busy) == (1, False, 0)
+    # Who gives it up tells that first.
+    wait_until(lambda: (node.health().stuck_workers, node.health().busy) == (1, 0))
+    assert not node.health().ok
     [hung] = threaded.heard.of(RunHung)
     assert (hung.definition_id, hung.allowed) == (stuck.id, HOUR)
     threaded.gate.set()
@@ -129,7 +122,7 @@ def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
     assert began.acquire(timeout=FAILED_AFTER)
     node.schedule(threaded.now(name="ok"))
     threaded.leap(HOUR, InstanceFinished, 2)
-    assert node.health().stuck_workers == 1
+    wait_until(lambda: node.health().stuck_workers == 1)
     let_go[0]()
     wait_until(lambda: node.health().ok)
     assert node.counts()[State.COMPLETED] == 2
@@ -221,6 +214,7 @@ def test_of_a_definition_of_which_three_hang_nothing_more_is_called_here(
     node = threaded.node(handler, **settings, max_hung=10)
     task = enqueue(node, 3, name="stuck")
     presume_hung(threaded, 3)
+    wait_until(lambda: node.health().stuck_workers == 3)
     threaded.heard.events.clear()
     made = {node.run_now(task.id).id for _ in range(2)}
     # Those that are to run again are given back as well.
@@ -285,7 +279,7 @@ def test_an_error_whose_text_hangs_is_presumed_hung(threaded: ThreadedWorld) -> 
     node.schedule(threaded.now())
     presume_hung(threaded)
     threaded.heard.wait(InstanceFinished)
-    assert node.health().stuck_workers == 1
+    wait_until(lambda: node.health().stuck_workers == 1)
 
 
 def test_a_stop_waits_for_no_handler_that_hangs(threaded: ThreadedWorld) -> None:
@@ -346,7 +340,7 @@ def test_an_async_handler_is_cancelled_at_its_timeout(threaded: ThreadedWorld) -
     threaded.gate.set()
     [finished] = threaded.heard.wait(InstanceFinished)
     assert finished.name == "other"
-    assert node.health().stuck_workers == 0
+    wait_until(lambda: node.health().stuck_workers == 0)
 
 
 def test_an_async_handler_that_goes_on_past_its_timeout_is_presumed_hung(
@@ -380,7 +374,7 @@ def test_an_async_handler_that_goes_on_past_its_timeout_is_presumed_hung(
     threaded.leap(seconds(6), RunHung)
     [retried] = threaded.heard.wait(InstanceRetried)
     assert (retried.error or "").startswith("timed out after 0:01:00\n\nno result")
-    assert node.health().stuck_workers == 1
+    wait_until(lambda: node.health().stuck_workers == 1)
 
 
 def test_a_sync_handler_is_left_behind_at_its_timeout(world: World) -> None:
@@ -391,7 +385,7 @@ def test_a_sync_handler_is_left_behind_at_its_timeout(world: World) -> None:
     world.advance(0.1)
     [told] = world.heard.of(RunTimedOut)
     assert (told.timeout, told.ended) == (seconds(10), False)
-    assert node.health().stuck_workers == 1
+    wait_until(lambda: node.health().stuck_workers == 1)
     world.advance(1)
     found = world.only()
     assert (found.runs, found.hangs) == (1, 1)

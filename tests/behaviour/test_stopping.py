@@ -35,6 +35,7 @@ from tests.behaviour.house import (
     every,
     once,
     seconds,
+    wait_until,
 )
 from tests.patience import FAILED_AFTER
 
@@ -394,8 +395,4 @@ def test_a_node_that_cannot_start_all_its_threads_goes_on_with_none(
     # And it can be started when there are threads again.
     scheduler.start()
     scheduler.schedule(threaded.now())
-    for _ in range(FAILED_AFTER * 1000):
-        if scheduler.counts()[State.COMPLETED]:
-            break
-        threading.Event().wait(0.001)
-    assert scheduler.counts()[State.COMPLETED] == 1
+    wait_until(lambda: scheduler.counts()[State.COMPLETED] == 1)

@@ -271,7 +271,8 @@ def test_where_no_thread_can_be_started_the_next_event_tries_again(
 @pytest.mark.slow
 def test_in_a_forked_process_it_begins_anew() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORK_WITH_A_THREAD],
+        # A fork beside threads is what Python warns of from 3.12 on.
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK_WITH_A_THREAD],
         capture_output=True,
         text=True,
         timeout=FAILED_AFTER,

@@ -187,7 +187,7 @@ def freeze(url: str, node: Process) -> None:
     with ExitStack() as stack:
         if url.startswith("sqlite:"):
             path = make_url(url).database or ""
-            file = sqlite3.connect(path, FAILED_AFTER, isolation_level=None)
+            file = sqlite3.connect(path, timeout=FAILED_AFTER, isolation_level=None)
             stack.enter_context(closing(file)).execute("BEGIN IMMEDIATE")
         node.freeze()
 

@@ -101,16 +101,16 @@ class OwnEventLoop(EventLoop):
     """An event loop on a daemon thread.
 
     Args:
-        stopping: Whether it ends as soon as nothing runs on it.
+        expects: The run for which it is made; None: for none yet.
     """
 
-    def __init__(self, *, stopping: bool) -> None:
+    def __init__(self, *, expects: HeldRun | None = None) -> None:
         super().__init__(asyncio.new_event_loop())
         self._lock = threading.Lock()
-        self._stopping = stopping
+        self._stopping = False
         self._ended = False
         # Those whose task is to begin here and has not begun yet.
-        self._expected: set[HeldRun] = set()
+        self._expected: set[HeldRun] = set() if expects is None else {expects}
         threading.Thread(
             target=self._run, name="go_scheduler event loop", daemon=True
         ).start()

@@ -193,7 +193,7 @@ class Workers:
     def _begin_task(self, run: HeldRun) -> None:
         perform = partial(self._perform_async, places=self._tasks)
         drop = partial(self._drop_task, places=self._tasks)
-        self._event_loop_for(run).submit(perform, run, dropped=drop)
+        self._event_loop(run).submit(perform, run, dropped=drop)
 
     def _drop_task(self, run: HeldRun, *, places: Places) -> None:
         """Give back a run whose task somebody cancelled before it began."""
@@ -244,26 +244,20 @@ class Workers:
         if running_loop() is not None:
             _refuse_here(result)
         if self._feed is None or self._application is not None:
-            return self._event_loop_for(run).wait_for(result, run)
+            return self._event_loop(run).wait_for(result, run)
         return asyncio.run(await_here(result))
 
-    def _event_loop(self) -> EventLoop:
+    def _event_loop(self, run: HeldRun | None = None) -> EventLoop:
+        """The event loop, which does not end before the task of this run has begun."""
         if self._application is not None:
             return self._application
         with self._lock:
-            if self._own_loop is None:
-                self._own_loop = OwnEventLoop(stopping=self._stopped)
-            return self._own_loop
-
-    def _event_loop_for(self, run: HeldRun) -> EventLoop:
-        """The event loop, which does not end before this run's task has begun."""
-        while isinstance(loop := self._event_loop(), OwnEventLoop):
-            if loop.expect(run):
-                break
-            with self._lock:
-                if self._own_loop is loop:
-                    self._own_loop = None
-        return loop
+            loop = self._own_loop
+            if loop is None or not (run is None or loop.expect(run)):
+                loop = self._own_loop = OwnEventLoop(expects=run)
+                if self._stopped:
+                    loop.stop()
+            return loop
 
 
 def _refuse_here(result: Awaitable[object]) -> NoReturn:
