@@ -51,6 +51,41 @@ UNDERSTOOD = [
         " or every 2 days at 17:30 starting 2025-02-01 17:30:00",
         "Sat 02-01 17:30",
     ),
+    *(
+        (text, "the first monday of every month at 10:00", "Mon 02-03 10:00")
+        for text in (
+            "every first monday at 10:00",
+            "each 1st mon at 10am",
+            "every first monday monthly at 10:00",
+            "at 10:00 every first monday",
+        )
+    ),
+    (
+        "every last friday at 5pm",
+        "the last friday of every month at 17:00",
+        "Fri 01-31 17:00",
+    ),
+    (
+        "every first working day at 9am",
+        "the first weekday of every month at 09:00",
+        "Mon 02-03 09:00",
+    ),
+    ("every 1st at 9am", "the 1st of every month at 09:00", "Sat 02-01 09:00"),
+    (
+        "every 1st and 15th at 9am",
+        "the 1st and 15th of every month at 09:00",
+        "Sat 02-01 09:00",
+    ),
+    (
+        "every first and third monday at 9am",
+        "the first monday and the third monday of every month at 09:00",
+        "Mon 01-20 09:00",
+    ),
+    (
+        "every first monday in june at 9am",
+        "the first monday of june at 09:00",
+        "Mon 06-02 09:00",
+    ),
     ("once every 2 hours", "every 2 hours", "Wed 01-15 12:00"),
     ("once every hour", "every hour", "Wed 01-15 11:00"),
     ("once an hour", "every hour", "Wed 01-15 11:00"),
@@ -510,6 +545,10 @@ ADVICE = [
     ("every friday the 13th at 9am", "write 'whenever both every friday at 09:00"),
     ("friday the 13th", "write 'whenever both every friday at 09:00"),
     ("every day at the end of the day", "write 'the last day of every month at 17:00'"),
+    ("every second tue at 9am", "write 'the second tue of every month' or 'every 2 we"),
+    ("every third weekday at 9am", "write 'the third weekday of every month'"),
+    ("every 15th at 9am", "write 'every 15 days' or 'the 15th of every month'"),
+    ("first monday at 9am", "write 'the first monday of every month', or a date"),
     ("end of the week", "or 'every day at 23:59'"),
     ("start of the month at 9am", "write 'the 1st of every month at 09:00'"),
     ("quarterly", "write 'every 3 months on the 1st at 09:00'"),

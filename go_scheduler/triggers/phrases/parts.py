@@ -74,8 +74,8 @@ class Parts:
     """The parts of a phrase, as far as it has them.
 
     Times may be bare hours. ``lone`` is a single day of the week as it was written, not
-    in the plural, so that it may be that of this week or that of every week; or it says
-    that there is a single day of the month, likewise. ``often`` is how many times in
+    in the plural, so that it may be that of this week or that of every week; or a
+    single day of the month, likewise. ``often`` is how many times in
     each day, week, month or year there are, which has to agree with what is named.
     """
 

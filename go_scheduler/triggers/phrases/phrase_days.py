@@ -187,8 +187,8 @@ def checked_days(parts: Parts) -> Parts:
     if not unit and parts.lone is not None and parts.months is None:
         if parts.nth is not None:
             raise PhraseError(
-                "it may be one day or that of every month: write '… of every month', or"
-                " a date such as 2030-06-05"
+                "it may be one day or that of every month: write"
+                f" 'the {parts.lone} of every month', or a date such as 2030-06-05"
             )
         text = parts.lone.lower()
         raise PhraseError(ambiguous(text, (f"every {text}", f"this {text}")))

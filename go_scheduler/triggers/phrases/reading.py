@@ -8,6 +8,7 @@ from go_scheduler.triggers.phrases.parts import AllOf, AnyOf, Every, Moment, Par
 from go_scheduler.triggers.phrases.phrase_words import PhraseError, Word, ambiguous
 from go_scheduler.triggers.phrases.reading_bounds import BoundsReader
 from go_scheduler.triggers.phrases.reading_days import DaysReader
+from go_scheduler.triggers.words import WEEKDAYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,23 +140,20 @@ def _every_other(days: frozenset[int]) -> Said:
 
 
 def _every_nth(said: Mapping[str, Any]) -> Said:
-    """``every third`` of something, which may mean two things."""
+    """``every first monday``: of every month, unless it may mean a step as well."""
     if "every" in said or "months" in said:
         return said
     [nth, *more] = said["nth"]
-    if not more and nth.weekdays is None and nth.number > 1:
-        raise PhraseError(
-            ambiguous(
-                f"every {nth.number}th",
-                (f"every {nth.number} days", f"day {nth.number} of every month"),
-            )
-        )
-    raise PhraseError(
-        ambiguous(
-            "every so many of some days",
-            ("the second tuesday of every month", "every 2 weeks on tuesday"),
-        )
-    )
+    if more or nth.number in (1, -1):
+        return {"nth": said["nth"], "every": Every(1, "month")}
+    text = said["lone"]
+    readings = [f"the {text} of every month"]
+    if nth.weekdays is None:
+        readings.insert(0, f"every {nth.number} days")
+    elif len(nth.weekdays) == 1:
+        day = WEEKDAYS[min(nth.weekdays)]
+        readings.append(f"every {nth.number} weeks on {day}")
+    raise PhraseError(ambiguous(f"every {text}", readings))
 
 
 def _times_before_every(count: int) -> str:

@@ -41,7 +41,7 @@ class DaysReader(Transformer[Token, object]):
     def nth(self, children: list[Any]) -> Said:
         """Days of the month, and of which months; or a step, as in ``third hour``."""
         match children:
-            case [[[number], Word("UNIT", unit)]] if number > 1:
+            case [[[number], Word("UNIT", unit), _]] if number > 1:
                 return {"step": Every(number, unit)}
             case [Word("MONTH_END")]:
                 return {"nth": (Nth(-1),), "every": Every(1, "month")}
@@ -52,14 +52,14 @@ class DaysReader(Transformer[Token, object]):
             if isinstance(each, dict):
                 scope = each
             elif isinstance(each, list):
-                days, kind = each
+                days, kind, _ = each
                 pending += days
                 if kind is not None:
                     found += [Nth(day, _kind(kind)) for day in pending]
                     pending = []
         found += [Nth(day) for day in pending]
         if len(found) == 1 and not scope:
-            return {"nth": tuple(found), "lone": "one day of a month"}
+            return {"nth": tuple(found), "lone": children[0][-1]}
         return _date_of(found, scope) or {"nth": tuple(found), **scope}
 
     def nth_day(self, children: list[Any]) -> list[Any]:
@@ -67,7 +67,8 @@ class DaysReader(Transformer[Token, object]):
         ordinal, *kind = children
         if not ordinal.value:
             raise PhraseError(f'"{ordinal.text}" is none: days begin with the first')
-        return [[ordinal.value], kind[0] if kind else None]
+        text = " ".join(each.text for each in children)
+        return [[ordinal.value], kind[0] if kind else None, text]
 
     def nth_range(self, children: list[Any]) -> list[Any]:
         """From one day of the month to another."""
@@ -76,7 +77,8 @@ class DaysReader(Transformer[Token, object]):
             raise PhraseError(
                 f'"{first.text} to {last.text}" runs backwards', first.start
             )
-        return [list(range(first.value, last.value + 1)), None]
+        text = f"{first.text} to {last.text}"
+        return [list(range(first.value, last.value + 1)), None, text]
 
     def scope(self, children: list[Any]) -> Said:
         """The months that days are counted in."""
