@@ -127,7 +127,10 @@ def _command() -> Any:
     return get_command(application)
 
 
-def _show(error: Any) -> None:
+_UNQUOTED = {"--cron", "--phrase", "--rrule", "preview"}
+
+
+def _show(error: Any, words: Sequence[str]) -> None:
     """How the words of a command are meant, and what is wrong with them."""
     if near := getattr(error, "possibilities", None):
         # One that is meant, not all that look a little like it.
@@ -135,21 +138,24 @@ def _show(error: Any) -> None:
     told = getattr(error.__cause__, "errors", None)
     if told is not None:
         error.message = worded(told()[0])
+    if "unexpected extra argument" in error.message and _UNQUOTED & {*words}:
+        error.message += "; what has spaces needs quotes, as in --cron '0 9 * * *'"
     error.show()
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and answer its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         ended = _command()(
-            args=None if arguments is None else list(arguments),
+            args=words,
             prog_name="go_scheduler",
             standalone_mode=False,
         )
     except typer.Abort:
         return ExitCode.INTERRUPTED
     except typer.TyperException as error:
-        _show(error)
+        _show(error, words)
         return error.exit_code
     except OutputError as error:
         note(f"go_scheduler: {error}")

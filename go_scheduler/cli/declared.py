@@ -11,7 +11,7 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
 
@@ -40,7 +40,7 @@ def declared(source: str, now: datetime) -> Sequence[TaskDefinition]:
     found = imported(source)
     if isinstance(found, HandlerRegistry):
         return [each.definition for each in found.tasks.values()]
-    made = found() if callable(found) else found
+    made = _called(found, source) if callable(found) else found
     if not isinstance(made, list | tuple) or not all(
         isinstance(each, TaskDefinition) for each in made
     ):
@@ -49,6 +49,16 @@ def declared(source: str, now: datetime) -> Sequence[TaskDefinition]:
             f" HandlerRegistry, not {shown(made)}"
         )
     return made
+
+
+def _called(found: Callable[[], object], source: str) -> object:
+    try:
+        return found()
+    except Exception as error:
+        raise ConfigurationError(
+            f"{source}, called without arguments, raised {type(error).__name__}:"
+            f" {error}"
+        ) from error
 
 
 def _lines(path: Path, now: datetime) -> Iterable[TaskDefinition]:

@@ -236,6 +236,15 @@ def test_a_slip_of_the_fingers_is_told_with_what_may_be_meant(
 
 
 @pytest.mark.slow
+def test_what_the_shell_has_taken_apart_is_to_be_quoted(shell: Shell) -> None:
+    for words in ("add report --cron 0 9 * * *", "preview every day at 9am"):
+        told = shell.refusal(*words.split(), where=False)
+        assert told.rstrip().endswith("needs quotes, as in --cron '0 9 * * *'")
+    assert "quotes" not in shell.refusal("version-less", "x", where=False)
+    told = shell.refusal("preview", "*/5 * * * *", where=False)
+    assert "it is a cron expression: use CronTrigger, --cron on the command l" in told
+
+
 def test_a_name_that_nobody_has_is_told_with_the_one_that_may_be_meant(
     shell: Shell,
 ) -> None:

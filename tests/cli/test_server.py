@@ -73,7 +73,7 @@ def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -
 @pytest.mark.chaos
 def test_what_cannot_be_served_is_told_in_one_sentence(tmp_path: Path) -> None:
     for words, text in (
-        (["--port", "99999"], "--port: server.port: it must be at most 65535"),
+        (["--port", "99999"], "go_scheduler: --port: it must be at most 65535"),
         (["--host", "0.0.0.0"], "without authentication it is for this machine alone"),
         (["--config", "none.yaml"], "there is no file none.yaml"),
     ):
@@ -105,6 +105,12 @@ def test_the_configuration_is_checked_and_shown(shell: Shell) -> None:
         assert "go_scheduler.yaml, line 3: access.keys.0.hash: hash of the key" in (
             shell.refusal(*words, where=False)
         )
+
+
+def test_a_wrong_option_is_told_by_its_name_alone(shell: Shell) -> None:
+    for words in (["serve"], ["dashboard", "--store", "sqlite:///jobs.db"]):
+        told = shell.refusal(*words, "--port", "99999", where=False)
+        assert told == "go_scheduler: --port: it must be at most 65535\n"
 
 
 @pytest.mark.parametrize(("clean", "code"), [(True, 0), (False, 1)])

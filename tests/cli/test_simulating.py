@@ -36,6 +36,7 @@ registry = HandlerRegistry()
 def report(): pass
 none = []
 odd = [1]
+def failing(): raise RuntimeError("no settings")
 """
 
 
@@ -115,6 +116,11 @@ def test_a_source_that_is_none_is_refused(
         (["lines"], "there is no file lines; definitions in a module are named as"),
         ([f"{declaring}:odd"], "must be a list of definitions"),
         ([f"{declaring}:task.__name__"], "must be a list of definitions"),
+        (
+            ["json:dumps"],
+            "json:dumps, called without arguments, raised TypeError: ",
+        ),
+        ([f"{declaring}:failing"], "raised RuntimeError: no settings"),
         ([f"{declaring}:none", "--name", "a"], "--name and --queue are for what is"),
         ([f"{declaring}:none", "--span", "9999d"], "span must be at most 366 days"),
     ):
@@ -167,6 +173,27 @@ def test_more_than_one_is_deleted_only_if_the_user_says_so(
     assert len(shell.json("list")) == 2
     shell("plan", f"{declaring}:none", *own, "--version", "4", "--yes")
     assert shell.json("list") == []
+
+
+def test_a_function_that_raises_is_told_in_one_sentence(
+    shell: Shell, declaring: str
+) -> None:
+    told = shell.refusal("plan", f"{declaring}:failing", "--owner", "shop")
+    assert told.endswith(
+        "failing, called without arguments, raised RuntimeError: no settings\n"
+    )
+
+
+def test_what_is_in_no_set_is_taken_in_by_the_option_that_is_named(
+    shell: Shell, declaring: str
+) -> None:
+    shell("add", "a", "--key", "a", "--every", "1h")
+    own = (f"{declaring}:first", "--owner", "shop")
+    assert "--adopt, or in Python" in shell("plan", *own)
+    assert "--adopt, or in Python" in shell("plan", *own, "--apply", code=2) + (
+        shell.errors
+    )
+    shell("plan", *own, "--apply", "--adopt")
 
 
 def test_what_would_be_refused_is_shown(shell: Shell, declaring: str) -> None:

@@ -52,6 +52,6 @@ def dashboard(
     said = {name: each for name, each in given.items() if each[1] is not None}
     url = where.url()
     loaded = load_configuration(where.config, options=said)
-    check(loaded.settings, loaded.near)
+    check(loaded.settings, loaded.named)
     with closing(opened_store(url, migrates=False)) as store:
         serve_pages(loaded.settings, configured, store=store, say=line)

@@ -58,7 +58,7 @@ def serve(
     }
     said = {name: each for name, each in given.items() if each[1] is not None}
     loaded = load_configuration(config, options=said)
-    check(loaded.settings, loaded.near)
+    check(loaded.settings, loaded.named)
     pages = configured if loaded.settings.dashboard.enabled else None
     if not served(loaded.settings, runs=not no_run, pages=pages, say=line):
         raise typer.Exit(ExitCode.NOT_SO)
@@ -81,7 +81,7 @@ def config_(
     if json and not show:
         raise ConfigurationError("--json is of use with --show only")
     loaded = load_configuration(config)
-    check(loaded.settings, loaded.near)
+    check(loaded.settings, loaded.named)
     if not show:
         line(f"{loaded.file.path or 'the configuration'} is right")
     elif json:

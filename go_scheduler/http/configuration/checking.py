@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from go_scheduler.http.configuration.yaml_text import Place
 
 
-def check(settings: Configuration, near: Callable[[Place], str] | None = None) -> None:
+def check(settings: Configuration, named: Callable[[Place], str] | None = None) -> None:
     """Refuse settings that a server cannot be started with.
 
     Args:
         settings: All of them.
-        near: Says where something was said, for a person to look; None: nobody knows.
+        named: Says which setting it is and where it was said; None: nobody knows.
 
     Raises:
         ConfigurationError: Something is wrong: with each, where it is and what it is.
@@ -46,8 +46,8 @@ def check(settings: Configuration, near: Callable[[Place], str] | None = None) -
             # Of a whole it is told if nothing was told of its parts.
             if not any(each[: len(place)] == place for each in problems):
                 exact, text = _exact(place, str(error))
-                where = "" if near is None else f"{near(exact)}: "
-                problems[exact] = f"{where}{'.'.join(map(str, exact))}: {text}"
+                name = ".".join(map(str, exact)) if named is None else named(exact)
+                problems[exact] = f"{name}: {text}"
     if problems:
         raise ConfigurationError("\n".join(problems.values()))
 

@@ -72,6 +72,13 @@ class Loaded:
                     return name
         return "configuration"
 
+    def named(self, place: Place) -> str:
+        """Which setting it is and where it was said; an option is named alone."""
+        near = self.near(place)
+        if near == self.options.get(place):
+            return near
+        return f"{near}: {'.'.join(map(str, place))}"
+
     def _is_whole(self, section: Place) -> bool:
         """Whether a section was said at once, and not its settings one by one."""
         said = (*self.file.lines, *self.variables, *self.options)
@@ -121,8 +128,7 @@ def load_configuration(
     except ValidationError as error:
         loaded = Loaded(Configuration.model_construct(), file, named_by, said)
         problems = [
-            f"{loaded.near(place)}: {'.'.join(map(str, place))}: {text}"
-            for place, text in _problems(error)
+            f"{loaded.named(place)}: {text}" for place, text in _problems(error)
         ]
         raise ConfigurationError("\n".join(problems)) from None
     return Loaded(settings, file, named_by, said)

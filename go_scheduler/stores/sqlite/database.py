@@ -308,7 +308,6 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PROTOCOL,
-    sqlite3.SQLITE_READONLY,
 }
 
 

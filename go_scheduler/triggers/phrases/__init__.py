@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.phrases.building import Builder
 from go_scheduler.triggers.phrases.phrase_words import LONGEST, PhraseError
 from go_scheduler.triggers.wall.zones import zone_key
@@ -52,12 +53,27 @@ def parse_phrase(
         builder = Builder(key, None if now is None else utc(now, name="now"))
         return builder.build(read_phrase(text))
     except PhraseError as error:
+        if _is_cron(text):
+            raise InvalidTriggerError(
+                f"phrase {shown(text)}: it is a cron expression: use CronTrigger,"
+                " --cron on the command line, or the field cron over HTTP"
+            ) from None
         message = f"{error}{_understood(text, error.understood)}"
     except ConfigurationError as error:
         message = str(error)
     except OverflowError:
         message = "it lies outside of the years 1 to 9999"
     raise InvalidTriggerError(f"phrase {shown(text)}: {message}")
+
+
+def _is_cron(text: str) -> bool:
+    if "*" in text or text.startswith("@"):
+        return True
+    try:
+        CronTrigger(text)
+    except InvalidTriggerError:
+        return False
+    return True
 
 
 def _understood(text: str, end: int | None) -> str:
