@@ -23,6 +23,7 @@ _ELSEWHERE = {
     "max_retries": "max_attempts",
     "misfire_grace_time": "catch_up",
     "tz": "timezone",
+    "window": "schedule_window",
 }
 """What other schedulers call some arguments, and what they are called here."""
 
@@ -30,15 +31,16 @@ _ELSEWHERE = {
 def write_instead(example: str) -> Callable[[_Called], _Called]:
     """Let a class or function note an example on the ``TypeError`` of a wrong call.
 
-    An argument that does not exist is noted with the one that has nearly its name.
+    Of an argument that does not exist the error names the one that may be meant.
     """
 
     def noting(function: Callable[..., Any]) -> Any:
         def note(error: TypeError, given: Collection[str]) -> None:
             # What is raised within it is not about how it was called.
             if error.__traceback__ is None or error.__traceback__.tb_next is None:
-                for wrong, meant in _misspelt(function, given):
-                    error.add_note(f"There is no {wrong}=: did you mean {meant}=?")
+                near = [f"{meant}=" for meant in _misspelt(function, given)]
+                if near:
+                    error.args = (f"{error}: did you mean {' and '.join(near)}?",)
                 error.add_note(f"Write, for example: {example}")
 
         @wraps(function)
@@ -69,10 +71,8 @@ def write_instead(example: str) -> Callable[[_Called], _Called]:
     return decorate
 
 
-def _misspelt(
-    function: Callable[..., object], given: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """The arguments that do not exist, each with the one that may be meant."""
+def _misspelt(function: Callable[..., object], given: Collection[str]) -> Iterator[str]:
+    """The arguments that may be meant by those that do not exist."""
     from difflib import get_close_matches
 
     known = [each for each in inspect.signature(function).parameters if each != "self"]
@@ -80,5 +80,4 @@ def _misspelt(
         meant = _ELSEWHERE.get(wrong)
         if wrong not in known:
             near = [meant] if meant in known else get_close_matches(wrong, known, n=1)
-            for each in near:
-                yield wrong, each
+            yield from near

@@ -52,7 +52,7 @@ _STOPPED = (
 )
 
 
-@write_instead("Scheduler(handler, store)")
+@write_instead("Scheduler(handler, store, schedule_window=timedelta(seconds=10))")
 class Scheduler(Lifecycle, Tasks, Client):
     """Runs a handler for each fire time of the definitions in a store.
 

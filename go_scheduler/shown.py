@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, Field, fields
 from reprlib import Repr
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+    from _typeshed import DataclassInstance
 
 LONGEST_SHOWN = 200
 """The most characters of a value that a message repeats."""
@@ -38,6 +41,21 @@ def shown(value: object) -> str:
     """
     text = _repr.repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
+
+
+def brief(value: DataclassInstance) -> str:
+    """A dataclass as Python shows it, without the fields that have their default."""
+    said = (
+        f"{each.name}={getattr(value, each.name)!r}"
+        for each in fields(value)
+        if each.repr and getattr(value, each.name) != _default_of(each)
+    )
+    return f"{type(value).__name__}({', '.join(said)})"
+
+
+def _default_of(field: Field[Any]) -> object:
+    made = field.default_factory
+    return field.default if made is MISSING else made()
 
 
 def a(noun: str) -> str:

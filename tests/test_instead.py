@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HOURLY = IntervalTrigger(timedelta(hours=1))
+DAY = timedelta(days=1)
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KNOWN = {
     each.__name__: each
@@ -93,6 +94,8 @@ def test_arguments_of_other_schedulers_are_answered_by_an_example(
         (lambda: CronTrigger("0 9 * * *", tz="UTC"), "timezone"),  # type: ignore[call-arg]
         (lambda: IntervalTrigger(minute=5), "minutes"),  # type: ignore[call-arg]
         (lambda: Scheduler(print, max_worker=2), "max_workers"),  # type: ignore[call-arg]
+        (lambda: Scheduler(print, workers=3), "max_workers"),  # type: ignore[call-arg]
+        (lambda: Scheduler(window=DAY), "schedule_window"),  # type: ignore[call-arg]
         (lambda: RetryPolicy(max_retries=3), "max_attempts"),  # type: ignore[call-arg]
         (lambda: SCHEDULER.run_now(uuid4(), eta=NOW), "at"),
         (lambda: SCHEDULER.schedule_all(definition=[]), "definitions"),
@@ -104,9 +107,16 @@ def test_an_argument_that_does_not_exist_is_noted_with_the_one_that_may_be_meant
 ) -> None:
     with pytest.raises(TypeError, match="argument") as caught:
         wrong()
-    noted, _ = caught.value.__notes__
-    assert noted.startswith("There is no ")
-    assert noted.endswith(f"=: did you mean {meant}=?")
+    assert str(caught.value).endswith(f": did you mean {meant}=?")
+    [example] = caught.value.__notes__
+    assert example.startswith("Write, for example: ")
+
+
+def test_windows_are_no_first_argument() -> None:
+    with pytest.raises(TypeError, match="argument") as caught:
+        Scheduler(DAY, print, MemoryStore())  # type: ignore[call-arg,arg-type,misc]
+    [note] = caught.value.__notes__
+    assert note.endswith("store, schedule_window=timedelta(seconds=10))")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HOURLY = IntervalTrigger(hours=1)
 A_TIME = "must be a timedelta, such as timedelta(seconds=300), not"
-AN_OVERLAP = "overlap must be an Overlap, such as Overlap.SKIP, not 'skip'"
+AN_OVERLAP = "overlap must be an Overlap, such as Overlap.SKIP, not 'never'"
 SCHEDULER: Any = Scheduler(HandlerRegistry())
 HANDLERS: Any = HandlerRegistry()
 
@@ -76,9 +76,9 @@ def scheduler(**given: Any) -> Scheduler:
         (lambda: CatchUp(grace=60), f"grace {A_TIME} 60"),  # type: ignore[arg-type]
         (lambda: SCHEDULER.enqueue("send", delay=5, order=7), f"delay {A_TIME} 5"),
         (lambda: SCHEDULER.run_now(uuid4(), delay=5), f"delay {A_TIME} 5"),
-        (lambda: defined(overlap="skip"), AN_OVERLAP),
+        (lambda: defined(overlap="never"), AN_OVERLAP),
         (
-            lambda: SCHEDULER.backfill(uuid4(), START, START + HOUR, overlap="skip"),
+            lambda: SCHEDULER.backfill(uuid4(), START, START + HOUR, overlap="never"),
             AN_OVERLAP,
         ),
         (

@@ -123,7 +123,7 @@ def test_a_key_must_be_text() -> None:
         ("timeout", 300, "timedelta"),
         ("retry", 3, "RetryPolicy"),
         ("catch_up", 60, "CatchUp"),
-        ("overlap", "skip", "Overlap"),
+        ("overlap", "never", "Overlap"),
         ("lock", 1, "str"),
         ("max_per_node", "1", "int"),
         ("named", 1, "bool"),
@@ -435,6 +435,32 @@ def test_a_copy_of_a_users_own_kind_of_definition_keeps_what_that_has_more() -> 
     copied = changed(Report(trigger=HOURLY, id=ID, pages=7), revision=2)
     assert isinstance(copied, Report)
     assert (copied.pages, copied.revision) == (7, 2)
+
+
+def test_a_value_shows_only_what_is_not_as_usual() -> None:
+    trigger = ExecuteOnceTrigger(START)
+    made = TaskDefinition(trigger=trigger, id=ID, name="report", metadata={"n": 1})
+    assert repr(made) == (
+        f"TaskDefinition(trigger={trigger!r}, id={ID!r}, name='report',"
+        f" metadata={made.metadata!r})"
+    )
+    of = TaskInstance(
+        id=ID, definition=made, fire_time=None, execute_at=START, due_at=START, runs=2
+    )
+    assert repr(of) == (
+        f"TaskInstance(id={ID!r}, definition={made!r}, fire_time=None,"
+        f" execute_at={START!r}, due_at={START!r}, runs=2)"
+    )
+
+
+def test_an_instance_has_the_id_of_its_definition_by_the_name_of_logs() -> None:
+    given = instance()
+    assert given.definition_id == given.definition.id
+
+
+def test_an_overlap_may_be_given_as_its_text() -> None:
+    made = TaskDefinition(trigger=ExecuteOnceTrigger(START), overlap="skip")  # type: ignore[arg-type]
+    assert made.overlap is Overlap.SKIP
 
 
 @pytest.mark.parametrize("kind", [TaskInstance, RunOutcome, Claim, RetryPolicy])

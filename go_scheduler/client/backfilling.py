@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import check_definition_id, check_type
+from go_scheduler.checks import check_definition_id
 from go_scheduler.client.arguments import check_most
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
@@ -22,7 +22,7 @@ from go_scheduler.events.definition_events import InstancesBackfilled
 from go_scheduler.events.event import of_definition
 from go_scheduler.instead import write_instead
 from go_scheduler.models.changed import changed
-from go_scheduler.policies import Overlap
+from go_scheduler.policies.overlap import check_overlap
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import next_fire_time_of, utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
+    from go_scheduler.policies import Overlap
     from go_scheduler.stores.joined_store import JoinedStore
     from go_scheduler.triggers.base import Trigger
 
@@ -136,7 +137,7 @@ class Backfilling(StoreAccess):
         if start >= end:
             raise ConfigurationError(f"start must be before end: {start}, {end}")
         if overlap is not None:
-            check_type("overlap", overlap, Overlap)
+            overlap = check_overlap(overlap)
         check_most(limit)
         store = self._within(connection, self._look_for_instances)
         definition = _read(store, definition_id)

@@ -27,7 +27,8 @@ from go_scheduler.json import JSON, NOTHING, check_text, freeze, is_same
 from go_scheduler.models.pause import Pause
 from go_scheduler.models.states import DefinitionState
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.shown import shown
+from go_scheduler.policies.overlap import check_overlap
+from go_scheduler.shown import brief, shown
 from go_scheduler.triggers.base import Trigger, utc
 
 METADATA_LIMIT = 64 * 1024
@@ -78,7 +79,7 @@ class TaskDefinition:
         jitter: Run each instance later than its fire time, by up to so much: how much
             follows from id and fire time. None: at its fire time.
         overlap: What becomes of an instance that is due while another one of the same
-            definition runs, on any node.
+            definition runs, on any node; its text, such as ``"skip"``, will do.
         lock: Of all definitions with the same lock one instance runs at a time, on all
             nodes together, and the others wait for it; at most 200 characters.
         max_per_node: How many of its instances one node has in its hands at once, at
@@ -137,7 +138,9 @@ class TaskDefinition:
     max_per_node: int | None = None
     max_queue: int | None = None
     when_full: Literal["refuse", "drop"] = "refuse"
-    named: bool = field(default=None, compare=False)  # type: ignore[assignment]
+    named: bool = field(  # type: ignore[assignment]
+        default=None, compare=False, repr=False
+    )
     owner: str | None = field(default=None, compare=False)
     next_fire_time: datetime | None = field(default=None, compare=False)
     paused: bool = field(default=False, compare=False)
@@ -167,7 +170,7 @@ class TaskDefinition:
             check_policy("catch_up", self.catch_up, CatchUp)
         if self.jitter is not None:
             check_positive("jitter", self.jitter)
-        check_type("overlap", self.overlap, Overlap)
+        object.__setattr__(self, "overlap", check_overlap(self.overlap))
         if self.lock is not None:
             object.__setattr__(self, "lock", check_name("lock", self.lock))
         for name in ("max_per_node", "max_queue"):
@@ -210,6 +213,9 @@ class TaskDefinition:
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "named", named)
         object.__setattr__(self, "_revision_of", id)
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def recurring(self) -> bool:

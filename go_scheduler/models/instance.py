@@ -12,6 +12,7 @@ from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
 from go_scheduler.models.stage import Silence, Stage, stage_of
 from go_scheduler.models.states import Outcome, State
 from go_scheduler.policies import Overlap
+from go_scheduler.shown import brief
 
 PAYLOAD_LIMIT = METADATA_LIMIT
 """The most bytes the payload of an instance may have, as JSON text in UTF-8."""
@@ -123,6 +124,14 @@ class TaskInstance:
     start_by: datetime | None = None
     progress: JSON = field(default=None, hash=False)
     silence: Silence | None = None
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    @property
+    def definition_id(self) -> UUID:
+        """Its definition's id."""
+        return self.definition.id
 
     @property
     def metadata(self) -> Mapping[str, JSON]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from go_scheduler.checks import check_type
+
 
 class Overlap(StrEnum):
     """What becomes of an instance that is due while another one runs.
@@ -23,3 +25,16 @@ class Overlap(StrEnum):
     REPLACE = "replace"
     """The other is asked to stop, and it runs when that has ended. If one waits
     already, that one is skipped."""
+
+
+def check_overlap(value: object) -> Overlap:
+    """An overlap, or the one that a text stands for.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    if isinstance(value, str) and value in Overlap.__members__.values():
+        return Overlap(value)
+    check_type("overlap", value, Overlap)
+    assert isinstance(value, Overlap)
+    return value

@@ -52,6 +52,21 @@ def test_a_definition_is_added_listed_paused_and_deleted_on_each_store(
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "it runs at once"),
+        (["--paused"], "it runs once it is resumed"),
+        (["--drop-after", "1h"], "it runs unless its drop-after has passed as well"),
+    ],
+)
+def test_of_a_time_that_has_passed_it_is_told_what_comes_of_it(
+    shell: Shell, words: list[str], told: str
+) -> None:
+    printed = shell("add", "report", "--at", "2020-01-01T09:00Z", *words)
+    assert f"at 2020-01-01 09:00:00Z, which has passed: {told}\n" in printed
+
+
+@pytest.mark.parametrize(
     ("words", "trigger"),
     [
         (["--cron", "0 9 * * *"], CronTrigger("0 9 * * *")),

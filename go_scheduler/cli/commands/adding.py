@@ -1,6 +1,7 @@
 """The commands `add` and `preview`."""
 
 import warnings
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -75,7 +76,8 @@ def add(
         return
     line(f"{stored.id}  {described(stored.trigger)}")
     if stored.next_fire_time is not None:
-        line(f"fires next at {at(stored.next_fire_time)}")
+        now = SystemClock().now()
+        line(f"fires next at {at(stored.next_fire_time)}{_passed(stored, now)}")
 
 
 @app.command()
@@ -116,6 +118,20 @@ def preview(
         return
     for each in previewed(trigger, count, since):
         document(previewed_document(each))
+
+
+def _passed(stored: TaskDefinition, now: datetime) -> str:
+    """What comes of a one-off whose time has passed."""
+    at = stored.next_fire_time
+    if stored.recurring or at is None or at > now:
+        return ""
+    if stored.paused:
+        comes = "it runs once it is resumed"
+    elif stored.catch_up is not None and stored.catch_up.drop_after is not None:
+        comes = "it runs unless its drop-after has passed as well"
+    else:
+        comes = "it runs at once"
+    return f", which has passed: {comes}"
 
 
 def _id(id: str | None, key: str | None) -> UUID | None:
