@@ -238,6 +238,39 @@ def test_a_stop_lets_async_handlers_come_to_their_end(threaded: ThreadedWorld) -
     assert node.counts()[State.COMPLETED] == 10
 
 
+async def afails(instance: TaskInstance) -> None:
+    raise ValueError("no paper")
+
+
+def fails_when_awaited(instance: TaskInstance) -> Awaitable[None]:
+    return afails(instance)
+
+
+def fails(instance: TaskInstance) -> None:
+    raise ValueError("no paper") from KeyError("tray")
+
+
+@pytest.mark.parametrize("handler", [fails, afails, fails_when_awaited])
+def test_a_traceback_begins_in_the_handler(
+    threaded: ThreadedWorld, handler: Callable[[TaskInstance], Any]
+) -> None:
+    once_only = RetryPolicy(max_attempts=1)
+    node = threaded.node(handler, retry=once_only, **PATIENT)
+    run_now(node, 1)
+    assert outcomes(threaded, 1) == {"failed"}
+    [failed] = node.list_instances()
+    assert (failed.error or "").count('File "') == 1
+    assert f'File "{__file__}"' in (failed.error or "")
+
+
+def test_the_traceback_of_a_call_that_fails_is_its_last_frame(world: World) -> None:
+    world.node(len).schedule(once())  # type: ignore[arg-type]
+    world.advance(1)
+    error = world.only().error or ""
+    assert error.count('File "') == 1
+    assert "has no len()" in error
+
+
 def test_a_generator_that_is_returned_is_a_failed_run(world: World) -> None:
     world.node(lambda _: (number for number in range(3))).schedule(once())
     world.advance(1)

@@ -25,7 +25,7 @@ from go_scheduler import (
     Scheduler,
     State,
 )
-from go_scheduler.events import InstanceFinished, hears
+from go_scheduler.events import InstanceFinished, InstanceRetried, hears
 from go_scheduler.handlers import webhook as module
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.signatures import verify_webhook
@@ -618,16 +618,24 @@ def test_in_a_scheduler_the_policy_decides(receiver: Receiver, names: Names) -> 
     types.add("webhook", made(receiver, names), retry=retry)
 
     finished = threading.Event()
+    errors: list[str] = []
 
-    @hears(InstanceFinished)
-    def hear(event: InstanceFinished) -> None:
-        finished.set()
+    @hears(InstanceFinished, InstanceRetried)
+    def hear(event: InstanceFinished | InstanceRetried) -> None:
+        if isinstance(event, InstanceRetried):
+            errors.append(event.error or "")
+        else:
+            finished.set()
 
     with Scheduler(types, listeners=[hear]) as scheduler:
         sent = scheduler.enqueue("webhook", url=at(receiver), secret="shop")
         assert finished.wait(FAILED_AFTER)
         found = scheduler.get_instance(sent.id)
     assert (found.state, found.runs) == (State.COMPLETED, 2)
+    # Frames of the package's own would say nothing more.
+    [error] = errors
+    assert error.startswith("go_scheduler.handlers.webhook.WebhookFailed: POST http")
+    assert error.endswith(" answered 500\n")
     attempts = [each.headers["Go-Scheduler-Attempt"] for each in receiver.received]
     assert attempts == sorted({*attempts})
     assert {each.headers["Idempotency-Key"] for each in receiver.received} == {
