@@ -10,7 +10,7 @@ from markupsafe import Markup
 from go_scheduler.clock import ZERO
 from go_scheduler.json import to_text
 from go_scheduler.shown import shown
-from go_scheduler.triggers.asking import asked
+from go_scheduler.triggers.asking import described
 from go_scheduler.why.words import length, summary
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def late(instance: TaskInstance) -> timedelta | None:
 def fires(definition: TaskDefinition) -> str:
     """When a definition fires, in words."""
     try:
-        return str(asked(definition.trigger, definition.trigger.describe))
+        return described(definition.trigger)
     except Exception as error:
         # That of a third party may raise anything, and lists have others as well.
         return f"it cannot be said: {shown(error)}"

@@ -13,9 +13,10 @@ from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import is_own
 from go_scheduler.triggers.registry import name_of
+from go_scheduler.triggers.wall.zones import zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from go_scheduler.triggers.base import Trigger
 
@@ -25,6 +26,29 @@ PATIENCE = 1.0
 """For so many seconds a foreign trigger is waited for."""
 
 _hanging: dict[type, Future[object]] = {}
+
+
+def described(trigger: Trigger) -> str:
+    """When a trigger fires, in words, with its time zone unless that is UTC.
+
+    Several parts of it may be in different zones: then all of them are named.
+
+    Raises:
+        Exception: It is a third party's, and does not say.
+    """
+    return asked(trigger, lambda: _described(trigger))
+
+
+def _described(trigger: Trigger) -> str:
+    zones = dict.fromkeys(filter(None, _zones(trigger)))
+    text = str(trigger.describe())
+    return text if {*zones} <= {"UTC"} else f"{text} ({', '.join(zones)})"
+
+
+def _zones(trigger: Trigger) -> Iterator[str | None]:
+    yield zone_of(trigger)
+    for part in trigger.parts():
+        yield from _zones(part)
 
 
 def asked(trigger: Trigger, question: Callable[[], _T]) -> _T:

@@ -102,7 +102,8 @@ class Trigger(ABC):
 
         Returns:
             Part of a sentence, such as ``every weekday at 08:30``; by default the
-            trigger as Python shows it.
+            trigger as Python shows it. The time zone is no part of it: ``explain`` says
+            it, and so do lists and pages.
         """
         return repr(self)
 

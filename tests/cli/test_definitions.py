@@ -51,6 +51,17 @@ def test_a_definition_is_added_listed_paused_and_deleted_on_each_store(
     assert shell.json("list") == []
 
 
+def test_the_zone_of_a_schedule_is_listed_unless_it_is_utc(shell: Shell) -> None:
+    daily = ("--cron", "0 9 * * *")
+    shell("add", "here", *daily)
+    printed = shell("add", "there", *daily, "--timezone", "Europe/Berlin")
+    assert "  every day at 09:00 (Europe/Berlin)\n" in printed
+    for command in (["list"], ["show", "there"], ["show", "here"]):
+        printed += shell(*command)
+    assert printed.count("every day at 09:00 (Europe/Berlin)\n") == 3
+    assert printed.count("every day at 09:00\n") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -179,7 +179,7 @@ def test_a_trigger_is_previewed_without_being_stored(http: Calling) -> None:
         "2030-01-01T08:00:00Z",
         "2030-01-02T08:00:00Z",
     ]
-    assert answer.json()["description"] == "every weekday at 09:00"
+    assert answer.json()["description"] == "every weekday at 09:00 (Europe/Berlin)"
     del body["after"]
     assert len(http.post("/v1/preview", json=body).json()["times"]) == 2
     wrong = http.post("/v1/preview", json={"trigger": {"phrase": "now and then"}})

@@ -20,7 +20,12 @@ from go_scheduler.simulation import simulate
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, definition, put
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers import asking
+from go_scheduler.triggers import (
+    AnyOfTrigger,
+    CronTrigger,
+    LimitedTrigger,
+    asking,
+)
 from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.instants import MICROSECOND
@@ -160,6 +165,39 @@ def test_one_that_answers_just_as_it_is_given_up_has_answered(
 
     monkeypatch.setattr(asking, "Future", Late)
     assert asked(Hanging(), lambda: "just so") == "just so"
+
+
+BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
+
+
+@pytest.mark.parametrize(
+    ("trigger", "text"),
+    [
+        (CronTrigger("0 9 * * *", BERLIN), "every day at 09:00 (Europe/Berlin)"),
+        (CronTrigger("0 9 * * *"), "every day at 09:00"),
+        (IntervalTrigger(HOUR), "every hour"),
+        (
+            LimitedTrigger(CronTrigger("0 9 * * *", BERLIN), limit=3),
+            "every day at 09:00, 3 times (Europe/Berlin)",
+        ),
+        (
+            AnyOfTrigger([CronTrigger("0 9 * * *", BERLIN), IntervalTrigger(HOUR)]),
+            "every day at 09:00 or every hour (Europe/Berlin)",
+        ),
+        (
+            AnyOfTrigger(
+                [CronTrigger("0 9 * * *", each) for each in (NEW_YORK, "UTC", BERLIN)]
+            ),
+            "every day at 09:00 or every day at 09:00 or every day at 09:00"
+            " (America/New_York, UTC, Europe/Berlin)",
+        ),
+    ],
+)
+def test_people_are_shown_a_phrase_with_its_zone_unless_it_is_utc(
+    trigger: Trigger, text: str
+) -> None:
+    assert described(trigger) == text
+    assert any(f"<bdi>{text}</bdi>" in each for each in pages_of(trigger).values())
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from go_scheduler.models import TaskDefinition, TaskInstance
 from go_scheduler.shown import shown
 from go_scheduler.triggers.asking import asked as asked_of
 from go_scheduler.triggers.previews import PreviewedTime, preview
-from go_scheduler.triggers.wall.zones import zone_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -48,7 +47,6 @@ class DefinitionPage:
     Attributes:
         definition: It.
         described: When it fires, in words.
-        timezone: The zone of its schedule.
         policies: What it says besides, with what each is called.
         coming: Its next fire times.
         warnings: What to beware of in its trigger.
@@ -59,7 +57,6 @@ class DefinitionPage:
 
     definition: TaskDefinition
     described: str
-    timezone: str
     policies: Sequence[tuple[str, str]]
     coming: Sequence[PreviewedTime]
     warnings: Sequence[str]
@@ -83,7 +80,6 @@ def read_definition(
         now: The present.
         before: Of the history what was fired before this; None: all.
     """
-    trigger = definition.trigger
     coming, warnings = _of_trigger(definition, now)
     history = client.list_fired(
         definition.id,
@@ -95,7 +91,6 @@ def read_definition(
     return DefinitionPage(
         definition=definition,
         described=fires(definition),
-        timezone=zone_of(trigger) or "UTC",
         policies=policies_of(definition),
         coming=coming,
         warnings=warnings,

@@ -24,7 +24,7 @@ from go_scheduler.triggers import (
     load_trigger,
     parse_phrase,
 )
-from go_scheduler.triggers.asking import asked
+from go_scheduler.triggers.asking import described
 from go_scheduler.triggers.base import STATE_LIMIT, is_own
 from go_scheduler.triggers.registry import find
 
@@ -211,7 +211,7 @@ def description_of(trigger: Trigger) -> str | None:
     if isinstance(trigger, UnknownTrigger):
         return None
     try:
-        return str(asked(trigger, trigger.describe))
+        return described(trigger)
     # It may be somebody else's code.
     except Exception:
         return None
