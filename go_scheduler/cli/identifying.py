@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.cli.output import at
+from go_scheduler.cli.showing import described
 from go_scheduler.client.pages import from_id
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.shown import shown
@@ -164,7 +165,10 @@ def _only(text: str, lines: Sequence[str], ids: Sequence[UUID]) -> UUID:
 
 
 def _definition_line(definition: TaskDefinition) -> str:
-    return f"{definition.id} {definition.name or '-'}"
+    return (
+        f"{definition.id} {definition.name or '-'}  {described(definition.trigger)},"
+        f" in the queue {definition.queue}"
+    )
 
 
 def _instance_line(instance: TaskInstance) -> str:

@@ -137,6 +137,8 @@ def type_lines(type: TypeAnswer) -> Sequence[str]:
 
 def runs_where(type: TypeAnswer) -> str:
     """Who runs the jobs of a type."""
+    if type.over_bus:
+        return "by workers on a bus"
     return "by the server" if type.runs_here else "by workers"
 
 

@@ -82,6 +82,9 @@ class Dispatcher:
         ConfigurationError: An argument is wrong.
     """
 
+    # What the server says of the types of jobs that it publishes.
+    over_bus = True
+
     def __init__(
         self,
         bus: MessageBus,

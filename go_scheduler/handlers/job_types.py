@@ -58,12 +58,14 @@ class JobType:
         schema: Of its payload: JSON schema, 2020-12.
         definition: Its task: with the queue, the retry policy and whatever else is said
             of it.
+        over_bus: Whether its runs are published on a message bus, for workers there.
     """
 
     name: str
     description: str
     schema: Mapping[str, JSON]
     definition: TaskDefinition
+    over_bus: bool = False
 
 
 class JobTypes(HandlerRegistry):
@@ -151,6 +153,9 @@ class JobTypes(HandlerRegistry):
             task: Task[..., ..., object] = Task(handler, known, payload)
             self._keep(task)
             register(task.handler)
+            self._types[name] = replace(
+                self._types[name], over_bus=getattr(handler, "over_bus", False)
+            )
             if description is not None:
                 self._describe(name, description)
             return task

@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.orders import Orders
 from go_scheduler.handlers.signatures import ATTEMPT, INSTANCE, signature_headers
 from go_scheduler.handlers.webhook_request import Outgoing, WebhookRequest
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import ssl
 
     from go_scheduler.clock import Clock
+    from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
 
 __all__ = ["Secret", "Webhook", "WebhookFailed", "WebhookSettings"]
@@ -93,7 +95,9 @@ class Webhook:
         self._hidden = _hidden([*secrets.values(), *authorizations.values()])
         self._resolve = resolve or _resolve
         self._clock = clock or SystemClock()
-        self.payload: Orders[WebhookRequest] = Orders("webhook", self._outgoing.request)
+        self.payload: Orders[WebhookRequest] = _Requests(
+            "webhook", self._outgoing.request
+        )
 
     async def __call__(self, instance: TaskInstance) -> None:
         """Send the request of an instance.
@@ -244,6 +248,18 @@ class Webhook:
         except ValueError:
             return None
         return at.replace(tzinfo=at.tzinfo or UTC) - self._clock.now()
+
+
+class _Requests(Orders[WebhookRequest]):
+    """The payloads of webhooks."""
+
+    def write(self, given: Mapping[str, object]) -> dict[str, JSON]:
+        """As of any executor; what is to be sent as JSON is no body."""
+        if isinstance(given, Mapping) and isinstance(given.get("body"), dict | list):
+            raise ConfigurationError(
+                "body: it must be a text; json takes any JSON value"
+            )
+        return super().write(given)
 
 
 def _hidden(secrets: Sequence[Secret]) -> Sequence[str]:

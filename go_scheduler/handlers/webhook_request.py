@@ -225,7 +225,11 @@ def _checked_headers(headers: Mapping[str, str], kind: str | None) -> dict[str, 
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f"headers: {shown(name)} is no name of a header")
         if _OURS.fullmatch(name):
-            raise ConfigurationError(f"headers.{name}: it is not the payload's to set")
+            by_name = "; authorization names one that is configured"
+            instead = by_name if name.lower() == "authorization" else ""
+            raise ConfigurationError(
+                f"headers.{name}: it is not the payload's to set{instead}"
+            )
         if not (value.isascii() and value.isprintable()):
             raise ConfigurationError(
                 f"headers.{name}: it must be printable ASCII characters"

@@ -55,7 +55,9 @@ def open_store(url: str, *, clock: Clock | None = None, **options: object) -> St
     """
     if not isinstance(url, str) or "://" not in url:
         raise ConfigurationError(
-            "a store's URL begins with a scheme, as in memory:// or sqlite:///file.db"
+            "a store's URL begins with a scheme, as in memory://, sqlite:///file.db,"
+            " postgresql://user@host/database or"
+            " cockroachdb://user@host:26257/database"
         )
     scheme = url.split("://", 1)[0].lower()
     if scheme == "memory":

@@ -303,6 +303,10 @@ def test_an_id_may_be_shortened_until_it_may_mean_several(shell: Shell) -> None:
     assert shell.json("show", "abcdef14-00")[0]["id"].startswith("abcdef14")
     assert "'abcdef1' may mean several" in shell.refusal("show", "abcdef1")
     assert "'x' may mean several" in shell.refusal("pause", "x")
+    shell("add", "x", "--every", "1h", "--queue", "slow")
+    told = shell.refusal("run", "x")
+    assert " x  every hour, in the queue slow\n" in told
+    assert " x  on demand, in the queue default\n" in told
     # With a dash at another place it is no beginning of any id.
     shell.refusal("show", "abc-def13", code=1)
     shell.refusal("show", "abcdef130000400080000000000000000", code=1)

@@ -117,6 +117,17 @@ def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
         assert text in told[number]
 
 
+def test_what_only_the_server_sets_is_not_offered_for_an_unknown_field(
+    shell: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines"
+    file.write_text('{"trigger": {"every": 5}, "zzz": 1, "stat": 1}')
+    shell("import", str(file), code=1)
+    zzz, stat = shell.errors.splitlines()[0].split("; ")
+    assert zzz.endswith("owner, paused, note, revision")
+    assert "state" not in stat
+
+
 @pytest.mark.slow
 def test_large_files_are_put_in_by_batches(
     shell: Shell, monkeypatch: pytest.MonkeyPatch

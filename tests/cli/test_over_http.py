@@ -211,7 +211,8 @@ def test_who_asks_is_said_by_a_token(
             monkeypatch.setenv("GO_SCHEDULER_TOKEN", made.key)
             assert "DEFINITION" in far("list")
             told = far.refusal("add", "x", "--on-demand", code=4)
-            assert "jobs:write" in told
+            assert "the scope jobs:write, which the caller has not" in told
+            assert '`go_scheduler login --scope "openid jobs:write"`' in told
             assert "GO_SCHEDULER_TOKEN" in told
 
 

@@ -262,6 +262,7 @@ FILE = {"name": "a", "content": "YQ=="}
         ),
         ({"subject": "a\nBcc: b@c"}, "subject: it holds a control character"),
         ({"subject": "a" * 901}, "subject: it has more than 900 characters"),
+        ({"body": "a"}, "task 'email' takes no 'body'; it takes to, subject, text, h"),
         ({"text": None}, "text: give text, html or both"),
         ({"headers": {"a:b": "c"}}, "headers: 'a:b' is no name of a header"),
         ({"headers": {"BCC": "b@c"}}, "headers.BCC: it is not the payload's to set"),

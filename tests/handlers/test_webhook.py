@@ -556,7 +556,13 @@ class TestRedirects:
         ({"headers": {"a": "ü"}}, "headers.a: it must be printable ASCII"),
         ({"headers": {"HOST": "x"}}, "headers.HOST: it is not the payload's to set"),
         ({"headers": {"Content-Length": "1"}}, "headers.Content-Length: it is not"),
-        ({"headers": {"Authorization": "x"}}, "headers.Authorization: it is not"),
+        (
+            {"headers": {"Authorization": "x"}},
+            "headers.Authorization: it is not the payload's to set; authorization names"
+            " one that is configured",
+        ),
+        ({"body": {"a": 1}}, "body: it must be a text; json takes any JSON value"),
+        ({"data": "a"}, "task 'webhook' takes no 'data'; it takes url, method, h"),
         ({"headers": {"go-scheduler-signature": "x"}}, "headers.go-scheduler-sig"),
         ({"headers": {str(n): "" for n in range(51)}}, "headers: there are more than"),
     ],

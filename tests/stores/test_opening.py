@@ -196,10 +196,11 @@ def test_an_announced_store_is_given_the_url_and_the_clock(
     assert store.clock is clock
 
 
-@pytest.mark.parametrize("url", ["", "memory", "memory:", None, 5])
+@pytest.mark.parametrize("url", ["", "memory", "memory:", "host=a dbname=b", None, 5])
 def test_what_is_no_url_is_refused(url: str) -> None:
     assert str(refusal(url)) == (
-        "a store's URL begins with a scheme, as in memory:// or sqlite:///file.db"
+        "a store's URL begins with a scheme, as in memory://, sqlite:///file.db,"
+        " postgresql://user@host/database or cockroachdb://user@host:26257/database"
     )
 
 

@@ -200,6 +200,11 @@ class TestRefusals:
                 ' one is the second, write "5 0 0 12 * * *"',
             ),
             ("99 99 99 99 99 99", "6 fields are not read; write five: minute hour"),
+            (
+                "@every 5s",
+                "@every is no cron expression: use IntervalTrigger, --every on the"
+                " command line, or the field every over HTTP",
+            ),
             ("@reboot", "it is none of @yearly, @annually, @monthly, @weekly"),
             ("0 0 1\u20135 * *", "'\u2013' (U+2013) is not allowed; write plain ASCII"),
             ("0 " * 5000, "has at most 256 characters, not 10000: '0 0 0"),

@@ -56,7 +56,10 @@ def login(
     client: Annotated[
         str | None, text("As which client; else as the server says.")
     ] = None,
-    scope: Annotated[str | None, text("The scopes to ask for.")] = None,
+    scope: Annotated[
+        str | None,
+        text('The scopes to ask for, such as "openid jobs:read"; else openid alone.'),
+    ] = None,
 ) -> None:
     """Sign in to a server, by any device that has a browser."""
     import webbrowser

@@ -29,6 +29,8 @@ from go_scheduler.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pydantic.fields import FieldInfo
+
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -115,6 +117,12 @@ def _unknown(name: str, names: list[str]) -> str:
     return f"there is no such field: known are {', '.join(names)}"
 
 
+def _is_set(field: FieldInfo) -> bool:
+    """Whether whoever sends a field says something by it."""
+    extra = field.json_schema_extra
+    return not (isinstance(extra, dict) and extra.get("readOnly"))
+
+
 class Given(BaseModel):
     """What is sent: nothing unknown is taken."""
 
@@ -127,7 +135,10 @@ class Given(BaseModel):
             names = [each.alias or name for name, each in cls.model_fields.items()]
             unknown = [str(each) for each in value if each not in names]
             if unknown:
-                fields = {each: _unknown(each, names) for each in unknown[:_MOST]}
+                # What only the server sets may be sent back, and is not to be set.
+                own = cls.model_fields.items()
+                known = [each.alias or name for name, each in own if _is_set(each)]
+                fields = {each: _unknown(each, known) for each in unknown[:_MOST]}
                 raise PydanticCustomError(
                     "unknown", "there are fields that nobody knows", {"fields": fields}
                 )

@@ -232,7 +232,10 @@ class TypeAnswer(Answer):
     type: str
     description: str
     payload_schema: Object | None = Field(alias="schema")
-    runs_here: bool = Field(description="Whether the server runs it itself.")
+    runs_here: bool = Field(
+        description="Whether the server runs it itself, or by workers on its bus."
+    )
+    over_bus: bool = Field(False, description="Whether workers on its bus run it.")
     definition_id: UUID
     queue: str
     priority: int
@@ -261,6 +264,7 @@ class TypeAnswer(Answer):
             description=described if isinstance(described, str) else "",
             schema=dict(schema) if isinstance(schema, Mapping) else None,
             runs_here=job_type is not None,
+            over_bus=job_type is not None and job_type.over_bus,
             definition_id=definition.id,
             queue=definition.queue,
             priority=definition.priority,

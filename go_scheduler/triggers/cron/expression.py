@@ -101,8 +101,13 @@ def split(text: str) -> Mapping[str, str]:
             year is ``*``.
 
     Raises:
-        RefusedError: It has another number of fields, or is no macro.
+        RefusedError: It has another number of fields, or is no macro of cron.
     """
+    if text.split(" ", 1)[0].lower() == "@every":
+        raise RefusedError(
+            "@every is no cron expression: use IntervalTrigger, --every on the command"
+            " line, or the field every over HTTP"
+        )
     if text.startswith("@") and text not in MACROS:
         raise RefusedError(f"it is none of {', '.join(MACROS)}")
     parts = MACROS.get(text, text).split()

@@ -85,6 +85,22 @@ def test_a_job_is_one_row_of_its_type(client: Client) -> None:
     assert client.list_definitions() == [client.get_definition(SEND.id)]
 
 
+def test_where_jobs_are_read_is_told_to_whoever_looks_among_them(
+    client: Client,
+) -> None:
+    async def asking(http: httpx.AsyncClient) -> None:
+        for path, status in (("/v1/jobs", 405), ("/v1/jobs/7", 404)):
+            answer = await http.get(path)
+            assert answer.status_code == status
+            assert answer.json()["detail"].endswith(
+                "; a job that was submitted is read at /v1/instances/{instance_id}"
+            )
+        detail = (await http.get("/v1/job")).json()["detail"]
+        assert "/v1/instances" not in detail
+
+    ask(client, asking)
+
+
 @pytest.mark.parametrize(
     ("when", "execute_at"),
     [

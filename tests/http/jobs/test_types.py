@@ -10,10 +10,13 @@ from uuid import UUID
 import pytest
 
 from go_scheduler import HandlerRegistry, MemoryStore, OnDemandTrigger, TaskDefinition
+from go_scheduler.cli.showing import runs_where
 from go_scheduler.client import Client
+from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.marked import MARK
 from go_scheduler.http import create_app
+from go_scheduler.http.bodies.jobs import TypeAnswer
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import SECOND
 from tests.http.jobs.asking import As, field_of
@@ -147,6 +150,23 @@ def test_a_type_that_cannot_be_is_refused_by_its_field(
 
     ask(client, asking)
     assert client.list_definitions() == []
+
+
+def test_a_type_whose_runs_go_over_a_bus_is_listed_as_such(client: Client) -> None:
+    types = job_types()
+
+    async def asking(http: httpx.AsyncClient) -> None:
+        items = (await http.get("/v1/types")).json()["items"]
+        assert [(each["type"], each["over_bus"]) for each in items] == [
+            ("cut", True),
+            ("resize", False),
+        ]
+        answers = [TypeAnswer.model_validate(each) for each in items]
+        assert [*map(runs_where, answers)] == ["by workers on a bus", "by the server"]
+
+    with open_bus("memory://") as bus:
+        types.job_type("cut", schema={})(Dispatcher(bus))
+        ask(client, asking, types=types)
 
 
 def test_what_the_server_runs_is_listed_and_not_changed(client: Client) -> None:
