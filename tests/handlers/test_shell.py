@@ -425,7 +425,7 @@ BACKUP = Command(
             },
             "arguments: what is put into '{a}-x' begins with -",
         ),
-        ({"command": "plain", "environment": {}}, "task 'shell': got an unexpected"),
+        ({"command": "plain", "environment": {}}, "task 'shell' takes no 'environment"),
     ],
 )
 def test_a_payload_that_it_does_not_run_is_refused(payload: Any, answer: str) -> None:
