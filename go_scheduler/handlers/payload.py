@@ -156,14 +156,15 @@ class Payload:
         known = self._signature.parameters
         others = [] if self._others is not None else given.keys() - known.keys()
         for wrong in sorted(others):
-            near = get_close_matches(wrong, known.keys() - given.keys(), n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"it takes {self._takes}"
-            return f"task {self._task!r} takes no {wrong!r}; {meant}"
+            for meant in get_close_matches(wrong, known.keys() - given.keys(), n=1):
+                return (
+                    f"task {self._task!r} takes no {wrong!r}; did you mean {meant!r}?"
+                )
+        # What is missing as well is more to the point.
+        if others and "unexpected" in str(error):
+            takes = ", ".join(known) or "nothing"
+            return f"task {self._task!r} takes no {min(others)!r}; it takes {takes}"
         return f"task {self._task!r}: {error}"
-
-    @property
-    def _takes(self) -> str:
-        return ", ".join(self._signature.parameters) or "nothing"
 
     def _adapter(self, name: str) -> Adapter:
         return self._adapters.get(name, _OTHER)
