@@ -98,6 +98,14 @@ class HandlerRegistry:
         # To other processes it goes without.
         return {**vars(self), "_scheduler": None}
 
+    def __copy__(self) -> Self:
+        # What is added to the copy is not in this one; the tasks are the same.
+        made = object.__new__(type(self))
+        for name, value in self.__getstate__().items():
+            kept = value.copy() if isinstance(value, (dict, set)) else value
+            vars(made)[name] = kept
+        return made
+
     def register(self, name: str) -> Callable[[_Handler], _Handler]:
         """Decorate the handler of all definitions with this name.
 
@@ -210,7 +218,6 @@ class HandlerRegistry:
                 )
             check_handler(each)
         routed = copy(self)
-        routed._handlers = self._handlers.copy()
         routed._handlers.update(handlers)
         now_async = {name for name, each in handlers.items() if is_async_handler(each)}
         routed._async = (self._async - handlers.keys()) | now_async

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.cli.shell import Shell, clean_environment, script
+from tests.cli.shell import ROOT, Shell, clean_environment, script
+from tests.handlers.mail_servers import mail_server
+from tests.handlers.receivers import receiving
 from tests.http.serving import get
 from tests.patience import FAILED_AFTER
 
@@ -20,13 +24,14 @@ class Server:
     Args:
         folder: Where it is started.
         words: What is said besides.
+        environment: What it finds in its environment besides.
     """
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, **environment: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "go_scheduler", "serve", "--port", "0", *words],
             cwd=folder,
-            env=clean_environment(),
+            env=clean_environment() | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -81,6 +86,41 @@ def test_what_cannot_be_served_is_told_in_one_sentence(tmp_path: Path) -> None:
         assert ran.returncode == 2
         assert text in ran.stderr
         assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.documentation
+def test_the_example_runs_its_own_type_beside_webhooks_and_mails(
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(ROOT / "examples/job_types", tmp_path, dirs_exist_ok=True)
+    with mail_server() as mails, receiving() as receiver:
+        here = {
+            "GO_SCHEDULER_TYPES__WEBHOOK__NETWORKS": "127.0.0.0/8",
+            "GO_SCHEDULER_TYPES__WEBHOOK__PORTS": f"[{receiver.port}]",
+            "GO_SCHEDULER_TYPES__EMAIL__HOST": "127.0.0.1",
+            "GO_SCHEDULER_TYPES__EMAIL__PORT": str(mails.port),
+            "GO_SCHEDULER_TYPES__EMAIL__SECURITY": "none",
+        }
+        for environment in ({}, here):
+            checked = script("config", cwd=tmp_path, **environment)
+            assert checked.stdout == "go_scheduler.yaml is right\n"
+        server = Server(tmp_path, **here)
+        mail = {"to": "ada@example.org", "subject": "Hello", "text": "Hello Ada"}
+        for name, payload in (
+            ("word count", {"text": "to be or not", "least": 3}),
+            ("webhook", {"url": f"http://127.0.0.1:{receiver.port}/204"}),
+            ("email", mail),
+        ):
+            job = {"type": name, "payload": payload}
+            submitted = httpx.post(f"{server.url}/v1/jobs", json=job).json()
+            instance = f"{server.url}/v1/instances/{submitted['instance_id']}"
+            while (found := get(instance).json())["completed_at"] is None:
+                assert found["error"] is None
+            assert found["state"] == "completed"
+        assert server.end(signal.SIGTERM) == 0
+        assert [each.path for each in receiver.received] == ["/204"]
+        assert [each.rcpt_tos for _, each in mails.received] == [[mail["to"]]]
 
 
 def test_the_configuration_is_checked_and_shown(shell: Shell) -> None:

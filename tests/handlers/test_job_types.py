@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from copy import copy
 from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib import metadata
@@ -18,6 +19,7 @@ from pydantic_core import core_schema
 from go_scheduler import (
     ConfigurationError,
     CronTrigger,
+    MemoryStore,
     OnDemandTrigger,
     ProcessExecutor,
     RetryPolicy,
@@ -363,6 +365,29 @@ def announce(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(
         metadata, "entry_points", lambda group: [point][: group == point.group]
     )
+
+
+def test_what_is_added_to_a_copy_is_not_in_what_was_copied(types: JobTypes) -> None:
+    @types.task("double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    copied = copy(types)
+    copied.add("greet", Greeter())
+    assert copied.names == ("double", "greet")
+    assert [each.name for each in copied.types] == ["double", "greet"]
+    assert types.names == tuple(types.tasks) == ("double",)
+    assert [each.name for each in types.types] == ["double"]
+
+
+def test_a_task_is_enqueued_with_the_scheduler_of_a_copy(types: JobTypes) -> None:
+    @types.task("double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    scheduler = Scheduler(copy(types), MemoryStore())
+    enqueued = double.enqueue(number=2)
+    assert scheduler.get_instance(enqueued.id).definition.name == "double"
 
 
 def test_what_there_is_not_is_refused_with_what_there_is(types: JobTypes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,12 +112,12 @@ class TypesSection(Section):
     shell: ShellSection | None = None
 
     def job_types(self) -> JobTypes:
-        """The types, perhaps none.
+        """The types, perhaps none: a registry of its own each time.
 
         Raises:
             ConfigurationError: One cannot be had.
         """
-        types = JobTypes() if self.module is None else _types_of(self.module)
+        types = JobTypes() if self.module is None else copy(_types_of(self.module))
         if self.announced:
             types.load_announced()
         for name in ("webhook", "email", "shell"):

@@ -7,6 +7,8 @@ import json
 import re
 import sys
 from datetime import timedelta
+from importlib import import_module, metadata
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +17,12 @@ import pytest
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.command import Command, Limits
 from go_scheduler.handlers.email import Email, MailServer
-from go_scheduler.handlers.job_types import JobTypes
+from go_scheduler.handlers.job_types import ENTRY_POINTS, JobTypes
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import WebhookSettings
+from go_scheduler.http.access.keys import new_key
 from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.configuration.configuration import Configuration
 from go_scheduler.http.configuration.executor_sections import (
     EmailSection,
@@ -30,6 +34,7 @@ from go_scheduler.http.configuration.types_sections import (
     CommandLimitsSection,
     CommandSection,
 )
+from go_scheduler.http.dispatched import Dispatched
 from go_scheduler.http.jobs.spreading import JobDefaults
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.testing.builders import definition
@@ -47,6 +52,17 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     sys.modules.pop("own_types", None)
 
 
+OWN_TYPES = """
+from go_scheduler.handlers.job_types import JobTypes
+
+types = JobTypes()
+
+@types.task("double", queue="slow")
+def double(number: int) -> int:
+    return 2 * number
+"""
+
+
 def load(text: str, **environment: str) -> Configuration:
     Path("settings.yaml").write_text(text)
     named = Path("settings.yaml")
@@ -59,7 +75,8 @@ def types_of(text: str) -> JobTypes:
 
 def test_what_the_page_configures_is_right() -> None:
     page = (Path(__file__).parents[3] / "docs/executors.md").read_text()
-    [shown] = re.findall(r"^```yaml[^\n]*\n(.*?)^```$", page, re.M | re.S)
+    yaml = r"^```yaml title=\"go_scheduler.yaml\"\n(.*?)^```$"
+    [shown] = re.findall(yaml, page, re.M | re.S)
     Path("secret").write_text("a secret")
     loaded = load(re.sub(r"/run/secrets/\w+", "secret", shown))
     types = loaded.types.job_types()
@@ -180,17 +197,64 @@ types:
 
 
 def test_types_of_ones_own_are_taken_from_a_module() -> None:
-    Path("own_types.py").write_text(
-        "from go_scheduler.handlers.job_types import JobTypes\n"
-        "types = JobTypes()\n"
-        "@types.task('double', queue='slow')\n"
-        "def double(number: int) -> int:\n"
-        "    return 2 * number\n"
-    )
+    Path("own_types.py").write_text(OWN_TYPES)
     types = types_of("types: {module: 'own_types:types'}")
     assert [each.name for each in types.types] == ["double"]
     handler = types.find(instance(definition(name="double")))
     assert handler is not None
+
+
+BESIDE_OWN_TYPES = {
+    "webhook": "types: {module: 'own_types:types', webhook: {ports: [443]}}",
+    "email": """
+types:
+  module: 'own_types:types'
+  email: {host: mail.example.org, sender: a@example.org}
+""",
+    "shell": f"""
+access: {{keys: [{{subject: ann, hash: '{new_key().kept}', scopes: [admin]}}]}}
+types:
+  module: 'own_types:types'
+  shell: {{commands: {{hello: {{arguments: [echo]}}}}}}
+""",
+    "resize": """
+types: {module: 'own_types:types'}
+dispatch: {url: 'memory://', types: {resize: {}}}
+""",
+    "announced": "types: {module: 'own_types:types'}",
+}
+
+
+def add_announced(types: JobTypes) -> None:
+    types.job_type("announced", schema={})(lambda instance: None)
+
+
+@pytest.mark.parametrize("name", BESIDE_OWN_TYPES)
+def test_types_of_ones_own_stand_beside_all_others_however_often_they_are_checked(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("own_types.py").write_text(OWN_TYPES)
+    if name == "announced":
+        point = EntryPoint("a", f"{__name__}:add_announced", ENTRY_POINTS)
+        monkeypatch.setattr(
+            metadata, "entry_points", lambda group: [point][: group == point.group]
+        )
+    settings = load(BESIDE_OWN_TYPES[name])
+    for _ in range(2):
+        check(settings)
+    types = settings.types.job_types()
+    Dispatched(settings, types).close()
+    assert [each.name for each in types.types] == sorted([name, "double"])
+    own = import_module("own_types").types
+    assert [each.name for each in own.types] == ["double"]
+
+
+def test_what_a_type_of_ones_own_is_called_cannot_be_that_of_another() -> None:
+    Path("own_types.py").write_text(OWN_TYPES.replace('"double"', '"webhook"'))
+    settings = load(BESIDE_OWN_TYPES["webhook"])
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="registered as 'webhook' already"):
+            check(settings)
 
 
 @pytest.mark.parametrize(
