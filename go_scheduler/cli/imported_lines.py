@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
 from go_scheduler.http.bodies.definitions import DefinitionPut
+from go_scheduler.http.jobs.spreading import Spread
 from go_scheduler.http.problems import Problem, field_errors
+from go_scheduler.models import DefinitionState, TaskDefinition
+from go_scheduler.triggers import DelayTrigger, IntervalTrigger, OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from go_scheduler.cli.where import Connected
     from go_scheduler.http.remote import Remote
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.triggers import Trigger
 
+_COUNTED = ("definitions", "jobs", "known", "dropped", "wrong")
+_COMPLETED = DefinitionState.COMPLETED
 _LINES = 500
 _BYTES = 1024 * 1024
 
@@ -31,19 +38,25 @@ class Imported:
     Args:
         client: Takes definitions.
         remote: Takes jobs, in front of the same store.
-        asked: How jobs are imported, and by which name.
+        asked: How they are imported, and by which name.
+        called: What a line is called where something is wrong with it.
 
     Attributes:
-        counts: How many were definitions, jobs, jobs that a full queue has dropped, or
-            wrong.
+        counts: How many definitions and jobs were made, how many were known before,
+            how many jobs a full queue has dropped, and how many lines are wrong.
         size: How many bytes of the lines are settled.
     """
 
     def __init__(
-        self, client: Connected, remote: Remote, asked: Mapping[str, Any]
+        self,
+        client: Connected,
+        remote: Remote,
+        asked: Mapping[str, Any],
+        called: str = "line",
     ) -> None:
-        self.counts = {"definitions": 0, "jobs": 0, "dropped": 0, "wrong": 0}
+        self.counts = dict.fromkeys(_COUNTED, 0)
         self.size = 0
+        self._called = called
         self._client = client
         self._remote = remote
         self._asked = {**asked, "on_error": "skip"}
@@ -51,6 +64,7 @@ class Imported:
         self._jobs: list[bytes] = []
         self._wrong: dict[int, str] = {}
         self._now = SystemClock().now()
+        self._spread = _spread_of(asked)
 
     def take(self, lines: Iterable[bytes]) -> Iterator[Sequence[str]]:
         """Put in what is on each line; answer what is wrong, part by part."""
@@ -74,15 +88,49 @@ class Imported:
             line = _read(text)
             if "type" in line:
                 return True
-            body = _body(line)
-            self._definitions.append((number, _definition(body, self._now)))
+            definition = _definition(_body(line), self._now)
+            self._definitions.append((number, self._imported(number, definition)))
         except ConfigurationError as error:
             self._wrong[number] = str(error)
         return False
 
+    def _imported(self, number: int, definition: TaskDefinition) -> TaskDefinition:
+        """A definition with what the import says of it, where it does not itself."""
+        if not definition.named:
+            id = TaskDefinition.id_for(f"import {self._asked['import']}:{number}")
+            definition = replace(definition, id=id, named=True)
+        trigger = self._staggered(number, definition.trigger)
+        jitter = definition.jitter
+        if jitter is None and not isinstance(trigger, OnDemandTrigger):
+            jitter = self._spread.jitter or None
+        return replace(definition, trigger=trigger, jitter=jitter)
+
+    def _staggered(self, number: int, trigger: Trigger) -> Trigger:
+        """A trigger whose first fire time has its place among those of the others."""
+        spread = self._spread
+        if spread.start is None and spread.window is None and spread.interval is None:
+            return trigger
+        try:
+            first = (spread.start or self._now) + spread.offset(number)
+        except OverflowError:
+            raise ConfigurationError(
+                "it would first fire in a year that no calendar has"
+            ) from None
+        if isinstance(trigger, IntervalTrigger) and trigger.anchor is None:
+            # A phrase that says no start counts from now.
+            if trigger.anchored_at in (None, self._now):
+                return replace(trigger, anchored_at=first)
+            return trigger
+        if isinstance(trigger, DelayTrigger) and trigger.first_at is None:
+            return replace(trigger, first_at=first)
+        return trigger
+
     def _put(self, last: int, size: int) -> Sequence[str]:
         """Put in a part, definitions first; what is wrong with which line of it."""
-        self._put_definitions(self._definitions)
+        # A server takes one at a time: of several, some would be in if one is wrong.
+        at_once = _LINES if isinstance(self._client, Client) else 1
+        for first in range(0, len(self._definitions), at_once):
+            self._put_definitions(self._definitions[first : first + at_once])
         self._definitions = []
         if any(self._jobs):
             self._put_jobs(first=last - len(self._jobs) + 1)
@@ -90,7 +138,7 @@ class Imported:
         self.size += size
         wrong, self._wrong = self._wrong, {}
         self.counts["wrong"] += len(wrong)
-        return [f"line {number}: {wrong[number]}" for number in sorted(wrong)]
+        return [f"{self._called} {number}: {wrong[number]}" for number in sorted(wrong)]
 
     def _put_definitions(self, batch: Sequence[tuple[int, TaskDefinition]]) -> None:
         """Put in those that can be: if not all together, one after the other."""
@@ -99,7 +147,7 @@ class Imported:
         try:
             # What is odd about a trigger is for those to know who write one.
             with warnings.catch_warnings(action="ignore"):
-                self._client.schedule_all([each for _, each in batch])
+                made = self._made([each for _, each in batch])
         except StoreError:
             raise
         except GoSchedulerError as error:
@@ -109,7 +157,21 @@ class Imported:
             for each in batch:
                 self._put_definitions([each])
         else:
-            self.counts["definitions"] += len(batch)
+            self.counts["definitions"] += made
+            self.counts["known"] += len(batch) - made
+
+    def _made(self, definitions: Sequence[TaskDefinition]) -> int:
+        """Put in definitions, all or none; how many are new."""
+        if isinstance(self._client, Client):
+            ids = [each.id for each in definitions]
+            found = self._client.list_definitions(ids=ids, limit=len(ids))
+            known = {each.id for each in found}
+            put = self._client.schedule_all(definitions)
+            told = [(each, each.id not in known) for each in put]
+        else:
+            told = [self._client.put(each) for each in definitions]
+        # One that has ended and is gone is remembered, and does not begin again.
+        return sum(new and each.state is not _COMPLETED for each, new in told)
 
     def _put_jobs(self, first: int) -> None:
         asked = {**self._asked, "first": first}
@@ -121,10 +183,21 @@ class Imported:
             elif each["event"] == "refused":
                 self._wrong[each["line"]] = _refusal(each)
         ended = events[-1]
-        self.counts["jobs"] += ended["made"] + ended["known"]
+        self.counts["jobs"] += ended["made"]
+        self.counts["known"] += ended["known"]
         self.counts["dropped"] += ended["dropped"]
         if ended["event"] != "done":
             raise StoreError(ended["detail"].partition("; what was made stays")[0])
+
+
+def _spread_of(asked: Mapping[str, Any]) -> Spread:
+    lengths = {
+        name: None if (seconds := asked.get(name)) is None else timedelta(0, seconds)
+        for name in ("window", "interval", "jitter")
+    }
+    start = asked.get("start")
+    begins = None if start is None else datetime.fromisoformat(start)
+    return Spread(start=begins, **lengths)
 
 
 def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:

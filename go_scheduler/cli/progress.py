@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,6 +16,9 @@ from go_scheduler.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+_BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
+"""Blanks, and the mark that some editors put at the beginning."""
 
 
 @contextmanager
@@ -42,3 +47,39 @@ def lines_of(file: Path) -> Iterator[tuple[Iterable[bytes], Callable[[int], None
         )
         task = progress.add_task("importing", total=size)
         yield stream, lambda settled: progress.update(task, completed=settled)
+
+
+def parts_of(stream: Iterable[bytes]) -> tuple[str, Iterable[bytes]]:
+    """What the parts of a file are called, and each of them.
+
+    They are its lines; if it is a JSON array they are its items, a line each.
+
+    Raises:
+        ConfigurationError: It begins as an array and is none.
+    """
+    rest, head = iter(stream), []
+    for each in rest:
+        head.append(each)
+        if each.strip(_BEFORE_JSON):
+            break
+    first = head[-1] if head else b""
+    if not first.lstrip(_BEFORE_JSON).startswith(b"["):
+        return "line", chain(head, rest)
+    head += rest
+    try:
+        items = json.loads(b"".join(head).lstrip(_BEFORE_JSON))
+    except (ValueError, RecursionError) as error:
+        if _is_json(first):
+            return "line", head
+        raise ConfigurationError(
+            f"it begins as a JSON array, and is none: {error}"
+        ) from None
+    return "item", [json.dumps(each).encode() for each in items]
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -45,15 +45,20 @@ class Remote(RemoteRequests):
 
     def schedule(self, definition: TaskDefinition) -> TaskDefinition:
         """Insert a definition, or replace the one with its id."""
+        return self.put(definition)[0]
+
+    def put(self, definition: TaskDefinition) -> tuple[TaskDefinition, bool]:
+        """Do what ``schedule`` does; also whether there was none of its id."""
         body = {**DefinitionBody.of(definition), "revision": definition.revision}
-        if definition.named:
-            answer = self._ask("PUT", f"/definitions/{definition.id}", body)
-        else:
+        method, path = "PUT", f"/definitions/{definition.id}"
+        if not definition.named:
             del body["id"], body["revision"]
-            answer = self._ask("POST", "/definitions", body)
+            method, path = "POST", "/definitions"
+        response = self._response(method, path, json=body)
+        answer = self._read(response)
         for each in answer["warnings"]:
-            warnings.warn(each, ScheduleWarning, stacklevel=2)
-        return definition_of(answer)
+            warnings.warn(each, ScheduleWarning, stacklevel=3)
+        return definition_of(answer), response.status_code == 201
 
     def schedule_all(
         self, definitions: Iterable[TaskDefinition]

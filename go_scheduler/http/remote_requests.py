@@ -99,8 +99,9 @@ class RemoteRequests:
         """
         sent = {} if body is None else {"json": body}
         response = self._response(method, path, asked=asked, id=id, **sent)
-        if response.status_code == 204:
-            return None
+        return None if response.status_code == 204 else self._read(response)
+
+    def _read(self, response: httpx.Response) -> Any:
         try:
             return response.json()
         except ValueError:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
+from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.instead import write_instead
+from go_scheduler.json import FrozenObject
 from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.lengths import step_of
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, length
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from go_scheduler.json import JSON
 
 
 @write_instead("DelayTrigger(minutes=5)")
@@ -20,15 +24,20 @@ if TYPE_CHECKING:
 class DelayTrigger(Trigger):
     """Fires so long after the last run ended, well or badly; never two at once.
 
-    The first run is so long after it was scheduled. How long is a timedelta, or
-    written out: ``DelayTrigger(minutes=5)`` is ``DelayTrigger(timedelta(minutes=5))``.
+    The first run is so long after it was scheduled, unless ``first_at`` says when. How
+    long is a timedelta, or written out: ``DelayTrigger(minutes=5)`` is
+    ``DelayTrigger(timedelta(minutes=5))``.
 
     Attributes:
         every: How long after the end of one run the next is due; at least a
             millisecond.
+        first_at: When the first run is due, kept in UTC; None, or if that has passed:
+            ``every`` after it was scheduled. It is not part of the trigger's value, so
+            that another one starts nothing anew.
 
     Args:
         every: As above, or None: the sum of the following.
+        first_at: As above.
         weeks: How many weeks of seven days, of 24 hours each.
         days: How many days of 24 hours.
         hours: How many hours.
@@ -37,18 +46,23 @@ class DelayTrigger(Trigger):
 
     Raises:
         InvalidTriggerError: How long is not said, or twice, or is not at least a
-            millisecond, or cannot pass before the year 10000.
+            millisecond, or cannot pass before the year 10000; or ``first_at`` is no
+            aware datetime.
     """
 
     kind: ClassVar[str] = "delay"
     waits: ClassVar[bool] = True
 
     every: timedelta
+    first_at: datetime | None = field(
+        default=None, compare=False, repr=False, kw_only=True
+    )
 
     def __init__(
         self,
         every: timedelta | None = None,
         *,
+        first_at: datetime | None = None,
         weeks: float = 0,
         days: float = 0,
         hours: float = 0,
@@ -64,18 +78,27 @@ class DelayTrigger(Trigger):
             seconds=seconds,
         )
         object.__setattr__(self, "every", step)
+        try:
+            first = None if first_at is None else utc(first_at, name="first_at")
+        except ConfigurationError as error:
+            raise InvalidTriggerError(str(error)) from None
+        object.__setattr__(self, "first_at", first)
 
     def next_fire_time(self, after: datetime) -> datetime | None:
-        """The instant ``every`` later than a given one.
+        """The instant ``every`` later than a given one, or the first one.
 
         Args:
-            after: Any aware instant: the end of the last run.
+            after: Any aware instant: the end of the last run. Before ``first_at``, the
+                answer is that.
 
         Returns:
             A time in UTC; None if it lies beyond the year 9999.
         """
+        after = utc(after, name="after")
+        if self.first_at is not None and after < self.first_at:
+            return self.first_at
         try:
-            return utc(after, name="after") + self.every
+            return after + self.every
         except OverflowError:
             return None
 
@@ -90,3 +113,10 @@ class DelayTrigger(Trigger):
     def describe(self) -> str:
         """Such as ``5 minutes after each run``."""
         return f"{length(self.every)} after each run"
+
+    def to_dict(self) -> Mapping[str, JSON]:
+        """The trigger's fields as JSON, without a first time that nobody said."""
+        state = super(DelayTrigger, self).to_dict()
+        if self.first_at is not None:
+            return state
+        return FrozenObject((each, state[each]) for each in state if each != "first_at")

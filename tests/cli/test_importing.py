@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from go_scheduler import TaskDefinition
 from go_scheduler.cli import imported_lines
 from go_scheduler.errors import StoreUnavailableError
 from tests.cli.shell import Shell
@@ -19,8 +22,6 @@ from tests.conftest import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from go_scheduler import TaskDefinition
 
 ID = "abcdef12-0000-4000-8000-000000000000"
 
@@ -47,8 +48,10 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(
         {"type": "send", "payload": {"order": 7}, "key": "7"},
         {"type": "send", "key": "8", "delay": 60},
     )
-    for _ in range(2):
-        assert shell("import", file) == "1 definition, 2 jobs, 0 wrong\n"
+    told = "made 1 definition and 2 jobs; 0 known, 0 wrong\n"
+    assert shell("import", file) == told
+    told = "made 0 definitions and 0 jobs; 3 known, 0 wrong\n"
+    assert shell("import", file) == told
     assert shell.json("show", ID)[0]["name"] == "report"
     jobs = shell.json("list", "-i")
     assert {each["key"] for each in jobs} == {"7", "8"}
@@ -57,7 +60,10 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(
 def test_jobs_that_a_full_queue_drops_are_counted_by_themselves(shell: Shell) -> None:
     shell("types", "put", "send", "--max-queue", "1", "--when-full", "drop")
     file = written({"type": "send"}, {"type": "send"})
-    assert shell("import", file) == "0 definitions, 1 job, 1 dropped, 0 wrong\n"
+    assert (
+        shell("import", file)
+        == "made 0 definitions and 1 job; 0 known, 1 dropped, 0 wrong\n"
+    )
     assert "max queue       1\nwhen full       drop\n" in shell("types", "show", "send")
 
 
@@ -96,7 +102,13 @@ def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
         {"type": "send"},
     )
     [counts] = shell.json("import", file, code=1)
-    assert counts == {"definitions": 1, "jobs": 1, "dropped": 0, "wrong": 11}
+    assert counts == {
+        "definitions": 1,
+        "jobs": 1,
+        "known": 0,
+        "dropped": 0,
+        "wrong": 11,
+    }
     told = sorted(shell.errors.splitlines(), key=lambda each: int(each[5:7].strip(":")))
     for number, text in enumerate(
         (
@@ -136,7 +148,7 @@ def test_large_files_are_put_in_by_batches(
     add_task(shell, "send")
     lines = [{"type": "send"}, {"trigger": {"every": 5}}] * 5
     assert shell.json("import", written(*lines)) == [
-        {"definitions": 5, "jobs": 5, "dropped": 0, "wrong": 0}
+        {"definitions": 5, "jobs": 5, "known": 0, "dropped": 0, "wrong": 0}
     ]
     assert shell.json("stats")[0]["instances"]["pending"] == 5
 
@@ -177,9 +189,15 @@ def test_jobs_are_imported_alike_into_a_store_and_by_a_server(
     for each in (near, far):
         add_task(each, "send")
         file = written(*JOBS)
-        for _ in range(2):
-            told = each.json("import", file, "--import", "may", *options, code=1)
-            assert told == [{"definitions": 1, "jobs": 5, "dropped": 0, "wrong": 1}]
+        for made, known in ((1, 0), (0, 6)):
+            [told] = each.json("import", file, "--import", "may", *options, code=1)
+            assert told == {
+                "definitions": made,
+                "jobs": made * 5,
+                "known": known,
+                "dropped": 0,
+                "wrong": 1,
+            }
         assert each.errors == "line 5: priority: priority must be from 0 to 3: 9\n"
         jobs = {job["key"]: job for job in each.json("list", "-i")}
         own = each.json("show", jobs["own"]["definition_id"])[0]
@@ -225,7 +243,7 @@ def test_one_time_counts_for_all_parts_and_it_goes_on_by_its_name(
 
     monkeypatch.setattr("go_scheduler.client.Client.aenqueue_all", refuse)
     assert shell("import", file, "--import", "may", code=3) == ""
-    assert "by --import may, and no job is made twice" in shell.errors
+    assert "by --import may, and nothing is made twice" in shell.errors
     assert "what was made stays" not in shell.errors
 
     def interrupt(*_: object, **__: object) -> None:
@@ -233,7 +251,101 @@ def test_one_time_counts_for_all_parts_and_it_goes_on_by_its_name(
 
     monkeypatch.setattr(imported_lines.Imported, "_put_jobs", interrupt)
     assert shell("import", file, "--import", "june", code=130) == ""
-    assert "by --import june, and no job is made twice" in shell.errors
+    assert "by --import june, and nothing is made twice" in shell.errors
+
+
+RECURRING = [
+    {"name": "scrape", "trigger": {"every": 7200}},
+    {"name": "scrape", "trigger": {"after_end": 7200}},
+    {"name": "scrape", "trigger": {"phrase": "every 2 hours"}, "jitter": 5},
+    {"name": "scrape", "trigger": {"every": 7200, "anchor": "2040-01-01T00:00:00Z"}},
+    {"name": "scrape", "trigger": {"cron": "0 9 1 1 *"}},
+    {"name": "scrape", "trigger": {"every": 0}},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["store", "server"])
+def test_recurring_definitions_are_staggered_and_once_if_repeated_by_a_name(
+    shell: Shell, far: Shell, place: str
+) -> None:
+    used = shell if place == "store" else far
+    start = datetime(2040, 1, 1, tzinfo=UTC)
+    options = ("--start", start.isoformat(), "--interval", "10m", "--jitter", "1m")
+    listed = []
+    for made, known in ((5, 0), (0, 5)):
+        file = written(*RECURRING)
+        [told] = used.json("import", file, "--import", "may", *options, code=1)
+        assert told["definitions"] == made
+        assert told["known"] == known
+        assert told["wrong"] == 1
+        listed.append(sorted(used.json("list"), key=lambda each: str(each["id"])))
+        options = ("--window", "1h")  # what is known stays as it is
+    assert [each["id"] for each in listed[0]] == [each["id"] for each in listed[1]]
+    firsts = {each["id"]: each["next_fire_time"] for each in listed[0]}
+    assert firsts == {each["id"]: each["next_fire_time"] for each in listed[1]}
+    ids = [str(TaskDefinition.id_for(f"import may:{n}")) for n in range(1, 6)]
+    found = {each["id"]: each for each in listed[0]}
+    times = [datetime.fromisoformat(found[id]["next_fire_time"]) for id in ids]
+    minutes = timedelta(minutes=1)
+    assert times[:4] == [start, start + 10 * minutes, start + 20 * minutes, start]
+    assert [found[id]["jitter"] for id in ids] == [60, 60, 5, 60, 60]
+
+
+def test_recurring_definitions_first_fire_within_a_window(shell: Shell) -> None:
+    triggers = [{"every": 86400}, {"after_end": 86400}] * 4
+    file = written(*({"name": "scrape", "trigger": each} for each in triggers))
+    before = datetime.now(UTC)  # noqa: TID251 - what a process of its own would see
+    shell("import", file, "--window", "4h")
+    found = [
+        datetime.fromisoformat(each["next_fire_time"]) for each in shell.json("list")
+    ]
+    firsts = sorted(each - before for each in found)
+    assert firsts[-1] < timedelta(hours=5)
+    gaps = [after - each for each, after in pairwise(firsts)]
+    assert all(timedelta(minutes=5) < each < timedelta(hours=1) for each in gaps)
+
+
+@pytest.mark.slow
+def test_an_import_without_a_name_goes_on_by_the_one_that_it_tells(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_task(shell, "send")
+    file = written({"trigger": {"every": 5}}, {"type": "send"})
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(imported_lines.Imported, "_put_jobs", interrupt)
+        shell("import", file, code=130)
+    [name] = re.findall(r"--import (\w+), and nothing is made twice", shell.errors)
+    told = "made 0 definitions and 1 job; 1 known, 0 wrong\n"
+    assert shell("import", file, "--import", name) == told
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_array_is_read_by_its_items(shell: Shell, indent: int | None) -> None:
+    add_task(shell, "send")
+    items = [{"trigger": {"every": 5}}, {"type": "send"}, {"nothing": 1}]
+    Path("items.json").write_text("\n\ufeff" + json.dumps(items, indent=indent))
+    told = "made 1 definition and 1 job; 0 known, 1 wrong\n"
+    assert shell("import", "items.json", code=1) == told
+    assert shell.errors.startswith("item 3: it must be a JSON object with a trigger")
+    Path("items.json").write_text("[]")
+    told = "made 0 definitions and 0 jobs; 0 known, 0 wrong\n"
+    assert shell("import", "items.json") == told
+
+
+def test_what_begins_as_an_array_and_is_none_is_told(shell: Shell) -> None:
+    file = written('[{"trigger": {"every": 5}},', '{"trigger"')
+    told = shell.refusal("import", file)
+    assert "it begins as a JSON array, and is none: " in told
+    # The first of several lines may be an array, which is wrong by itself.
+    file = written([], {"trigger": {"every": 5}})
+    told = "made 1 definition and 0 jobs; 0 known, 1 wrong\n"
+    assert shell("import", file, code=1) == told
+    assert shell.errors.startswith("line 1: it must be a JSON object")
 
 
 @pytest.mark.slow
@@ -242,8 +354,9 @@ def test_lines_come_from_standard_input(
 ) -> None:
     stdin = io.TextIOWrapper(io.BytesIO(b'{"trigger": {"on_demand": true}}\n'))
     monkeypatch.setattr(sys, "stdin", stdin)
-    assert shell("import", "-") == "1 definition, 0 jobs, 0 wrong\n"
-    assert shell("import", written()) == "0 definitions, 0 jobs, 0 wrong\n"
+    assert shell("import", "-") == "made 1 definition and 0 jobs; 0 known, 0 wrong\n"
+    told = "made 0 definitions and 0 jobs; 0 known, 0 wrong\n"
+    assert shell("import", written()) == told
     assert shell.refusal("import", "none.jsonl") == (
         "go_scheduler: none.jsonl cannot be read: No such file or directory\n"
     )

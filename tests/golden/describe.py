@@ -849,6 +849,7 @@ def kept() -> Mapping[str, TaskDefinition]:
             "30 2 * * *", "Europe/Berlin", gap="skip", overlap="both"
         ),
         "delay": DelayTrigger(hours=1),
+        "delay with all": DelayTrigger(hours=1, first_at=NINE),
         "except": ExceptTrigger(daily, "tests.golden"),
         "except with all": ExceptTrigger(
             daily, ["tests.golden", hourly], "Europe/Berlin"

@@ -28,6 +28,23 @@ class TestDelayTrigger(TriggerSuite):
         assert trigger.next_fire_time(ended) == ended + timedelta(minutes=5)
         assert trigger.first_fire_time(NOON) == NOON + timedelta(minutes=5)
 
+    def test_its_first_time_may_be_said(self) -> None:
+        trigger = DelayTrigger(timedelta(hours=1), first_at=NOON)
+        before = NOON - timedelta(minutes=7)
+        assert trigger.first_fire_time(before) == NOON
+        assert trigger.next_fire_time(NOON) == NOON + timedelta(hours=1)
+        assert DelayTrigger.from_dict(trigger.to_dict()).first_at == NOON
+        with pytest.raises(InvalidTriggerError, match="first_at has no time zone"):
+            DelayTrigger(hours=1, first_at=NOON.replace(tzinfo=None))
+
+    def test_its_first_time_is_no_part_of_its_value_nor_kept_if_nobody_said_it(
+        self,
+    ) -> None:
+        trigger = DelayTrigger(timedelta(hours=1))
+        assert trigger == DelayTrigger(timedelta(hours=1), first_at=NOON)
+        assert trigger.to_dict() == {"every": {"microseconds": 3_600_000_000}}
+        assert DelayTrigger.from_dict(trigger.to_dict()).first_at is None
+
     def test_it_never_fires_beyond_the_last_year(self) -> None:
         trigger = DelayTrigger(timedelta(days=2_920_000))
         assert trigger.next_fire_time(NOON) is None

@@ -1,5 +1,6 @@
 """The command `import`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,18 +22,18 @@ app = typer.Typer()
 
 @dataclass(frozen=True, kw_only=True)
 class Spreading:
-    """The options that say when those jobs run that do not say it."""
+    """The options that say when those run that do not say it."""
 
     start: Annotated[
-        str | None, text("From when on jobs run, instead of now.", metavar="TIME")
+        str | None, text("From when on they run, instead of now.", metavar="TIME")
     ] = None
     window: Annotated[
-        str | None, text("Over how long jobs are staggered evenly, such as 1h.")
+        str | None, text("Over how long they are staggered evenly, such as 1h.")
     ] = None
     interval: Annotated[
-        str | None, text("How long after the one before each job runs.")
+        str | None, text("How long after the one before each first runs.")
     ] = None
-    jitter: Annotated[str | None, text("Up to how much later each job runs.")] = None
+    jitter: Annotated[str | None, text("Up to how much later each runs.")] = None
 
     def asked(self) -> dict[str, Any]:
         """What they are to an import.
@@ -58,7 +59,8 @@ def import_(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="JSON lines, each a definition or a job; - is standard input.",
+            help="JSON lines, each a definition or a job, or a JSON array of them; - is"
+            " standard input.",
             show_default=False,
         ),
     ],
@@ -67,28 +69,29 @@ def import_(
     name: Annotated[
         str | None,
         text(
-            "A name for the import: repeated by it, no job is made twice.", "--import"
+            "A name for the import: repeated by it, nothing is made twice.", "--import"
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Schedule definitions and submit jobs, one on each line of a file.
 
-    A line that is wrong is told and left out. With ids, and keys or --import, the same
+    A line that is wrong is told and left out. With --import, or ids and keys, the same
     lines may be imported again.
     """
     # Imported here: it takes as long as all of another command.
     from go_scheduler.cli.imported_lines import Imported
     from go_scheduler.cli.in_process import answering
-    from go_scheduler.cli.progress import lines_of
+    from go_scheduler.cli.progress import lines_of, parts_of
 
     asked = {**spreading.asked(), "import": name or uuid4().hex}
     with (
         where.client(migrates=True) as client,
         answering(client) as remote,
-        lines_of(file) as (lines, settled),
+        lines_of(file) as (stream, settled),
     ):
-        imported = Imported(client, remote, asked)
+        called, lines = parts_of(stream)
+        imported = Imported(client, remote, asked, called)
         try:
             for problems in imported.take(lines):
                 settled(imported.size)
@@ -97,17 +100,23 @@ def import_(
         except (StoreError, KeyboardInterrupt):
             note(
                 "what is in stays: go on with the same file by --import"
-                f" {asked['import']}, and no job is made twice"
+                f" {asked['import']}, and nothing is made twice"
             )
             raise
     if json:
         document(imported.counts)
     else:
-        counts = imported.counts.items()
-        told = [(what, n) for what, n in counts if n or what != "dropped"]
-        line(", ".join(f"{n} {_named(n, what)}" for what, n in told))
+        line(_summary(imported.counts))
     if imported.counts["wrong"]:
         raise typer.Exit(ExitCode.NOT_SO)
+
+
+def _summary(counts: Mapping[str, int]) -> str:
+    """Such as ``made 1 definition and 2 jobs; 3 known, 0 wrong``."""
+    made, others = list(counts.items())[:2], list(counts.items())[2:]
+    first = " and ".join(f"{n} {_named(n, what)}" for what, n in made)
+    told = [f"{n} {what}" for what, n in others if n or what != "dropped"]
+    return f"made {first}; {', '.join(told)}"
 
 
 def _named(count: int, what: str) -> str:
