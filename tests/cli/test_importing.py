@@ -271,7 +271,7 @@ def test_recurring_definitions_are_staggered_and_once_if_repeated_by_a_name(
 ) -> None:
     used = shell if place == "store" else far
     start = datetime(2040, 1, 1, tzinfo=UTC)
-    options = ("--start", start.isoformat(), "--interval", "10m", "--jitter", "1m")
+    options = ["--start", start.isoformat(), "--interval", "10m", "--jitter", "1m"]
     listed = []
     for made, known in ((5, 0), (0, 5)):
         file = written(*RECURRING)
@@ -280,7 +280,7 @@ def test_recurring_definitions_are_staggered_and_once_if_repeated_by_a_name(
         assert told["known"] == known
         assert told["wrong"] == 1
         listed.append(sorted(used.json("list"), key=lambda each: str(each["id"])))
-        options = ("--window", "1h")  # what is known stays as it is
+        options = ["--window", "1h"]  # what is known stays as it is
     assert [each["id"] for each in listed[0]] == [each["id"] for each in listed[1]]
     firsts = {each["id"]: each["next_fire_time"] for each in listed[0]}
     assert firsts == {each["id"]: each["next_fire_time"] for each in listed[1]}
