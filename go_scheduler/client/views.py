@@ -13,6 +13,7 @@ from go_scheduler.client.arguments import (
     one_of,
 )
 from go_scheduler.client.awaitable import awaitable
+from go_scheduler.client.offered import backlog_of
 from go_scheduler.client.pages import Order, Page, cursor_of, read_cursor
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.models import COUNTED, Outcome
@@ -75,7 +76,9 @@ class Views(StoreAccess):
     ) -> Sequence[Backlog]:
         """What is due and no node has taken, by queue.
 
-        What is paused, or waits for another instance to end, is not counted.
+        So is what nodes have given back, as none has a handler for it, say, until it is
+        due again: among the 500 that are due first. What is paused, or waits for
+        another instance to end, is not counted.
 
         Args:
             most: So many are counted of a queue; 1 to 1,000,000.
@@ -87,8 +90,8 @@ class Views(StoreAccess):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        return self._ready().list_backlog(
-            checked_most(most), queues=checked_names("queues", queues)
+        return backlog_of(
+            self._ready(), checked_most(most), queues=checked_names("queues", queues)
         )
 
     abacklog = awaitable(backlog)

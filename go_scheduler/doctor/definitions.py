@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from go_scheduler.doctor.facts import Facts
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import NodeInfo, TaskDefinition
     from go_scheduler.stores.findings import Finding
 
 SHOWN = 5
@@ -55,7 +55,7 @@ def nodes(facts: Facts) -> Iterator[Finding]:
         serving = [node for node in living if node.serves(each.queue)]
         if not serving:
             unserved[each.queue] += 1
-        elif not any(node.knows(each.name) for node in serving):
+        elif _is_unknown(each, serving):
             unknown[each.queue, each.name] += 1
     for queue, count in unserved.most_common(SHOWN):
         yield QUEUE_UNSERVED.found(
@@ -67,16 +67,32 @@ def nodes(facts: Facts) -> Iterator[Finding]:
             f"no living node serves queue {queue!r}, in which something is due"
         )
     for (queue, name), count in unknown.most_common(SHOWN):
+        of = f"of which there are {_so_many(count)}"
         if name is None:
-            yield NAMELESS.found(
-                f"no living node that serves queue {queue!r} has a handler for"
-                f" definitions without a name: {_nameless(facts, queue)}"
-            )
-            continue
-        yield NAME_UNKNOWN.found(
-            f"no living node that serves queue {queue!r} has a handler for {name!r}, of"
-            f" which there are {_so_many(count)}"
-        )
+            of = _nameless(facts, queue)
+        yield _nobody_has(queue, name, of)
+    # A one-off is no active definition any more once it has fired.
+    waiting = Counter(
+        (each.definition.queue, each.definition.name)
+        for each in facts.waiting
+        if _is_unknown(each.definition, living)
+    )
+    for (queue, name), count in waiting.most_common(SHOWN):
+        if (queue, name) not in unknown:
+            yield _nobody_has(queue, name, _so_many_wait(count))
+
+
+def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
+    """Whether its queue is served, and by nobody who has a handler for it."""
+    serving = [node for node in living if node.serves(definition.queue)]
+    return bool(serving) and not any(node.knows(definition.name) for node in serving)
+
+
+def _nobody_has(queue: str, name: str | None, of: str) -> Finding:
+    lacks = f"no living node that serves queue {queue!r} has a handler for"
+    if name is None:
+        return NAMELESS.found(f"{lacks} definitions without a name: {of}")
+    return NAME_UNKNOWN.found(f"{lacks} {name!r}, {of}")
 
 
 def _due_elsewhere(facts: Facts) -> set[str]:
@@ -105,7 +121,17 @@ def names(facts: Facts) -> Iterator[Finding]:
         yield NAME_UNREGISTERED.found(
             f"the handlers have none for {name!r}, of which there are {_so_many(count)}"
         )
-    if not lacking:
+    named = [each.definition.name for each in facts.waiting]
+    waiting = Counter(each for each in named if each not in {*known, *lacking})
+    for name, count in waiting.most_common(SHOWN):
+        of = _so_many_wait(count)
+        if name is None:
+            yield NAMELESS_UNREGISTERED.found(
+                f"the handlers have none for definitions without a name: {of}"
+            )
+            continue
+        yield NAME_UNREGISTERED.found(f"the handlers have none for {name!r}: {of}")
+    if not (lacking or waiting):
         yield well("handlers", "there is one for each active definition")
 
 
@@ -172,6 +198,10 @@ def _nameless(facts: Facts, queue: str | None = None) -> str:
             if each.name is None and queue in (None, each.queue)
         ]
     )
+
+
+def _so_many_wait(count: int) -> str:
+    return "1 instance waits" if count == 1 else f"{count:,} instances wait"
 
 
 def _so_many(count: int) -> str:

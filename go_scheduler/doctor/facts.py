@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime, timedelta
 
-    from go_scheduler.models import NodeInfo, TaskDefinition
+    from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
 
 _PAGE = 1000
@@ -74,3 +74,8 @@ class Facts:
         return [
             each for each in self.definitions if each.state is DefinitionState.ACTIVE
         ]
+
+    @cached_property
+    def waiting(self) -> Sequence[TaskInstance]:
+        """The first instances that wait for a node, of any definition."""
+        return self.store.list_waiting(limit=_PAGE)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.client.offered import backlog_of
 from go_scheduler.doctor.definitions import LATE, SHOWN, labels
 from go_scheduler.doctor.kinds import (
     BACKLOG,
@@ -38,7 +39,7 @@ _LATE = ("late by ", "missed by ")
 
 def backlog(facts: Facts) -> Iterator[Finding]:
     """What is due, and no node has taken."""
-    found = facts.store.list_backlog(COUNTED)
+    found = backlog_of(facts.store, COUNTED)
     for each in found:
         age = facts.now - each.oldest
         if age > LATE:

@@ -108,7 +108,8 @@ INSTANCES = _gauge(
 BACKLOG = _gauge(
     "backlog",
     "{instance}",
-    "Instances that are due and no node has taken, 10,000 at most.",
+    "Instances that are due and no node has taken, or that nodes have given back,"
+    " 10,000 at most.",
     "queue",
 )
 BACKLOG_AGE = _gauge(

@@ -21,11 +21,13 @@ from go_scheduler import (
     ScheduleWarning,
     StoreError,
     StoreUnavailableError,
+    TaskDefinition,
 )
+from go_scheduler.client import Client
 from go_scheduler.doctor import Finding, Report, Severity, diagnose
 from go_scheduler.doctor.definitions import SHOWN
 from go_scheduler.doctor.kinds import KINDS
-from go_scheduler.models import Outcome, Skipped, Stage
+from go_scheduler.models import Counted, Outcome, Skipped, Stage
 from go_scheduler.stores.messages import Announcement, Position, Renewal
 from go_scheduler.stores.view_store import Stretch
 from go_scheduler.testing import ManualClock
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
 
 DAY = timedelta(days=1)
@@ -196,6 +198,53 @@ def test_a_name_that_no_node_of_its_queue_knows_is_an_error(
     put(memory, definition(START + HOUR, name="send"))
     one = found(memory, "name-unknown")
     assert "queue 'default' has a handler for 'send'" in one.seen
+
+
+@pytest.mark.usefixtures("server_is_well")
+def test_a_one_off_whose_name_no_node_knows_is_an_error_on_each_store(
+    store: Store, clock: ManualClock
+) -> None:
+    registry = HandlerRegistry()
+    registry.register("known")(lambda instance: None)
+    scheduler = Scheduler(registry, store, clock=clock)
+    scheduler.start()
+    typo = TaskDefinition(name="typo", trigger=ExecuteOnceTrigger(START + SECOND))
+    scheduler.schedule(typo)
+    clock.advance(2 * MINUTE)
+    [waits] = store.list_instances()
+    assert waits.attempt > 1
+    assert wrong(store) == {"name-unknown", "backlog"}
+    one = found(store, "name-unknown")
+    assert one.seen.endswith("has a handler for 'typo', 1 instance waits")
+    assert "1 are due in queue 'default'" in found(store, "backlog").seen
+    [backlog] = Client(store).backlog()
+    assert backlog.due == Counted(count=1)
+    assert backlog.oldest == START + SECOND
+    assert scheduler.stop()
+
+
+def test_what_waits_for_its_time_or_a_retry_is_no_backlog(memory: MemoryStore) -> None:
+    live(memory)
+    finish(memory, running(memory, once("fails")), None, error="no", retry_in=HOUR)
+    pending(memory, definition(START + HOUR, name="later"))
+    assert Client(memory).backlog() == []
+    assert "backlog" not in wrong(memory)
+
+
+def test_instances_that_wait_are_told_apart_by_queue_and_name(
+    memory: MemoryStore,
+) -> None:
+    live(memory, names=("report",))
+    for _ in range(2):
+        pending(memory, once("typo"))
+    assert "'typo', 2 instances wait" in found(memory, "name-unknown").seen
+    assert "'typo': 2" in found(memory, "name-unregistered", handlers=["report"]).seen
+    pending(memory, once())
+    assert "name: 1 instance waits" in found(memory, "nameless").seen
+    both = found(memory, "nameless-unregistered", handlers=["report", "typo"])
+    assert "name: 1 instance waits" in both.seen
+    live(memory, node=OTHER_NODE)
+    assert wrong(memory) == set()
 
 
 def test_what_has_no_name_is_told_with_what_to_do_about_it(
