@@ -63,8 +63,8 @@ def on_demand(
         except ModuleNotFoundError as error:
             if not extra or str(error.name).startswith("go_scheduler"):
                 raise
-            text = f"{name} needs {error.name}: install it by"
-            text += f" `pip install 'go_scheduler[{extra}]'`"
+            text = f"{name} needs the extra {extra!r} of go_scheduler, which brings"
+            text += f" {error.name}"
             raise ModuleNotFoundError(text, name=error.name) from error
         # From now on it is found as any other name.
         names[name] = found

@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if str(error.name).startswith("go_scheduler"):
             raise
         sys.stderr.write(
-            f"go_scheduler: the command line needs {error.name}: install it by"
-            " `pip install 'go_scheduler[cli]'`\n"
+            "go_scheduler: the command line needs the extra 'cli' of go_scheduler,"
+            f" which brings {error.name}\n"
         )
         return 2
     except KeyboardInterrupt:

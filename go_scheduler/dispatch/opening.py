@@ -93,8 +93,8 @@ def _check_library(scheme: str) -> None:
     if library is not None and find_spec(library) is None:
         extra = "sqs" if scheme == "sqs" else "redis"
         raise ConfigurationError(
-            f"the bus of {scheme}:// needs {library}: install it by `pip install"
-            f" 'kombu[{extra}]'`"
+            f"the bus of {scheme}:// needs the extra {extra!r} of kombu, which brings"
+            f" {library}"
         )
 
 
@@ -104,8 +104,8 @@ def _maker(scheme: str) -> Callable[..., object]:
             from go_scheduler.dispatch.kombu_bus.bus_by_kombu import KombuBus
         except ImportError as error:
             raise ConfigurationError(
-                f"the bus of {scheme}:// cannot be imported: {error}; `pip install"
-                " 'go_scheduler[dispatch]'` installs what it needs"
+                f"the bus of {scheme}:// cannot be imported: {error}; it needs the"
+                " extra 'dispatch' of go_scheduler"
             ) from error
         _check_library(scheme)
         return KombuBus

@@ -17,7 +17,7 @@ try:
     import httpx
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "webhooks need httpx: install it by `pip install 'go_scheduler[webhook]'`",
+        "webhooks need the extra 'webhook' of go_scheduler, which brings httpx",
         name=error.name,
     ) from error
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_fields_from_routes
+from fastapi.routing import APIRoute
 
 from go_scheduler.client.client import check_client
 from go_scheduler.clock import SystemClock
@@ -111,15 +112,20 @@ def create_app(
     )
     # What is added last is passed first.
     app.add_middleware(MediaTypes)
-    app.add_middleware(Entrance, context)
+    app.add_middleware(Entrance, context=context)
     answer_problems(app)
     allow_origins(app, context.access.origins)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
     for each in _ROUTES:
         app.include_router(each.router)
     _make_routes(app)
-    describe(app)
+    describe(app, [route for each in _ROUTES for route in _described(each.router)])
     return app
+
+
+def _described(router: APIRouter) -> list[APIRoute]:
+    routes = (each for each in router.routes if isinstance(each, APIRoute))
+    return [each for each in routes if each.include_in_schema]
 
 
 def _make_routes(app: FastAPI) -> None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
+from go_scheduler.http.access.guard import Allowed
 from go_scheduler.http.problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fastapi import FastAPI
     from fastapi.routing import APIRoute
@@ -37,13 +38,19 @@ class ProblemBody(BaseModel):
     errors: list[FieldProblem] | None = None
 
 
-def describe(app: FastAPI) -> None:
-    """Have an application describe itself, with the problems of each route."""
+def describe(app: FastAPI, routes: Sequence[APIRoute]) -> None:
+    """Have an application describe itself, with the scopes and problems of each route.
+
+    Args:
+        app: It.
+        routes: Those that it has.
+    """
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             described = generate()
+            _add_scopes(described, routes)
             _add_problems(described)
         assert app.openapi_schema is not None
         return app.openapi_schema
@@ -54,6 +61,17 @@ def describe(app: FastAPI) -> None:
 def operation_id(route: APIRoute) -> str:
     """The name of a route's function, for clients to call their method by."""
     return route.name
+
+
+def _add_scopes(described: dict[str, Any], routes: Sequence[APIRoute]) -> None:
+    """Name the scopes of each route, which older versions of FastAPI leave out."""
+    for route in routes:
+        for needed in route.dependant.dependencies:
+            if isinstance(needed.call, Allowed):
+                security = {needed.call.scheme_name: [*needed.call.scopes]}
+                for method in route.methods:
+                    operation = described["paths"][route.path_format][method.lower()]
+                    operation["security"] = [security]
 
 
 def _add_problems(described: dict[str, Any]) -> None:

@@ -82,10 +82,11 @@ def _import_own(scheme: str, module: str, name: str) -> Callable[..., Store]:
     try:
         cls: Callable[..., Store] = getattr(import_module(module), name)
     except ImportError as error:
-        extra = "go_scheduler[redis]" if name == "RedisStore" else "go_scheduler"
+        needed = "go_scheduler requires it: install go_scheduler anew"
+        if name == "RedisStore":
+            needed = "it needs the extra 'redis' of go_scheduler"
         raise ConfigurationError(
-            f"the store of {scheme}:// cannot be imported: {error}; `pip install"
-            f" '{extra}'` installs all that it needs"
+            f"the store of {scheme}:// cannot be imported: {error}; {needed}"
         ) from error
     return cls
 

@@ -1,7 +1,7 @@
 """What this package is tested with, for testing what is built on it.
 
 ``ManualClock``, ``InlineExecutor`` and ``settle`` need nothing else. The suites need
-pytest and Hypothesis: ``pip install '.[testing]'`` in a checkout.
+pytest and Hypothesis, which the extra ``testing`` brings.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _load(name: str) -> object:
         if error.name not in _TOOLS:
             raise
         raise ImportError(
-            f"go_scheduler.testing.{name} needs {error.name}, which is not installed:"
-            " pip install '.[testing]' in a checkout, or pip install pytest hypothesis",
+            f"go_scheduler.testing.{name} needs the extra 'testing' of go_scheduler,"
+            f" which brings {error.name}",
             name=error.name,
         ) from error

@@ -202,8 +202,8 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", refuse)
     assert main(["list"]) == 2
     assert capsys.readouterr().err == (
-        "go_scheduler: the command line needs typer: install it by"
-        " `pip install 'go_scheduler[cli]'`\n"
+        "go_scheduler: the command line needs the extra 'cli' of go_scheduler, which"
+        " brings typer\n"
     )
     monkeypatch.undo()
 
@@ -212,7 +212,7 @@ def test_without_the_extra_it_says_what_to_install(
 
     monkeypatch.setattr("go_scheduler.cli.application._command", need)
     assert main(["list"]) == 2
-    assert "the command line needs uvicorn" in capsys.readouterr().err
+    assert "go_scheduler, which brings uvicorn" in capsys.readouterr().err
     monkeypatch.setattr(builtins, "__import__", refuse)
     missing["name"] = "go_scheduler.other"
     with pytest.raises(ModuleNotFoundError):

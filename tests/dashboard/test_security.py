@@ -108,8 +108,10 @@ def test_what_fails_is_told_to_the_log_alone(
 
 
 def test_what_fails_once_it_is_being_answered_is_broken_off(anns: Calling) -> None:
-    with pytest.raises(ZeroDivisionError):
+    # Older versions of Starlette raise it as one of a group.
+    with pytest.raises((ZeroDivisionError, ExceptionGroup)) as caught:
         anns.get("/probe/broken")
+    assert "ZeroDivisionError" in repr(caught.value)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

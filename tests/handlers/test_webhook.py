@@ -657,5 +657,5 @@ def test_without_its_library_it_says_what_brings_it(
     with pytest.raises(ModuleNotFoundError) as caught:
         importlib.import_module("go_scheduler.handlers.webhook")
     assert str(caught.value) == (
-        "webhooks need httpx: install it by `pip install 'go_scheduler[webhook]'`"
+        "webhooks need the extra 'webhook' of go_scheduler, which brings httpx"
     )

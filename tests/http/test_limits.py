@@ -290,8 +290,10 @@ def test_what_nobody_expected_is_logged_once_and_told_by_an_id(
 def test_an_answer_that_has_begun_is_broken_off(error: str) -> None:
     async def call() -> None:
         async with called(application()) as client:
-            with pytest.raises(OSError, match=error):
+            # Older versions of Starlette raise it as one of a group.
+            with pytest.raises((OSError, ExceptionGroup)) as caught:
                 await client.get(f"/half/{error}")
+            assert error in repr(caught.value)
 
     asyncio.run(call())
 

@@ -250,17 +250,17 @@ def test_a_store_that_cannot_be_imported_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "extra"),
+    ("scheme", "needed"),
     [
-        ("postgresql", ""),
-        ("cockroachdb", ""),
-        ("sqlite", ""),
-        ("redis", "[redis]"),
-        ("redis+sentinel", "[redis]"),
+        ("postgresql", "go_scheduler requires it: install go_scheduler anew"),
+        ("cockroachdb", "go_scheduler requires it: install go_scheduler anew"),
+        ("sqlite", "go_scheduler requires it: install go_scheduler anew"),
+        ("redis", "it needs the extra 'redis' of go_scheduler"),
+        ("redis+sentinel", "it needs the extra 'redis' of go_scheduler"),
     ],
 )
 def test_a_store_whose_driver_is_missing_is_refused_with_what_to_do(
-    scheme: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    scheme: str, needed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cannot(name: str) -> object:
         raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
@@ -269,8 +269,8 @@ def test_a_store_whose_driver_is_missing_is_refused_with_what_to_do(
     with pytest.raises(ConfigurationError) as refused:
         open_store(f"{scheme}://{NOWHERE}")
     assert str(refused.value) == (
-        f"the store of {scheme}:// cannot be imported: No module named 'psycopg'; `pip"
-        f" install 'go_scheduler{extra}'` installs all that it needs"
+        f"the store of {scheme}:// cannot be imported: No module named 'psycopg';"
+        f" {needed}"
     )
 
 

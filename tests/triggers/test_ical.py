@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -371,3 +372,15 @@ class TestRefusals:
         lines[line] = junk
         with suppress(InvalidTriggerError):
             read_ical("\n".join(lines))
+
+
+def test_a_file_without_what_reads_it_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "icalendar", None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        read_ical(HOLIDAYS)
+    assert str(caught.value) == (
+        "iCalendar files need the extra 'calendars' of go_scheduler, which brings"
+        " icalendar"
+    )

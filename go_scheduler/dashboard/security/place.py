@@ -35,7 +35,7 @@ def _origin_of(request: Request) -> str:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
         name = ""
-    is_plain = request.url.scheme == "http" and is_loopback(name)
+    is_plain = request.scope["scheme"] == "http" and is_loopback(name)
     return f"{'http' if is_plain else 'https'}://{host}"
 
 

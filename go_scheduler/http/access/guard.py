@@ -1,6 +1,7 @@
 """What each route asks first: who calls, and whether they may."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: older versions of FastAPI cannot look up
+# the annotations of an object that is called, if they are texts.
 
 from collections.abc import Collection
 from typing import Any, Protocol

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
 from go_scheduler.handlers.job_types import JobType
@@ -143,6 +143,14 @@ class ImportAsked(Asked):
     on_error: Literal["stop", "skip"] = Field(
         "stop", description="What becomes of the lines after one that is refused."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_by_name(cls, value: object) -> object:
+        """Take a field by its name, which older versions of FastAPI give it by."""
+        if not isinstance(value, dict):
+            return value
+        return {"import" if name == "import_" else name: value[name] for name in value}
 
     def seconds(self, name: str) -> timedelta | None:
         """One of its durations."""

@@ -206,7 +206,7 @@ async def get_definition(
     return _one(await seen_definition(here, caller, id), response)
 
 
-@router.delete("/{id}", status_code=204)
+@router.delete("/{id}", status_code=204, response_model=None)
 async def delete_definition(id: UUID, here: Here, caller: Writer) -> None:
     """Delete a definition, and what of it has not started."""
     await check_sees(here, caller, id)

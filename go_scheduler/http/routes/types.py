@@ -110,7 +110,7 @@ async def put_type(
     return TypeAnswer.of(put[0])
 
 
-@router.delete("/types/{type:path}", status_code=204)
+@router.delete("/types/{type:path}", status_code=204, response_model=None)
 async def delete_type(
     here: Here, caller: Annotated[Caller, allowed("jobs:write")], type: Type
 ) -> None:

@@ -64,6 +64,7 @@ def read_ical(
     Raises:
         InvalidTriggerError: The file cannot be read, is too large, is no iCalendar, or
             has an event that cannot be understood; the error says which.
+        ModuleNotFoundError: The extra ``calendars`` is not installed.
     """
     read = None if timezone is None else load_zone(zone_key(timezone))
     found = split_events(read_text(source))

@@ -53,10 +53,18 @@ def split_events(text: str) -> Sequence[Event]:
 
     Raises:
         InvalidTriggerError: It is no iCalendar file, or not a whole one.
+        ModuleNotFoundError: The extra ``calendars`` is not installed.
     """
     _check_structure(text)
-    # It takes a quarter of a second to import, and few need it.
-    from icalendar import Calendar, Event
+    try:
+        # It takes a quarter of a second to import, and few need it.
+        from icalendar import Calendar, Event
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "iCalendar files need the extra 'calendars' of go_scheduler, which brings"
+            f" {error.name}",
+            name=error.name,
+        ) from error
 
     try:
         # A text without an end of line would be taken for a path.
