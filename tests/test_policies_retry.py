@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from datetime import timedelta
@@ -26,6 +27,7 @@ from go_scheduler import (
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.events import InstanceGivenBack, RunDeferred, RunFailed, hears
+from go_scheduler.http.logs import JsonLines
 from go_scheduler.running.failure import Failure, failure_of
 from go_scheduler.testing.builders import claim, fire, put
 from go_scheduler.testing.clock import START
@@ -461,6 +463,54 @@ class TestLogOfRuns:
             " 0:01:00",
             "print: instance, attempt 2, 0.000 s late, took 0.000 s: completed",
         ]
+
+    def test_json_lines_have_fields_with_the_types_of_what_they_say(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+
+        def handed_on(_: TaskInstance) -> HandedOn:
+            return HandedOn(worker="anns")
+
+        store = MemoryStore(clock)
+        retry = RetryPolicy(delay=MINUTE)
+        with Scheduler(
+            handed_on, store, clock=clock, retry=retry, log_runs=True
+        ) as scheduler:
+            scheduler.schedule(once(name="print"))
+            clock.advance(MINUTE)
+            [instance] = scheduler.list_instances()
+            scheduler.fail(instance.id, instance.attempt, "no paper")
+            clock.advance(3 * MINUTE)
+            scheduler.complete(instance.id, 2)
+        ended = [each for each in caplog.records if each.name == "go_scheduler.runs"]
+        failed, completed = (json.loads(JsonLines().format(each)) for each in ended)
+        assert failed["logger"] == "go_scheduler.runs"
+        known = {"time", "level", "logger", "message"}
+        ids = {"instance_id": str(instance.id)}
+        ids["definition_id"] = str(instance.definition.id)
+        assert {name: failed[name] for name in failed.keys() - known} == {
+            **ids,
+            "definition_name": "print",
+            "queue": "default",
+            "attempt": 1,
+            "late_ms": 0,
+            "duration_ms": 60_000,
+            "outcome": None,
+            "retry_in_ms": 60_000,
+            "worker": "anns",
+        }
+        assert {name: completed[name] for name in completed.keys() - known} == {
+            **ids,
+            "definition_name": "print",
+            "queue": "default",
+            "attempt": 2,
+            "late_ms": 0,
+            "duration_ms": 120_000,
+            "outcome": "completed",
+            "retry_in_ms": None,
+            "worker": "anns",
+        }
 
     def test_nobody_else_has_one(
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture

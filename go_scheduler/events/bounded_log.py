@@ -46,12 +46,15 @@ class BoundedLog:
             level: One of the levels of ``logging``.
             message: With a place for each of ``args``.
             *args: What goes there.
-            ids: Given to the record as attributes, as text.
+            ids: Given to the record as attributes, as text what is no whole number.
             error: Written with its traceback, if that is worth its lines.
         """
         self._lines += 1
         if self._lines <= self._most:
-            extra = {key: str(value) for key, value in ids.items()}
+            extra = {
+                key: value if isinstance(value, int) else str(value)
+                for key, value in ids.items()
+            }
             shown = None if error is None else traceback_of(error, self._log)
             self._log.log(level, message, *args, exc_info=shown, extra=extra)
 

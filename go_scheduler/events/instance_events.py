@@ -200,12 +200,14 @@ class RunEnded(InstanceEvent):
         took: How long it took.
         outcome: How its instance has ended by that; None: it runs again.
         retry_in: After how long; None: it does not.
+        worker: Who ran it outside of its node; None: nobody, or nobody knows.
     """
 
     late: timedelta
     took: timedelta
     outcome: Outcome | None
     retry_in: timedelta | None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.events.instance_events import RunEnded
@@ -33,6 +34,20 @@ class RunLog:
             extra={
                 "instance_id": str(event.instance_id),
                 "definition_id": str(event.definition_id),
-                "attempt": str(event.attempt),
+                # What is called `name` of a record is its logger's.
+                "definition_name": event.name,
+                "queue": event.queue,
+                "attempt": event.attempt,
+                "late_ms": _milliseconds(event.late),
+                "duration_ms": _milliseconds(event.took),
+                "outcome": None if event.outcome is None else str(event.outcome),
+                "retry_in_ms": _milliseconds(event.retry_in),
+                "worker": event.worker,
             },
         )
+
+
+def _milliseconds(duration: timedelta | None) -> float | None:
+    if duration is None:
+        return None
+    return round(duration / timedelta(milliseconds=1), 3)

@@ -69,7 +69,7 @@ def _add_scopes(described: dict[str, Any], routes: Sequence[APIRoute]) -> None:
         for needed in route.dependant.dependencies:
             if isinstance(needed.call, Allowed):
                 security = {needed.call.scheme_name: [*needed.call.scopes]}
-                for method in route.methods:
+                for method in route.methods or ():
                     operation = described["paths"][route.path_format][method.lower()]
                     operation["security"] = [security]
 

@@ -39,6 +39,7 @@ def tell_end(tell: Callable[[Event], None], run: EndedRun, decision: Decision) -
             took=run.ran_for,
             outcome=record.outcome,
             retry_in=None if record.outcome else record.retry_in,
+            worker=run.instance.worker,
         )
     )
     tell(_end_of(run, record))

@@ -797,7 +797,7 @@ def test_what_fails_after_its_transaction_has_committed_is_reported(
     [record] = caplog.records
     assert record.levelname == "ERROR"
     assert record.getMessage().endswith("is completed, but failed afterwards: why")
-    assert record.__dict__["attempt"] == "1"
+    assert record.__dict__["attempt"] == 1
 
 
 @pytest.mark.parametrize("error", [None, "why"])
