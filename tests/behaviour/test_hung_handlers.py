@@ -18,7 +18,6 @@ from go_scheduler.events import (
     RunTimedOut,
 )
 from tests.behaviour.house import (
-    FAILED_AFTER,
     HOUR,
     MINUTE,
     SECOND,
@@ -28,6 +27,7 @@ from tests.behaviour.house import (
     seconds,
     wait_until,
 )
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

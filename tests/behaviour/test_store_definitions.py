@@ -629,14 +629,15 @@ def test_a_stale_revision_leaves_the_whole_set_as_it_was(client: Client) -> None
 
 def at_once(*calls: Callable[[], object]) -> list[object]:
     """Make calls on threads of their own at one moment; what each came to."""
-    start, found = Barrier(len(calls)), [None for _ in calls]
+    start = Barrier(len(calls))
+    found: list[object] = [None for _ in calls]
 
     def make(number: int, call: Callable[[], object]) -> None:
         start.wait(FAILED_AFTER)
         try:
-            found[number] = call()  # type: ignore[call-overload]
+            found[number] = call()
         except Exception as error:
-            found[number] = error  # type: ignore[call-overload]
+            found[number] = error
 
     threads = [Thread(target=make, args=each) for each in enumerate(calls)]
     for each in threads:

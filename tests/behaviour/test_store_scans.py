@@ -66,7 +66,7 @@ def test_on_sqlite_by_the_steps_of_its_machine(
         steps += 1
 
     def connected(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*args, **options)
+        connection: sqlite3.Connection = connect(*args, **options)
         connection.set_progress_handler(count, 20)
         return connection
 

@@ -95,7 +95,7 @@ def test_all_that_is_listed_is_the_same_and_the_other_goes_on_by_itself(
         lambda client: [client.list_runs(each.id) for each in client.list_instances()],
         lambda client: [each.revision for each in client.list_definitions()],
     ):
-        assert read(here) == read(there)  # type: ignore[no-untyped-call]
+        assert read(here) == read(there)
     with pytest.raises(TaskDefinitionNotFoundError):
         there.enqueue("nobody")
     there.delete_definitions(name="parked")
