@@ -74,7 +74,7 @@ def loaded(text: str) -> Loaded:
 def test_all_that_a_server_would_refuse_is_told_with_its_line() -> None:
     found = loaded(WRONG)
     with pytest.raises(ConfigurationError) as refused:
-        check(found.settings, found.near)
+        check(found.settings, found.named)
     told = str(refused.value).splitlines()
     for each, (line, text) in zip(told, TOLD, strict=True):
         assert each.startswith(f"settings.yaml, line {line}: {text}"), each
@@ -101,11 +101,11 @@ def test_all_that_a_server_would_refuse_is_told_with_its_line() -> None:
 def test_what_does_not_go_together_is_told(text: str, told: str) -> None:
     found = loaded(text)
     with pytest.raises(ConfigurationError) as refused:
-        check(found.settings, found.near)
+        check(found.settings, found.named)
     assert told in str(refused.value)
 
 
 def test_what_a_server_can_be_started_with_is_right() -> None:
     key = f"{{subject: ann, hash: {HASH}, scopes: [admin]}}"
     found = loaded(f"access: {{keys: [{key}]}}\nserver: {{host: 0.0.0.0}}")
-    check(found.settings, found.near)
+    check(found.settings, found.named)
