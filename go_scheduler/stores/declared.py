@@ -95,8 +95,8 @@ def check_owners(
     for each in stored.values():
         if each.owner is None and not declaration.adopts:
             raise ConfigurationError(
-                f"definition {each.id} is in no declared set: --adopt, or in Python"
-                f" adopt=True takes it into that of {declaration.owner!r}"
+                f"definition {each.id} is in no declared set: adopt=True, or --adopt"
+                f" of a command, takes it into that of {declaration.owner!r}"
             )
         if each.owner not in (None, declaration.owner) and not was_removed(each):
             raise ConfigurationError(

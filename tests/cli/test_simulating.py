@@ -189,8 +189,8 @@ def test_what_is_in_no_set_is_taken_in_by_the_option_that_is_named(
 ) -> None:
     shell("add", "a", "--key", "a", "--every", "1h")
     own = (f"{declaring}:first", "--owner", "shop")
-    assert "--adopt, or in Python" in shell("plan", *own)
-    assert "--adopt, or in Python" in shell("plan", *own, "--apply", code=2) + (
+    assert "adopt=True, or --adopt" in shell("plan", *own)
+    assert "adopt=True, or --adopt" in shell("plan", *own, "--apply", code=2) + (
         shell.errors
     )
     shell("plan", *own, "--apply", "--adopt")
