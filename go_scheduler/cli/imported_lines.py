@@ -116,11 +116,13 @@ class Imported:
             raise ConfigurationError(
                 "it would first fire in a year that no calendar has"
             ) from None
-        if isinstance(trigger, IntervalTrigger) and trigger.anchor is None:
+        if (
+            isinstance(trigger, IntervalTrigger)
+            and trigger.anchor is None
             # A phrase that says no start counts from now.
-            if trigger.anchored_at in (None, self._now):
-                return replace(trigger, anchored_at=first)
-            return trigger
+            and trigger.anchored_at in (None, self._now)
+        ):
+            return replace(trigger, anchored_at=first)
         if isinstance(trigger, DelayTrigger) and trigger.first_at is None:
             return replace(trigger, first_at=first)
         return trigger
@@ -142,8 +144,6 @@ class Imported:
 
     def _put_definitions(self, batch: Sequence[tuple[int, TaskDefinition]]) -> None:
         """Put in those that can be: if not all together, one after the other."""
-        if not batch:
-            return
         try:
             # What is odd about a trigger is for those to know who write one.
             with warnings.catch_warnings(action="ignore"):

@@ -33,8 +33,6 @@ def check_overlap(value: object) -> Overlap:
     Raises:
         ConfigurationError: It is neither.
     """
-    if isinstance(value, str) and value in Overlap.__members__.values():
-        return Overlap(value)
-    check_type("overlap", value, Overlap)
-    assert isinstance(value, Overlap)
-    return value
+    if value not in list(Overlap):
+        check_type("overlap", value, Overlap)
+    return Overlap(value)

@@ -306,6 +306,13 @@ def test_recurring_definitions_first_fire_within_a_window(shell: Shell) -> None:
     assert all(timedelta(minutes=5) < each < timedelta(hours=1) for each in gaps)
 
 
+def test_a_first_fire_time_that_no_calendar_has_is_told(shell: Shell) -> None:
+    file = written(*({"trigger": {"every": 5}} for _ in range(2)))
+    spread = ("--start", "9999-12-31T23:00:00Z", "--interval", "2h")
+    shell("import", file, *spread, code=1)
+    assert "line 2: it would first fire in a year that no calendar has" in shell.errors
+
+
 @pytest.mark.slow
 def test_an_import_without_a_name_goes_on_by_the_one_that_it_tells(
     shell: Shell, monkeypatch: pytest.MonkeyPatch

@@ -148,9 +148,11 @@ class ImportAsked(Asked):
     @classmethod
     def _take_by_name(cls, value: object) -> object:
         """Take a field by its name, which older versions of FastAPI give it by."""
-        if not isinstance(value, dict):
-            return value
-        return {"import" if name == "import_" else name: value[name] for name in value}
+        return (
+            {"import" if name == "import_" else name: value[name] for name in value}
+            if isinstance(value, dict)
+            else value
+        )
 
     def seconds(self, name: str) -> timedelta | None:
         """One of its durations."""
