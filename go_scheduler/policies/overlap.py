@@ -35,4 +35,4 @@ def check_overlap(value: object) -> Overlap:
     """
     if value not in list(Overlap):
         check_type("overlap", value, Overlap)
-    return Overlap(value)
+    return Overlap(str(value))
