@@ -886,6 +886,8 @@ def test_who_is_restricted_to_owners_or_may_not_work_is_refused(
 def test_more_sets_of_queues_or_workers_than_there_may_be_are_refused() -> None:
     options: dict[str, Any] = {"most": 3, "each": 1, "waiting": Waiting(each=2)}
     with desk(MemoryStore(), **options) as one:
+        # From then on a worker that waits has its place among the queues at once.
+        assert one.ask("a", wait=0).status_code == 204
         one.ask_meanwhile("a")
         refused = one.ask("b", wait=0)
         assert refused.status_code == 429

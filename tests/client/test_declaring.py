@@ -92,7 +92,7 @@ class TestDeclaring:
         self, client: Client
     ) -> None:
         client.schedule(ONE)
-        with pytest.raises(ConfigurationError, match="adopt=True takes it into"):
+        with pytest.raises(ConfigurationError, match="adopt=True, or --adopt"):
             client.declare([ONE], owner="app")
         client.declare([ONE], owner="app", adopt=True)
         assert names(client) == {"one"}
