@@ -57,6 +57,8 @@ class DeclarationRules(StorePair):
             removed=removed,
             adopts=adopts,
         )
+        # They allow runs beside each other, which may go on after a later put.
+        self._loosened |= triggers.keys()
         stored = {each.id for each in self._stored()}
         begin = triggers.keys() - stored
         for each in begin:
