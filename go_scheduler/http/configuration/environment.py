@@ -11,7 +11,7 @@ from go_scheduler.http.configuration.section import unknown_name
 from go_scheduler.http.configuration.yaml_text import NotYamlError, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pydantic.fields import FieldInfo
 
@@ -37,9 +37,10 @@ class Environment(EnvSettingsSource):
     ) -> None:
         super().__init__(settings)
         self._variables = variables
+        # A setting goes before the section that it is of, whichever came first.
         self.env_vars = {
-            name.lower(): value
-            for name, value in variables.items()
+            name.lower(): variables[name]
+            for name in sorted(variables, key=_depth)
             if name.upper() != SERVER
         }
 
@@ -65,14 +66,42 @@ def places_in(variables: Mapping[str, str], sections: list[str]) -> Mapping[Plac
         ConfigurationError: One is of no section.
     """
     found: dict[Place, str] = {}
-    for name in variables:
+    texts: set[str] = set()
+    for name in sorted(variables, key=_depth):
         if not name.upper().startswith(PREFIX) or name.upper() == SERVER:
             continue
         place = tuple(name.upper().removeprefix(PREFIX).lower().split("__"))
         if place[0] in sections:
-            found[place] = name
+            # What is said of a section by a text is all of it, as with the store.
+            if place[0] in texts:
+                continue
+            if len(place) == 1 and not _is_section(variables[name]):
+                texts.add(place[0])
+            found |= dict.fromkeys(_said_in(place, variables[name]), name)
         elif place[0].startswith("_"):
             raise ConfigurationError(f"{name}: {_NO_SECTION}")
         elif len(place) > 1:
             raise ConfigurationError(f"{name}: {unknown_name(place[0], sections)}")
     return found
+
+
+def _depth(name: str) -> int:
+    return name.count("__")
+
+
+def _is_section(value: str) -> bool:
+    return value.lstrip().startswith("{")
+
+
+def _said_in(place: Place, value: str) -> Iterator[Place]:
+    """The settings that a variable says: of a section that it gives, each."""
+    if not _is_section(value):
+        yield place
+        return
+    try:
+        lines = read_yaml(value)[1]
+    except NotYamlError:
+        # It is refused with its variable, where it is read.
+        return
+    for inner in lines:
+        yield (*place, *inner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -54,10 +54,15 @@ class Loaded:
     def origin(self, place: Place) -> str:
         """Where a setting was said, for a person to look."""
         secret = (*place[:-1], f"{place[-1]}{_SECRET_FILE}")
-        for each in (place, secret, *_upwards(place[:-1])):
-            found = _said(each, self.file, self.variables, self.options)
-            if found is not None and (each in (place, secret) or self._is_whole(each)):
-                return found
+        of_file = {each: f"{self.file.origin(each)}" for each in self.file.lines}
+        before: list[Place] = []
+        for said in (self.options, self.variables, of_file):
+            before += said
+            for each in (place, secret, *_upwards(place[:-1])):
+                if each in said and (
+                    each in (place, secret) or _is_whole(each, before)
+                ):
+                    return said[each]
         return "default"
 
     def near(self, place: Place) -> str:
@@ -78,12 +83,6 @@ class Loaded:
         if near == self.options.get(place):
             return near
         return f"{near}: {'.'.join(map(str, place))}"
-
-    def _is_whole(self, section: Place) -> bool:
-        """Whether a section was said at once, and not its settings one by one."""
-        said = (*self.file.lines, *self.variables, *self.options)
-        depth = len(section)
-        return not any(each[:depth] == section != each for each in said)
 
 
 def load_configuration(
@@ -168,6 +167,12 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
         return annotation
     found = map(_model_of, get_args(annotation))
     return next((each for each in found if each is not None), None)
+
+
+def _is_whole(section: Place, said: Sequence[Place]) -> bool:
+    """Whether a section was said at once, and not its settings one by one."""
+    depth = len(section)
+    return not any(each[:depth] == section != each for each in said)
 
 
 def _said(

@@ -114,6 +114,35 @@ def test_options_come_before_the_environment_and_that_before_the_file() -> None:
     assert origins["drain"] == "default"
 
 
+def test_the_variable_of_the_store_comes_before_all_that_is_said_of_it_else() -> None:
+    for more in ({}, {"GO_SCHEDULER_STORE__URL": "sqlite:///own.db"}):
+        variables = {**more, "GO_SCHEDULER_STORE": "sqlite:///whole.db"}
+        loaded = load("store:\n  url: sqlite:///file.db\n", **variables)
+        assert loaded.settings.store.url == SecretStr("sqlite:///whole.db")
+        assert loaded.origin(("store", "url")) == "GO_SCHEDULER_STORE"
+
+
+def test_a_section_in_a_variable_says_its_settings_and_leaves_the_others() -> None:
+    text = "log:\n  level: error\n  format: json\n"
+    loaded = load(text, GO_SCHEDULER_LOG="{level: debug}")
+    assert (loaded.settings.log.level, loaded.settings.log.format) == ("debug", "json")
+    assert loaded.origin(("log", "level")) == "GO_SCHEDULER_LOG"
+    assert loaded.origin(("log", "format")) == "settings.yaml, line 3"
+    assert loaded.origin(("log", "requests")) == "default"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_variable_of_a_setting_comes_before_that_of_its_section(order: int) -> None:
+    retry = "GO_SCHEDULER_SCHEDULER__RETRY"
+    variables = {retry: "{factor: 2, delay: 5s}", f"{retry}__FACTOR": "3"}
+    loaded = load(**dict([*variables.items()][::order]))
+    found = loaded.settings.scheduler.retry
+    assert found is not None
+    assert (found.factor, found.delay) == (3, timedelta(seconds=5))
+    assert loaded.origin(("scheduler", "retry", "factor")) == f"{retry}__FACTOR"
+    assert loaded.origin(("scheduler", "retry", "delay")) == retry
+
+
 def test_durations_lists_and_sections_are_said_in_the_environment_too() -> None:
     settings = load(
         GO_SCHEDULER_STORE="sqlite:///a.db",
