@@ -103,12 +103,15 @@ class Explaining(Nodes):
         nodes = self.nodes()
         if not machines:
             nodes = [replace(each, host=None, pid=None) for each in nodes]
+            # Why one was given back may say where a bus is.
+            instances = [replace(each, given_back=None) for each in instances]
         most = definition.max_queue
         given_back = {}
         for each in instances if machines else ():
             # One that is held has been claimed since.
             attempt = each.attempt - (each.state is State.CLAIMED)
-            if reason := self._hub.given_back.reason(each.id, attempt):
+            reason = self._hub.given_back.reason(each.id, attempt) or each.given_back
+            if reason:
                 given_back[each.id] = reason
         now = store.now()
         return Facts(

@@ -89,6 +89,8 @@ class TaskInstance:
             it has begun, or is on none.
         progress: What was told last of how far its run has come, a read-only JSON
             value.
+        given_back: Why it was given back without having been run, until a node claims
+            it again; None: it was not, or nobody has said.
         silence: What is known of the run before, if its claim has lapsed on a bus. Only
             the claim that takes it over answers that.
     """
@@ -123,6 +125,7 @@ class TaskInstance:
     accepted_at: datetime | None = None
     start_by: datetime | None = None
     progress: JSON = field(default=None, hash=False)
+    given_back: str | None = None
     silence: Silence | None = None
 
     def __repr__(self) -> str:

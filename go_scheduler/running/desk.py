@@ -9,6 +9,7 @@ from go_scheduler.events.event import of_instance
 from go_scheduler.events.instance_events import InstanceGivenBack, RunTimedOut
 from go_scheduler.models import Extension
 from go_scheduler.models.changed import changed
+from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.desk_claims import claimed_to_run
 from go_scheduler.running.desk_ends import DeskEnds
 from go_scheduler.running.desk_runs import renewal_of
@@ -168,7 +169,8 @@ class Desk(DeskEnds):
         instance = self._find(claim)
         if instance is None:
             return False
-        answer = self._store.release_instances([Release(claim=claim, delay=delay)])
+        given_back = Release(claim=claim, delay=delay, reason=kept_text(reason))
+        answer = self._store.release_instances([given_back])
         if claim.instance_id in answer.busy:
             raise locked(claim.instance_id)
         if claim.instance_id not in answer.done:

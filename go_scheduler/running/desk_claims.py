@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
+from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 from go_scheduler.running.reports import failure_event
 from go_scheduler.stores.messages import Claim, Release
@@ -54,7 +55,11 @@ def claimed_to_run(
     )
     store.release_instances(
         [
-            Release(claim=Claim.of(instance), delay=each.delay)
+            Release(
+                claim=Claim.of(instance),
+                delay=each.delay,
+                reason=kept_text(each.reason),
+            )
             for instance, each in judged
             if isinstance(each, GivenBack)
         ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.models import Outcome, TaskInstance
 from go_scheduler.models.trusted import trusted
+from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.failure import Failure
 from go_scheduler.stores.messages import Claim, Release, RunOutcome
 from go_scheduler.stores.slots import takes_slot
@@ -139,7 +140,7 @@ def left_behind(run: EndedRun, error: str) -> Decision | Release:
     retry_in = _retry_in(run, Failure(error))
     if run.cancel_requested or retry_in is None:
         return _fail(run, error, retry_in)
-    return Release(claim=run.claim)
+    return Release(claim=run.claim, reason=kept_text(error))
 
 
 def not_called(

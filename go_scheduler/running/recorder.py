@@ -20,6 +20,7 @@ from go_scheduler.events.instance_events import (
 )
 from go_scheduler.models import Outcome, Stage
 from go_scheduler.running import lateness, outcomes
+from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.entry import Entry
 from go_scheduler.running.outbox import Outbox
 from go_scheduler.running.outcomes import Decision, EndedRun
@@ -242,7 +243,8 @@ class Recorder:
                     again=by_handler and self._given_back.again(of, reason),
                 )
             )
-        self._write(Entry(run, Release(claim=run.claim, delay=delay)))
+        given_back = Release(claim=run.claim, delay=delay, reason=kept_text(reason))
+        self._write(Entry(run, given_back))
 
     def release_lapsing(self, run: HeldRun) -> None:
         """Give back what was not called because its claim is about to lapse."""

@@ -34,7 +34,8 @@ class Facts:
             nothing has their slot.
         retention: How long ended instances are kept; None: it is not known.
         waiting: How many of it wait, if there is a ``max_queue``, and up to that.
-        given_back: Why instances were given back last, as far as this process knows.
+        given_back: Why instances were given back last, as far as that is known and may
+            be said.
     """
 
     definition: TaskDefinition

@@ -22,13 +22,15 @@ from go_scheduler.events.hub import Events
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Cancelled, NodeInfo, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.stores.messages import Release, Renewal
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.stores.messages import Announcement, Release, Renewal
 from go_scheduler.stores.unfired import UNFIRED
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
     MINUTE,
     NODE,
+    OTHER_NODE,
     SECOND,
     TICK,
     claim,
@@ -629,6 +631,31 @@ def test_what_is_given_back_was_due_when_it_was_and_is_offered_again(
     why = client.why(held.id)
     assert (why.because, why.since) == (Because.WAITS_FOR_NODE, held.execute_at)
     assert why.text.startswith("It has been due since 2030-01-01 00:00:01 UTC, and ")
+
+
+def test_any_process_knows_why_it_was_given_back(
+    store: Store, clock: ManualClock
+) -> None:
+    registry = HandlerRegistry()
+    registry.register("known")(lambda instance: None)
+    scheduler = Scheduler(registry, store, clock=clock)
+    scheduler.start()
+    typo = TaskDefinition(name="typo", trigger=ExecuteOnceTrigger(START + SECOND))
+    scheduler.schedule(typo)
+    clock.advance(2 * SECOND)
+    [waits] = store.list_instances()
+    # Whoever else serves the queue, and takes any name.
+    store.note_contact(
+        Announcement(node=OTHER_NODE, queues=("default",), lease=HOUR), unbroken=SECOND
+    )
+    reason = "no handler is registered for definitions 'typo' here; registered: 'known'"
+    client = Client(store)
+    assert waits.given_back == reason
+    why = client.why(waits.id)
+    assert why.text.endswith(f" It was given back: {reason}.")
+    assert why.reason == reason
+    assert "registered" not in str(client.why(waits.id, machines=False))
+    assert scheduler.stop()
 
 
 def test_who_gave_it_back_knows_why(store: Store, clock: ManualClock) -> None:

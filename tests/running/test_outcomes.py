@@ -172,8 +172,9 @@ def test_a_run_that_has_joined_a_transaction_fails_if_that_has_not_committed() -
 
 def test_what_was_left_behind_is_given_back_and_does_not_count() -> None:
     run = ended()
-    given_back = Release(claim=claim_of(run.instance))
-    assert left_behind(run, "its pool is closed") == given_back
+    why = "its pool is closed"
+    given_back = Release(claim=claim_of(run.instance), reason=why)
+    assert left_behind(run, why) == given_back
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def release(given: Release, tables: Tables, now: datetime) -> bool:
         tables.instances.slots.free(row)
     due_at = max(row.due_at, now + given.delay)
     tables.instances.free(row, due_at if given.delay else row.due_at)
+    row.given_back = given.reason
     return True
 
 

@@ -21,6 +21,7 @@ _RESTORED = (
     "ended_attempt",
     "error",
     "expires_at",
+    "given_back",
     "hangs",
     "key",
     "outcome",

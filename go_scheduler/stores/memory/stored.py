@@ -75,6 +75,7 @@ class StoredInstance:
         "execute_at",
         "expires_at",
         "fire_time",
+        "given_back",
         "handed_on",
         "hangs",
         "id",
@@ -148,11 +149,12 @@ class StoredInstance:
         self.past: tuple[TaskRun, ...] = ()
 
     def forget_worker(self) -> None:
-        """Forget who has had it outside of nodes, and how far that has come."""
+        """Forget who had it outside of nodes, and why it was given back."""
         self.worker: str | None = None
         self.accepted_at: datetime | None = None
         self.start_by: datetime | None = None
         self.progress: JSON = None
+        self.given_back: str | None = None
 
     def follow(self) -> None:
         """Exclude what its definition says now."""

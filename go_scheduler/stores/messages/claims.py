@@ -89,10 +89,12 @@ class Release:
     Attributes:
         claim: The claim.
         delay: How long from the store's time nobody should claim it; zero: as it was.
+        reason: Why, for a person to read; None: nobody says.
     """
 
     claim: Claim
     delay: timedelta = ZERO
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

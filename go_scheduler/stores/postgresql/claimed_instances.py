@@ -215,6 +215,7 @@ def _release_parameters(releases: Sequence[Release]) -> Mapping[str, object]:
     return {
         **_keys([each.claim for each in releases]),
         "delays": arrays.numbers(delays),
+        "reasons": arrays.texts(each.reason for each in releases),
     }
 
 

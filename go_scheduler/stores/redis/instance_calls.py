@@ -148,7 +148,14 @@ class RedisInstances(RedisCalls, HandOverStore):
             "release_instances",
             now=self._now(),
             releases=[
-                {**_claim(each.claim), "delay": micros(each.delay)} for each in releases
+                present(
+                    {
+                        **_claim(each.claim),
+                        "delay": micros(each.delay),
+                        "reason": each.reason,
+                    }
+                )
+                for each in releases
             ],
         )
         return Answer(done=_ids(released))

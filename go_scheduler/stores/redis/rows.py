@@ -225,6 +225,7 @@ def _values(row: Mapping[str, Any], payload: str | None) -> list[Any]:
         read_time(get("accepted_at")),
         read_time(get("start_by")),
         _json(get("progress"), read_frozen),
+        get("given_back"),
         read_time(get("skipped_first")),
         read_time(get("skipped_last")),
         get("skipped_count"),

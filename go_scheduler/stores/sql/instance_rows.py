@@ -54,6 +54,7 @@ INSTANCE_COLUMNS = (
     "accepted_at",
     "start_by",
     "progress",
+    "given_back",
     "skipped_first",
     "skipped_last",
     "skipped_count",
@@ -66,8 +67,9 @@ NOT_ELSEWHERE = {
     "accepted_at": None,
     "start_by": None,
     "progress": None,
+    "given_back": None,
 }
-"""What has a row that nobody has outside of nodes."""
+"""What has a row that nobody has outside of nodes, nor has given back."""
 
 _OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
 _OUTCOME = INSTANCE_COLUMNS.index("outcome")
@@ -95,7 +97,8 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
     cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
     created_at, trace_context, *rest = rest
     completed_at, ended_attempt, parked, worker, result, *rest = rest or _NOT_READ
-    client, accepted_at, start_by, progress, *of_skipped = rest
+    client, *rest = rest
+    on_bus, given_back, of_skipped = rest[:3], rest[3], rest[4:]
     return _instance(
         id,
         definition,
@@ -124,9 +127,8 @@ def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInst
         created_at,
         client,
         trace_context,
-        accepted_at,
-        start_by,
-        progress,
+        *on_bus,
+        given_back,
     )
 
 

@@ -143,6 +143,8 @@ instances = Table(
     Column("started_at", Time),
     # What whoever runs it elsewhere says of that, as JSON.
     Column("progress", Value),
+    # Why it is pending again that was claimed and not run.
+    Column("given_back", Text),
     Column("client", Value),
     Column("completed_at", Time),
     Column("outcome", Text),

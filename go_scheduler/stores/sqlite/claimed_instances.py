@@ -252,7 +252,7 @@ class ClaimedInstances:
         def release(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
             batch = [
-                (*key_of(each.claim), now + to_microseconds(each.delay))
+                (*key_of(each.claim), now + to_microseconds(each.delay), each.reason)
                 for each in releases
             ]
             rows = run_batch(connection, runs.RELEASE, batch, now=now)

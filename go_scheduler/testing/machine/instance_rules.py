@@ -198,15 +198,17 @@ class InstanceRules(StorePair):
         self._alike(finish)
 
     @precondition(lambda self: self._claims)
-    @rule(data=st.data(), delay=seconds)
-    def release(self, data: st.DataObject, delay: timedelta) -> None:
+    @rule(data=st.data(), delay=seconds, reason=st.sampled_from([None, "no fuel"]))
+    def release(
+        self, data: st.DataObject, delay: timedelta, reason: str | None
+    ) -> None:
         """A node gives back what it has claimed or lost."""
         claims = self._some(data, self._claims)
 
         def release(store: Store) -> object:
             accepted = store.release_instances(
                 [
-                    Release(claim=self._claim(store, each), delay=delay)
+                    Release(claim=self._claim(store, each), delay=delay, reason=reason)
                     for each in claims
                 ]
             ).done

@@ -58,6 +58,29 @@ class ReleaseTests:
         [again] = claim(store, OTHER_NODE)
         assert (again.attempt, again.runs) == (2, 1)
 
+    def test_why_it_was_given_back_stands_there_until_it_is_claimed(
+        self, store: Store
+    ) -> None:
+        instance = running(store)
+        why = Release(claim=claim_of(instance), reason="no fuel, 'ÿ'")
+        assert store.release_instances([why]).done == {instance.id}
+        assert store.get_instance(instance.id).given_back == why.reason
+        assert [each.given_back for each in store.list_instances()] == [why.reason]
+        [again] = claim(store)
+        assert again.given_back is None
+        assert store.get_instance(instance.id).given_back is None
+        assert finish(store, again, None, error="no")
+        assert store.get_instance(instance.id).given_back is None
+
+    def test_the_reason_is_that_of_the_last_time(self, store: Store) -> None:
+        instance = claimed(store)
+        reasons = "no fuel", None
+        for each in reasons:
+            given_back = Release(claim=claim_of(instance), reason=each)
+            assert store.release_instances([given_back]).done == {instance.id}
+            assert store.get_instance(instance.id).given_back == each
+            [instance] = claim(store, ahead=HOUR)
+
     def test_only_the_run_given_back_is_taken_off(self, store: Store) -> None:
         waiting_for_retry(store)
         [instance] = claim(store)

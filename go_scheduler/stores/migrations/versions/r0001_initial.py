@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.23d"
+revision = "2026.11.28a"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -142,6 +142,7 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("expires_at", _TIME),
         Column("started_at", _TIME),
         Column("progress", Text()),
+        Column("given_back", Text()),
         Column("client", Text()),
         Column("completed_at", _TIME),
         Column("outcome", Text()),

@@ -86,6 +86,7 @@ _FREE = """
 _STARTS = "t.due_at <= now() + CAST(:lead AS interval) AND t.slot IS NULL"
 _MARKED = f"""
      SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
+         given_back = NULL,
          runs = t.runs + CASE WHEN {_STARTS}
                          THEN 1 ELSE 0 END,
          started_at = CASE WHEN {_STARTS}

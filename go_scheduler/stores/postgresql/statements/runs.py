@@ -146,7 +146,7 @@ _RELEASE = f"""
 WITH released AS (
   UPDATE task_instances@task_instances_pkey AS t
      SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
-         accepted_at = NULL, start_by = NULL, progress = NULL,
+         accepted_at = NULL, start_by = NULL, progress = NULL, given_back = x.reason,
          runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
          due_at = CASE WHEN x.delay > 0
                   THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
@@ -154,7 +154,8 @@ WITH released AS (
          claimable_at = CASE WHEN NOT t.frozen
              THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond') END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]),
-                CAST(:delays AS bigint[])) AS x (id, attempt, delay)
+                CAST(:delays AS bigint[]), CAST(:reasons AS text[]))
+         AS x (id, attempt, delay, reason)
    WHERE {OWNED}
   RETURNING t.id, t.slot, t.runs = 0 AS lets_go),{_freed("released")}
 SELECT id FROM released

@@ -15,7 +15,7 @@ for _, each in ipairs(A.releases) do
     if each.delay > 0 then
       due_at = later(due_at, plus(now, each.delay))
     end
-    give_back(row, due_at)
+    give_back(row, due_at, each.reason)
     released[#released + 1] = row.id
   end
 end

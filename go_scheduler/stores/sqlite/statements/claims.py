@@ -36,6 +36,7 @@ EXPIRE_AFTER = f"""coalesce(
 _STARTS = "due_at <= :lead AND slot IS NULL"
 _MARKED = f"""
    SET claimed_by = :node, attempt = attempt + 1, claimable_at = NULL,
+       given_back = NULL,
        runs = runs + ({_STARTS}),
        started_at = CASE WHEN {_STARTS} THEN max(:now, due_at) END,
        expires_at = max(:now, due_at) + CASE WHEN {_STARTS}

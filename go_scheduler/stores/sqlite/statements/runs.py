@@ -127,10 +127,10 @@ UPDATE task_instances
  WHERE id = ?
 """
 RELEASE = f"""
-{batch("id", "attempt", "free_at")}
+{batch("id", "attempt", "free_at", "reason")}
 UPDATE task_instances AS t
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
-       accepted_at = NULL, start_by = NULL, progress = NULL,
+       accepted_at = NULL, start_by = NULL, progress = NULL, given_back = x.reason,
        runs = t.runs - (t.started_at IS NOT NULL),
        due_at = CASE WHEN x.free_at > :now THEN max(t.due_at, x.free_at)
                 ELSE t.due_at END,

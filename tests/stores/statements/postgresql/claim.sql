@@ -11,6 +11,7 @@ WITH due AS MATERIALIZED (
 t AS (
   UPDATE task_instances AS t
      SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
+         given_back = NULL,
          runs = t.runs + CASE WHEN t.due_at <= now() + CAST(:lead AS interval) AND t.slot IS NULL
                          THEN 1 ELSE 0 END,
          started_at = CASE WHEN t.due_at <= now() + CAST(:lead AS interval) AND t.slot IS NULL

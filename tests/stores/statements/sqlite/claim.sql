@@ -1,5 +1,6 @@
 UPDATE task_instances
    SET claimed_by = :node, attempt = attempt + 1, claimable_at = NULL,
+       given_back = NULL,
        runs = runs + (due_at <= :lead AND slot IS NULL),
        started_at = CASE WHEN due_at <= :lead AND slot IS NULL THEN max(:now, due_at) END,
        expires_at = max(:now, due_at) + CASE WHEN due_at <= :lead AND slot IS NULL

@@ -1,11 +1,12 @@
 WITH x AS MATERIALIZED (
   SELECT json_extract(value, '$[0]') AS id,
          json_extract(value, '$[1]') AS attempt,
-         json_extract(value, '$[2]') AS free_at
+         json_extract(value, '$[2]') AS free_at,
+         json_extract(value, '$[3]') AS reason
     FROM json_each(:batch))
 UPDATE task_instances AS t
    SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
-       accepted_at = NULL, start_by = NULL, progress = NULL,
+       accepted_at = NULL, start_by = NULL, progress = NULL, given_back = x.reason,
        runs = t.runs - (t.started_at IS NOT NULL),
        due_at = CASE WHEN x.free_at > :now THEN max(t.due_at, x.free_at)
                 ELSE t.due_at END,

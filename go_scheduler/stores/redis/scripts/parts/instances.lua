@@ -98,9 +98,10 @@ local function finish(row, outcome)
 end
 
 -- Make a claimed row pending again.
-local function give_back(row, due_at)
+local function give_back(row, due_at, reason)
   row.claimed_by, row.expires_at, row.started_at = nil, nil, nil
   forget_worker(row)
+  row.given_back = reason
   row.due_at = due_at
   save(row)
 end

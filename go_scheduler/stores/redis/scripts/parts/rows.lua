@@ -31,6 +31,7 @@ end
 
 local function forget_worker(row)
   row.worker, row.accepted_at, row.start_by, row.progress = nil, nil, nil, nil
+  row.given_back = nil
 end
 
 local function is_fired(row)
