@@ -106,13 +106,9 @@ class Explaining(Nodes):
             # Why one was given back may say where a bus is.
             instances = [replace(each, given_back=None) for each in instances]
         most = definition.max_queue
-        given_back = {}
-        for each in instances if machines else ():
-            # One that is held has been claimed since.
-            attempt = each.attempt - (each.state is State.CLAIMED)
-            reason = self._hub.given_back.reason(each.id, attempt) or each.given_back
-            if reason:
-                given_back[each.id] = reason
+        holder = _holder(store, instances)
+        if holder is not None and not machines:
+            holder = replace(holder, given_back=None)
         now = store.now()
         return Facts(
             definition=definition,
@@ -120,9 +116,8 @@ class Explaining(Nodes):
             now=now,
             instances=instances,
             nodes=nodes,
-            holder=_holder(store, instances),
+            holder=holder,
             retention=self._retention,
-            given_back=given_back,
             waiting=most and store.count_waiting(definition.id, most=most),
         )
 
@@ -140,7 +135,10 @@ def _why_other(
         instance = store.get_instance(id)
     except TaskInstanceNotFoundError:
         raise TaskDefinitionNotFoundError(id) from None
-    return about(facts(instance.definition, [instance]), instance)
+    known = facts(instance.definition, [instance])
+    # As the caller may know it.
+    [instance] = known.instances
+    return about(known, instance)
 
 
 def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:

@@ -1,4 +1,4 @@
-"""Why instances were given back: nothing of that is stored, and somebody may ask."""
+"""Which give-backs are nothing new, so that the log says them once in a while."""
 
 from __future__ import annotations
 
@@ -10,31 +10,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.events.instance_events import InstanceGivenBack
 
 _MOST = 1000
 _MINUTE = timedelta(minutes=1)
-
-
-class GivenBack:
-    """The reasons for which the last thousand instances were given back here."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last: dict[UUID, tuple[int, str]] = {}
-
-    def hear(self, event: InstanceGivenBack) -> None:
-        """Keep why one was given back."""
-        with self._lock:
-            self._last.pop(event.instance_id, None)
-            self._last[event.instance_id] = event.attempt, event.reason
-            if len(self._last) > _MOST:
-                del self._last[next(iter(self._last))]
-
-    def reason(self, instance_id: UUID, attempt: int) -> str | None:
-        """Why an attempt was given back; None: it was not, or that is not known."""
-        of, reason = self._last.get(instance_id, (None, None))
-        return reason if of == attempt else None
 
 
 class GivenBackLately:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.events.delivery import Delivery
-from go_scheduler.events.given_back import GivenBack
-from go_scheduler.events.instance_events import InstanceGivenBack
 from go_scheduler.events.instrument import Instrument
 from go_scheduler.events.log import Log
 from go_scheduler.events.node_events import StoreAway, StoreBack
@@ -38,7 +36,6 @@ class Events:
     Attributes:
         instrument: The first of the listeners that is one, if any is.
         count_fired: Told of firings, to count what they have made.
-        given_back: Why instances were given back lately.
     """
 
     def __init__(
@@ -54,7 +51,6 @@ class Events:
             (delivery.put, each.kinds)
             for delivery, each in zip(self._deliveries, listeners, strict=True)
         ]
-        self.given_back = GivenBack()
         if log_runs:
             self._takers.append((RunLog().hear, RunLog.HEARD))
         instruments = (each for each in listeners if isinstance(each, Instrument))
@@ -83,8 +79,6 @@ class Events:
 
     def pass_on(self, event: Event) -> None:
         """Tell the users' listeners."""
-        if isinstance(event, InstanceGivenBack):
-            self.given_back.hear(event)
         for take in self._takers_of(type(event)):
             take(event)
 

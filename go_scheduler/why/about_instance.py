@@ -15,7 +15,7 @@ from go_scheduler.why.instance_words import (
     who_has,
     why_of,
 )
-from go_scheduler.why.not_begun import GIVEN_BACK, given_back, not_begun
+from go_scheduler.why.not_begun import given_back, not_begun
 from go_scheduler.why.obstacles import but_nobody_would, obstacle
 from go_scheduler.why.paused import paused
 from go_scheduler.why.words import length
@@ -62,16 +62,9 @@ def _held(facts: Facts, instance: TaskInstance) -> Why:
     text = (
         f"It {begins} {facts.times(instance.due_at)}{_by_jitter(instance)}, and is held"
         f" by {who_has(facts, instance)}.{_claim(facts, instance)}"
-        f"{given_back(facts, instance)}{before(instance)}"
+        f"{before(instance)}"
     )
-    return why_of(
-        facts,
-        instance,
-        Because.HELD,
-        text,
-        until=instance.expires_at,
-        reason=facts.given_back.get(instance.id),
-    )
+    return why_of(facts, instance, Because.HELD, text, until=instance.expires_at)
 
 
 def _pending(facts: Facts, instance: TaskInstance) -> Why:
@@ -85,12 +78,12 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
     soon = length(instance.due_at - facts.now)
     if instance.runs:
         text = f"It runs again at {due}, in {soon}."
-        text += f"{given_back(facts, instance)}{last_error(instance)}"
+        text += f"{given_back(instance)}{last_error(instance)}"
         because, since = Because.RETRY, None
     elif (since := instance.execute_at) <= facts.now:
         was, because = facts.times(since), Because.WAITS_FOR_NODE
         text = f"It was due at {was}, and is offered again at {due}, in {soon}."
-        text += given_back(facts, instance) or GIVEN_BACK
+        text += given_back(instance) or " It was given back."
         if (most := instance.definition.max_per_node) is not None:
             text += f" Of its definition, one node has at most {most} at once."
     else:
@@ -104,7 +97,7 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
         text,
         since=since,
         until=instance.due_at,
-        reason=facts.given_back.get(instance.id, instance.error),
+        reason=instance.given_back or instance.error,
     )
 
 
@@ -163,14 +156,14 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
     first = not instance.runs and instance.reopened_at is None
     due = instance.execute_at if first else instance.due_at
     text = f"It has been due since {facts.times(due)}, and {what}."
-    text += f"{given_back(facts, instance)}{before(instance)}"
+    text += f"{given_back(instance)}{before(instance)}"
     return why_of(
         facts,
         instance,
         Because.WAITS_FOR_NODE,
         text,
         since=due,
-        reason=facts.given_back.get(instance.id, instance.error),
+        reason=instance.given_back or instance.error,
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from go_scheduler.firing.latest import latest_fire_time
 from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
@@ -14,6 +14,9 @@ from go_scheduler.triggers.base import next_fire_time_of
 from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.why.words import Times
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _FIRST_STEP = timedelta(minutes=1)
@@ -34,8 +37,6 @@ class Facts:
             nothing has their slot.
         retention: How long ended instances are kept; None: it is not known.
         waiting: How many of it wait, if there is a ``max_queue``, and up to that.
-        given_back: Why instances were given back last, as far as that is known and may
-            be said.
     """
 
     definition: TaskDefinition
@@ -46,7 +47,6 @@ class Facts:
     holder: TaskInstance | None = None
     retention: timedelta | None = None
     waiting: int | None = None
-    given_back: Mapping[UUID, str] = field(default_factory=dict)
 
     @property
     def times(self) -> Times:

@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.why.facts import Facts
 
-GIVEN_BACK = (
-    " It was given back; the process that did so knows why, by its log or"
-    " `InstanceGivenBack`."
-)
-"""Where to look for a reason that is not known here."""
 _THEN = "Else it has failed, and any node takes it over."
 _OVERDUE = (
     "That is overdue: a node that serves its queue takes it over, within about a sixth"
@@ -45,7 +40,7 @@ def not_begun(facts: Facts, instance: TaskInstance) -> str:
     return f"It was published by {node}, and {waits}. {then}"
 
 
-def given_back(facts: Facts, instance: TaskInstance) -> str:
-    """Why nobody runs it who has had it; empty: that is not known here."""
-    reason = facts.given_back.get(instance.id)
+def given_back(instance: TaskInstance) -> str:
+    """Why it was given back; empty: that is not known, or may not be said."""
+    reason = instance.given_back
     return "" if reason is None else f" It was given back: {summary(reason)}."

@@ -16,9 +16,6 @@ from go_scheduler.errors import (
     ScheduleWarning,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.events import InstanceGivenBack
-from go_scheduler.events.event import of_instance
-from go_scheduler.events.hub import Events
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Cancelled, NodeInfo, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
@@ -623,9 +620,8 @@ def test_what_is_given_back_was_due_when_it_was_and_is_offered_again(
     assert why.until == START + SECOND + MINUTE
     assert why.text == (
         "It was due at 2030-01-01 00:00:01 UTC, and is offered again at 2030-01-01"
-        " 00:01:01 UTC, in 1 min. It was given back; the process that did so knows why,"
-        " by its log or `InstanceGivenBack`. But no node is alive that takes anything:"
-        " start a scheduler."
+        " 00:01:01 UTC, in 1 min. It was given back. But no node is alive that takes"
+        " anything: start a scheduler."
     )
     clock.advance(HOUR)
     why = client.why(held.id)
@@ -658,34 +654,29 @@ def test_any_process_knows_why_it_was_given_back(
     assert scheduler.stop()
 
 
-def test_who_gave_it_back_knows_why(store: Store, clock: ManualClock) -> None:
+def test_why_it_was_given_back_is_said_until_it_is_claimed_again(
+    store: Store, clock: ManualClock
+) -> None:
     held = claimed(store)
     client = Client(store)
-    client._hub = Events()
-    said = InstanceGivenBack(**of_instance(held), reason="no fuel", delay=MINUTE)
-    client._hub.pass_on(said)
     clock.advance(SECOND)
-    # What is held was claimed after it had been.
-    assert client.why(held.id).reason is None
-    store.release_instances([Release(claim=claim_of(held), delay=MINUTE)])
+    store.release_instances(
+        [Release(claim=claim_of(held), delay=MINUTE, reason="no fuel")]
+    )
     told = " It was given back: no fuel."
-    why = client.why(held.id)
-    assert told in why.text
-    assert why.reason == "no fuel"
-    [held] = claim(store, ahead=HOUR)
-    assert told in client.why(held.id).text
-    store.release_instances([Release(claim=claim_of(held), delay=MINUTE)])
+    for wait in (ZERO, HOUR):
+        clock.advance(wait)
+        why = client.why(held.id)
+        assert told in why.text
+        assert why.reason == "no fuel"
+        # It may say where a bus is.
+        assert "fuel" not in str(client.why(held.id, machines=False))
+    [held] = claim(store)
     assert told not in client.why(held.id).text
-    client._hub.pass_on(replace(said, attempt=held.attempt))
-    clock.advance(HOUR)
+    store.release_instances([Release(claim=claim_of(held), delay=MINUTE)])
     why = client.why(held.id)
-    assert told in why.text
-    assert why.reason == "no fuel"
-    # It may say where a bus is.
-    assert "fuel" not in str(client.why(held.id, machines=False))
-    for _ in range(1000):
-        client._hub.pass_on(replace(said, instance_id=uuid4()))
-    assert client._hub.given_back.reason(held.id, said.attempt) is None
+    assert " It was given back." in why.text
+    assert why.reason is None
 
 
 # What is not.
