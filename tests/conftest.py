@@ -35,7 +35,7 @@ from tests.rabbitmq_servers import (
 from tests.redis_servers import REQUIRE_REDIS, missing_redis, running_redis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from go_scheduler.stores.base import Store
     from tests.rabbitmq_servers import RabbitMQServer
@@ -102,7 +102,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
+    """Register the markers, and refuse an unknown kind of store."""
+    if unknown := set(_chosen(config)).difference(ENGINES):
+        raise pytest.UsageError(f"--store knows {', '.join(ENGINES)}, not {unknown}")
     for name, meaning in RARE.items():
         config.addinivalue_line(
             "markers", f"{name}: {meaning}; a plain pytest leaves it out."
@@ -147,15 +149,12 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Leave out the tests on stores that were not chosen, and rare ones."""
-    named = config.getoption("--store")
-    chosen = named.split(",") if named else ENGINES
-    if unknown := set(chosen).difference(ENGINES):
-        raise pytest.UsageError(f"--store knows {', '.join(ENGINES)}, not {unknown}")
+    chosen = _chosen(config)
     wanted, left_out = [], []
     for each in items:
         if _needs("rabbitmq", each):
             each.add_marker("broker")
-        if _engine(each) in ENGINES[2:] and not named:
+        if _engine(each) in ENGINES[2:] and not config.option.store:
             each.add_marker("server")
         rare = next(filter(each.get_closest_marker, RARE), None)
         if _engine(each) not in (None, *chosen):
@@ -167,6 +166,12 @@ def pytest_collection_modifyitems(
             wanted.append(each)
     config.hook.pytest_deselected(items=left_out)
     items[:] = wanted
+
+
+def _chosen(config: pytest.Config) -> Sequence[str]:
+    """The kinds of stores that ``--store`` names, else all."""
+    named: str | None = config.option.store
+    return named.split(",") if named else ENGINES
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
