@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -14,15 +13,16 @@ from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
 from go_scheduler.http.bodies.definitions import DefinitionPut
-from go_scheduler.http.jobs.spreading import Spread
 from go_scheduler.http.problems import Problem, field_errors
 from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.triggers import DelayTrigger, IntervalTrigger, OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
 
     from go_scheduler.cli.where import Connected
+    from go_scheduler.http.jobs.spreading import Spread
     from go_scheduler.http.remote import Remote
     from go_scheduler.triggers import Trigger
 
@@ -38,7 +38,8 @@ class Imported:
     Args:
         client: Takes definitions.
         remote: Takes jobs, in front of the same store.
-        asked: How they are imported, and by which name.
+        name: Of the import: repeated by it, nothing is made twice.
+        spread: When those run that do not say when.
         called: What a line is called where something is wrong with it.
 
     Attributes:
@@ -51,7 +52,8 @@ class Imported:
         self,
         client: Connected,
         remote: Remote,
-        asked: Mapping[str, Any],
+        name: str,
+        spread: Spread,
         called: str = "line",
     ) -> None:
         self.counts = dict.fromkeys(_COUNTED, 0)
@@ -59,12 +61,12 @@ class Imported:
         self._called = called
         self._client = client
         self._remote = remote
-        self._asked = {**asked, "on_error": "skip"}
+        self._asked = {"import": name, "on_error": "skip", **_asked(spread)}
         self._definitions: list[tuple[int, TaskDefinition]] = []
         self._jobs: list[bytes] = []
         self._wrong: dict[int, str] = {}
         self._now = SystemClock().now()
-        self._spread = _spread_of(asked)
+        self._spread = spread
 
     def take(self, lines: Iterable[bytes]) -> Iterator[Sequence[str]]:
         """Put in what is on each line; answer what is wrong, part by part."""
@@ -190,14 +192,18 @@ class Imported:
             raise StoreError(ended["detail"].partition("; what was made stays")[0])
 
 
-def _spread_of(asked: Mapping[str, Any]) -> Spread:
-    lengths = {
-        name: None if (seconds := asked.get(name)) is None else timedelta(0, seconds)
-        for name in ("window", "interval", "jitter")
+def _asked(spread: Spread) -> dict[str, Any]:
+    """What a server is asked for, so that jobs are spread so."""
+    return {
+        "start": None if spread.start is None else spread.start.isoformat(),
+        "window": _seconds(spread.window),
+        "interval": _seconds(spread.interval),
+        "jitter": _seconds(spread.jitter),
     }
-    start = asked.get("start")
-    begins = None if start is None else datetime.fromisoformat(start)
-    return Spread(start=begins, **lengths)
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
 
 
 def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:

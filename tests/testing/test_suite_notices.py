@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
+    from go_scheduler.models import Tombstone
 
 ROOT = Path(__file__).parents[2]
 ZERO = timedelta(0)
@@ -659,6 +661,44 @@ class StopsTheSeries(MemoryStore):
         )
 
 
+class AnswersOneCancel(MemoryStore):
+    """Cancels all and answers one."""
+
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        return dict([*super().cancel_instances(cancellations).items()][:1])
+
+
+class AnswersOneDelete(MemoryStore):
+    """Deletes all and answers one."""
+
+    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+        return {*[*super().delete_definitions(ids)][:1]}
+
+
+class RemembersOneAtATime(MemoryStore):
+    """Reads what is remembered of the first id alone."""
+
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        return super().list_tombstones([*ids][:1])
+
+
+class IsBehind(MemoryStore):
+    """Tells of an instant before the store's time."""
+
+    def now_between(self) -> tuple[datetime, datetime]:
+        now = self.now() - timedelta(seconds=5)
+        return now, now
+
+
+class ConnectsOnce(MemoryStore):
+    """Refuses what is open already."""
+
+    def connect(self) -> None:
+        raise ConfigurationError("it is open")
+
+
 class CountsWhatIsThere(MemoryStore):
     """Leaves out the states that no instance is in."""
 
@@ -836,6 +876,11 @@ NOTICED: dict[type[MemoryStore], str] = {
     ForgetsIds: "test_what_has_ended_does_not_run_again",
     DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
+    AnswersOneCancel: "test_all_that_are_cancelled_together_are_answered",
+    AnswersOneDelete: "test_a_delete_answers_those_that_existed",
+    RemembersOneAtATime: "test_all_that_is_remembered_can_be_read_at_once",
+    IsBehind: "test_the_store_goes_by_the_clock_it_was_given",
+    ConnectsOnce: "test_connecting_again_is_harmless",
     StopsTheSeries: "test_a_definition_that_waits_fires_after_the_end",
     ListsThoseOfOthers: "test_lists_and_counts_by_some_owners_and_queues",
     CountsWhatIsThere: "test_every_state_has_a_count",

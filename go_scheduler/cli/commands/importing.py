@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
 import typer
@@ -16,6 +15,9 @@ from go_scheduler.cli.output import document, line, note
 from go_scheduler.cli.reading import duration_of, instant_of
 from go_scheduler.cli.where import Where
 from go_scheduler.errors import ConfigurationError, StoreError
+
+if TYPE_CHECKING:
+    from go_scheduler.http.jobs.spreading import Spread
 
 app = typer.Typer()
 
@@ -35,21 +37,23 @@ class Spreading:
     ] = None
     jitter: Annotated[str | None, text("Up to how much later each runs.")] = None
 
-    def asked(self) -> dict[str, Any]:
-        """What they are to an import.
+    def spread(self) -> "Spread":
+        """What they say.
 
         Raises:
             ConfigurationError: One is wrong.
         """
+        # Imported here: it takes as long as all of another command.
+        from go_scheduler.http.jobs.spreading import Spread
+
         if self.window is not None and self.interval is not None:
             raise ConfigurationError("say --window or --interval, not both")
-        start = instant_of(self.start, "--start")
-        return {
-            "start": None if start is None else start.isoformat(),
-            "window": _seconds(duration_of(self.window, "--window")),
-            "interval": _seconds(duration_of(self.interval, "--interval")),
-            "jitter": _seconds(duration_of(self.jitter, "--jitter")),
-        }
+        return Spread(
+            start=instant_of(self.start, "--start"),
+            window=duration_of(self.window, "--window"),
+            interval=duration_of(self.interval, "--interval"),
+            jitter=duration_of(self.jitter, "--jitter"),
+        )
 
 
 @app.command("import")
@@ -79,19 +83,19 @@ def import_(
     A line that is wrong is told and left out. With --import, or ids and keys, the same
     lines may be imported again.
     """
-    # Imported here: it takes as long as all of another command.
     from go_scheduler.cli.imported_lines import Imported
     from go_scheduler.cli.in_process import answering
     from go_scheduler.cli.progress import lines_of, parts_of
 
-    asked = {**spreading.asked(), "import": name or uuid4().hex}
+    spread = spreading.spread()
+    name = name or uuid4().hex
     with (
         where.client(migrates=True) as client,
         answering(client) as remote,
         lines_of(file) as (stream, settled),
     ):
         called, lines = parts_of(stream)
-        imported = Imported(client, remote, asked, called)
+        imported = Imported(client, remote, name, spread, called)
         try:
             for problems in imported.take(lines):
                 settled(imported.size)
@@ -100,7 +104,7 @@ def import_(
         except (StoreError, KeyboardInterrupt):
             note(
                 "what is in stays: go on with the same file by --import"
-                f" {asked['import']}, and nothing is made twice"
+                f" {name}, and nothing is made twice"
             )
             raise
     if json:
@@ -122,7 +126,3 @@ def _summary(counts: Mapping[str, int]) -> str:
 def _named(count: int, what: str) -> str:
     """Such as ``definitions``, or ``definition`` if it is one."""
     return what.removesuffix("s") if count == 1 else what
-
-
-def _seconds(length: timedelta | None) -> float | None:
-    return None if length is None else length.total_seconds()

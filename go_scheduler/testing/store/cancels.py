@@ -107,6 +107,11 @@ class CancelTests:
         assert finish(store, instance, outcome)
         assert store.get_instance(instance.id).outcome is outcome
 
+    def test_all_that_are_cancelled_together_are_answered(self, store: Store) -> None:
+        found = pending(store), pending(store)
+        assert cancel(store, *found) == {each.id: Cancelled.CANCELLED for each in found}
+        assert claim(store) == []
+
     def test_what_has_ended_or_never_was_is_not_answered(self, store: Store) -> None:
         over, waiting = ended(store), pending(store)
         unknown = replace(waiting, id=NOBODY)

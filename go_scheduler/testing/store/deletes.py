@@ -52,9 +52,10 @@ class DeleteTests:
     """``delete_definitions``."""
 
     def test_a_delete_answers_those_that_existed(self, store: Store) -> None:
-        one, other = put(store), put(store)
-        assert store.delete_definitions([one.id, NOBODY]) == {one.id}
-        assert store.delete_definitions([one.id]) == set()
+        one, two, other = put(store), put(store), put(store)
+        gone = [one.id, NOBODY, two.id]
+        assert store.delete_definitions(gone) == {one.id, two.id}
+        assert store.delete_definitions(gone) == set()
         assert store.list_definitions() == [other]
 
     def test_deleting_nothing_deletes_nothing(self, store: Store) -> None:

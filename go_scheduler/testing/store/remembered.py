@@ -183,6 +183,10 @@ class RememberedTests:
         store.delete_definitions([last.id])
         assert store.list_tombstones([last.id]) == []
 
+    def test_all_that_is_remembered_can_be_read_at_once(self, store: Store) -> None:
+        gone = {_gone(store, _once(number)).id for number in (1, 2)}
+        assert {each.id for each in store.list_tombstones(gone)} == gone
+
     def test_a_delete_forgets(self, store: Store) -> None:
         new = _once()
         _gone(store, new)

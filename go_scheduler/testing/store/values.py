@@ -194,6 +194,8 @@ class TimeTests:
         for _ in range(2):
             assert store.now() == clock.now(), "the store does not go by its clock="
             assert store.now().utcoffset() == ZERO
+            at_earliest, at_latest = store.now_between()
+            assert at_earliest <= clock.now() <= at_latest
             clock.advance(HOUR + TICK)
 
 
@@ -259,7 +261,7 @@ class ValueTests:
 
 
 class OpenTests:
-    """``initialize`` and ``close``."""
+    """``initialize``, ``connect`` and ``close``."""
 
     def test_initializing_again_is_harmless(self, store: Store) -> None:
         instance = running(store)
@@ -267,6 +269,12 @@ class OpenTests:
             store.initialize()
         assert store.get_definition(instance.definition.id) == instance.definition
         assert store.get_instance(instance.id) == instance
+
+    def test_connecting_again_is_harmless(self, store: Store) -> None:
+        for _ in range(2):
+            store.connect()
+        new = put(store)
+        assert store.get_definition(new.id) == new
 
     def test_closing_again_is_harmless(self, store: Store) -> None:
         for _ in range(2):
