@@ -34,6 +34,15 @@ def test_the_doctor_ends_as_what_it_found_matters(
     assert "\nqueue-unserved: Name the queue in the queues= of a scheduler" in printed
 
 
+def test_a_one_off_that_no_node_has_a_handler_for_is_an_error(shell: Shell) -> None:
+    announced = Announcement(node=NODE, queues=("default",), names=("known",))
+    shell.call(lambda client: client._ready().note_contact(announced, unbroken=SECOND))
+    [typo] = shell.json("add", "typo", "--on-demand")
+    shell("run", typo["id"])
+    printed = shell("doctor", code=2)
+    assert "has a handler for 'typo'" in printed
+
+
 def test_a_store_that_is_away_has_an_exit_code_of_its_own(shell: Shell) -> None:
     url = "postgresql://user:secret@127.0.0.1:1/jobs"
     printed = shell("doctor", "--store", url, where=False, code=3)
