@@ -173,7 +173,14 @@ def test_a_process_is_ended_when_its_runs_time_is_over(runs: Runs, how: str) -> 
 
 
 def told_of(runs: Runs, kind: type[Kind], name: str) -> list[Kind]:
-    return [each for each in runs.heard.of(kind) if getattr(each, "name", "") == name]
+    """What was told of an instance, or will be: that may follow its end."""
+    found: list[Kind] = []
+    count = 0
+    while not found:
+        told = runs.heard.wait(kind, count + 1)
+        found = [each for each in told if getattr(each, "name", "") == name]
+        count = len(told)
+    return found
 
 
 def test_one_that_does_not_end_is_killed_and_one_that_cleans_up_may(
