@@ -108,9 +108,12 @@ class Keeper:
         # One that has joined its handler's transaction may be locked by that.
         needed = [*kept, *self._held.due(), *ended]
         self._renew([run for run in needed if not run.joined], elapsed)
+        # The store may have taken long to answer.
+        elapsed = self._clock.elapsed()
         left = [run.until_over(elapsed) for run in kept]
-        again = self._renewals.next()
-        delay = min([self.lease / 3, *left, *([] if again is None else [again])])
+        if (again := self._renewals.next()) is not None:
+            left.append(again)
+        delay = max(ZERO, min([self._next - elapsed, *left]))
         self._next = elapsed + delay
         return delay
 

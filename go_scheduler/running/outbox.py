@@ -192,8 +192,8 @@ class Outbox:
             self._slot_freed()
         record = entry.record
         if isinstance(record, RunOutcome):
-            # A run that was given back has freed no worker.
-            self._freed.count += record.started_at is not None
+            # A run that was given back, or hangs, has freed no worker.
+            self._freed.count += record.started_at is not None and not record.hung
             if recorded:
                 self._reports.recorded(entry, record)
             else:

@@ -533,7 +533,7 @@ class ThreadedWorld:
         kind: type[Kind],
         count: int = 1,
         *,
-        again: timedelta = SECOND,
+        again: timedelta | None = None,
     ) -> list[Kind]:
         """Let so much time pass until so many of a kind are heard.
 
@@ -541,8 +541,9 @@ class ThreadedWorld:
             by: How much.
             kind: Of which events.
             count: How many.
-            again: How much more each time that they are not heard soon.
+            again: How much more each time that they are not heard soon; None: a tenth.
         """
+        again = by / 10 if again is None else again
         self.clock.leap(by)
         for _ in range(int(10 * FAILED_AFTER)):
             # What was about to wait when the clock leapt waits as long all the same.

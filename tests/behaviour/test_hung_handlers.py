@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -248,7 +249,9 @@ def test_those_of_one_definition_leave_spare_workers_to_others(
 def test_an_executor_of_the_users_that_is_stuck_is_given_nothing_more(
     threaded: ThreadedWorld,
 ) -> None:
-    with ThreadPoolExecutor(2) as executor:
+    with ThreadPoolExecutor(2) as executor, ExitStack() as stack:
+        # Else it would wait for its threads if this fails.
+        stack.callback(threaded.gate.set)
         node = threaded.node(
             hanging(threaded), **{**SETTINGS, "max_workers": 2}, executor=executor
         )
