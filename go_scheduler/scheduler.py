@@ -100,7 +100,9 @@ class Scheduler(Lifecycle, Tasks, Client):
             instance runs again, for definitions that do not say; see ``Run.extend``.
         timeout: How long a handler may run before it is told to end, for definitions
             that do not say; see ``TaskDefinition``. None: ``expire_after`` alone.
-        retry: What follows a run that failed, for definitions that do not say.
+        retry: What follows a run that failed, for definitions that do not say. None:
+            ``RetryPolicy()``, or ``RetryPolicy.after_expiry()`` for those with an
+            ``expire_after`` of their own.
         catch_up: What becomes of what is late, for definitions that do not say.
         lease: How long a claim holds unless it is renewed, which happens every third of
             it: the work of a node that died runs elsewhere a little after that.
@@ -151,7 +153,7 @@ class Scheduler(Lifecycle, Tasks, Client):
         max_hangs: int | None = 3,
         expire_after: timedelta = timedelta(minutes=5),
         timeout: timedelta | None = None,
-        retry: RetryPolicy = RetryPolicy(),
+        retry: RetryPolicy | None = None,
         catch_up: CatchUp = CatchUp(),
         lease: timedelta = timedelta(seconds=20),
         retention: timedelta = timedelta(days=1),

@@ -43,6 +43,7 @@ _MAY_BE_NONE = (
     "max_hung",
     "max_hangs",
     "timeout",
+    "retry",
     "retention_failed",
     "clock_error",
     "lateness_objective",
@@ -65,7 +66,7 @@ class Settings:
     max_hangs: int | None
     expire_after: timedelta
     timeout: timedelta | None
-    retry: RetryPolicy
+    retry: RetryPolicy | None
     catch_up: CatchUp
     lease: timedelta
     retention: timedelta

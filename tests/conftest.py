@@ -21,7 +21,7 @@ import pytest
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
 from go_scheduler.settings import Settings
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition
@@ -60,7 +60,7 @@ SETTINGS = Settings(
     max_hangs=3,
     expire_after=timedelta(seconds=300),
     timeout=None,
-    retry=RetryPolicy(),
+    retry=None,
     catch_up=CatchUp(),
     lease=timedelta(seconds=20),
     retention=timedelta(days=1),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from go_scheduler import TaskDefinition
+from go_scheduler import RetryPolicy, TaskDefinition
 from tests.golden import describe
 
 FOLDER = Path(__file__).parent / "golden"
@@ -78,3 +78,18 @@ def test_what_is_stored_is_read_into_what_it_was_made_of(folder: Path) -> None:
                 kept, made = (getattr(e, each.name) for e in (read[name], definition))
                 # What is not compared by a trigger is in its text.
                 assert (kept, repr(kept)) == (made, repr(made)), name
+
+
+@pytest.mark.parametrize("attempts", [100, 3, None])
+def test_a_retry_that_was_stored_without_a_delay_goes_by_expire_after(
+    folder: Path, attempts: int | None
+) -> None:
+    most = "null" if attempts is None else attempts
+    stored = (
+        f'{{"retry":{{"max_attempts":{most},"delay":null,"factor":1.0,'
+        '"max_delay":null,"jitter":0.0,"stop_on":[]}}'
+    )
+    facts = facts_in(FOLDER / "stored_forms.txt")
+    plain = [each for each in facts if each.startswith("plain: ")]
+    read = describe.read_stored(folder, [*plain, f"before: policies {stored}"])
+    assert read["before"].retry == RetryPolicy.after_expiry(max_attempts=attempts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -20,6 +21,7 @@ ID = UUID(int=1)
 TICK = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
+AFTER_EXPIRY = RetryPolicy.after_expiry()
 
 
 def retry_in(policy: RetryPolicy, *, runs: int, ran_for: timedelta) -> timedelta:
@@ -29,17 +31,47 @@ def retry_in(policy: RetryPolicy, *, runs: int, ran_for: timedelta) -> timedelta
 
 
 def test_the_next_run_begins_when_the_last_one_has_expired() -> None:
-    assert retry_in(RetryPolicy(), runs=1, ran_for=2 * MINUTE) == 3 * MINUTE
+    assert retry_in(AFTER_EXPIRY, runs=1, ran_for=2 * MINUTE) == 3 * MINUTE
 
 
 def test_a_run_that_has_expired_is_followed_at_once() -> None:
-    assert retry_in(RetryPolicy(), runs=1, ran_for=5 * MINUTE) == timedelta(0)
-    assert retry_in(RetryPolicy(), runs=1, ran_for=9 * MINUTE) == timedelta(0)
+    assert retry_in(AFTER_EXPIRY, runs=1, ran_for=5 * MINUTE) == timedelta(0)
+    assert retry_in(AFTER_EXPIRY, runs=1, ran_for=9 * MINUTE) == timedelta(0)
 
 
-def test_by_default_the_hundredth_run_is_the_last() -> None:
-    assert RetryPolicy().allows(99)
-    assert not RetryPolicy().allows(100)
+def test_by_default_the_twentieth_run_is_the_last() -> None:
+    assert RetryPolicy().allows(19)
+    assert not RetryPolicy().allows(20)
+
+
+def test_after_expiry_is_without_a_delay_and_a_hundred_runs_unless_it_says() -> None:
+    assert RetryPolicy(max_attempts=100, delay=None) == AFTER_EXPIRY
+    few = RetryPolicy.after_expiry(max_attempts=3, stop_on=[KeyError])
+    assert few == RetryPolicy(max_attempts=3, delay=None, stop_on=[KeyError])
+
+
+def test_by_default_the_delay_doubles_up_to_five_minutes() -> None:
+    exact = RetryPolicy(jitter=0)
+    assert delays(exact, 8) == [15, 30, 60, 120, 240, 300, 300, 300]
+    spread = zip(delays(exact, 19), delays(RetryPolicy(), 19), strict=True)
+    assert all(delay <= spread <= 1.2 * delay for delay, spread in spread)
+    assert delays(RetryPolicy()) != delays(exact)
+
+
+def test_what_is_not_said_depends_on_whether_a_delay_is() -> None:
+    growing = RetryPolicy(
+        max_attempts=20, delay=15 * SECOND, factor=2, max_delay=5 * MINUTE, jitter=0.2
+    )
+    assert RetryPolicy() == growing
+    assert RetryPolicy(max_attempts=3) == replace(growing, max_attempts=3)
+    assert RetryPolicy(max_delay=MINUTE) == replace(growing, max_delay=MINUTE)
+    assert RetryPolicy(factor=3, jitter=MINUTE) == replace(
+        growing, factor=3, jitter=MINUTE
+    )
+    assert RetryPolicy(delay=15 * SECOND) == RetryPolicy(
+        delay=15 * SECOND, factor=1, max_delay=None, jitter=0
+    )
+    assert repr(growing) == repr(RetryPolicy())
 
 
 def test_one_attempt_means_no_retry() -> None:
@@ -235,10 +267,11 @@ def test_exceptions_are_kept_as_names_each_once_and_in_one_order() -> None:
         ({"delay": SECOND, "jitter": -0.1}, "jitter must be a part of the delay"),
         ({"delay": SECOND, "jitter": None}, "jitter must be a part of the delay"),
         ({"delay": SECOND, "jitter": -SECOND}, "jitter must be at least 0 s"),
-        ({"factor": 2}, "pass delay= too"),
-        ({"max_delay": SECOND}, "pass delay= too"),
-        ({"jitter": 0.1}, "pass delay= too"),
-        ({"jitter": SECOND}, "pass delay= too"),
+        ({"delay": None, "factor": 2}, "delay=None has none"),
+        ({"delay": None, "max_delay": SECOND}, "delay=None has none"),
+        ({"delay": None, "jitter": 0.1}, "delay=None has none"),
+        ({"delay": None, "jitter": SECOND}, "delay=None has none"),
+        ({"max_delay": SECOND}, "max_delay must be at least 15 s"),
         ({"stop_on": "KeyError"}, "stop_on must be a sequence of exception classes"),
         ({"stop_on": KeyError}, "stop_on must be a sequence of exception classes"),
         ({"stop_on": [int]}, "an exception of stop_on must be a str"),

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
+SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
@@ -78,9 +80,8 @@ def run(
     of: timedelta = 10 * MINUTE,
 ) -> TaskInstance:
     """What an instance is after so long."""
-    default = RetryPolicy() if retry is None else retry
     store = store or MemoryStore(clock)
-    with Scheduler(handler, store, clock=clock, retry=default) as scheduler:
+    with Scheduler(handler, store, clock=clock, retry=retry) as scheduler:
         scheduler.schedule(definition)
         clock.advance(of)
         [instance] = scheduler.list_instances(definition_id=definition.id)
@@ -99,10 +100,59 @@ def test_each_retry_waits_longer_until_one_succeeds(clock: ManualClock) -> None:
     assert (ended.state, ended.runs) == (State.COMPLETED, 5)
 
 
-def test_without_a_delay_the_rhythm_is_that_of_expire_after(clock: ManualClock) -> None:
+def test_by_default_it_is_tried_twenty_times_after_delays_that_double(
+    clock: ManualClock,
+) -> None:
+    handler = failing(clock, 30)
+    ended = run(handler, clock, once(), of=2 * HOUR)
+    assert (ended.state, ended.runs) == (State.FAILED, 20)
+    waits = [then - at for at, then in pairwise(handler.at)]
+    delays = [15, 30, 60, 120, 240, *14 * [300]]
+    parts = [wait / delay for wait, delay in zip(waits, delays, strict=True)]
+    # What is due is found a little late.
+    assert 1 <= min(parts) < max(parts) < 1.3
+    assert 75 * MINUTE < seconds(handler.at[-1]) < 100 * MINUTE
+
+
+def test_by_default_the_rhythm_is_that_of_expire_after_where_a_definition_has_its_own(
+    clock: ManualClock,
+) -> None:
     handler = failing(clock, 2)
     run(handler, clock, once(expire_after=seconds(40)))
     assert handler.at == [0, 40, 80]
+
+
+def test_after_expiry_the_rhythm_is_that_of_expire_after(clock: ManualClock) -> None:
+    handler = failing(clock)
+    ended = run(handler, clock, once(retry=RetryPolicy.after_expiry(max_attempts=2)))
+    assert handler.at == [0, 300]
+    assert (ended.state, ended.runs) == (State.FAILED, 2)
+
+
+def test_what_its_scheduler_says_counts_before_an_expire_after_of_its_own(
+    clock: ManualClock,
+) -> None:
+    handler = failing(clock, 2)
+    default = RetryPolicy(delay=seconds(5))
+    run(handler, clock, once(expire_after=seconds(40)), retry=default)
+    assert handler.at == [0, 5, 10]
+
+
+def test_the_default_that_counts_is_that_of_the_scheduler_which_runs_it(
+    clock: ManualClock,
+) -> None:
+    store, handler, definition = MemoryStore(clock), failing(clock), once()
+    with Scheduler(None, store, clock=clock, retry=RetryPolicy(delay=HOUR)) as other:
+        other.schedule(definition)
+        run(
+            handler,
+            clock,
+            definition,
+            retry=RetryPolicy(delay=seconds(5)),
+            store=store,
+            of=seconds(11),
+        )
+    assert handler.at == [0, 5, 10]
 
 
 def test_a_definition_that_says_nothing_has_the_schedulers(clock: ManualClock) -> None:
@@ -327,7 +377,7 @@ def test_a_handler_that_cannot_be_called_so_fails_at_once(
 def test_a_type_error_from_within_a_handler_is_tried_again(
     clock: ManualClock, handler: Handler
 ) -> None:
-    ended = run(handler, clock, once(), of=MINUTE)
+    ended = run(handler, clock, once(), of=SECOND)
     assert (ended.state, ended.runs) == (State.PENDING, 1)
 
 

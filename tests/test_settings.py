@@ -9,7 +9,7 @@ from enum import StrEnum
 import pytest
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
 from go_scheduler.settings import Settings
 
 
@@ -30,7 +30,7 @@ SETTINGS = Settings(
     max_hangs=1,
     expire_after=SECOND,
     timeout=None,
-    retry=RetryPolicy(),
+    retry=None,
     catch_up=CatchUp(),
     lease=SECOND,
     retention=SECOND,

@@ -40,7 +40,11 @@ class RunPolicies:
         int | None, _option("Runs after which it has failed.", metavar="COUNT")
     ] = None
     retry_delay: Annotated[
-        str | None, _option("How long after a failure it runs again.")
+        str | None,
+        _option(
+            "How long after a failure it runs again; none: once it has had as long as"
+            " a run may take."
+        ),
     ] = None
     retry_factor: Annotated[
         float | None, _option("How many times longer each delay is.", metavar="FACTOR")
@@ -83,13 +87,16 @@ class RunPolicies:
         }
 
     def _retry(self) -> RetryPolicy | None:
-        given: dict[str, object] = {
-            "max_attempts": self.max_attempts,
-            "delay": duration_of(self.retry_delay, "--retry-delay"),
-            "factor": self.retry_factor,
-            "max_delay": duration_of(self.retry_max_delay, "--retry-max-delay"),
-            "jitter": self.retry_jitter,
-        }
+        given = _said(
+            max_attempts=self.max_attempts,
+            factor=self.retry_factor,
+            max_delay=duration_of(self.retry_max_delay, "--retry-max-delay"),
+            jitter=self.retry_jitter,
+        )
+        if self.retry_delay == "none":
+            given["delay"] = None
+        elif self.retry_delay is not None:
+            given["delay"] = duration_of(self.retry_delay, "--retry-delay")
         return _policy(RetryPolicy, given)
 
 
@@ -130,20 +137,24 @@ class Policies(RunPolicies):
         }
 
     def _catch_up(self) -> CatchUp | None:
-        given: dict[str, object] = {
-            "mode": self.catch_up,
-            "grace": duration_of(self.grace, "--grace"),
-            "within": duration_of(self.within, "--within"),
-            "drop_after": duration_of(self.drop_after, "--drop-after"),
-        }
+        given = _said(
+            mode=self.catch_up,
+            grace=duration_of(self.grace, "--grace"),
+            within=duration_of(self.within, "--within"),
+            drop_after=duration_of(self.drop_after, "--drop-after"),
+        )
         return _policy(CatchUp, given)
+
+
+def _said(**options: object) -> dict[str, object]:
+    """The options that are given."""
+    return {name: each for name, each in options.items() if each is not None}
 
 
 def _policy(kind: Callable[..., _P], given: dict[str, object]) -> _P | None:
     """A policy with what is given of it; None if nothing is."""
-    said = {name: each for name, each in given.items() if each is not None}
     try:
-        return kind(**said) if said else None
+        return kind(**given) if given else None
     except ConfigurationError as error:
         words = "retry" if kind is RetryPolicy else "catch-up"
         raise ConfigurationError(f"the options for {words}: {error}") from None

@@ -73,8 +73,8 @@ class TaskDefinition:
         heartbeat_timeout: How long a worker on a bus that has begun a run may be silent
             before that is presumed lost, at least 100 milliseconds; None: as long as
             ``expire_after``.
-        retry: What happens after a run that did not succeed; None: the scheduler's
-            default.
+        retry: What happens after a run that did not succeed; None: the default of the
+            scheduler that runs it.
         catch_up: What becomes of what is late; None: the scheduler's default.
         jitter: Run each instance later than its fire time, by up to so much: how much
             follows from id and fire time. None: at its fire time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 from go_scheduler.checks import (
     LONGEST,
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 
 _MOST_ATTEMPTS = 1_000_000_000
 _MOST_FACTOR = 1000
+_UNSAID: Any = ...
+_GROWING = {
+    "delay": timedelta(seconds=15),
+    "factor": 2.0,
+    "max_delay": timedelta(minutes=5),
+    "jitter": 0.2,
+}
+"""What holds of a delay of which nothing is said."""
+
+_STEADY = {"factor": 1.0, "max_delay": None, "jitter": 0.0}
+"""What holds beside a delay that is said."""
 
 
 @write_instead("RetryPolicy(max_attempts=5, delay=timedelta(seconds=10), factor=2)")
@@ -30,11 +41,16 @@ _MOST_FACTOR = 1000
 class RetryPolicy:
     """When a run that did not succeed is followed by another.
 
-    Without a ``delay`` the next run begins when ``expire_after`` has passed since the
-    last one began. With one, the n-th retry begins ``delay * factor ** (n - 1)`` after
-    the failure, ``max_delay`` at most, and up to ``jitter`` later than that. A run that
-    is presumed hung is followed at once, and one that died with its node as soon as its
-    claim has lapsed, whatever the delay.
+    The n-th retry begins ``delay * factor ** (n - 1)`` after the failure, ``max_delay``
+    at most, and up to ``jitter`` later than that. What is not said depends on whether
+    a ``delay`` is: without one the first retry begins after 15 seconds, each further
+    one after twice as long, up to five minutes, and each up to a fifth later. A
+    ``delay`` that is said stays the same, without any jitter.
+
+    With ``delay=None`` the next run begins when ``expire_after`` has passed since the
+    last one began: see ``after_expiry``. A run that is presumed hung is followed at
+    once, and one that died with its node as soon as its claim has lapsed, whatever the
+    delay.
 
     Attributes:
         max_attempts: Runs after which the instance is *failed*, at most a billion;
@@ -56,14 +72,18 @@ class RetryPolicy:
             ``delay``.
     """
 
-    max_attempts: int | None = 100
-    delay: timedelta | None = None
-    factor: float = 1.0
-    max_delay: timedelta | None = None
-    jitter: float | timedelta = 0.0
+    max_attempts: int | None = 20
+    delay: timedelta | None = _UNSAID
+    factor: float = _UNSAID
+    max_delay: timedelta | None = _UNSAID
+    jitter: float | timedelta = _UNSAID
     stop_on: Collection[type[BaseException] | str] = ()
 
     def __post_init__(self) -> None:
+        unsaid = _GROWING if self.delay is _UNSAID else _STEADY
+        for name, value in unsaid.items():
+            if getattr(self, name) is _UNSAID:
+                object.__setattr__(self, name, value)
         _check_attempts(self.max_attempts)
         object.__setattr__(self, "factor", _checked_factor(self.factor))
         object.__setattr__(self, "jitter", _checked_jitter(self.jitter))
@@ -72,10 +92,32 @@ class RetryPolicy:
             check_at_least("delay", self.delay, ZERO)
         elif self.factor != 1 or self.max_delay is not None or self.jitter:
             raise ConfigurationError(
-                "factor, max_delay and jitter say how a delay changes: pass delay= too"
+                "factor, max_delay and jitter say how a delay changes: delay=None has"
+                " none"
             )
         if self.max_delay is not None:
             check_at_least("max_delay", self.max_delay, self.delay or ZERO)
+
+    @classmethod
+    def after_expiry(
+        cls,
+        *,
+        max_attempts: int | None = 100,
+        stop_on: Collection[type[BaseException] | str] = (),
+    ) -> Self:
+        """A run is followed when ``expire_after`` has passed since it began.
+
+        This is the policy of a definition that has its own ``expire_after`` and no
+        ``retry``, unless its scheduler was given a ``retry`` for all.
+
+        Args:
+            max_attempts: As of any policy.
+            stop_on: Likewise.
+
+        Raises:
+            ConfigurationError: A value is of the wrong type or out of range.
+        """
+        return cls(max_attempts=max_attempts, delay=None, stop_on=stop_on)
 
     def allows(self, runs: int) -> bool:
         """Whether an instance that ran this often may run again."""

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.settings import Settings
 
+_GROWING = RetryPolicy()
+_AFTER_EXPIRY = RetryPolicy.after_expiry()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
@@ -20,14 +23,14 @@ class Defaults:
     Attributes:
         expire_after: How long a run may take.
         timeout: How long a handler may run before it is told to end; None: no limit.
-        retry: What follows one that did not succeed.
+        retry: What follows one that did not succeed; None: nobody has said.
         catch_up: What becomes of what is late.
         lease: How long a claim holds unless it is renewed.
     """
 
     expire_after: timedelta = timedelta(minutes=5)
     timeout: timedelta | None = None
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy | None = None
     catch_up: CatchUp = CatchUp()
     lease: timedelta = timedelta(seconds=20)
 
@@ -52,4 +55,8 @@ class Defaults:
 
     def retry_of(self, instance: TaskInstance) -> RetryPolicy:
         """What follows a run of this instance that did not succeed."""
-        return instance.definition.retry or self.retry
+        definition = instance.definition
+        said = definition.retry or self.retry
+        if said is not None:
+            return said
+        return _GROWING if definition.expire_after is None else _AFTER_EXPIRY

@@ -896,6 +896,7 @@ def kept() -> Mapping[str, TaskDefinition]:
         "retry": [
             RetryPolicy(),
             RetryPolicy(max_attempts=None),
+            RetryPolicy.after_expiry(),
             RetryPolicy(
                 max_attempts=5,
                 delay=MINUTE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.calling.calls import Calls
@@ -274,7 +274,7 @@ class House:
             max_hangs=3,
             expire_after=EXPIRE_AFTER,
             timeout=None,
-            retry=RetryPolicy(),
+            retry=None,
             catch_up=CatchUp(),
             lease=LEASE,
             retention=LEASE,

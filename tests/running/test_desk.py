@@ -618,7 +618,7 @@ class TestFail:
     def test_what_failed_runs_again_by_its_policy(
         self, store: Store, clock: ManualClock, desk: Desk, told: list[Event]
     ) -> None:
-        run = handed_on(store)
+        run = handed_on(store, retry=RetryPolicy.after_expiry())
         clock.advance(MINUTE)
         assert desk.fail(claim_of(run), "no answer")
         waiting = store.get_instance(run.id)

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,7 @@ from go_scheduler import (
     Extension,
     HandedOn,
     MemoryStore,
+    RetryPolicy,
     Scheduler,
     State,
     StoreUnavailableError,
@@ -88,12 +89,9 @@ def node(handler: Handler, store: Store, clock: ManualClock) -> Scheduler:
     )
 
 
-def started(
-    work: Work, store: Store, clock: ManualClock, *, timeout: timedelta | None = None
-) -> Scheduler:
+def started(work: Work, store: Store, clock: ManualClock, **options: Any) -> Scheduler:
     scheduler = node(work, store, clock)
-    trigger = ExecuteOnceTrigger(START)
-    scheduler.schedule(TaskDefinition(trigger=trigger, timeout=timeout))
+    scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START), **options))
     scheduler.start()
     clock.advance(SECOND)
     assert len(work.tokens) == 1
@@ -213,14 +211,15 @@ def test_what_is_extended_is_kept(
 
 
 def test_what_failed_outside_runs_again_by_its_policy(
-    scheduler: Scheduler, store: Store, work: Work, clock: ManualClock
+    store: Store, work: Work, clock: ManualClock
 ) -> None:
-    assert scheduler.fail(*work.tokens[0], "no answer")
-    waiting = store.get_instance(work.tokens[0][0])
-    assert (waiting.state, waiting.error) == (State.PENDING, "no answer")
-    assert waiting.due_at == START + EXPIRE_AFTER
-    clock.advance(EXPIRE_AFTER)
-    assert len(work.tokens) == 2
+    with started(work, store, clock, retry=RetryPolicy(delay=MINUTE)) as scheduler:
+        assert scheduler.fail(*work.tokens[0], "no answer")
+        waiting = store.get_instance(work.tokens[0][0])
+        assert (waiting.state, waiting.error) == (State.PENDING, "no answer")
+        assert waiting.due_at == START + SECOND + MINUTE
+        clock.advance(MINUTE + WINDOW)
+        assert len(work.tokens) == 2
 
 
 def test_what_is_given_back_is_handed_on_anew_at_once(

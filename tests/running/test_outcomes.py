@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TEN_SECONDS = timedelta(seconds=10)
 MINUTE = timedelta(minutes=1)
 TWICE = RetryPolicy(max_attempts=2)
+AFTER_EXPIRY = RetryPolicy.after_expiry()
 NOT_COMMITTED = "the transaction of complete_in() was not committed"
 
 
@@ -97,7 +98,7 @@ def test_it_has_completed_also_if_it_was_asked_to_stop_or_was_the_last_allowed()
 
 
 def test_a_run_that_raises_is_repeated_expire_after_later_than_it_was_called() -> None:
-    run = ended()
+    run = ended(retry=AFTER_EXPIRY)
     record = RunOutcome(
         claim=claim_of(run.instance),
         started_at=START,
@@ -108,7 +109,8 @@ def test_a_run_that_raises_is_repeated_expire_after_later_than_it_was_called() -
 
 
 def test_one_that_took_longer_than_that_is_repeated_at_once() -> None:
-    assert raised(ended(ran_for=seconds(61)), Failure("why")).record.retry_in == ZERO
+    run = ended(retry=AFTER_EXPIRY, ran_for=seconds(61))
+    assert raised(run, Failure("why")).record.retry_in == ZERO
 
 
 def test_after_the_last_run_that_its_policy_allows_an_instance_has_failed() -> None:

@@ -161,8 +161,9 @@ def test_what_may_not_run_again_has_failed_for_good() -> None:
     assert record.error == "a has been silent for longer than it may be"
 
 
-def test_without_a_delay_it_runs_again_at_once_as_it_has_been_waited_for() -> None:
-    verdict = judged(lapsed(silence=Silence(stage=PUBLISHED)))
+def test_after_expiry_it_runs_again_at_once_as_it_has_been_waited_for() -> None:
+    of = replace(definition(), retry=RetryPolicy.after_expiry())
+    verdict = judged(lapsed(of, silence=Silence(stage=PUBLISHED)))
     assert isinstance(verdict, Refused)
     assert verdict.decision.record.retry_in == timedelta()
 

@@ -84,7 +84,7 @@ class Pool:
     application: ApplicationLoop | None = None
     clock: ManualClock | SystemClock = field(default_factory=SystemClock)
     lease: timedelta = LEASE
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy | None = None
     catch_up: CatchUp = CatchUp()
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
@@ -30,14 +30,25 @@ Jitter = Annotated[
 class RetryBody(Body):
     """What follows a run that did not succeed."""
 
-    max_attempts: int | None = Field(100, description="null: no end.")
+    max_attempts: int | None = Field(20, description="null: no end.")
+    # No defaults of the schema: they depend on whether a delay is said.
     delay: Seconds | None = Field(
-        None, description="null: when `expire_after` has passed since the run began."
+        default_factory=lambda: timedelta(seconds=15),
+        description="null: when `expire_after` has passed since the run began. If it is"
+        " left out 15.",
     )
-    factor: float = Field(1.0, description="1 to 1,000.")
-    max_delay: Seconds | None = None
+    factor: float = Field(
+        default_factory=lambda: 2.0,
+        description="1 to 1,000. If it is left out 2, or 1 beside a `delay`.",
+    )
+    max_delay: Seconds | None = Field(
+        default_factory=lambda: timedelta(minutes=5),
+        description="If it is left out 300, or null beside a `delay`.",
+    )
     jitter: Jitter = Field(
-        0.0, description='A part of the delay, or a time: `{"seconds": 5}`.'
+        default_factory=lambda: 0.2,
+        description='A part of the delay, or a time: `{"seconds": 5}`. If it is left'
+        " out 0.2, or 0 beside a `delay`.",
     )
     stop_on: list[str] = Field(
         default_factory=list,
@@ -66,16 +77,13 @@ class RetryBody(Body):
         Raises:
             Problem: 422.
         """
-        jitter = self.jitter
+        said: dict[str, Any] = {
+            name: getattr(self, name) for name in self.model_fields_set
+        }
+        if isinstance(jitter := said.get("jitter"), Span):
+            said["jitter"] = jitter.seconds
         with of_field(field, tuple(type(self).model_fields)):
-            return RetryPolicy(
-                max_attempts=self.max_attempts,
-                delay=self.delay,
-                factor=self.factor,
-                max_delay=self.max_delay,
-                jitter=jitter.seconds if isinstance(jitter, Span) else jitter,
-                stop_on=self.stop_on,
-            )
+            return RetryPolicy(**said)
 
 
 class CatchUpBody(Body):

@@ -13,7 +13,7 @@ from go_scheduler.http.access.keys import ApiKeys
 from go_scheduler.http.access.loopback import may_bind_openly
 from go_scheduler.http.access.origins import checked_origins
 from go_scheduler.http.configuration.loading import settings_below
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.policies import CatchUp
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores import MemoryStore
 from go_scheduler.stores.opening import open_store
@@ -68,7 +68,7 @@ def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object
     yield ("types",), types.job_types
     yield ("dispatch",), partial(_check_dispatch, settings)
     scheduler = settings.scheduler
-    yield ("scheduler", "retry"), partial(RetryPolicy, **dict(scheduler.retry))
+    yield ("scheduler", "retry"), scheduler.retry.policy
     yield ("scheduler", "catch_up"), partial(CatchUp, **dict(scheduler.catch_up))
     yield ("scheduler",), partial(_scheduler, settings)
     yield (

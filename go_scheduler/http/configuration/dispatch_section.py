@@ -13,7 +13,6 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.http.configuration.section import Duration, Section
 from go_scheduler.http.configuration.sections import RetrySection
-from go_scheduler.policies import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,14 +53,13 @@ class DispatchTypeSection(Section):
         Raises:
             ConfigurationError: Its policy is wrong.
         """
-        retry = None if self.retry is None else RetryPolicy(**dict(self.retry))
         return {
             "queue": self.queue or queue,
             "timeout": self.timeout,
             "expire_after": self.expire_after,
             "start_timeout": self.start_timeout,
             "heartbeat_timeout": self.heartbeat_timeout,
-            "retry": retry,
+            "retry": None if self.retry is None else self.retry.policy(),
         }
 
 

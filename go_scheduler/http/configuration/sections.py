@@ -104,12 +104,28 @@ class ServerSection(Section):
 class RetrySection(Section):
     """What follows a run that did not succeed; see ``RetryPolicy``."""
 
-    max_attempts: int | None = 100
-    delay: Duration | None = None
-    factor: float = 1.0
-    max_delay: Duration | None = None
-    jitter: float = 0.0
+    max_attempts: int | None = 20
+    delay: Duration | None = 15 * _SECOND
+    factor: float = 2.0
+    max_delay: Duration | None = 5 * _MINUTE
+    jitter: float = 0.2
     stop_on: Texts = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _beside_a_delay(cls, given: object) -> object:
+        """What is not said beside a delay is as in ``RetryPolicy``."""
+        if not isinstance(given, dict) or "delay" not in given:
+            return given
+        return {"factor": 1.0, "max_delay": None, "jitter": 0.0} | given
+
+    def policy(self) -> RetryPolicy | None:
+        """The policy; None: nothing is said.
+
+        Raises:
+            ConfigurationError: It is wrong.
+        """
+        return RetryPolicy(**dict(self)) if self.model_fields_set else None
 
 
 class CatchUpSection(Section):
@@ -152,7 +168,7 @@ class SchedulerSection(Section):
         """
         found = {name: getattr(self, name) for name in type(self).model_fields}
         return found | {
-            "retry": RetryPolicy(**dict(self.retry)),
+            "retry": self.retry.policy(),
             "catch_up": CatchUp(**dict(self.catch_up)),
         }
 

@@ -93,6 +93,7 @@ RETRIES = [
     None,
     RetryPolicy(),
     RetryPolicy(max_attempts=None),
+    RetryPolicy.after_expiry(),
     RetryPolicy(max_attempts=10**9, stop_on=[KeyError, "app.errors.Gone"]),
     RetryPolicy(delay=ZERO, factor=2, jitter=1),
     RetryPolicy(delay=timedelta(microseconds=1), factor=1.1, jitter=0.1),
