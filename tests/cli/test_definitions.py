@@ -101,6 +101,23 @@ def test_each_way_to_say_when(shell: Shell, words: list[str], trigger: Trigger) 
     assert stored(shell).trigger == trigger
 
 
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        ([], None),
+        (["--max-attempts", "3"], RetryPolicy(max_attempts=3)),
+        (["--retry-factor", "3"], RetryPolicy(factor=3)),
+        (["--retry-delay", "10s"], RetryPolicy(delay=timedelta(seconds=10))),
+        (["--retry-delay", "none"], RetryPolicy(delay=None)),
+    ],
+)
+def test_what_is_left_out_of_a_retry_is_as_in_a_policy(
+    shell: Shell, options: list[str], policy: RetryPolicy | None
+) -> None:
+    shell("add", "report", "--on-demand", *options)
+    assert stored(shell).retry == policy
+
+
 def test_each_option_that_says_how(shell: Shell) -> None:
     shell(
         *("add", "report", "--every", "5m", "--queue", "slow", "--priority", "2"),
@@ -184,7 +201,7 @@ def test_a_schedule_that_people_do_not_mean_is_warned_of(shell: Shell) -> None:
         (["add", "x", "--on-demand", "--metadata", "{"], "must be a JSON object"),
         (["add", "x", "--on-demand", "--id", "7"], "--id must be a UUID; --key makes"),
         (["add", "--on-demand", "--key", "a", "--id", "b"], "not by both"),
-        (["add", "x", "--on-demand", "--retry-factor", "2"], "options for retry: "),
+        (["add", "x", "--on-demand", "--retry-factor", "0"], "options for retry: "),
         (["add", "x", "--on-demand", "--catch-up", "some"], "options for catch-up: "),
         (["add", "x", "--on-demand", "--overlap", "maybe"], "'maybe' is not one of"),
         (["add", "x", "--on-demand", "--priority", "9"], "priority must be from 0"),

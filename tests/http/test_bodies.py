@@ -101,7 +101,7 @@ WRONG: list[tuple[object, str, str]] = [
     ({"retry": {"max_attempts": 0}}, "retry.max_attempts", "from 1 to"),
     ({"retry": {"jitter": 2}}, "retry.jitter", "it must be at most 1"),
     ({"retry": {"jitter": {"second": 2}}}, "retry.jitter.second", "mean seconds"),
-    ({"retry": {"factor": 2}}, "retry.factor", "pass delay"),
+    ({"retry": {"delay": None, "factor": 2}}, "retry.factor", "has none"),
     ({"catch_up": {"mode": "some"}}, "catch_up.mode", "'latest'"),
     ({"catch_up": {"grace": -1}}, "catch_up.grace", "at least 0"),
     ({"jitter": 0}, "jitter", "longer than zero"),
@@ -191,6 +191,30 @@ def test_seconds_are_written_as_they_were_read() -> None:
     assert Wait(wait=seconds(2)).wait == seconds(2)
     part = RetryBody.of(RetryPolicy(delay=seconds(1), jitter=0.5))
     assert part.policy("retry") == RetryPolicy(delay=seconds(1), jitter=0.5)
+
+
+@pytest.mark.parametrize(
+    ("sent", "policy"),
+    [
+        ({}, RetryPolicy()),
+        ({"max_attempts": 3}, RetryPolicy(max_attempts=3)),
+        ({"max_delay": 60}, RetryPolicy(max_delay=seconds(60))),
+        ({"delay": 3}, RetryPolicy(delay=seconds(3))),
+        ({"delay": 3, "factor": 2}, RetryPolicy(delay=seconds(3), factor=2)),
+        ({"delay": None}, RetryPolicy(delay=None)),
+        (
+            {"max_attempts": 100, "delay": None, "factor": 1.0, "jitter": 0.0},
+            RetryPolicy.after_expiry(),
+        ),
+    ],
+)
+def test_what_is_left_out_of_a_retry_is_as_in_a_policy(
+    sent: dict[str, object], policy: RetryPolicy
+) -> None:
+    assert RetryBody.model_validate(sent).policy("retry") == policy
+    answered = RetryBody.of(policy).model_dump(mode="json")
+    assert len(answered) == 6
+    assert RetryBody.model_validate(answered).policy("retry") == policy
 
 
 class Broken(Trigger):

@@ -122,6 +122,8 @@ def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
                 for each in fields(policy)
                 if (value := getattr(policy, each.name)) not in (None, ())
             ]
+    if definition.retry is not None and definition.retry.delay is None:
+        found += [("retry: delay", "until expire after has passed")]
     return [(name, _said(value)) for name, value in found if value is not None]
 
 

@@ -164,6 +164,31 @@ def test_durations_lists_and_sections_are_said_in_the_environment_too() -> None:
     assert not settings.log.requests
 
 
+@pytest.mark.parametrize(
+    ("said", "policy"),
+    [
+        ("{}", None),
+        ("{max_attempts: 3}", RetryPolicy(max_attempts=3)),
+        ("{stop_on: [KeyError]}", RetryPolicy(stop_on=["KeyError"])),
+        ("{delay: 3s}", RetryPolicy(delay=timedelta(seconds=3))),
+        ("{delay: 3s, jitter: 1}", RetryPolicy(delay=timedelta(seconds=3), jitter=1)),
+        (
+            "{delay: null, max_attempts: 100}",
+            RetryPolicy.after_expiry(),
+        ),
+    ],
+)
+def test_what_is_left_out_of_a_retry_is_as_in_a_policy(
+    said: str, policy: RetryPolicy | None
+) -> None:
+    settings = load(GO_SCHEDULER_SCHEDULER__RETRY=said).settings
+    assert settings.scheduler.arguments()["retry"] == policy
+    assert load().settings.scheduler.arguments()["retry"] is None
+    shown = settings.scheduler.retry
+    if policy is not None:
+        assert RetryPolicy(**dict(shown)) == policy
+
+
 def test_what_is_wrong_is_told_with_line_field_and_remedy() -> None:
     text = """
 server:
