@@ -619,11 +619,11 @@ def test_a_run_that_falls_silent_has_failed_in_its_stage(
     assert lost_in == [[*Stage][stages], Stage.PUBLISHED]
 
 
-def test_what_falls_silent_runs_again_at_once_where_no_delay_is_said(
+def test_what_falls_silent_runs_again_at_once_where_there_is_no_delay(
     world: World,
 ) -> None:
     work = Work(world, start_timeout=MINUTE)
-    work.begin(once())
+    work.begin(once(retry=RetryPolicy.after_expiry()))
     world.advance(65)
     assert len(work.tokens) == 2
 

@@ -407,7 +407,7 @@ def test_it_is_held_by_a_node_until_its_claim_ends(
 
 
 def test_it_runs_again_after_an_error(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock, fail)
+    house = House(store, clock, fail, retry=RetryPolicy(delay=5 * MINUTE))
     house.schedule(BERLIN)
     house.run_for(8 * HOUR + MINUTE)
     why = house.why()
