@@ -88,7 +88,7 @@ def once(at: datetime = START + SECOND, *, runs: int = 3) -> TaskDefinition:
         trigger=ExecuteOnceTrigger(at),
         name="report",
         expire_after=10 * SECOND,
-        retry=RetryPolicy(max_attempts=runs),
+        retry=RetryPolicy.after_expiry(max_attempts=runs),
     )
 
 
