@@ -30,6 +30,7 @@ from go_scheduler.stores.messages import (
     Renewal,
     Retention,
     RunOutcome,
+    Tombstone,
 )
 from go_scheduler.testing.builders import at_once
 from go_scheduler.testing.clock import START
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import Tombstone
 
 ROOT = Path(__file__).parents[2]
 ZERO = timedelta(0)
