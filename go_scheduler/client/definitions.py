@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_definition_id, check_type
@@ -23,6 +24,7 @@ from go_scheduler.models import (
     DefinitionState,
     TaskDefinition,
 )
+from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.messages import Position
 
 if TYPE_CHECKING:
@@ -168,16 +170,19 @@ class Definitions(StoreAccess):
             raise ConfigurationError(
                 "say which definitions to delete: ids, metadata, name or queue"
             )
-        store = self._within(connection)
-        deleted = 0
+        gone: list[UUID] = []
+        withdraw = partial(self._withdraw, Kind.DELETED, gone)
+        store = self._within(connection, withdraw)
         for batch in batches(store, which):
             found = store.delete_definitions(batch)
-            deleted += len(found)
+            gone += found
+            if connection is None:
+                self._withdraw(Kind.DELETED, found)
             for each in found:
                 self._events.tell(
                     DefinitionDeleted(definition_id=each, joined=connection is not None)
                 )
-        return deleted
+        return len(gone)
 
     adelete_definitions = awaitable(delete_definitions)
     """Await what ``delete_definitions`` does; see there."""

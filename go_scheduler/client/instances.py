@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
@@ -35,6 +34,7 @@ from go_scheduler.models import (
     State,
     TaskInstance,
 )
+from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
@@ -173,7 +173,8 @@ class Instances(StoreAccess):
 
         A start is recorded some 20 ms before the instance is due; from then on its run
         is asked, by ``current_run().cancelled``, which it learns within a third of the
-        lease.
+        lease. One that a scheduler of this process on this store has started and not
+        called is cancelled.
 
         Args:
             instance_id: Which.
@@ -190,18 +191,28 @@ class Instances(StoreAccess):
         """
         check_type("instance_id", instance_id, UUID)
         happened: list[Event] = []
-        tell = partial(self._tell_all, happened)
-        store = self._within(connection, tell)
+        requested: list[UUID] = []
+
+        def committed() -> None:
+            if requested:
+                self._withdraw(Kind.CANCELLED, requested)
+            self._tell_all(happened)
+
+        store = self._within(connection, committed)
         instance = store.get_instance(instance_id)
         next_fire_time = next_after_end(instance.definition, self._store.now())
         answer = store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
         if answer is Cancelled.CANCELLED:
             happened.append(_cancelled(instance))
         elif answer is Cancelled.REQUESTED:
+            if connection is None and self._withdraw(Kind.CANCELLED, [instance_id]):
+                # The node records its end, and tells of it.
+                return Cancelled.CANCELLED
+            requested.append(instance_id)
             ids, worker = of_instance(instance), instance.worker
             happened.append(InstanceCancelRequested(**ids, worker=worker))
         if connection is None:
-            tell()
+            self._tell_all(happened)
         return answer
 
     acancel = awaitable(cancel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_definition_id, check_note
@@ -11,6 +12,7 @@ from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.events.definition_events import Change, DefinitionChanged
 from go_scheduler.events.event import of_definition
+from go_scheduler.running.withdrawing import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -149,10 +151,15 @@ class Pauses(StoreAccess):
     ) -> Sequence[TaskDefinition]:
         if note is not None:
             note = check_note(note)
-        store = self._within(connection)
+        ids: list[UUID] = []
+        withdraw = partial(self._withdraw, Kind.PAUSED, ids)
+        store = self._within(connection, withdraw)
         paused: list[TaskDefinition] = []
         for batch in batches(store, which):
             found = store.pause_definitions(batch, note=note)
+            ids += [each.id for each in found]
+            if connection is None:
+                self._withdraw(Kind.PAUSED, [each.id for each in found])
             self._tell(Change.PAUSED, found, connection)
             paused += found
         return paused

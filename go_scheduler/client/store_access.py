@@ -10,10 +10,11 @@ from go_scheduler.checks import check_made, check_trace_context, check_type
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.events.hub import LOG_ALONE, Events, Teller
 from go_scheduler.events.instrument import Instrument, Put
+from go_scheduler.running.withdrawing import Edit, Kind, withdraw
 from go_scheduler.stores.base import Store, transactional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence, Set
     from datetime import timedelta
 
     from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
@@ -111,6 +112,10 @@ class StoreAccess:
         if connection is None:
             return self._ready()
         return transactional(self._store).join(connection, committed=committed)
+
+    def _withdraw(self, kind: Kind, ids: Collection[UUID]) -> Set[UUID]:
+        """Let go of what was edited and is held in this process; which instances."""
+        return withdraw(self._store, Edit(kind, frozenset(ids)))
 
     def _trace_context(
         self, operation: str, name: str | None, size: int = 1

@@ -13,6 +13,7 @@ from go_scheduler.running.held_run import HeldRun
 from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 from go_scheduler.running.lateness import Asked
 from go_scheduler.running.per_node import PerNode
+from go_scheduler.running.withdrawing import Withdrawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.held import Held
     from go_scheduler.running.intake import Verdict
     from go_scheduler.running.recorder import Recorder
+    from go_scheduler.running.withdrawing import Watch
 
 
 class Admission:
@@ -42,6 +44,7 @@ class Admission:
         events: Told of what is claimed.
 
     Attributes:
+        withdrawing: Lets go of what is edited before it is called.
         notices: Why instances were given back.
     """
 
@@ -60,6 +63,7 @@ class Admission:
         self._clock = clock
         self._held = held
         self._recorder = recorder
+        self.withdrawing = Withdrawing(held, recorder)
         self._spares = spares
         self._per_node = PerNode(held)
         self._defaults = defaults
@@ -70,10 +74,22 @@ class Admission:
         """Begin to tell anew, as at each tick of whoever claims."""
         self._events.begin()
 
-    def admit(self, instances: Iterable[TaskInstance]) -> Sequence[HeldRun]:
-        """Judge what has been claimed; answer the runs of what is let in."""
+    def watch(self) -> Watch:
+        """Note from now on what is edited; called before a claim is sent."""
+        return self.withdrawing.watch()
+
+    def admit(
+        self, instances: Iterable[TaskInstance], *watches: Watch
+    ) -> Sequence[HeldRun]:
+        """Judge what has been claimed; answer the runs of what is let in.
+
+        Args:
+            instances: What has been claimed.
+            watches: What was edited since these claims were sent.
+        """
         now, asked = self._clock.now(), Asked()
-        admitted, held = [], []
+        admitted: list[HeldRun] = []
+        held = []
         full: set[UUID] = set()
         for instance in instances:
             run = HeldRun(
@@ -96,7 +112,7 @@ class Admission:
         self._held.add(held)
         if self._events.wanted(InstanceClaimed):
             self._tell_claimed(admitted)
-        return admitted
+        return self.withdrawing.let_in(admitted, watches)
 
     def admit_again(self, runs: Iterable[HeldRun]) -> Sequence[HeldRun]:
         """Judge runs by what their start has found; let go of those that end here."""

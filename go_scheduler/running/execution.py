@@ -31,6 +31,7 @@ from go_scheduler.running.starter import Starter
 from go_scheduler.running.takeover import Takeover
 from go_scheduler.running.timer import Timer
 from go_scheduler.running.unanswered import Unanswered
+from go_scheduler.running.withdrawing import join
 from go_scheduler.ticking.pace import Pace
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ class Execution:
             defaults=self._defaults,
             events=self._events,
         )
+        join(self._store, self.admission.withdrawing)
         self._slots = self._make_slots()
         timer = self._make_timer()
         starter = Starter(

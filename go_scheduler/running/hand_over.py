@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.announcing import Announcing
     from go_scheduler.running.claiming import Claiming
+    from go_scheduler.running.held_run import HeldRun
     from go_scheduler.running.instance_runner import InstanceRunner
     from go_scheduler.running.starter import Starter
+    from go_scheduler.running.withdrawing import Watch
     from go_scheduler.stores.messages import Addition, Fired, Firing
 
 
@@ -69,7 +71,7 @@ class HandOver:
         self._lock = threading.RLock()
         self._writing = 0
         # What the store has started and the node does not hold yet.
-        self._inbox: deque[TaskInstance] = deque()
+        self._inbox: deque[tuple[TaskInstance, Watch]] = deque()
         self._stopped = self._closed = False
         self.ticker = Ticker(
             "hand-over", self.tick, interval=None, clock=clock.base, events=events
@@ -94,7 +96,7 @@ class HandOver:
         started = list(self._inbox)
         try:
             if started:
-                self._starter.add(self._admission.admit(started))
+                self._starter.add(self._admit(started))
         except BaseException:
             self._claiming.unanswered.note()
             raise
@@ -109,7 +111,7 @@ class HandOver:
         """Hold what has come too late to be run, as the node is about to give back."""
         if self.ticker.ended:
             started = list(self._inbox)
-            self._admission.admit(started)
+            self._admit(started)
             self._forget(len(started))
 
     def close(self) -> None:
@@ -137,11 +139,12 @@ class HandOver:
         if not self._begin(1):
             return None
         try:
+            watch = self._admission.watch()
             with self._claiming.noting():
                 put, instance = self._claiming.put(firing)
                 created(put, instance)
                 if instance is not None:
-                    self._pass_on([instance])
+                    self._pass_on([instance], watch)
         except StoreUnavailableError:
             # Puts by themselves are tried again, and say what there is to say.
             return None
@@ -166,10 +169,11 @@ class HandOver:
         if not (may_start and self._begin(len(firings))):
             return None
         try:
+            watch = self._admission.watch()
             with self._claiming.noting():
                 fired = self._claiming.fire(firings)
                 told(fired)
-                self._starter.add(self._admission.admit(fired.started))
+                self._starter.add(self._admission.admit(fired.started, watch))
         finally:
             self._end(len(firings))
         return fired
@@ -211,11 +215,12 @@ class HandOver:
             return None
         ids, names = {each.id for each in additions}, self._announcing.names
         try:
+            watch = self._admission.watch()
             with self._claiming.noting():
                 added = self._claiming.add(definition_id, additions, names)
                 created(added)
                 mine = [each for each in added if each.id in ids and self._has(each)]
-                self._pass_on(mine)
+                self._pass_on(mine, watch)
         finally:
             self._end(len(additions))
         if len(mine) < len(additions):
@@ -225,11 +230,17 @@ class HandOver:
     def _has(self, instance: TaskInstance) -> bool:
         return instance.claimed_by == self._announcing.node
 
-    def _pass_on(self, started: Sequence[TaskInstance]) -> None:
-        self._inbox.extend(started)
+    def _pass_on(self, started: Sequence[TaskInstance], watch: Watch) -> None:
+        self._inbox.extend([(each, watch) for each in started])
         self.ticker.wake()
         if self._closed:
             self._give_back()
+
+    def _admit(
+        self, started: Sequence[tuple[TaskInstance, Watch]]
+    ) -> Sequence[HeldRun]:
+        watches = {watch: None for _, watch in started}
+        return self._admission.admit([each for each, _ in started], *watches)
 
     def _give_back(self) -> None:
         """Give back what nobody else does any more, in whatever thread has found it."""
@@ -237,7 +248,7 @@ class HandOver:
         while self._inbox:
             # Another thread may be at it.
             with suppress(IndexError):
-                left.append(self._inbox.popleft())
+                left.append(self._inbox.popleft()[0])
         if left:
             # Else the claims lapse.
             with suppress(StoreError):

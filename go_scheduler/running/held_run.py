@@ -33,6 +33,7 @@ class HeldRun:
         due_since: The elapsed time at which it was handed over to the workers.
         called: The elapsed time at which its handler was called.
         called_at: When its handler was called, by the store's time.
+        begun: Whether nothing stands between this and the call of its handler.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class HeldRun:
         "_timeout",
         "_undecided",
         "allowed",
+        "begun",
         "called",
         "called_at",
         "cancel_requested",
@@ -79,6 +81,7 @@ class HeldRun:
         self.due_since: timedelta | None = None
         self.called: timedelta | None = None
         self.called_at: datetime | None = None
+        self.begun = False
         self._undecided = True
         self._extended: Callable[[], None] | None = None
         self._complete: Callable[[HeldRun, object], bool] | None = None

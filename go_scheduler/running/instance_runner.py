@@ -193,13 +193,14 @@ class InstanceRunner:
         self, room: Allowance, *, lapsed: timedelta | None
     ) -> Sequence[TaskInstance]:
         lead = self._starter.lead
+        watch = self._admission.watch()
         instances = self._claiming.claim(
             ahead=self._claiming.pace.ahead if room.ahead else lead,
             lead=lead,
             limit=room.limit,
             lapsed=lapsed,
         )
-        self._starter.add(self._admission.admit(instances))
+        self._starter.add(self._admission.admit(instances, watch))
         return instances
 
     def _wait(self) -> timedelta:

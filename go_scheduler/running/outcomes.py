@@ -168,6 +168,11 @@ def not_called(
     return _ends_uncalled(instance, outcome, error, now=now)
 
 
+def cancelled(instance: TaskInstance, *, now: datetime) -> Decision:
+    """What follows for an instance that was cancelled before it was called."""
+    return _ends_uncalled(instance, Outcome.CANCELLED, None, now=now)
+
+
 def fell_silent(
     instance: TaskInstance,
     error: str,

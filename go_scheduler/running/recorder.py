@@ -246,6 +246,14 @@ class Recorder:
         given_back = Release(claim=run.claim, delay=delay, reason=kept_text(reason))
         self._write(Entry(run, given_back))
 
+    def withdraw(self, run: HeldRun, reason: str) -> None:
+        """Give back what an edit has ended, of which there may be nothing any more."""
+        self._write(Entry(run, Release(claim=run.claim, reason=reason)))
+
+    def cancel(self, run: HeldRun) -> None:
+        """Record that an instance was cancelled before its handler was called."""
+        self._put(run, outcomes.cancelled(run.instance, now=self._clock.now()))
+
     def release_lapsing(self, run: HeldRun) -> None:
         """Give back what was not called because its claim is about to lapse."""
         self._events.tell(InstanceLapsed(**of_instance(run.instance)))

@@ -207,6 +207,8 @@ class Calls:
         assert run.called_at is not None
         late = run.called_at - instance.due_at
         self._count(instance.definition, late, run.called_at)
+        # Before anybody is told, who may edit: an edit waits for this.
+        run.begun = True
         if self._tells_started:
             self._tell_started(run)
         return True

@@ -1,0 +1,109 @@
+"""Edits hold: what was deleted, paused or cancelled is not called after that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler import (
+    Cancelled,
+    Scheduler,
+    State,
+)
+from tests.behaviour.house import Later, World, once
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+EDITS = ["delete", "pause", "cancel"]
+
+
+def edit(scheduler: Scheduler, kind: str, definition_id: UUID) -> object:
+    """Do this to the definition, or to its only instance."""
+    if kind == "delete":
+        return scheduler.delete_definition(definition_id)
+    if kind == "pause":
+        return scheduler.pause(definition_id)
+    for instance in scheduler.list_instances(definition_id=definition_id):
+        return scheduler.cancel(instance.id)
+    return None
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_what_is_edited_after_its_start_was_recorded_is_not_called(
+    world: World, kind: str
+) -> None:
+    scheduler = world.node(world.note)
+    definition = scheduler.schedule(once(2))
+    world.advance(1.99)
+    assert world.only().state is State.RUNNING
+    answer = edit(scheduler, kind, definition.id)
+    world.advance(10)
+    assert world.called == []
+    if kind == "cancel":
+        assert answer is Cancelled.CANCELLED
+        instance = world.only()
+        assert (instance.state, instance.runs) == (State.CANCELLED, 0)
+    if kind == "pause":
+        instance = world.only()
+        assert (instance.state, instance.runs) == (State.PENDING, 0)
+        scheduler.resume(definition.id)
+        world.advance(1)
+        assert len(world.called) == 1
+
+
+@pytest.mark.parametrize("kind", EDITS)
+@pytest.mark.parametrize("call", ["claim_instances", "start_instances"])
+def test_what_is_edited_while_it_is_claimed_or_started_is_not_called(
+    world: World, kind: str, call: str
+) -> None:
+    scheduler = world.scheduler(world.note)
+    definition = scheduler.schedule(once(2))
+    scheduler.start()
+    world.advance(0)
+    world.faults.meanwhile[call] = lambda: edit(scheduler, kind, definition.id)
+    world.advance(10)
+    assert call in world.faults.asked
+    assert world.called == []
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_what_is_edited_while_it_is_claimed_and_due_is_not_called(
+    world: World, kind: str
+) -> None:
+    maker = world.node(None, "maker")
+    definition = maker.schedule(once(0))
+    world.advance(1)
+    scheduler = world.scheduler(world.note)
+    world.faults.meanwhile["claim_instances"] = lambda: edit(maker, kind, definition.id)
+    scheduler.start()
+    world.advance(10)
+    assert world.called == []
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_what_is_edited_while_it_waits_for_a_worker_is_not_called(
+    world: World, kind: str
+) -> None:
+    later = Later()
+    scheduler = world.node(world.note, executor=later)
+    definition = scheduler.schedule(once(2))
+    world.advance(2)
+    edit(scheduler, kind, definition.id)
+    later.run()
+    world.advance(10)
+    assert world.called == []
+
+
+def test_what_has_been_called_goes_on_and_is_asked_to_stop(world: World) -> None:
+    scheduler = world.node(world.bench.handler)
+    scheduler.schedule(once(2))
+    world.advance(2)
+    assert scheduler.cancel(world.only().id) is Cancelled.REQUESTED
+    [called] = world.bench.calls
+    # Its node learns of it when it renews the claim.
+    world.until(lambda: called.run.cancelled)
+    called.end(error=ValueError())
+    world.advance(1)
+    assert world.only().state is State.CANCELLED
