@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_definition_id, check_type
@@ -171,8 +170,11 @@ class Definitions(StoreAccess):
                 "say which definitions to delete: ids, metadata, name or queue"
             )
         gone: list[UUID] = []
-        withdraw = partial(self._withdraw, Kind.DELETED, gone)
-        store = self._within(connection, withdraw)
+
+        def committed() -> None:
+            self._withdraw(Kind.DELETED, gone)
+
+        store = self._within(connection, committed)
         for batch in batches(store, which):
             found = store.delete_definitions(batch)
             gone += found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_definition_id, check_note
@@ -152,8 +151,11 @@ class Pauses(StoreAccess):
         if note is not None:
             note = check_note(note)
         ids: list[UUID] = []
-        withdraw = partial(self._withdraw, Kind.PAUSED, ids)
-        store = self._within(connection, withdraw)
+
+        def committed() -> None:
+            self._withdraw(Kind.PAUSED, ids)
+
+        store = self._within(connection, committed)
         paused: list[TaskDefinition] = []
         for batch in batches(store, which):
             found = store.pause_definitions(batch, note=note)
