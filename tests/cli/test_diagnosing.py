@@ -21,7 +21,9 @@ def test_the_doctor_ends_as_what_it_found_matters(
 ) -> None:
     shell = Shell(store_url, capsys)
     found = shell.json("doctor", code=1)
-    assert [each["name"] for each in found if each["severity"] != "ok"] == ["no-nodes"]
+    names = {each["name"] for each in found if each["severity"] != "ok"}
+    # Others may be at work on the same server.
+    assert names - {"long-transaction"} == {"no-nodes"}
     announced = Announcement(node=NODE, queues=("default",))
     shell.call(lambda client: client._ready().note_contact(announced, unbroken=SECOND))
     assert "ok        nodes" in shell("doctor")
