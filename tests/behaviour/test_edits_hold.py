@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler import (
     Cancelled,
+    ExecuteOnceTrigger,
     Scheduler,
     State,
+    TaskDefinition,
 )
-from tests.behaviour.house import Later, World, once
+from go_scheduler.clock import SystemClock
+from tests.behaviour.house import MILLISECOND, SECOND, Later, World, once, take
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from uuid import UUID
 
+    from go_scheduler import Store, TaskInstance
+
+APART = 25 * MILLISECOND
+EARLIEST = 40 * MILLISECOND
 EDITS = ["delete", "pause", "cancel"]
 
 
@@ -107,3 +117,59 @@ def test_what_has_been_called_goes_on_and_is_asked_to_stop(world: World) -> None
     called.end(error=ValueError())
     world.advance(1)
     assert world.only().state is State.CANCELLED
+
+
+def tries(store: Store, kind: str, count: int) -> dict[UUID, float]:
+    """Edit at so many offsets, from 40 ms before the fire time to its instant.
+
+    Returns:
+        What was called after the edit had returned, and how many seconds after.
+    """
+    clock = SystemClock()
+    called: dict[UUID, float] = {}
+    returned: dict[UUID, float] = {}
+    over = threading.Event()
+
+    def handler(instance: TaskInstance) -> None:
+        called[instance.definition.id] = clock.elapsed().total_seconds()
+        if instance.definition.name == "last":
+            over.set()
+
+    with Scheduler(handler, store) as scheduler:
+        first = clock.now() + SECOND
+        times: list[tuple[datetime, UUID]] = []
+        for number in range(count):
+            at = first + APART * number
+            definition = scheduler.schedule(one_off(at))
+            times.append((at - EARLIEST * (number * 7 % count) / count, definition.id))
+        scheduler.schedule(one_off(first + APART * (count + 4), name="last"))
+        for edit_at, id in sorted(times):
+            take(clock, edit_at - clock.now())
+            edit(scheduler, kind, id)
+            returned[id] = clock.elapsed().total_seconds()
+        assert over.wait(FAILED_AFTER)
+    # Whatever was called has come back by now.
+    late = {id: called[id] - returned[id] for id in called if id in returned}
+    return {id: after for id, after in late.items() if after > 0}
+
+
+def one_off(at: datetime, **options: str) -> TaskDefinition:
+    """What fires then, and once."""
+    return TaskDefinition(trigger=ExecuteOnceTrigger(at), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EDITS)
+def test_nothing_is_called_after_an_edit_has_returned(
+    own_time_store: Store, kind: str
+) -> None:
+    assert tries(own_time_store, kind, 25) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.chaos
+@pytest.mark.parametrize("kind", EDITS)
+def test_nothing_is_called_after_any_of_many_edits_has_returned(
+    own_time_store: Store, kind: str
+) -> None:
+    assert tries(own_time_store, kind, 170) == {}
