@@ -15,7 +15,17 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.clock import SystemClock
-from tests.behaviour.house import MILLISECOND, SECOND, Later, World, once, take
+from go_scheduler.events import InstanceStarted
+from tests.behaviour.house import (
+    MILLISECOND,
+    SECOND,
+    Later,
+    ThreadedWorld,
+    World,
+    once,
+    take,
+    wait_until,
+)
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -104,6 +114,44 @@ def test_what_is_edited_while_it_waits_for_a_worker_is_not_called(
     later.run()
     world.advance(10)
     assert world.called == []
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_what_is_edited_while_it_fires_and_starts_in_one_is_not_called(
+    world: World, kind: str
+) -> None:
+    scheduler = world.node(world.note)
+    world.advance(10)
+    definition = once(10)
+    world.faults.meanwhile["fire_and_start"] = lambda: edit(
+        scheduler, kind, definition.id
+    )
+    scheduler.schedule(definition)
+    world.advance(10)
+    assert "fire_and_start" in world.faults.asked
+    assert world.called == []
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_what_is_edited_while_it_is_put_and_started_in_one_is_not_called(
+    threaded: ThreadedWorld, kind: str
+) -> None:
+    called: list[object] = []
+    scheduler = threaded.node(called.append)
+    definition, mark = threaded.now(), threaded.now()
+    wait_until(
+        lambda: all(each.last_good for each in scheduler.health().loops.values())
+    )
+    threaded.faults.meanwhile["put_and_start"] = lambda: edit(
+        scheduler, kind, definition.id
+    )
+    scheduler.schedule(definition)
+    scheduler.schedule(mark)
+    threaded.heard.wait(InstanceStarted)
+    assert scheduler.stop()
+    assert [each.definition_id for each in threaded.heard.of(InstanceStarted)] == [
+        mark.id
+    ]
 
 
 def test_what_has_been_called_goes_on_and_is_asked_to_stop(world: World) -> None:

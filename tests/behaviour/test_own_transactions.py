@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, func, select
+from sqlalchemy.orm import Session
 
 from go_scheduler import (
     Cancelled,
@@ -289,3 +290,28 @@ def test_a_store_without_transactions_completes_in_none(world: World) -> None:
     world.advance(1)
     assert world.only().state is State.FAILED
     assert ConfigurationError.__name__ in (world.only().error or "")
+
+
+@pytest.mark.parametrize("kind", ["delete", "pause", "cancel"])
+@pytest.mark.parametrize("commits", [True, False])
+def test_an_edit_by_a_session_holds_from_its_commit_on(
+    shop: Shop, kind: str, commits: bool
+) -> None:
+    node = shop.world.node(shop.world.note)
+    definition = node.schedule(once(2))
+    shop.world.advance(1.99)
+    instance = shop.world.only()
+    assert instance.state is State.RUNNING
+    with suppress(RollBack), Session(shop.engine) as session, session.begin():
+        if kind == "delete":
+            node.delete_definition(definition.id, connection=session)
+        elif kind == "pause":
+            node.pause(definition.id, connection=session)
+        else:
+            answer = node.cancel(instance.id, connection=session)
+            # Whether it will run is known at the commit.
+            assert answer is Cancelled.REQUESTED
+        if not commits:
+            raise RollBack
+    shop.world.advance(10)
+    assert len(shop.world.called) == (not commits)
