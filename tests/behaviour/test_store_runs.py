@@ -139,9 +139,12 @@ def test_of_one_class_the_earliest_due_is_claimed_first(
         house.scheduler.enqueue("send", at=START - HOUR + n * SECOND, n=n)
     with house.scheduler:
         clock.advance(4 * SECOND)
+    found = numbers(house.called)
     # CockroachDB keeps to it within each of its shards.
-    in_order = sorted if engine == "cockroachdb" else list
-    assert in_order(numbers(house.called)) == [0, 1, 2, 3]
+    if engine == "cockroachdb":
+        assert {*found} == {0, 1, 2, 3}
+    else:
+        assert found == [0, 1, 2, 3]
 
 
 def test_what_is_created_and_due_runs_at_once_and_not_at_the_next_look(
