@@ -463,7 +463,7 @@ def test_an_overlap_may_be_given_as_its_text() -> None:
     assert made.overlap is Overlap.SKIP
 
 
-@pytest.mark.parametrize("kind", [TaskInstance, RunOutcome, Claim, RetryPolicy])
+@pytest.mark.parametrize("kind", [TaskInstance, RunOutcome, Claim, CatchUp])
 def test_what_is_made_without_checks_is_as_if_made_with_them(kind: type) -> None:
     given: dict[type, dict[str, object]] = {
         TaskInstance: {
@@ -476,7 +476,7 @@ def test_what_is_made_without_checks_is_as_if_made_with_them(kind: type) -> None
         },
         RunOutcome: {"claim": Claim(instance_id=ID, attempt=1)},
         Claim: {"instance_id": ID, "attempt": 2},
-        RetryPolicy: {},
+        CatchUp: {},
     }
     made, checked = trusted(kind)(**given[kind]), kind(**given[kind])
     assert type(made) is kind
