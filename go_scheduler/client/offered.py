@@ -40,13 +40,12 @@ def backlog_of(
 def _was_due(instance: TaskInstance, now: datetime) -> bool:
     """Whether its time has come, and it waits for no other reason than a give-back.
 
-    One that has failed waits for its retry.
+    One that has failed waits for its retry, unless it was given back after that.
     """
-    return (
-        instance.execute_at <= now
-        and instance.attempt > instance.runs
-        and instance.error is None
+    given_back = instance.given_back is not None or (
+        instance.attempt > instance.runs and instance.error is None
     )
+    return instance.execute_at <= now and given_back
 
 
 def _with(

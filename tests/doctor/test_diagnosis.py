@@ -28,7 +28,7 @@ from go_scheduler.doctor import Finding, Report, Severity, diagnose
 from go_scheduler.doctor.definitions import SHOWN
 from go_scheduler.doctor.kinds import KINDS
 from go_scheduler.models import Counted, Outcome, Skipped, Stage
-from go_scheduler.stores.messages import Announcement, Position, Renewal
+from go_scheduler.stores.messages import Announcement, Position, Release, Renewal
 from go_scheduler.stores.view_store import Stretch
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
@@ -38,6 +38,7 @@ from go_scheduler.testing.builders import (
     OTHER_NODE,
     SECOND,
     TICK,
+    claim,
     claim_of,
     definition,
     ended,
@@ -221,6 +222,19 @@ def test_a_one_off_whose_name_no_node_knows_is_an_error_on_each_store(
     assert backlog.due == Counted(count=1)
     assert backlog.oldest == START + SECOND
     assert scheduler.stop()
+
+
+def test_what_has_failed_once_and_is_given_back_since_is_backlog(
+    memory: MemoryStore,
+) -> None:
+    live(memory)
+    failed = running(memory, once("fails"))
+    finish(memory, failed, None, error="no", retry_in=SECOND)
+    [again] = claim(memory, ahead=HOUR)
+    given_back = Release(claim=claim_of(again), delay=HOUR, reason="no handler")
+    assert memory.release_instances([given_back]).done == {again.id}
+    [backlog] = Client(memory).backlog()
+    assert (backlog.due, backlog.oldest) == (Counted(count=1), again.execute_at)
 
 
 def test_what_waits_for_its_time_or_a_retry_is_no_backlog(memory: MemoryStore) -> None:
