@@ -565,7 +565,7 @@ def test_the_lease_is_no_longer_than_a_run_may_take(shared: Desk, queue: str) ->
 
 @pytest.mark.slow
 def test_what_is_not_kept_is_handed_to_another_and_a_late_success_counts() -> None:
-    with desk(MemoryStore(), node_lease=SECOND, lease=SECOND) as one:
+    with desk(MemoryStore(), node_lease=3 * SECOND, lease=3 * SECOND) as one:
         one.once("default")
         work = one.take_one("default")
         again = one.take_one("default")
@@ -583,11 +583,11 @@ def test_what_is_not_kept_is_handed_to_another_and_a_late_success_counts() -> No
 
 @pytest.mark.slow
 def test_what_is_kept_by_heartbeats_is_handed_to_nobody_else() -> None:
-    with desk(MemoryStore(), node_lease=SECOND, lease=SECOND) as one:
+    with desk(MemoryStore(), node_lease=3 * SECOND, lease=3 * SECOND) as one:
         one.once("default")
         work = one.take_one("default")
-        until_at = SystemClock().now() + 2.5 * SECOND
-        other = one.ask_meanwhile("default", wait=2.5)
+        until_at = SystemClock().now() + 4.5 * SECOND
+        other = one.ask_meanwhile("default", wait=4.5)
         while SystemClock().now() < until_at:
             assert one.tell(work, "heartbeat").json() == {"answer": "go_on"}
         assert other.result(PATIENCE).status_code == 204

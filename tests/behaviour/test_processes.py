@@ -186,7 +186,7 @@ def told_of(runs: Runs, kind: type[Kind], name: str) -> list[Kind]:
 def test_one_that_does_not_end_is_killed_and_one_that_cleans_up_may(
     runs: Runs,
 ) -> None:
-    runs.run("block-past-sigterm", "clean-up", timeout=SECOND / 2)
+    runs.run("block-past-sigterm", "clean-up", timeout=3 * SECOND)
     ended = runs.ended("block-past-sigterm", "clean-up")
     assert ended["block-past-sigterm"][0] == "failed"
     assert "its process was ended" in ended["block-past-sigterm"][1]

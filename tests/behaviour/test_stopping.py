@@ -124,8 +124,7 @@ def test_nothing_more_begins_once_a_stop_has_been_asked_for(
         node.run_now(task.id)
     threaded.wait_for_hanging()
     thread = stopping(node)
-    while node.health().trouble is None and node.health().ok:
-        pass
+    wait_until(lambda: node.health().trouble or not node.health().ok)
     threaded.gate.set()
     thread.join(FAILED_AFTER)
     assert len(threaded.heard.of(InstanceStarted)) == 1
