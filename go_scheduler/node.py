@@ -88,6 +88,7 @@ class Node:
         self._stopper = ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
         self._stopping = False
+        self._takes_nothing = False
         self._quiet_since: timedelta | None = None
         self._resting_since: timedelta | None = None
         self._stopped = self._clean = False
@@ -214,6 +215,8 @@ class Node:
         # At once, without the store: nothing new begins, and what is held goes back.
         self._stop_making()
         self._execution.leave()
+        # Last: who sees that it stops may rely on it.
+        self._takes_nothing = True
 
     def stop(self, timeout: timedelta | None) -> bool:
         """Stop, and wait until it has.
@@ -262,7 +265,7 @@ class Node:
             execution=self._execution,
             creation=self._creation,
             warnings=self._execution.admission.notices.texts + self._unserved.texts,
-            stopping=self._stopping,
+            stopping=self._takes_nothing,
         )
 
     def _tickers(self) -> list[Ticker]:

@@ -41,7 +41,7 @@ def health_of(
         execution: What it runs.
         creation: What it makes to be run.
         warnings: What it has to warn of.
-        stopping: Whether it has been told to stop.
+        stopping: Whether it begins nothing more, as it has been told to stop.
     """
     loops = {each.name: LoopHealth.of(each, elapsed) for each in tickers}
     stuck, trouble = execution.keeper.stuck(), execution.workers.trouble
