@@ -122,6 +122,17 @@ class OwnEventLoop(EventLoop):
                 self._expected.add(run)
             return not self._ended
 
+    def wait_for(self, result: Awaitable[object], run: HeldRun) -> object:
+        """Await this for a run on the loop, and wait here for what comes of it."""
+        try:
+            return super().wait_for(result, run)
+        finally:
+            # Its task may have been cancelled before it began.
+            with self._lock:
+                self._expected.discard(run)
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._end_if_idle)
+
     def stop(self) -> None:
         """End once nothing runs on it."""
         # It may have ended already, if it was to.
