@@ -464,6 +464,8 @@ def test_what_was_backfilled_with_an_overlap_tells_of_the_one_that_it_waits_for(
     start(store, first)
     start(store, second)
     assert house.scheduler.why(second.id).holder == store.get_instance(first.id)
+    without = house.scheduler.why(second.id, machines=False)
+    assert without.holder == store.get_instance(first.id)
 
 
 def test_it_waits_for_another_one_of_its_definition_to_end() -> None:
