@@ -87,8 +87,7 @@ class Node:
         )
         self._stopper = ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
-        self._stopping = False
-        self._takes_nothing = False
+        self._stopping = self._takes_nothing = False
         self._quiet_since: timedelta | None = None
         self._resting_since: timedelta | None = None
         self._stopped = self._clean = False
