@@ -609,6 +609,7 @@ def test_a_trigger_may_stop_its_scheduler_from_its_own_loop(
 
 @pytest.mark.slow
 def test_ten_threads_that_start_schedule_and_stop_do_not_deadlock() -> None:
+    of_others = set(threading.enumerate())
     ran = threading.Semaphore(0)
     scheduler = Scheduler(lambda _: ran.release())
     errors: list[BaseException] = []
@@ -638,10 +639,9 @@ def test_ten_threads_that_start_schedule_and_stop_do_not_deadlock() -> None:
     scheduler.schedule(once(now()))
     assert ran.acquire(timeout=FAILED_AFTER)
     assert scheduler.stop()
-    for each in threading.enumerate():
-        if each.name.startswith("go_scheduler"):
-            each.join(FAILED_AFTER)
-            assert not each.is_alive(), each.name
+    for each in set(threading.enumerate()) - of_others:
+        each.join(FAILED_AFTER)
+        assert not each.is_alive(), each.name
 
 
 def test_with_the_context_manager_it_runs_inside(real: list[Scheduler]) -> None:
