@@ -1,7 +1,6 @@
 """The application: its commands, and how it ends when something is wrong."""
 
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -37,8 +36,6 @@ from go_scheduler.http.remote_errors import CallerError
 from go_scheduler.version import __version__
 from go_scheduler.worded import worded
 
-_SCOPE = re.compile(r"this needs the scope (.+), which the caller has not")
-
 
 class Commands(TyperGroup):
     """The commands, of which each ends with one sentence if something is wrong."""
@@ -60,17 +57,17 @@ class Commands(TyperGroup):
 
 def _remedy(error: GoSchedulerError) -> str:
     """What a person may do about it, where only the command line knows."""
-    if isinstance(error, CallerError) and (scope := _SCOPE.search(str(error))):
+    if not isinstance(error, CallerError):
+        return ""
+    if error.scope is not None:
         return (
-            f"; a login asks for it by `go_scheduler login --scope"
-            f' "openid {scope[1]}"`, and a token by GO_SCHEDULER_TOKEN may have it'
+            "; a login asks for it by `go_scheduler login --scope"
+            f' "openid {error.scope}"`, and a token by GO_SCHEDULER_TOKEN may have it'
         )
-    if isinstance(error, CallerError):
-        return (
-            "; who you are is said by GO_SCHEDULER_TOKEN, an API key say, or by"
-            " `go_scheduler login`"
-        )
-    return ""
+    return (
+        "; who you are is said by GO_SCHEDULER_TOKEN, an API key say, or by"
+        " `go_scheduler login`"
+    )
 
 
 application = typer.Typer(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 _STATE = re.compile(r"task instance \S+ is (\w+): (.+)", re.DOTALL)
+_SCOPE = re.compile(r'\bscope="([^"]+)"')
 _AWAY = (408, 429, 502, 503, 504)
 _WRONG = (400, 413, 415, 422)
 
@@ -28,20 +29,31 @@ class NotAllowedError(GoSchedulerError):
 
 
 class CallerError(NotAllowedError):
-    """What says who asks is missing, is not taken, or does not allow it."""
+    """What says who asks is missing, is not taken, or does not allow it.
+
+    Attributes:
+        scope: What is missing, if it is a scope.
+    """
+
+    def __init__(self, detail: str, scope: str | None = None) -> None:
+        super().__init__(detail)
+        self.scope = scope
 
 
 class RefusedError(GoSchedulerError):
     """The server refused something, for the reason that it says."""
 
 
-def error_of(status: int, problem: Mapping[str, Any], id: UUID | None) -> Exception:
+def error_of(
+    status: int, problem: Mapping[str, Any], id: UUID | None, challenge: str = ""
+) -> Exception:
     """The error that an answer stands for.
 
     Args:
         status: Of the answer.
         problem: Its body; empty if it is no problem of ours.
         id: That of what was asked about, if it is one thing.
+        challenge: Its header ``WWW-Authenticate``, which names the scope that it takes.
     """
     slug = str(problem.get("type", "")).rpartition(":")[2]
     detail = str(problem.get("detail") or f"the server answers {status}")
@@ -50,7 +62,10 @@ def error_of(status: int, problem: Mapping[str, Any], id: UUID | None) -> Except
     if status in _AWAY:
         return StoreUnavailableError(f"the server: {detail}")
     if status in (401, 403):
-        return (NotAllowedError if slug == "not-local" else CallerError)(detail)
+        if slug == "not-local":
+            return NotAllowedError(detail)
+        scope = _SCOPE.search(challenge)
+        return CallerError(detail, scope[1] if scope else None)
     if status in _WRONG:
         return ConfigurationError(detail)
     if id is not None and slug == "no-definition":

@@ -134,7 +134,8 @@ class RemoteRequests:
         except ValueError:
             problem = None
         problem = problem if isinstance(problem, dict) else {}
-        raise error_of(response.status_code, problem, id)
+        challenge = response.headers.get("WWW-Authenticate", "")
+        raise error_of(response.status_code, problem, id, challenge)
 
     def _stranger(self) -> GoSchedulerError:
         return GoSchedulerError(f"{self._url} is no server of go_scheduler")

@@ -30,7 +30,12 @@ from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.keys import ApiKey, new_key
 from go_scheduler.http.access.token_file import Login, TokenFile
 from go_scheduler.http.remote import Remote
-from go_scheduler.http.remote_errors import NotAllowedError, RefusedError, error_of
+from go_scheduler.http.remote_errors import (
+    CallerError,
+    NotAllowedError,
+    RefusedError,
+    error_of,
+)
 from go_scheduler.stores import open_store
 from go_scheduler.triggers import OnDemandTrigger
 from tests.cli.shell import Shell
@@ -323,6 +328,16 @@ def test_a_problem_without_what_it_is_about_keeps_its_words() -> None:
     # Where nobody has to say who they are, nothing they could say would help.
     problem["type"] = "urn:go_scheduler:not-local"
     assert type(error_of(403, problem, None)) is NotAllowedError
+
+
+def test_an_error_has_the_scope_that_is_missing_whatever_its_words() -> None:
+    problem = {"type": "urn:go_scheduler:scope", "detail": "not you"}
+    challenge = 'Bearer realm="a", error="insufficient_scope", scope="jobs:write"'
+    for said, scope in ((challenge, "jobs:write"), ('Bearer realm="a"', None)):
+        error = error_of(403, problem, None, said)
+        assert isinstance(error, CallerError)
+        assert error.scope == scope
+        assert str(error) == "not you"
 
 
 def test_a_definition_is_scheduled_as_new_or_by_its_id(server: str) -> None:
