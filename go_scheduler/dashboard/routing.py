@@ -3,7 +3,7 @@
 ```python
 ROUTES = [
     page("/definitions/{id:uuid}", definition),
-    change("/definitions/{id:uuid}/pause", pause, needs="jobs:run"),
+    change("/definitions/{id:uuid}/pause", pause, needs="jobs:pause"),
 ]
 ```
 """
@@ -33,20 +33,22 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Callable[[Visit], Awaitable[Response]]
 """What answers a request."""
 
+_READING = ("jobs:read", "runs:read")
 
-def page(path: str, answer: Answer, *, needs: str = "jobs:read") -> Route:
+
+def page(path: str, answer: Answer, *, needs: tuple[str, ...] = _READING) -> Route:
     """The route of a page, or of a part of one, that shows something.
 
     Args:
         path: Such as ``/definitions/{id:uuid}``.
         answer: What answers it.
-        needs: The scope that its callers need.
+        needs: The scopes that its callers need.
     """
 
     async def endpoint(request: Request) -> Response:
         if comes_from_elsewhere(request):
             return Visit(request).onward()
-        visit = await _admitted(request, needs)
+        visit = await _admitted(request, *needs)
         return await _answered(visit, answer)
 
     return Route(path, endpoint, methods=["GET"])
@@ -85,7 +87,7 @@ def change(path: str, answer: Answer, *, needs: str) -> Route:
     return Route(path, endpoint, methods=["POST"])
 
 
-async def _admitted(request: Request, needs: str) -> Visit:
+async def _admitted(request: Request, *needs: str) -> Visit:
     """A visit of somebody who may.
 
     Raises:
@@ -94,8 +96,8 @@ async def _admitted(request: Request, needs: str) -> Visit:
     here: Context = request.app.state.context
     session = await here.sessions.of(request)
     caller = await here.admission.caller_of(request, session)
-    request.state.caller, request.state.needed = caller, (needs,)
-    caller.check_scopes(needs)
+    request.state.caller, request.state.needed = caller, needs
+    caller.check_scopes(*needs)
     await on_thread(here.store_clock.refresh, waits=True)
     token = await here.sessions.token(session, caller.subject)
     return Visit(request, caller, session, token)

@@ -116,7 +116,7 @@ class Visit:
 
     def may(self, scope: str) -> bool:
         """Whether they may do what a scope allows; to change anything, here."""
-        is_reading = scope in ("jobs:read", "admin")
+        is_reading = scope in ("jobs:read", "runs:read", "admin")
         return scope in self.caller.scopes and (is_reading or self.here.allows_changes)
 
     def link(self, path: str, **query: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import uuid4
@@ -226,12 +225,9 @@ def of_error(request: Request, error: Exception) -> Problem:
     assert isinstance(error, HTTPException)
     title = HTTPStatus(error.status_code).phrase
     slug, detail = _OF_STATUS.get(error.status_code, ("http", error.detail))
-    if error.status_code in (404, 405) and _OF_JOBS.search(request.url.path):
-        detail += "; a job that was submitted is read at /v1/instances/{instance_id}"
     return Problem(error.status_code, slug, title, detail, headers=error.headers)
 
 
-_OF_JOBS = re.compile(r"/v1/jobs(/|$)")
 _OF_STATUS = {
     400: ("malformed", "the body cannot be read as JSON in UTF-8"),
     404: ("no-path", "there is nothing under this path: /openapi.json has those known"),

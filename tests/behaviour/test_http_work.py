@@ -48,7 +48,7 @@ LONG = 60
 SECOND = timedelta(seconds=1)
 AT_ONCE = RetryPolicy(delay=timedelta(0), max_attempts=3)
 MOST = 40
-ALL = ("jobs:read", "jobs:write", "jobs:run", "workers", "admin")
+ALL = ("jobs:read", "jobs:write", "runs:read", "runs:write", "workers", "admin")
 CALLERS: dict[str, dict[str, Any]] = {
     "anna": {"scopes": ALL},
     "eve": {"scopes": ALL},

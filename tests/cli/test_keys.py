@@ -31,7 +31,7 @@ def test_a_key_is_let_in_by_what_is_to_be_configured(
     known = [each.key() for each in load_configuration(file).settings.access.keys]
     caller = ApiKeys(known, SystemClock()).caller_of(key)
     assert caller.subject == "mail workers"
-    assert caller.scopes == {"workers", "jobs:read"}
+    assert caller.scopes == {"workers", "runs:read"}
     assert (caller.queues, caller.owners) == ({"mail"}, None)
 
 

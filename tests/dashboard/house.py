@@ -48,8 +48,8 @@ def probing(client: Client | None = None, **options: Any) -> Starlette:
         page("/probe/broken", _broken),
         page("/probe/hostile", _hostile),
         page("/probe/buttons", _buttons),
-        page("/probe/admin", _probe, needs="admin"),
-        change("/probe/press", _press, needs="jobs:run"),
+        page("/probe/admin", _probe, needs=("admin",)),
+        change("/probe/press", _press, needs="runs:write"),
     ]
     return app
 
@@ -72,7 +72,7 @@ def press(browser: Calling, **options: Any) -> httpx.Response:
 
 
 async def _probe(visit: Visit) -> Response:
-    return Response(f"{SECRET}, {visit.caller.subject}, {visit.may('jobs:run')}")
+    return Response(f"{SECRET}, {visit.caller.subject}, {visit.may('runs:write')}")
 
 
 async def _failing(visit: Visit) -> Response:

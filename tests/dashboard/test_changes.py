@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -158,7 +159,7 @@ def test_what_is_no_form_of_a_page_has_no_way_back_to_one(
 
 def test_those_who_may_not_have_no_buttons_and_change_nothing(client: Client) -> None:
     made = pending(client._store)
-    reader = replace(ANN, scopes=frozenset({"jobs:read"}))
+    reader = replace(ANN, scopes=frozenset({"jobs:read", "runs:read"}))
     app = create_dashboard(client, authorize=lambda request: reader)
     with Calling(app) as browser:
         for path in (
@@ -171,6 +172,35 @@ def test_those_who_may_not_have_no_buttons_and_change_nothing(client: Client) ->
         )
     assert answer.status_code == 403
     assert client.get_instance(made.id).state is State.PENDING
+
+
+@pytest.mark.parametrize(
+    ("scope", "buttons"),
+    [
+        ("jobs:write", ["edit"]),
+        ("jobs:pause", ["pause"]),
+        ("runs:write", ["run", "backfill"]),
+    ],
+)
+def test_each_has_the_buttons_that_their_scope_allows(
+    client: Client, report: TaskDefinition, scope: str, buttons: list[str]
+) -> None:
+    some = replace(ANN, scopes=frozenset({"jobs:read", "runs:read", scope}))
+    app = create_dashboard(client, authorize=lambda request: some)
+    with Calling(app) as browser:
+        text = browser.get(f"/definitions/{report.id}").text
+    assert re.findall(rf'action="/definitions/{report.id}/(\w+)"', text) == buttons
+
+
+@pytest.mark.parametrize("scope", ["jobs:read", "runs:read"])
+def test_pages_take_the_scopes_of_definitions_and_of_instances(
+    client: Client, scope: str
+) -> None:
+    some = replace(ANN, scopes=frozenset({scope}))
+    app = create_dashboard(client, authorize=lambda request: some)
+    with Calling(app) as browser:
+        for path in ("/", "/definitions", "/instances"):
+            assert browser.get(path).status_code == 403
 
 
 def test_what_is_another_queues_cannot_be_changed(client: Client) -> None:

@@ -105,7 +105,8 @@ def test_no_button_is_pressed_where_nothing_is_changed(path: str) -> None:
 @pytest.mark.parametrize("path", BUTTONS)
 def test_no_button_is_pressed_by_who_may_only_read(path: str) -> None:
     reader = Caller(
-        subject="eve", scopes=frozenset(SCOPES) - {"jobs:run", "jobs:write"}
+        subject="eve",
+        scopes=frozenset(SCOPES) - {"jobs:pause", "jobs:write", "runs:write"},
     )
     app = create_dashboard(Client(MemoryStore()), authorize=lambda _: reader)
     with Calling(app) as browser:

@@ -76,7 +76,7 @@ def test_people_sign_in_at_an_issuer_on_another_site(
     tab: Page, served_provider: Provider
 ) -> None:
     served_provider.forget()
-    served_provider.claims = {"scope": "jobs:read", "queues": "*"}
+    served_provider.claims = {"scope": "jobs:read runs:read", "queues": "*"}
     with shown(access=at_issuer(served_provider)) as url:
         tab.goto(f"{url}/probe?a=1")
         tab.get_by_role("link", name="Sign in with your account").click()

@@ -189,7 +189,7 @@ def test_restricted_callers_see_what_is_theirs_alone(
         "/search?q=order 7",
         "/lateness",
     )
-    ann = replace(ANN, scopes=frozenset({"jobs:read"}))
+    ann = replace(ANN, scopes=frozenset({"jobs:read", "runs:read"}))
     by_queue = replace(ann, queues=frozenset({"mine"}))
     text = seen_by(by_queue, store, clock, *paths)
     assert "mine" in text
@@ -207,7 +207,7 @@ def test_restricted_callers_are_told_nothing_by_an_id(
     store: Store, clock: ManualClock
 ) -> None:
     seeds = sow(store, clock)
-    caller = replace(ANN, queues=frozenset({"mine"}), scopes=frozenset({"jobs:read"}))
+    caller = replace(ANN, queues=frozenset({"mine"}), scopes=frozenset({"jobs:read", "runs:read"}))
     app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
     with Calling(app) as browser:
         for path in (

@@ -119,7 +119,7 @@ def test_nodes_are_not_shown_to_restricted_callers(
     for caller in (
         replace(ANN, queues=frozenset({"default"})),
         replace(ANN, owners=frozenset({"shop"})),
-        replace(ANN, scopes=frozenset({"jobs:read"})),
+        replace(ANN, scopes=frozenset({"jobs:read", "runs:read"})),
     ):
         with browsing(caller, store, clock) as browser:
             for path in ("/nodes", "/live/nodes"):

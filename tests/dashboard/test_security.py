@@ -39,7 +39,7 @@ from tests.patience import FAILED_AFTER
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
-READER = Caller(subject="reader", scopes=frozenset({"jobs:read"}))
+READER = Caller(subject="reader", scopes=frozenset({"jobs:read", "runs:read"}))
 FROM_ELSEWHERE = {
     "Sec-Fetch-Site": "cross-site",
     "Sec-Fetch-Mode": "navigate",
@@ -386,7 +386,7 @@ def test_who_has_changed_what_is_told() -> None:
     for event, status in ((allowed, 200), (refused, 403)):
         assert event.subject == "ann"
         assert event.path == "/probe/press"
-        assert event.scopes == ("jobs:run",)
+        assert event.scopes == ("runs:write",)
         assert event.status == status
 
 

@@ -88,7 +88,7 @@ def test_where_there_are_keys_people_sign_in() -> None:
     text = f"""
 access:
   keys:
-    - {{subject: ops, hash: "{new.kept}", scopes: [jobs:read]}}
+    - {{subject: ops, hash: "{new.kept}", scopes: [jobs:read, runs:read]}}
 dashboard: {{client_secret: s3cret, origin: "https://tasks.example.org"}}
 """
 

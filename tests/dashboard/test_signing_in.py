@@ -33,7 +33,7 @@ ELSEWHERE = {
     "Sec-Fetch-Dest": "document",
 }
 NEW = new_key()
-KEY = ApiKey(subject="ops", hash=NEW.kept, scopes=["jobs:read", "runs:write"])
+KEY = ApiKey(subject="ops", hash=NEW.kept, scopes=["jobs:read", "runs:read", "runs:write"])
 READER = new_key()
 
 
@@ -154,7 +154,7 @@ def test_whoever_has_signed_in_is_where_they_wanted_to_be() -> None:
 
 
 def test_who_has_no_right_to_change_anything_does_not() -> None:
-    reader = ApiKey(subject="eve", hash=READER.kept, scopes=["jobs:read"])
+    reader = ApiKey(subject="eve", hash=READER.kept, scopes=["jobs:read", "runs:read"])
     with known_to(with_keys(reader)) as browser:
         sign_in_by_key(browser, READER.key)
         assert browser.get("/probe").text == f"{SECRET}, eve, False"
@@ -240,13 +240,13 @@ def test_a_key_that_is_taken_away_ends_its_sessions() -> None:
     kept = {"Cookie": cookie.partition(";")[0]}
     with known_to(with_keys(), client) as browser:
         assert browser.get("/probe", headers=kept).status_code == 200
-    other = ApiKey(subject="eve", hash=READER.kept, scopes=["jobs:read"])
+    other = ApiKey(subject="eve", hash=READER.kept, scopes=["jobs:read", "runs:read"])
     with known_to(with_keys(other), client) as browser:
         assert browser.get("/probe", headers=kept).status_code == 303
 
 
 def test_people_sign_in_at_the_issuer(oidc: Provider) -> None:
-    oidc.claims = {"scope": "jobs:read jobs:run", "queues": ["mail"]}
+    oidc.claims = {"scope": "jobs:read runs:read runs:write", "queues": ["mail"]}
     with known_to(at_issuer(oidc)) as browser:
         assert "/login/issuer?next=%2Fprobe" in browser.get("/login?next=/probe").text
         asked = parse_qs(urlsplit(to_issuer(browser)).query)
@@ -266,7 +266,7 @@ def test_people_sign_in_at_the_issuer(oidc: Provider) -> None:
 
 def test_the_dashboard_may_have_a_name_and_a_secret_of_its_own(oidc: Provider) -> None:
     oidc.secret = "s3cret"
-    oidc.claims = {"scope": "jobs:read", "queues": "*"}
+    oidc.claims = {"scope": "jobs:read runs:read", "queues": "*"}
     sign_in = SignIn(client_id=CLIENT, client_secret="s3cret")
     with known_to(at_issuer(oidc, client_id=None), sign_in=sign_in) as browser:
         assert sign_in_at_issuer(browser).status_code == 200
@@ -304,7 +304,7 @@ def test_a_code_is_good_for_once(oidc: Provider) -> None:
 
 
 def test_who_goes_back_after_signing_in_is_still_signed_in(oidc: Provider) -> None:
-    oidc.claims = {"scope": "jobs:read", "queues": "*"}
+    oidc.claims = {"scope": "jobs:read runs:read", "queues": "*"}
     with known_to(at_issuer(oidc)) as browser:
         path = back_from(to_issuer(browser))
         assert browser.get(path).status_code == 200
@@ -427,7 +427,7 @@ def test_an_issuer_where_nobody_signs_in_is_told(oidc: Provider) -> None:
 
 
 def test_a_session_of_another_issuer_is_none(oidc: Provider) -> None:
-    oidc.claims = {"scope": "jobs:read", "queues": "*"}
+    oidc.claims = {"scope": "jobs:read runs:read", "queues": "*"}
     client = Client(MemoryStore())
     with known_to(at_issuer(oidc), client) as browser:
         answer = sign_in_at_issuer(browser)

@@ -197,7 +197,7 @@ def test_where_nodes_run_is_for_admins_alone() -> None:
         run = scheduler.run_now(scheduled(scheduler).id)
         assert begun.wait(FAILED_AFTER)
         [node] = scheduler.nodes()
-        for scopes in (frozenset(SCOPES), frozenset({"jobs:read"})):
+        for scopes in (frozenset(SCOPES), frozenset({"runs:read"})):
             knows = "admin" in scopes
             access = Only(scopes=scopes)
             with Calling(create_app(scheduler, access=access)) as http:
@@ -262,12 +262,8 @@ def test_each_route_needs_its_scope(client: Client) -> None:
             ("GET", "/v1/definitions"),
             ("GET", f"/v1/definitions/{definition.id}"),
             ("GET", f"/v1/definitions/{definition.id}/preview"),
-            ("GET", f"/v1/definitions/{definition.id}/why"),
-            ("GET", "/v1/instances"),
-            ("GET", f"/v1/instances/{instance.id}"),
-            ("GET", f"/v1/instances/{instance.id}/runs"),
-            ("GET", f"/v1/why?definition_id={instance.id}"),
-            ("GET", "/v1/stats"),
+            ("GET", "/v1/types"),
+            ("GET", "/v1/types/mail"),
             ("GET", "/openapi.json"),
             ("POST", "/v1/preview"),
         ],
@@ -276,10 +272,23 @@ def test_each_route_needs_its_scope(client: Client) -> None:
             ("PUT", f"/v1/definitions/{definition.id}"),
             ("PATCH", f"/v1/definitions/{definition.id}"),
             ("DELETE", f"/v1/definitions/{definition.id}"),
+            ("PUT", "/v1/types/mail"),
+            ("DELETE", "/v1/types/mail"),
+            ("POST", "/v1/jobs"),
         ],
-        "jobs:run": [
+        "jobs:pause": [
             ("POST", f"/v1/definitions/{definition.id}/pause"),
             ("POST", f"/v1/definitions/{definition.id}/resume"),
+        ],
+        "runs:read": [
+            ("GET", f"/v1/definitions/{definition.id}/why"),
+            ("GET", "/v1/instances"),
+            ("GET", f"/v1/instances/{instance.id}"),
+            ("GET", f"/v1/instances/{instance.id}/runs"),
+            ("GET", f"/v1/why?definition_id={instance.id}"),
+            ("GET", "/v1/stats"),
+        ],
+        "runs:write": [
             ("POST", f"/v1/definitions/{definition.id}/run"),
             ("POST", f"/v1/definitions/{definition.id}/backfill"),
             ("POST", f"/v1/instances/{instance.id}/cancel"),

@@ -58,7 +58,10 @@ def login(
     ] = None,
     scope: Annotated[
         str | None,
-        text('The scopes to ask for, such as "openid jobs:read"; else openid alone.'),
+        text(
+            'The scopes to ask for, such as "openid jobs:read runs:read"; else openid'
+            " alone."
+        ),
     ] = None,
 ) -> None:
     """Sign in to a server, by any device that has a browser."""

@@ -101,9 +101,9 @@ def _at(path: str) -> str:
 
 
 ROUTES = [
-    change(_at("pause"), pause, needs="jobs:run"),
-    change(_at("resume"), resume, needs="jobs:run"),
-    change(_at("run"), run, needs="jobs:run"),
-    change(_at("backfill"), backfill, needs="jobs:run"),
+    change(_at("pause"), pause, needs="jobs:pause"),
+    change(_at("resume"), resume, needs="jobs:pause"),
+    change(_at("run"), run, needs="runs:write"),
+    change(_at("backfill"), backfill, needs="runs:write"),
     change(_at("edit"), edit, needs="jobs:write"),
 ]

@@ -39,6 +39,6 @@ async def _id(visit: Visit) -> UUID:
 
 
 ROUTES = [
-    change("/instances/{id:uuid}/cancel", cancel, needs="jobs:run"),
-    change("/instances/{id:uuid}/retry", retry, needs="jobs:run"),
+    change("/instances/{id:uuid}/cancel", cancel, needs="runs:write"),
+    change("/instances/{id:uuid}/retry", retry, needs="runs:write"),
 ]

@@ -34,4 +34,4 @@ async def nodes(visit: Visit) -> Response:
     )
 
 
-ROUTES = [page("/nodes", nodes, needs="admin")]
+ROUTES = [page("/nodes", nodes, needs=("admin",))]

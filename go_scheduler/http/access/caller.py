@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
 
 SCOPES = {
-    "jobs:read": "read definitions, instances and what is said of them",
-    "jobs:write": "create, change and delete definitions, and submit jobs",
-    "jobs:run": "run now, cancel, retry, backfill, pause and resume",
+    "jobs:read": "read definitions and types, and preview when they fire",
+    "jobs:write": "create, change and delete definitions and types, and submit jobs",
+    "jobs:pause": "pause and resume definitions",
+    "runs:read": "read instances, their runs, and why something ran or did not",
+    "runs:write": "run now, backfill, cancel and retry",
     "workers": "take work, and say what became of it",
     "admin": "nodes, metrics and job types",
 }

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ALSO = {
-    "runs:read": frozenset({"jobs:read"}),
-    "runs:write": frozenset({"jobs:run", "jobs:write"}),
+    "jobs:run": frozenset({"jobs:pause", "runs:write"}),
     "admin": frozenset(SCOPES),
 }
 """What a name grants that is no scope, or more than one."""

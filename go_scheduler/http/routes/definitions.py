@@ -57,7 +57,9 @@ router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
 
 Reader = Annotated[Caller, allowed("jobs:read")]
 Writer = Annotated[Caller, allowed("jobs:write")]
-Runner = Annotated[Caller, allowed("jobs:run")]
+Pauser = Annotated[Caller, allowed("jobs:pause")]
+RunReader = Annotated[Caller, allowed("runs:read")]
+Runner = Annotated[Caller, allowed("runs:write")]
 
 _PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
 
@@ -218,7 +220,7 @@ async def delete_definition(id: UUID, here: Here, caller: Writer) -> None:
 async def pause(
     id: UUID,
     here: Here,
-    caller: Runner,
+    caller: Pauser,
     response: Response,
     body: PauseBody | None = None,
 ) -> DefinitionAnswer:
@@ -231,7 +233,7 @@ async def pause(
 
 @router.post("/{id}/resume")
 async def resume(
-    id: UUID, here: Here, caller: Runner, response: Response
+    id: UUID, here: Here, caller: Pauser, response: Response
 ) -> DefinitionAnswer:
     """End the pause of a definition."""
     await check_sees(here, caller, id)
@@ -297,7 +299,7 @@ async def preview_definition(
 
 @router.get("/{id}/why")
 async def why_definition(
-    id: UUID, asked: Annotated[WhyAsked, Query()], here: Here, caller: Reader
+    id: UUID, asked: Annotated[WhyAsked, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
     """What happened to a definition at an instant, or will, and what decided it."""
     await check_sees(here, caller, id)

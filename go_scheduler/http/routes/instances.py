@@ -24,8 +24,8 @@ from go_scheduler.http.routes.seen import is_restricted, seen_instance
 
 router = APIRouter(prefix="/v1/instances", tags=["instances"])
 
-Reader = Annotated[Caller, allowed("jobs:read")]
-Runner = Annotated[Caller, allowed("jobs:run")]
+Reader = Annotated[Caller, allowed("runs:read")]
+Runner = Annotated[Caller, allowed("runs:write")]
 
 
 @router.get("")

@@ -19,6 +19,8 @@ from go_scheduler.http.problems import Problem, invalid
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
+_READ_AT = "a job that was submitted is read at /v1/instances/{instance_id}"
+
 
 @router.post(
     "/jobs",
@@ -65,3 +67,29 @@ async def submit(
         definition_id=found.definition.id,
         state=found.state,
     )
+
+
+@router.get("/jobs", include_in_schema=False)
+async def list_jobs() -> None:
+    """Tell whoever wants to list jobs where they are.
+
+    Raises:
+        Problem: 405.
+    """
+    detail = f"this path takes POST alone; {_READ_AT}"
+    raise Problem(
+        405, "method", "Method Not Allowed", detail, headers={"Allow": "POST"}
+    )
+
+
+@router.api_route(
+    "/jobs/{id}", methods=["DELETE", "GET", "PATCH", "PUT"], include_in_schema=False
+)
+async def get_job() -> None:
+    """Tell whoever looks for a job where it is.
+
+    Raises:
+        Problem: 404.
+    """
+    detail = f"there is nothing under this path; {_READ_AT}"
+    raise Problem(404, "no-path", "Not Found", detail)

@@ -39,6 +39,7 @@ from go_scheduler.scheduler import Scheduler
 router = APIRouter(tags=["system"])
 
 Reader = Annotated[Caller, allowed("jobs:read")]
+RunReader = Annotated[Caller, allowed("runs:read")]
 Admin = Annotated[Caller, allowed("admin")]
 
 
@@ -91,7 +92,7 @@ async def openapi(request: Request, caller: Reader) -> dict[str, Any]:
 
 
 @router.get("/v1/stats")
-async def stats(here: Here, caller: Reader) -> StatsAnswer:
+async def stats(here: Here, caller: RunReader) -> StatsAnswer:
     """How many instances are in each state, and how many nodes there are.
 
     Those who are restricted have their own counted.
@@ -124,7 +125,7 @@ async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswe
 
 @router.get("/v1/why")
 async def why(
-    asked: Annotated[WhyOfAsked, Query()], here: Here, caller: Reader
+    asked: Annotated[WhyOfAsked, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
     """What happened at an instant, or will, and what decided it."""
     id = asked.definition_id

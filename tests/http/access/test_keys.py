@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.access.caller import SCOPES
 from go_scheduler.http.access.keys import ApiKey, ApiKeys, is_key, new_key
 from go_scheduler.http.problems import Problem
 from go_scheduler.testing.clock import START
@@ -37,7 +38,7 @@ def test_a_new_key_is_taken_with_what_it_allows(clock: ManualClock) -> None:
         new.key,
     )
     assert caller.subject == "reports"
-    assert caller.scopes == {"jobs:run", "jobs:write", "workers"}
+    assert caller.scopes == {"runs:write", "workers"}
     assert (caller.queues, caller.owners) == ({"mail"}, {"shop"})
 
 
@@ -56,8 +57,16 @@ def test_an_admin_may_do_everything(clock: ManualClock) -> None:
     new = new_key()
     key = ApiKey(subject="root", hash=new.kept, scopes=["admin"])
     caller = taken(clock, key, new.key)
-    caller.check_scopes("jobs:read", "jobs:write", "jobs:run", "workers", "admin")
+    caller.check_scopes(*SCOPES)
     assert (caller.queues, caller.owners) == (None, None)
+
+
+def test_a_key_that_may_run_jobs_may_pause_and_run_them_as_before(
+    clock: ManualClock,
+) -> None:
+    new = new_key()
+    key = ApiKey(subject="ops", hash=new.kept, scopes=["jobs:run"])
+    assert taken(clock, key, new.key).scopes == {"jobs:pause", "runs:write"}
 
 
 @pytest.mark.parametrize("change", ["last", "prefix", "empty", "other"])

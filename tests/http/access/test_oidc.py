@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
     from tests.http.access.provider import Provider
 
-READ, RUN, WORK = PATHS["jobs:read"], PATHS["jobs:run"], PATHS["workers"]
+READ, RUN, WORK = PATHS["jobs:read"], PATHS["runs:write"], PATHS["workers"]
 NEW = new_key()
 KEY = ApiKey(subject="worker", hash=NEW.kept, scopes=["workers"])
 

@@ -142,9 +142,9 @@ def taken(oidc: Provider, claims: dict[str, Any]) -> Caller:
 @pytest.mark.parametrize(
     ("client", "role", "scopes", "queues"),
     [
-        ("tasks-cli", "tasks-operator", {"jobs:read", "jobs:run"}, None),
+        ("tasks-cli", "tasks-operator", {"jobs:read", "jobs:pause", "runs:read", "runs:write"}, None),
         ("tasks-cli", "tasks-admin", {*SCOPES}, None),
-        ("tasks-dashboard", "tasks-reader", {"jobs:read"}, None),
+        ("tasks-dashboard", "tasks-reader", {"jobs:read", "runs:read"}, None),
         ("tasks-cli", "default-roles-tasks", set(), None),
         ("tasks-mail-worker", "tasks-worker", {"workers"}, {"mail"}),
     ],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 Operation = tuple[str, str]
 SOME = UUID(int=7)
+READING = ("jobs:read", "runs:read", "admin")
+PAGE = (Path(__file__).parents[3] / "docs/http-api.md").read_text()
 
 
 class Keys:
@@ -76,7 +80,23 @@ def test_a_route_names_the_scopes_that_it_takes(operation: Operation) -> None:
     [scope] = needed["token"]
     assert scope in SCOPES
     is_read = operation[0] == "GET" and not operation[1].startswith("/v1/work")
-    assert is_read is (scope in ("jobs:read", "admin")) or operation[1] == "/v1/preview"
+    assert is_read is (scope in READING) or operation[1] == "/v1/preview"
+
+
+def test_the_page_has_all_routes_by_their_scopes() -> None:
+    needed: dict[str, set[str]] = {scope: set() for scope in SCOPES}
+    for operation, described in OPERATIONS.items():
+        [security] = described["security"]
+        needed[security["token"][0]].add(named(operation))
+    # It describes all others, and not itself.
+    needed["jobs:read"].add("GET /openapi.json")
+    table = PAGE.partition("## Scopes")[2]
+    rows = re.findall(r"^\| `([a-z:]+)` \| (.+) \|$", table, re.M)
+    shown = {scope: re.findall(r"`([^`]+)`", routes) for scope, routes in rows}
+    assert [*shown] == [*SCOPES]
+    assert {scope: sorted(each) for scope, each in shown.items()} == {
+        scope: sorted(each) for scope, each in needed.items()
+    }
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=named)

@@ -67,7 +67,7 @@ def refused(oidc: Provider, clock: ManualClock, token: str, **options: Any) -> s
 def test_a_valid_token_is_taken(oidc: Provider, now: ManualClock) -> None:
     caller = taken(oidc, now, oidc.token(scope="openid jobs:read runs:write"))
     assert caller.subject == "ann"
-    assert caller.scopes == {"jobs:read", "jobs:run", "jobs:write"}
+    assert caller.scopes == {"jobs:read", "runs:write"}
     assert (caller.queues, caller.owners) == (None, None)
 
 
@@ -318,7 +318,7 @@ def test_a_token_may_have_to_be_of_some_clients(
     [
         ({"scope": "jobs:read workers"}, {"jobs:read", "workers"}),
         ({"scope": ["jobs:read", 7]}, {"jobs:read"}),
-        ({"scp": "jobs:run"}, {"jobs:run", "jobs:read"}),
+        ({"scp": "runs:write"}, {"runs:write", "jobs:read"}),
         ({"scope": "", "scp": ["jobs:write"]}, {"jobs:write"}),
         ({"scope": {"jobs:read": True}}, set()),
         ({"scope": "JOBS:READ jobs:* email"}, set()),
@@ -334,7 +334,7 @@ def test_scopes_are_read_from_scope_and_scp(
     ("roles", "scopes"),
     [
         (None, {"workers"}),
-        ({"operator": ["jobs:read", "runs:write"]}, {"jobs:read", "jobs:run"}),
+        ({"operator": ["jobs:read", "runs:write"]}, {"jobs:read", "runs:write"}),
     ],
 )
 def test_roles_are_read_by_a_path(

@@ -89,9 +89,14 @@ def test_where_jobs_are_read_is_told_to_whoever_looks_among_them(
     client: Client,
 ) -> None:
     async def asking(http: httpx.AsyncClient) -> None:
-        for path, status in (("/v1/jobs", 405), ("/v1/jobs/7", 404)):
-            answer = await http.get(path)
+        for method, path, status in (
+            ("GET", "/v1/jobs", 405),
+            ("GET", "/v1/jobs/7", 404),
+            ("DELETE", "/v1/jobs/7", 404),
+        ):
+            answer = await http.request(method, path)
             assert answer.status_code == status
+            assert answer.headers.get("allow") == ("POST" if status == 405 else None)
             assert answer.json()["detail"].endswith(
                 "; a job that was submitted is read at /v1/instances/{instance_id}"
             )
