@@ -207,7 +207,9 @@ def test_restricted_callers_are_told_nothing_by_an_id(
     store: Store, clock: ManualClock
 ) -> None:
     seeds = sow(store, clock)
-    caller = replace(ANN, queues=frozenset({"mine"}), scopes=frozenset({"jobs:read", "runs:read"}))
+    caller = replace(
+        ANN, queues=frozenset({"mine"}), scopes=frozenset({"jobs:read", "runs:read"})
+    )
     app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
     with Calling(app) as browser:
         for path in (

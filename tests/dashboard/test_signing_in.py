@@ -33,7 +33,9 @@ ELSEWHERE = {
     "Sec-Fetch-Dest": "document",
 }
 NEW = new_key()
-KEY = ApiKey(subject="ops", hash=NEW.kept, scopes=["jobs:read", "runs:read", "runs:write"])
+KEY = ApiKey(
+    subject="ops", hash=NEW.kept, scopes=["jobs:read", "runs:read", "runs:write"]
+)
 READER = new_key()
 
 

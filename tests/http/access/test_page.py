@@ -142,7 +142,12 @@ def taken(oidc: Provider, claims: dict[str, Any]) -> Caller:
 @pytest.mark.parametrize(
     ("client", "role", "scopes", "queues"),
     [
-        ("tasks-cli", "tasks-operator", {"jobs:read", "jobs:pause", "runs:read", "runs:write"}, None),
+        (
+            "tasks-cli",
+            "tasks-operator",
+            {"jobs:read", "jobs:pause", "runs:read", "runs:write"},
+            None,
+        ),
         ("tasks-cli", "tasks-admin", {*SCOPES}, None),
         ("tasks-dashboard", "tasks-reader", {"jobs:read", "runs:read"}, None),
         ("tasks-cli", "default-roles-tasks", set(), None),
