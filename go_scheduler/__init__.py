@@ -28,6 +28,7 @@ from go_scheduler.handlers.task import Task
 from go_scheduler.models import (
     Cancelled,
     DefinitionState,
+    Deleted,
     Extension,
     NodeInfo,
     Outcome,
@@ -80,6 +81,7 @@ __all__ = [
     "CronTrigger",
     "DefinitionState",
     "DelayTrigger",
+    "Deleted",
     "ExecuteOnceTrigger",
     "Extension",
     "Fail",

@@ -18,6 +18,7 @@ from go_scheduler.events.definition_events import (
 )
 from go_scheduler.events.event import of_definition
 from go_scheduler.instead import write_instead
+from go_scheduler.running.withdrawing import Kind
 from go_scheduler.shown import shown
 from go_scheduler.stores.declared import Declaration, Removed
 
@@ -164,7 +165,15 @@ class Declaring(Scheduling):
     def _declare(
         self, declaration: Declaration, connection: object
     ) -> list[TaskDefinition]:
-        store = self._within(connection, self._look_at_all)
+        def committed() -> None:
+            withdraw()
+            self._look_at_all()
+
+        def withdraw() -> None:
+            self._withdraw(Kind.DELETED, declared.deleted)
+            self._withdraw(Kind.PAUSED, [each.id for each in declared.paused])
+
+        store = self._within(connection, committed)
         declared = store.declare_definitions(declaration)
         if declared.outdated_by is not None:
             self._events.tell(
@@ -176,6 +185,7 @@ class Declaring(Scheduling):
             )
             return []
         if connection is None:
+            withdraw()
             for each in declared.definitions:
                 self._look(each)
             if declared.resumed:

@@ -15,22 +15,20 @@ from go_scheduler.client.arguments import (
 )
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
-from go_scheduler.client.selection import batches, conditions
+from go_scheduler.client.selection import batches, conditions, only
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.definition_events import DefinitionDeleted
-from go_scheduler.models import (
-    DefinitionState,
-    TaskDefinition,
-)
+from go_scheduler.models import DefinitionState, Deleted, TaskDefinition
 from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.messages import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Set
     from uuid import UUID
 
     from go_scheduler.client.pages import Page
+    from go_scheduler.client.selection import Conditions
     from go_scheduler.json import JSON
 
 
@@ -117,7 +115,7 @@ class Definitions(StoreAccess):
 
     def delete_definition(
         self, definition_id: UUID, *, connection: object = None
-    ) -> bool:
+    ) -> Deleted | None:
         """Delete a definition and what has not started of it.
 
         What runs is told that it has lost its claim, and its result is dropped. After
@@ -128,13 +126,14 @@ class Definitions(StoreAccess):
             connection: To make it part of a transaction of yours, as for ``schedule``.
 
         Returns:
-            Whether there was one.
+            How many of its instances run on; None: there was no such definition.
 
         Raises:
             StoreUnavailableError: With a ``connection``: somebody else is changing it
                 at the same moment; repeat the transaction.
         """
-        return self.delete_definitions(ids=[definition_id], connection=connection) == 1
+        running = self._delete(only(definition_id), connection).get(definition_id)
+        return None if running is None else Deleted(running)
 
     adelete_definition = awaitable(delete_definition)
     """Await what ``delete_definition`` does; see there."""
@@ -169,22 +168,27 @@ class Definitions(StoreAccess):
             raise ConfigurationError(
                 "say which definitions to delete: ids, metadata, name or queue"
             )
-        gone: list[UUID] = []
+        return len(self._delete(which, connection))
+
+    adelete_definitions = awaitable(delete_definitions)
+    """Await what ``delete_definitions`` does; see there."""
+
+    def _delete(self, which: Conditions, connection: object) -> Mapping[UUID, int]:
+        """Delete definitions; how many of their instances run on, by definition."""
+        running: dict[UUID, int] = {}
 
         def committed() -> None:
-            self._withdraw(Kind.DELETED, gone)
+            self._withdraw(Kind.DELETED, running)
 
         store = self._within(connection, committed)
         for batch in batches(store, which):
             found = store.delete_definitions(batch)
-            gone += found
+            withdrawn: Set[UUID] = frozenset()
             if connection is None:
-                self._withdraw(Kind.DELETED, found)
-            for each in found:
+                withdrawn = self._withdraw(Kind.DELETED, found)
+            for each, started in found.items():
+                running[each] = len(started - withdrawn)
                 self._events.tell(
                     DefinitionDeleted(definition_id=each, joined=connection is not None)
                 )
-        return len(gone)
-
-    adelete_definitions = awaitable(delete_definitions)
-    """Await what ``delete_definitions`` does; see there."""
+        return running

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import check_definition_id, check_note
+from go_scheduler.checks import check_note
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.selection import batches, conditions
+from go_scheduler.client.selection import batches, conditions, only
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.events.definition_events import Change, DefinitionChanged
@@ -35,7 +35,8 @@ class Pauses(StoreAccess):
         """Pause a definition: nothing of it starts until it is resumed.
 
         Fire times that pass meanwhile are treated by ``catch_up`` when it is resumed.
-        What runs goes on.
+        What runs goes on; ``list_instances(definition_id=..., state="running")`` has
+        it.
 
         Args:
             definition_id: Which.
@@ -51,8 +52,8 @@ class Pauses(StoreAccess):
             StoreUnavailableError: With a ``connection``: somebody else is changing it
                 at the same moment; repeat the transaction.
         """
-        check_definition_id(definition_id)
-        return _only(self._pause(_one(definition_id), note, connection), definition_id)
+        which = only(definition_id)
+        return _found(self._pause(which, note, connection), definition_id)
 
     apause = awaitable(pause)
     """Await what ``pause`` does; see there."""
@@ -73,8 +74,8 @@ class Pauses(StoreAccess):
             TaskDefinitionNotFoundError: There is none with this id.
             StoreUnavailableError: As for ``pause``.
         """
-        check_definition_id(definition_id)
-        return _only(self._resume(_one(definition_id), connection), definition_id)
+        which = only(definition_id)
+        return _found(self._resume(which, connection), definition_id)
 
     aresume = awaitable(resume)
     """Await what ``resume`` does; see there."""
@@ -193,11 +194,7 @@ class Pauses(StoreAccess):
             )
 
 
-def _one(definition_id: UUID) -> Conditions:
-    return {"ids": [definition_id], "metadata": None, "name": None, "queue": None}
-
-
-def _only(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:
+def _found(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:
     if not found:
         raise TaskDefinitionNotFoundError(definition_id)
     return found[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from go_scheduler.checks import check_definition_id
 from go_scheduler.client.arguments import (
     check_searched,
     checked_ids,
@@ -55,6 +56,16 @@ def conditions(
         "name": name,
         "queue": queue,
     }
+
+
+def only(definition_id: UUID) -> Conditions:
+    """The condition of one definition, checked.
+
+    Raises:
+        ConfigurationError: It is no id.
+    """
+    check_definition_id(definition_id)
+    return {"ids": [definition_id], "metadata": None, "name": None, "queue": None}
 
 
 def batches(store: JoinedStore, which: Conditions) -> Iterator[Collection[UUID]]:

@@ -20,7 +20,7 @@ from go_scheduler.http.remote_values import (
     run_of,
     why_of,
 )
-from go_scheduler.models import Cancelled
+from go_scheduler.models import Cancelled, Deleted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -126,13 +126,13 @@ class Remote(RemoteRequests):
         asked |= {"metadata": contained, **page}
         return self._page("/definitions", asked, definition_of)
 
-    def delete_definition(self, definition_id: UUID) -> bool:
-        """Delete a definition; whether there was one."""
+    def delete_definition(self, definition_id: UUID) -> Deleted | None:
+        """Delete a definition; None: there was none."""
         try:
-            self._of_definition("DELETE", definition_id)
+            answer = self._of_definition("DELETE", definition_id)
         except LookupError:
-            return False
-        return True
+            return None
+        return Deleted(answer["running"])
 
     def pause(self, definition_id: UUID, note: str | None = None) -> TaskDefinition:
         """Pause a definition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -68,6 +69,18 @@ class Cancelled(StrEnum):
     """It will not run."""
     REQUESTED = "requested"
     """It runs, or is about to: its node will be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What the delete of a definition came to.
+
+    Attributes:
+        running: How many of its instances had been recorded as started. They run, or
+            are about to, in this process or another; their results are dropped.
+    """
+
+    running: int
 
 
 class Extension(StrEnum):

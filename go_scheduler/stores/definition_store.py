@@ -164,7 +164,7 @@ class DefinitionStore(ABC):
         """
 
     @abstractmethod
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running.
 
         Unstarted instances are removed. Running ones end as cancelled at once, so that
@@ -174,7 +174,8 @@ class DefinitionStore(ABC):
         forgotten, with their revisions.
 
         Returns:
-            The ids of those that existed, and were not only remembered.
+            By the id of each that existed, and was not only remembered: the ids of its
+            instances that were running.
         """
 
     @abstractmethod

@@ -42,7 +42,7 @@ class JoinedStore(Protocol):
     ) -> Sequence[TaskDefinition]:
         """Read a page of the definitions that meet every condition given."""
 
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
 
     def pause_definitions(

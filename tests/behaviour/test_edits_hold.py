@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler import (
     Cancelled,
+    Deleted,
     ExecuteOnceTrigger,
     Scheduler,
     State,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler import Store, TaskInstance
+    from go_scheduler.stores.declared import Removed
 
 APART = 25 * MILLISECOND
 EARLIEST = 40 * MILLISECOND
@@ -61,6 +64,8 @@ def test_what_is_edited_after_its_start_was_recorded_is_not_called(
     answer = edit(scheduler, kind, definition.id)
     world.advance(10)
     assert world.called == []
+    if kind == "delete":
+        assert answer == Deleted(running=0)
     if kind == "cancel":
         assert answer is Cancelled.CANCELLED
         instance = world.only()
@@ -165,6 +170,31 @@ def test_what_has_been_called_goes_on_and_is_asked_to_stop(world: World) -> None
     called.end(error=ValueError())
     world.advance(1)
     assert world.only().state is State.CANCELLED
+
+
+@pytest.mark.parametrize("removed", ["delete", "pause"])
+def test_what_is_declared_no_more_is_not_called(world: World, removed: Removed) -> None:
+    scheduler = world.node(world.note)
+    named = replace(once(2), id=TaskDefinition.id_for("report"))
+    scheduler.declare([named], owner="shop")
+    world.advance(1.99)
+    assert world.only().state is State.RUNNING
+    scheduler.declare([], owner="shop", removed=removed)
+    world.advance(10)
+    assert world.called == []
+
+
+def test_a_delete_tells_how_many_runs_go_on(world: World) -> None:
+    scheduler = world.node(world.bench.handler)
+    of = scheduler.schedule(once(2, overlap="allow"))
+    scheduler.run_now(of.id)
+    scheduler.run_now(of.id, delay=10 * SECOND)
+    world.advance(2)
+    assert len(world.bench.calls) == 2
+    assert scheduler.delete_definition(of.id) == Deleted(running=2)
+    assert scheduler.delete_definition(of.id) is None
+    for each in world.bench.calls:
+        each.end()
 
 
 def tries(store: Store, kind: str, count: int) -> dict[UUID, float]:

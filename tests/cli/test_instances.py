@@ -182,7 +182,9 @@ def test_what_was_skipped_is_shown_with_its_reason(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-def test_it_says_which_node_has_what_is_running(shell: Shell) -> None:
+def test_it_says_which_node_has_what_is_running_and_what_a_delete_leaves(
+    shell: Shell,
+) -> None:
     go, called = threading.Event(), threading.Event()
 
     def handler(instance: TaskInstance) -> None:
@@ -199,6 +201,8 @@ def test_it_says_which_node_has_what_is_running(shell: Shell) -> None:
         shown = shell("show", first["id"])
         assert "requested" in shown
         assert "node" in shown
+        [deleted] = shell.json("delete", "send")
+        assert (deleted["answer"], deleted["running"]) == ("deleted", 1)
         go.set()
         it.stop()
 

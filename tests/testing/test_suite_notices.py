@@ -673,8 +673,15 @@ class AnswersOneCancel(MemoryStore):
 class AnswersOneDelete(MemoryStore):
     """Deletes all and answers one."""
 
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
-        return {*[*super().delete_definitions(ids)][:1]}
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
+        return dict([*super().delete_definitions(ids).items()][:1])
+
+
+class AnswersNothingRan(MemoryStore):
+    """Deletes all and answers that nothing ran."""
+
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
+        return dict.fromkeys(super().delete_definitions(ids), frozenset())
 
 
 class RemembersOneAtATime(MemoryStore):
@@ -878,6 +885,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
     AnswersOneCancel: "test_all_that_are_cancelled_together_are_answered",
     AnswersOneDelete: "test_a_delete_answers_those_that_existed",
+    AnswersNothingRan: "test_a_delete_answers_what_ran",
     RemembersOneAtATime: "test_all_that_is_remembered_can_be_read_at_once",
     IsBehind: "test_the_store_goes_by_the_clock_it_was_given",
     ConnectsOnce: "test_connecting_again_is_harmless",

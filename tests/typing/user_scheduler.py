@@ -10,6 +10,7 @@ from uuid import UUID
 from go_scheduler import (
     CatchUp,
     ConflictError,
+    Deleted,
     GoSchedulerError,
     IntervalTrigger,
     MemoryStore,
@@ -85,7 +86,7 @@ def manage(scheduler: Scheduler, stored: TaskDefinition) -> None:
         assert_type(scheduler.get_instance(instance.id), TaskInstance)
         answer = scheduler.cancel(instance.id)
         print(answer)  # noqa: T201 - a user's program
-    assert_type(scheduler.delete_definition(stored.id), bool)
+    assert_type(scheduler.delete_definition(stored.id), Deleted | None)
     assert_type(scheduler.delete_definitions(metadata={"to": ["a@example.org"]}), int)
     assert_type(scheduler.health().ok, bool)
     assert_type(scheduler.stop(timedelta(seconds=5)), bool)
@@ -101,7 +102,7 @@ async def awaited(scheduler: Scheduler, definition: TaskDefinition) -> None:
         assert_type(await same.aget_definition(stored.id), TaskDefinition)
         page: Sequence[TaskDefinition] = await same.alist_definitions(limit=10)
         await same.apause(page[0].id, note="holidays")
-        assert_type(await same.adelete_definition(stored.id), bool)
+        assert_type(await same.adelete_definition(stored.id), Deleted | None)
         await same.aget_definition("nightly report")  # type: ignore[arg-type]
         await same.alist_definitions(100)  # type: ignore[arg-type, call-arg]
         assert_type(await same.astop(timedelta(seconds=5)), bool)

@@ -81,7 +81,7 @@ class StubStore(Store):
     ) -> Sequence[TaskDefinition]:
         raise NotImplementedError
 
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         raise NotImplementedError
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:

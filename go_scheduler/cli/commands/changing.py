@@ -91,9 +91,21 @@ def delete(
         gone = 0
         for each in ids:
             deleted = client.delete_definition(each)
-            gone += deleted
-            _say(each, "deleted" if deleted else "is not there", json=json)
+            gone += deleted is not None
+            if deleted is None:
+                _say(each, "is not there", json=json)
+            elif json:
+                running = deleted.running
+                document({"id": str(each), "answer": "deleted", "running": running})
+            else:
+                line(f"{each}  deleted{_running_on(deleted.running)}")
     _refuse_nothing(gone)
+
+
+def _running_on(running: int) -> str:
+    if not running:
+        return ""
+    return f"; {running} of its instances had started, and run on"
 
 
 @app.command()

@@ -276,6 +276,15 @@ class PauseBody(Body):
     note: str | None = Field(None, description="At most 10,000 characters.")
 
 
+class DeleteAnswer(Answer):
+    """What the delete of a definition came to."""
+
+    running: int = Field(
+        description="How many of its instances had started. They run, or are about to;"
+        " their results are dropped."
+    )
+
+
 class DefinitionsAsked(PageAsked):
     """Which definitions."""
 

@@ -18,6 +18,7 @@ from go_scheduler.http.bodies.definitions import (
     DefinitionBody,
     DefinitionPut,
     DefinitionsAsked,
+    DeleteAnswer,
     PauseBody,
     PutAnswer,
 )
@@ -208,12 +209,14 @@ async def get_definition(
     return _one(await seen_definition(here, caller, id), response)
 
 
-@router.delete("/{id}", status_code=204, response_model=None)
-async def delete_definition(id: UUID, here: Here, caller: Writer) -> None:
+@router.delete("/{id}")
+async def delete_definition(id: UUID, here: Here, caller: Writer) -> DeleteAnswer:
     """Delete a definition, and what of it has not started."""
     await check_sees(here, caller, id)
-    if not await here.client.adelete_definition(id):
+    deleted = await here.client.adelete_definition(id)
+    if deleted is None:
         raise TaskDefinitionNotFoundError(id)
+    return DeleteAnswer(running=deleted.running)
 
 
 @router.post("/{id}/pause")

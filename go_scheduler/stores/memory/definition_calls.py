@@ -107,16 +107,17 @@ class MemoryDefinitions(HandOverStore):
         )
         return list(islice(found, limit))
 
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
         with self._lock:
             now = self._time()
             rows = self._definitions.find(ids)
-            for row in rows:
-                self._definitions.delete(row, now)
+            ran = {
+                row.definition.id: self._definitions.delete(row, now) for row in rows
+            }
             for each in ids:
                 self._tables.tombstones.forget(each)
-            return {row.definition.id for row in rows}
+            return ran
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         """Read what is remembered of these ids."""

@@ -31,7 +31,7 @@ from go_scheduler.stores.slots import exclusion_of
 from go_scheduler.stores.unfired import unfired
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence, Set
     from datetime import datetime
 
     from go_scheduler.models import Skipped, TaskDefinition
@@ -226,15 +226,22 @@ class DefinitionTable:
                 assert instance.expires_at is not None
                 self._instances.hold_until(instance, max(instance.expires_at, now))
 
-    def delete(self, row: StoredDefinition, now: datetime) -> None:
-        """Delete a definition and what has not started of it; cancel what runs."""
+    def delete(self, row: StoredDefinition, now: datetime) -> Set[UUID]:
+        """Delete a definition and what has not started of it; cancel what runs.
+
+        Returns:
+            The ids of the instances that ran.
+        """
+        ran = set()
         for instance in row.rows:
             if instance.state in RUNS:
                 self._instances.end(instance, Outcome.CANCELLED, now)
+                ran.add(instance.id)
             elif instance.completed_at is None:
                 self._instances.remove(instance)
         row.instances = None
         self._remove(row)
+        return ran
 
     def idle_since(self, until: datetime, limit: int) -> Sequence[StoredDefinition]:
         """Rows completed by then that have no instance, first completed first."""

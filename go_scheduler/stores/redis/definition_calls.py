@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import RUNS_KEPT
@@ -26,7 +27,6 @@ from go_scheduler.stores.redis.texts import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
     from datetime import timedelta
-    from uuid import UUID
 
     from go_scheduler.json import JSON
     from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
@@ -95,11 +95,10 @@ class RedisDefinitions(RedisCalls, HandOverStore):
         in_state = (each for each in found if state is None or each.state is state)
         return list(islice(in_state, limit))
 
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
-        return _ids(
-            self._server.run("delete_definitions", now=self._now(), ids=_hex(ids))
-        )
+        deleted = self._server.run("delete_definitions", now=self._now(), ids=_hex(ids))
+        return {UUID(hex=id): _ids(ran) for id, ran in deleted}
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         """Read what is remembered of these ids."""

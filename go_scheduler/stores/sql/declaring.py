@@ -82,7 +82,8 @@ class Sets:
         gone = self._owned(connection, owner, apart_from=ids)
         if declaration.removed == "pause":
             return replace(declared, paused=self._pause(connection, gone, owner))
-        return replace(declared, deleted=self._edits.delete(connection, [*gone]))
+        deleted = self._edits.delete(connection, [*gone])
+        return replace(declared, deleted=deleted.keys())
 
     def _enter(self, connection: Connection, declaration: Declaration) -> bool:
         """Enter a declaration, unless a later one has been made.

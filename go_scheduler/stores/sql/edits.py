@@ -210,8 +210,14 @@ class Edits:
         )
         return new
 
-    def delete(self, connection: Connection, ids: Collection[UUID]) -> Set[UUID]:
-        """Delete definitions; their rows stay until their history is gone."""
+    def delete(
+        self, connection: Connection, ids: Collection[UUID]
+    ) -> Mapping[UUID, Set[UUID]]:
+        """Delete definitions; their rows stay until their history is gone.
+
+        Returns:
+            By the id of each that there was: the ids of its instances that ran.
+        """
         now = self._dialect.now(connection)
         live = _keys().where(
             self._dialect.among(definitions.c.id, ids),
@@ -226,15 +232,17 @@ class Edits:
         )
         rows = connection.execute(statement).all()
         deleted = {row.key: row.id for row in rows}
+        ran: dict[UUID, set[UUID]] = {id: set() for id in deleted.values()}
         if deleted:
             open_instances = OpenInstances(connection, self._dialect, deleted)
             open_instances.lock()
-            open_instances.end(now)
+            for key, instance_id in open_instances.end(now):
+                ran[deleted[key]].add(instance_id)
             free_slots(connection, [row.slot for row in rows if row.slot is not None])
         # A live one may have a tombstone too: of a former life, if this process could
         # not read it.
         self._tombstones.forget(connection, ids)
-        return set(deleted.values())
+        return ran
 
 
 WITH_CONTENTS = select(

@@ -119,7 +119,7 @@ class Joined:
             lambda each: [definition_of(row) for row in each.execute(query)]
         )
 
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
         return self._run(lambda each: self._edits.delete(each, ids))
 

@@ -212,16 +212,20 @@ class OpenInstances:
             not_(instances.c.parked),
         )
 
-    def end(self, now: datetime) -> None:
-        """Cancel what runs, and remove all others."""
-        self._update(
-            {
-                "outcome": Outcome.CANCELLED.value,
-                "completed_at": now,
-                "claimable_at": None,
-            },
-            instances.c.started_at.is_not(None),
-        )
+    def end(self, now: datetime) -> Sequence[tuple[UUID, UUID]]:
+        """Cancel what runs, and remove all others.
+
+        Returns:
+            The key of the definition and the id of each that ran.
+        """
+        cancelled = self._connection.execute(
+            self._only_theirs(update(instances))
+            .where(instances.c.started_at.is_not(None))
+            .values(
+                outcome=Outcome.CANCELLED.value, completed_at=now, claimable_at=None
+            )
+            .returning(instances.c.definition_key, instances.c.id)
+        ).all()
         gone = self._connection.execute(
             self._only_theirs(delete(instances))
             .where(instances.c.started_at.is_(None))
@@ -231,6 +235,11 @@ class OpenInstances:
         if failed:
             theirs = self._dialect.among(runs.c.instance_id, failed)
             self._connection.execute(delete(runs).where(theirs))
+        return [
+            (row.definition_key, row.id)
+            for row in cancelled
+            if isinstance(row.id, UUID)
+        ]
 
     def _update(self, values: Mapping[str, Any], *which: ColumnElement[bool]) -> None:
         self._connection.execute(

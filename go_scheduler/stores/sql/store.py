@@ -246,7 +246,7 @@ class SQLStore(SQLByHand, SQLViews, TransactionalStore):
 
         return self._list(read)
 
-    def delete_definitions(self, ids: Collection[UUID]) -> Set[UUID]:
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
         return self._database.transact(
             lambda connection: self._edits.delete(connection, ids),

@@ -97,7 +97,8 @@ class DefinitionRules(StorePair):
             stored = store.list_definitions(ids=which)
             for each in stored:
                 self._deleted[store is self.oracle, each.id] = revision_of(each)
-            return set(store.delete_definitions(which))
+            deleted = store.delete_definitions(which)
+            return {id: len(ran) for id, ran in deleted.items()}
 
         self._alike(delete)
 

@@ -54,14 +54,23 @@ class DeleteTests:
     def test_a_delete_answers_those_that_existed(self, store: Store) -> None:
         one, two, other = put(store), put(store), put(store)
         gone = [one.id, NOBODY, two.id]
-        assert store.delete_definitions(gone) == {one.id, two.id}
-        assert store.delete_definitions(gone) == set()
+        assert store.delete_definitions(gone) == {one.id: set(), two.id: set()}
+        assert store.delete_definitions(gone) == {}
         assert store.list_definitions() == [other]
 
     def test_deleting_nothing_deletes_nothing(self, store: Store) -> None:
         one = put(store)
-        assert store.delete_definitions([]) == set()
+        assert store.delete_definitions([]) == {}
         assert store.list_definitions() == [one]
+
+    def test_a_delete_answers_what_ran(self, store: Store) -> None:
+        claimed_one, runs, other = claimed(store), running(store), running(store)
+        ended = running(store)
+        assert finish(store, ended)
+        ids = [each.definition.id for each in (claimed_one, runs, ended)]
+        answer = store.delete_definitions(ids)
+        assert answer == dict(zip(ids, (set(), {runs.id}, set()), strict=True))
+        assert store.get_instance(other.id).state is State.RUNNING
 
     def test_a_deleted_definition_does_not_fire(self, store: Store) -> None:
         read = put(store)

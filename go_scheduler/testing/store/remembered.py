@@ -190,7 +190,7 @@ class RememberedTests:
     def test_a_delete_forgets(self, store: Store) -> None:
         new = _once()
         _gone(store, new)
-        assert store.delete_definitions([new.id]) == set()
+        assert store.delete_definitions([new.id]) == {}
         assert put(store, new).completed_at is None
         assert ids(store.list_definitions()) == [new.id]
 

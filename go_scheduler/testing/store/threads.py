@@ -155,7 +155,7 @@ class ThreadTests:
                 partial(store.fire_definitions, [firing(read)]),
                 partial(store.delete_definitions, [read.id]),
             )
-            assert deleted == {read.id}
+            assert deleted == {read.id: set()}
             assert store.list_instances() == []
 
     def test_a_fire_and_another_trigger_leave_no_instance_of_the_old_one(

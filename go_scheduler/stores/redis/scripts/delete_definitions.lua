@@ -1,11 +1,10 @@
 -- with: definitions rows instances changing
--- Delete definitions, at once and with all that is not running.
+-- Delete definitions, at once and with all that is not running; answer what ran of each.
 local deleted = {}
 for _, id in ipairs(A.ids) do
   local of = by_id(id)
   if of then
-    delete(of)
-    deleted[#deleted + 1] = id
+    deleted[#deleted + 1] = { id, delete(of) }
   end
   forget_tombstone(id)
 end

@@ -146,14 +146,17 @@ local function take_away(of)
 end
 
 local function delete(of)
+  local ran = {}
   for _, row in ipairs(open_rows(of)) do
     if row.started_at then
       finish(row, 'cancelled')
+      ran[#ran + 1] = row.id
     else
       remove(row)
     end
   end
   take_away(of)
+  return ran
 end
 
 local function forget_tombstone(id)
