@@ -112,7 +112,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Whoever names a file or such a mark means all of its tests.
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     expression = config.option.markexpr
-    named = named or any(re.search(f"(?<!not ){each}", expression) for each in RARE)
+    wanted = re.sub(r"not (\([^()]*\)|\w+)", "", expression)
+    named = named or any(re.search(rf"\b{each}\b", wanted) for each in RARE)
     config.option.all = getattr(config, "workerinput", {}).get(
         "all", config.option.all or named
     )
@@ -141,7 +142,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     if all(Path(each.partition("::")[0]).is_file() for each in config.args):
         return 0
-    return min(2 * len(os.sched_getaffinity(0)) + 1, 9)
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # Not on macOS.
+        cores = len(os.sched_getaffinity(0))
+    return min(2 * cores + 1, 9)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
@@ -14,6 +15,7 @@ import pytest
 
 from go_scheduler import (
     Cancelled,
+    ConfigurationError,
     DelayTrigger,
     ExecuteOnceTrigger,
     HandedOn,
@@ -475,3 +477,16 @@ def test_each_row_of_the_table_in_the_documentation_has_a_test_of_its_name() -> 
     for row in rows:
         own = f"test_{row.lower()}"
         assert any(each.startswith(own) for each in dir(TestOverlap)), own
+
+
+class Mine(str, Enum):  # noqa: UP042
+    """An enumeration of a user, from before Python 3.11."""
+
+    SKIP = "skip"
+
+
+def test_an_overlap_may_be_a_text_of_an_enumeration_of_the_users() -> None:
+    made = TaskDefinition(trigger=OnDemandTrigger(), overlap=Mine.SKIP)  # type: ignore[arg-type]
+    assert made.overlap is Overlap.SKIP
+    with pytest.raises(ConfigurationError, match="overlap must be"):
+        TaskDefinition(trigger=OnDemandTrigger(), overlap="skipped")  # type: ignore[arg-type]

@@ -33,6 +33,9 @@ def check_overlap(value: object) -> Overlap:
     Raises:
         ConfigurationError: It is neither.
     """
-    if value not in list(Overlap):
-        check_type("overlap", value, Overlap)
-    return Overlap(str(value))
+    if isinstance(value, str):
+        # A text of an enumeration of the user's is equal to ours, and shown otherwise.
+        value = next((each for each in Overlap if each == value), value)
+    check_type("overlap", value, Overlap)
+    assert isinstance(value, Overlap)
+    return value

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
+from uuid import UUID
 
 import pytest
 
@@ -200,7 +201,9 @@ def test_several_nodes_make_each_instance_once(world: World) -> None:
 
 def test_a_jitter_lets_each_run_later_the_same_on_each_node(world: World) -> None:
     one = world.node(world.note, "one")
-    one.schedule(every(1, jitter=seconds(5)))
+    # The jitter follows from the id.
+    some = every(1, jitter=seconds(5), id=UUID(int=7))
+    one.schedule(some)
     world.advance(100)
     late = [
         each.at - each.instance.fire_time
@@ -218,9 +221,7 @@ def test_a_jitter_lets_each_run_later_the_same_on_each_node(world: World) -> Non
     }
     # Another node, that begins anew with the same definition, finds the same times.
     again = World()
-    again.node(again.note).schedule(
-        replace(every(1, jitter=seconds(5)), id=world.called[0].instance.definition.id)
-    )
+    again.node(again.note).schedule(some)
     again.advance(100)
     assert sorted(again.times) == sorted(world.times)
 

@@ -34,6 +34,7 @@ from go_scheduler.http.access.waiting import Waiting
 from tests.behaviour.store_house import opened
 from tests.conftest import SHARED
 from tests.http.serving import served
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
     from go_scheduler import TaskInstance
 
-PATIENCE = 50
-"""Seconds that nothing takes unless it has failed; a wait for work may last longer."""
 LONG = 60
 """For how long work is waited for that is there sooner."""
 SECOND = timedelta(seconds=1)
@@ -136,7 +135,7 @@ def until(done: Callable[[], bool]) -> None:
     """Wait until it is so."""
 
     async def wait() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(FAILED_AFTER):
             while not done():
                 await asyncio.sleep(0.002)
 
@@ -254,14 +253,14 @@ def test_what_comes_up_is_handed_to_who_waits_already(
     else:
         shared.scheduler.retry(UUID(first["instance_id"]))
     # Before its wait is over.
-    [work] = work_of(waiting.result(PATIENCE))
+    [work] = work_of(waiting.result(FAILED_AFTER))
     assert work["queue"] == queue
 
 
 def test_nothing_is_handed_out_early(shared: Desk, queue: str) -> None:
     waiting = shared.ask_meanwhile(queue)
     shared.once(queue, 0.2)
-    [work] = work_of(waiting.result(PATIENCE))
+    [work] = work_of(waiting.result(FAILED_AFTER))
     assert SystemClock().now() >= datetime.fromisoformat(work["execute_at"])
 
 
@@ -298,9 +297,11 @@ def test_of_many_that_wait_each_is_handed_something_else(
     shared: Desk, queue: str
 ) -> None:
     task = shared.task(queue)
+    # From then on a worker that waits has its place among the queues at once.
+    shared.ask(queue, wait=0)
     waiting = [shared.ask_meanwhile(queue, max=2) for _ in range(8)]
     made = [shared.scheduler.run_now(task.id) for _ in range(8)]
-    found = [each for one in waiting for each in work_of(one.result(PATIENCE))]
+    found = [each for one in waiting for each in work_of(one.result(FAILED_AFTER))]
     assert sorted(each["instance_id"] for each in found) == sorted(
         str(each.id) for each in made
     )
@@ -308,10 +309,11 @@ def test_of_many_that_wait_each_is_handed_something_else(
 
 def test_who_has_waited_longest_is_served_first(shared: Desk, queue: str) -> None:
     task = shared.task(queue)
+    shared.ask(queue, wait=0)
     waiting = [shared.ask_meanwhile(queue) for _ in range(3)]
     for number in range(3):
         made = shared.scheduler.run_now(task.id)
-        [work] = work_of(waiting[number].result(PATIENCE))
+        [work] = work_of(waiting[number].result(FAILED_AFTER))
         assert work["instance_id"] == str(made.id)
         assert not any(each.done() for each in waiting[number + 1 :])
 
@@ -320,7 +322,7 @@ def test_a_worker_waits_for_its_queues_and_no_others(shared: Desk, queue: str) -
     shared.once(f"{queue} c")
     waiting = shared.ask_meanwhile(f"{queue} a,{queue} b")
     shared.once(f"{queue} b")
-    [work] = work_of(waiting.result(PATIENCE))
+    [work] = work_of(waiting.result(FAILED_AFTER))
     assert work["queue"] == f"{queue} b"
     assert shared.ask(f"{queue} a,{queue} b", wait=0).status_code == 204
 
@@ -361,7 +363,7 @@ def test_what_is_cancelled_or_paused_is_not_handed_out(
     assert shared.ask(queue, wait=0).status_code == 204
     waiting = shared.ask_meanwhile(queue)
     shared.scheduler.resume(task.id)
-    assert len(work_of(waiting.result(PATIENCE))) == 1
+    assert len(work_of(waiting.result(FAILED_AFTER))) == 1
 
 
 @pytest.mark.parametrize(
@@ -430,7 +432,7 @@ class Asking:
         self._gone.set()
 
     async def status(self) -> int:
-        await asyncio.wait_for(self.task, PATIENCE)
+        await asyncio.wait_for(self.task, FAILED_AFTER)
         return int(self.sent[0]["status"])
 
 
@@ -447,7 +449,7 @@ def beside(test: Callable[[Any, Crews, Scheduler], Coroutine[Any, Any, None]]) -
 
 
 async def wait_until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(FAILED_AFTER):
         while not done():
             await asyncio.sleep(0.002)
 
@@ -481,7 +483,7 @@ async def handed_over(
         await asyncio.sleep(0)
     made = scheduler.run_now(of.id)
     pause = Event()
-    for _ in range(500 * PATIENCE):
+    for _ in range(500 * FAILED_AFTER):
         # So much is recorded once it has been handed over.
         if scheduler.get_instance(made.id).worker == "w-1":
             return first, made.id
@@ -499,7 +501,7 @@ def test_what_was_handed_to_who_has_hung_up_is_given_back_and_counts_as_no_run(
             first.hang_up()
         else:
             first.task.cancel()
-        await asyncio.wait([first.task], timeout=PATIENCE)
+        await asyncio.wait([first.task], timeout=FAILED_AFTER)
         other = Asking(app, "default")
         assert await other.status() == 200
         again = scheduler.get_instance(id)
@@ -512,7 +514,7 @@ def test_what_nobody_was_handed_is_given_back_by_the_time_all_has_stopped() -> N
     async def test(app: Any, crews: Crews, scheduler: Scheduler) -> None:
         first, id = await handed_over(app, crews, scheduler)
         first.hang_up()
-        await asyncio.wait([first.task], timeout=PATIENCE)
+        await asyncio.wait([first.task], timeout=FAILED_AFTER)
         await crews.stop()
         assert scheduler.get_instance(id).state is State.PENDING
 
@@ -590,7 +592,7 @@ def test_what_is_kept_by_heartbeats_is_handed_to_nobody_else() -> None:
         other = one.ask_meanwhile("default", wait=4.5)
         while SystemClock().now() < until_at:
             assert one.tell(work, "heartbeat").json() == {"answer": "go_on"}
-        assert other.result(PATIENCE).status_code == 204
+        assert other.result(FAILED_AFTER).status_code == 204
         assert one.instance(work).attempt == 1
 
 
@@ -744,7 +746,7 @@ def test_many_report_at_the_same_moment_and_each_is_recorded(
         shared.threads.submit(shared.tell, each, "complete", result=number)
         for number, each in enumerate(taken)
     ]
-    assert {each.result(PATIENCE).status_code for each in tell} == {200}
+    assert {each.result(FAILED_AFTER).status_code for each in tell} == {200}
     results = [shared.instance(each).result for each in taken]
     assert results == [*range(30)]
 
@@ -786,7 +788,7 @@ def test_what_waits_for_the_end_of_a_run_is_handed_out_then(
         "release": {"delay": 3600},
     }
     assert shared.tell(work, end, **body.get(end, {})).status_code == 200
-    [following] = work_of(waiting.result(PATIENCE))
+    [following] = work_of(waiting.result(FAILED_AFTER))
     assert following["instance_id"] != work["instance_id"]
 
 
@@ -955,7 +957,7 @@ def test_a_server_that_stops_tells_who_waits_and_lets_work_be_ended() -> None:
         waiting = [one.ask_meanwhile("default") for _ in range(3)]
         one.crews.stop_taking()
         for each in waiting:
-            answer = each.result(PATIENCE)
+            answer = each.result(FAILED_AFTER)
             assert problem(answer) == (503, "stopping")
             assert "retry-after" in answer.headers
         assert one.ask("default", wait=0).status_code == 503
@@ -1005,9 +1007,9 @@ def test_what_a_server_handed_out_that_was_killed_is_ended_at_the_next(
         with served(app) as (host, port):
             base = f"http://{host}:{port}/v1/work/{work['instance_id']}"
             shown = {"token": work["token"]}
-            beat = httpx.post(f"{base}/heartbeat", json=shown, timeout=PATIENCE)
+            beat = httpx.post(f"{base}/heartbeat", json=shown, timeout=FAILED_AFTER)
             assert beat.json() == {"answer": "go_on"}
-            end = httpx.post(f"{base}/complete", json=shown, timeout=PATIENCE)
+            end = httpx.post(f"{base}/complete", json=shown, timeout=FAILED_AFTER)
             assert end.status_code == 200
         found = scheduler.get_instance(UUID(work["instance_id"]))
         assert (found.state, found.attempt) == (State.COMPLETED, 1)
@@ -1035,7 +1037,7 @@ def test_while_the_store_is_away_nobody_waits_and_forged_tokens_are_known() -> N
         work = one.take_one("default")
         waiting = one.ask_meanwhile("default")
         store.away = True
-        answer = waiting.result(PATIENCE)
+        answer = waiting.result(FAILED_AFTER)
         assert problem(answer) == (503, "store-unavailable")
         assert "retry-after" in answer.headers
         assert one.ask("default").status_code == 503
@@ -1096,5 +1098,5 @@ def test_what_one_process_puts_in_is_handed_out_by_the_server_of_another(
         client = Scheduler(None, second)
         of = client.schedule(TaskDefinition(trigger=OnDemandTrigger()))
         made = client.run_now(of.id, payload={"n": 1})
-        [work] = work_of(waiting.result(PATIENCE))
+        [work] = work_of(waiting.result(FAILED_AFTER))
         assert (work["instance_id"], work["payload"]) == (str(made.id), {"n": 1})

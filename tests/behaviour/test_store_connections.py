@@ -534,12 +534,14 @@ def test_a_server_that_hangs_is_not_waited_for_long(
     own_redis: RedisServer, clock: ManualClock
 ) -> None:
     short = timedelta(milliseconds=200)
-    with opened(own_redis.url, clock, timeout=short) as store:
-        client = Client(store)
-        client.check()
+    with (
+        opened(own_redis.url, clock) as patient,
+        opened(own_redis.url, clock, timeout=short) as hasty,
+    ):
+        Client(patient).check()
         own_redis.freeze()
         with pytest.raises(StoreUnavailableError, match="Redis"):
-            client.schedule(once())
+            Client(hasty).schedule(once())
         own_redis.thaw()
 
 
