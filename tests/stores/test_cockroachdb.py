@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, fire, put
+from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.additions import add
 from go_scheduler.testing.stores import StoreSuite
-from tests.servers import delete_all_rows, opened
+from tests.servers import delete_all_rows, libpq, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,3 +29,30 @@ class TestCockroachDBStore(StoreSuite):
         delete_all_rows(cockroachdb_url)
         with opened(cockroachdb_url, clock, has_tables=True) as store:
             yield store
+
+
+def test_a_single_row_is_read_by_statistics(cockroachdb_url: str) -> None:
+    """With them the server may refuse by an internal error what it took without."""
+    delete_all_rows(cockroachdb_url)
+    with opened(cockroachdb_url, has_tables=True) as store:
+        made = put(store)
+        times = [START, START + SECOND, START + MINUTE]
+        fire(store, made, *times)
+        add(store, made)
+        analyze(cockroachdb_url)
+        for limit in range(1, 6):
+            bounds = {"since": START, "before": START + HOUR}
+            found = store.list_fired(made.id, **bounds, limit=limit)
+            assert [each.fire_time for each in found] == times[:limit]
+            latest = store.list_fired(made.id, **bounds, newest_first=True, limit=limit)
+            assert [each.fire_time for each in latest] == times[::-1][:limit]
+            assert len(store.list_unscheduled(made.id, limit=limit)) == 1
+            assert len(store.list_waiting(limit=limit)) == min(4, limit)
+            assert len(store.list_definitions(soonest_first=True, limit=limit)) == 1
+
+
+def analyze(url: str) -> None:
+    """Have the server make statistics of the tables."""
+    with psycopg.connect(libpq(url), autocommit=True) as connection:
+        for table in ("task_contents", "task_definitions", "task_instances"):
+            connection.execute(f"ANALYZE {table}".encode())

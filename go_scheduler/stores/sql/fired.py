@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _column = instances.c
 _STATES = {each.value: each for each in State}
+# With statistics of the table CockroachDB 26.1 answers by an internal error ("cannot
+# overwrite [limit hint: 1.00]") if it is asked for less than five rows.
+_FEWEST = 20
 
 
 class SQLFired(InstanceLists, FiredStore):
@@ -49,8 +52,8 @@ class SQLFired(InstanceLists, FiredStore):
         )
         index = "task_instances_fire_key"
         query = self._dialect.looked_up(query, instances, index)
-        # Asked for a single row, CockroachDB 26 answers with an internal error.
-        return self._listed(query.order_by(order).limit(max(2, limit)))[:limit]
+        query = query.order_by(order).limit(max(_FEWEST, limit))
+        return self._listed(query)[:limit]
 
     def count_fired(
         self, definition_id: UUID, bounds: Sequence[datetime], *, most: int
