@@ -165,16 +165,21 @@ class Declaring(Scheduling):
     def _declare(
         self, declaration: Declaration, connection: object
     ) -> list[TaskDefinition]:
+        # Empty if it was refused; the transaction of the user may commit all the same.
+        done: list[Declared] = []
+
         def committed() -> None:
             withdraw()
             self._look_at_all()
 
         def withdraw() -> None:
-            self._withdraw(Kind.DELETED, declared.deleted)
-            self._withdraw(Kind.PAUSED, [each.id for each in declared.paused])
+            for each in done:
+                self._withdraw(Kind.DELETED, each.deleted)
+                self._withdraw(Kind.PAUSED, [paused.id for paused in each.paused])
 
         store = self._within(connection, committed)
         declared = store.declare_definitions(declaration)
+        done.append(declared)
         if declared.outdated_by is not None:
             self._events.tell(
                 DeclarationOutdated(
