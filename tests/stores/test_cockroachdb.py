@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -41,7 +41,7 @@ def test_a_single_row_is_read_by_statistics(cockroachdb_url: str) -> None:
         add(store, made)
         analyze(cockroachdb_url)
         for limit in range(1, 6):
-            bounds = {"since": START, "before": START + HOUR}
+            bounds: dict[str, Any] = {"since": START, "before": START + HOUR}
             found = store.list_fired(made.id, **bounds, limit=limit)
             assert [each.fire_time for each in found] == times[:limit]
             latest = store.list_fired(made.id, **bounds, newest_first=True, limit=limit)
