@@ -1,3 +1,0 @@
-SELECT id, revision FROM task_definitions
- WHERE id IN (SELECT unnest((SELECT CAST(:ids AS uuid[])))) AND deleted_at IS NULL
- ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;

@@ -1,1 +1,0 @@
-DELETE FROM task_runs WHERE instance_id IN (SELECT value FROM json_each(:ids));

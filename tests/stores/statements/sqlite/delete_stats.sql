@@ -1,1 +1,0 @@
-DELETE FROM task_stats WHERE every = :every AND begins_at < :since;

@@ -1,1 +1,0 @@
-DELETE FROM task_slots WHERE name = ? AND instance_id = ?;

@@ -1,2 +1,0 @@
-INSERT INTO task_contents (key, name, metadata, trigger_kind, trigger_state, policies)
-VALUES (?, ?, ?, ?, ?, ?);

@@ -1,3 +1,0 @@
-UPDATE task_instances
-   SET result = coalesce(?, result), client = coalesce(?, client)
- WHERE id = ?;

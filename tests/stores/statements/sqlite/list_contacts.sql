@@ -1,2 +1,0 @@
-SELECT node, contact_since, seen_at, queues, names, host, pid, version, lease, stopping
-  FROM task_nodes WHERE seen_at >= :since;

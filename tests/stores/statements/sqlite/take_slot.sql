@@ -1,1 +1,0 @@
-INSERT INTO task_slots (name, instance_id) VALUES (?, ?) ON CONFLICT (name) DO NOTHING;
