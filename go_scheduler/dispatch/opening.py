@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_type
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "go_scheduler.buses"
 
 # What KombuBus makes of these is in kombu_bus/address.py.
-_BY_KOMBU = ("amqp", "amqps", "memory", "redis", "rediss", "sqs")
-# What kombu speaks to others by, which it imports when it connects, again and again.
-_LIBRARIES = {"redis": "redis", "rediss": "redis", "sqs": "boto3"}
+_BY_KOMBU = ("amqp", "amqps", "memory")
 # That of RFC 3986, as ``open_bus`` looks for it.
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _registered: dict[str, Callable[..., MessageBus]] = {}
@@ -29,12 +26,11 @@ _registered: dict[str, Callable[..., MessageBus]] = {}
 def open_bus(url: str, **options: object) -> MessageBus:
     """The bus that a URL names, not connected yet.
 
-    ``amqp://`` and ``amqps://`` are RabbitMQ, ``redis://``, ``rediss://`` and
-    ``sqs://`` what they say, and ``memory://`` is within this process, for tests: all
-    by ``KombuBus``. For any other scheme, ``register_bus`` or an installed package says
-    what makes one: the latter by the entry-point group ``go_scheduler.buses``, where
-    the scheme is the entry point's name, and the callable takes the URL and the
-    options.
+    ``amqp://`` and ``amqps://`` are RabbitMQ, and ``memory://`` is within this process,
+    for tests: all by ``KombuBus``. For any other scheme, ``register_bus`` or an
+    installed package says what makes one: the latter by the entry-point group
+    ``go_scheduler.buses``, where the scheme is the entry point's name, and the callable
+    takes the URL and the options.
 
     Args:
         url: Such as ``amqps://user:password@host:5671/vhost``.
@@ -88,16 +84,6 @@ def register_bus(scheme: str, make: Callable[..., MessageBus]) -> None:
     _registered[scheme] = make
 
 
-def _check_library(scheme: str) -> None:
-    library = _LIBRARIES.get(scheme)
-    if library is not None and find_spec(library) is None:
-        extra = "sqs" if scheme == "sqs" else "redis"
-        raise ConfigurationError(
-            f"the bus of {scheme}:// needs the extra {extra!r} of kombu, which brings"
-            f" {library}"
-        )
-
-
 def _maker(scheme: str) -> Callable[..., object]:
     if scheme in _BY_KOMBU:
         try:
@@ -107,7 +93,6 @@ def _maker(scheme: str) -> Callable[..., object]:
                 f"the bus of {scheme}:// cannot be imported: {error}; it needs the"
                 " extra 'dispatch' of go_scheduler"
             ) from error
-        _check_library(scheme)
         return KombuBus
     if scheme in _registered:
         return _registered[scheme]

@@ -18,7 +18,6 @@ from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from tests.rabbitmq_servers import RabbitMQServer
-    from tests.redis_servers import RedisServer
 
 MODULE = """
 import sys
@@ -116,13 +115,14 @@ def test_what_is_wrong_is_told(shell: Shell, words: tuple[str, ...], text: str) 
 
 
 def test_whoever_a_broker_does_not_let_in_is_told_and_runs_nothing(
-    shell: Shell, redis_server: RedisServer
+    shell: Shell, rabbitmq_server: RabbitMQServer
 ) -> None:
-    url = redis_server.url.replace("//", "//nobody:secret@")
+    url = rabbitmq_server.url.replace("guest:guest@", "nobody:secret@")
+    assert "nobody" in url
     words = ("dispatch-worker", *TASKS, "--bus", url)
     told = shell.refusal(*words, code=3, where=False)
-    assert "the bus at redis://nobody:***@127.0.0.1:" in told
-    assert "WRONGPASS" in told or "invalid username-password" in told
+    assert "the bus at amqp://nobody:***@" in told
+    assert "ACCESS_REFUSED" in told
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The bus by kombu holds what any bus promises: in memory, on RabbitMQ, and Redis."""
+"""The bus by kombu holds what any bus promises: in memory and on RabbitMQ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from tests.rabbitmq_servers import RabbitMQServer
-    from tests.redis_servers import RedisServer
 
 
 # A broker on a busy machine may take as long to answer.
@@ -40,15 +39,6 @@ class TestOnRabbitMQ(BusSuite):
     @pytest.fixture(autouse=True)
     def broker(self, rabbitmq_server: RabbitMQServer) -> None:
         self.url = rabbitmq_server.url
-
-    def open_bus(self) -> MessageBus:
-        return open_bus(self.url, timeout=LONG)
-
-
-class TestOnRedis(BusSuite):
-    @pytest.fixture(autouse=True)
-    def broker(self, redis_server: RedisServer) -> None:
-        self.url = redis_server.url
 
     def open_bus(self) -> MessageBus:
         return open_bus(self.url, timeout=LONG)

@@ -1,4 +1,4 @@
-"""A bus over TLS, and one in Redis that comes and goes; what ends a thread's wait."""
+"""A bus over TLS; what ends a thread's wait."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from go_scheduler.dispatch import KombuBus
 from go_scheduler.dispatch.kombu_bus.address import reason
 from go_scheduler.dispatch.kombu_bus.waker import Waker
 from go_scheduler.testing.buses import Heard
-from tests.dispatch.conftest import eventually
 from tests.dispatch.tls import encrypted
 from tests.patience import FAILED_AFTER
-from tests.redis_servers import running_redis
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.rabbitmq_servers import RabbitMQServer
-    from tests.redis_servers import RedisServer
 
 
 LONG = timedelta(seconds=FAILED_AFTER)
@@ -54,44 +51,6 @@ def test_a_broker_is_spoken_to_by_tls_if_it_is_who_it_says(
             pytest.raises(BusUnavailableError, match="not valid for"),
         ):
             bus.publish(topic, b"")
-
-
-@pytest.mark.slow
-def test_redis_is_spoken_to_by_tls_if_it_is_who_it_says(
-    redis_server: RedisServer, topic: str, tmp_path: Path
-) -> None:
-    with encrypted(redis_server.port, tmp_path) as (port, file):
-        url = f"rediss://{{}}:{port}/0"
-        with KombuBus(url.format("localhost"), ca_certs=file, timeout=LONG) as bus:
-            bus.publish(topic, b"1")
-        for host, authority in (("localhost", None), ("127.0.0.1", file)):
-            with (
-                KombuBus(url.format(host), ca_certs=authority, timeout=LONG) as bus,
-                pytest.raises(BusUnavailableError, match="certificate verify failed"),
-            ):
-                bus.publish(topic, b"1")
-
-
-@pytest.mark.slow
-def test_a_bus_in_redis_stands_that_it_ends_and_starts_again(
-    topic: str, tmp_path: Path
-) -> None:
-    heard = Heard()
-    with (
-        running_redis(tmp_path, appendonly="yes", appendfsync="always") as server,
-        KombuBus(server.url, timeout=LONG) as bus,
-    ):
-        bus.publish(topic, b"1")
-        bus.subscribe(topic, heard)
-        assert heard.bodies(1) == [b"1"]
-        server.kill()
-        with pytest.raises(BusUnavailableError):
-            bus.publish(topic, b"2")
-        assert not bus.is_up()
-        server.start()
-        eventually(bus.is_up)
-        bus.publish(topic, b"3")
-        assert heard.bodies(1) == [b"3"]
 
 
 def test_what_has_been_read_and_not_yet_been_taken_needs_no_wait() -> None:

@@ -19,19 +19,9 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 # amqp:// would be librabbitmq, where that is installed, which is another library.
-_TRANSPORTS = {
-    "amqp": "pyamqp",
-    "amqps": "amqps",
-    "memory": "memory",
-    "redis": "redis",
-    "rediss": "rediss",
-    "sqs": "sqs",
-}
+_TRANSPORTS = {"amqp": "pyamqp", "amqps": "amqps", "memory": "memory"}
 _HIDDEN = "***"
 _POLLING = 0.005
-_CLOSING = 0.2
-# After so many seconds Redis gives to others what a consumer that has died had.
-_VISIBILITY = 300
 
 
 class Address:
@@ -122,50 +112,24 @@ class Address:
 
     def refuses(self, error: Exception) -> bool:
         """Whether it is about who asks, and not about how the broker is."""
-        if self.scheme in ("redis", "rediss"):
-            from redis.exceptions import AuthenticationError, NoPermissionError
-
-            return isinstance(error, AuthenticationError | NoPermissionError)
         return isinstance(error, AccessRefused | NotAllowed)
 
     def _ssl(self, parts: SplitResult) -> dict[str, object] | bool:
         """Certificates are checked, against the name of the host as well."""
-        if parts.scheme == "rediss":
-            options: dict[str, object] = {
-                "ssl_cert_reqs": ssl.CERT_REQUIRED,
-                "ssl_check_hostname": True,
-                "ssl_ca_certs": self.ca_certs,
-            }
-        elif parts.scheme == "amqps":
-            options = {
-                "cert_reqs": ssl.CERT_REQUIRED,
-                "server_hostname": parts.hostname,
-                "ca_certs": self.ca_certs,
-            }
-        else:
+        if parts.scheme != "amqps":
             return False
-        return options
+        return {
+            "cert_reqs": ssl.CERT_REQUIRED,
+            "server_hostname": parts.hostname,
+            "ca_certs": self.ca_certs,
+        }
 
     def _transport_options(self) -> dict[str, object]:
         """What keeps a broker that does not answer from holding us up."""
-        amqp = {"read_timeout": self._timeout, "write_timeout": self._timeout}
-        redis = {
-            # So long a close may wait.
-            "polling_interval": _CLOSING,
-            "visibility_timeout": _VISIBILITY,
-            "socket_timeout": self._timeout,
-            "socket_connect_timeout": self._timeout,
-            "socket_keepalive": True,
-        }
-        ours: Mapping[str, Mapping[str, object]] = {
-            "amqp": amqp,
-            "amqps": amqp,
-            "memory": {"polling_interval": _POLLING},
-            "redis": redis,
-            "rediss": redis,
-            "sqs": {},
-        }
-        return {**ours[self.scheme], **self._options}
+        ours = {"polling_interval": _POLLING}
+        if self.is_amqp:
+            ours = {"read_timeout": self._timeout, "write_timeout": self._timeout}
+        return {**ours, **self._options}
 
 
 def reason(error: BaseException) -> str:

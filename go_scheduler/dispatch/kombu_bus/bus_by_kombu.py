@@ -1,4 +1,4 @@
-"""A message bus by kombu: RabbitMQ first; Redis, SQS and one in memory besides."""
+"""A message bus by kombu: on RabbitMQ, or in memory."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class KombuBus(MessageBus):
-    """A bus on RabbitMQ, or on whatever else kombu speaks to.
+    """A bus on RabbitMQ, or, for tests, in memory.
 
     All publishing threads share one connection and one thread, which sends without
     waiting for what it has sent before. Each subscription has a thread and a connection
     of its own. All are daemons, and end with ``close()``.
 
     Args:
-        url: ``amqp://user:password@host:5672/vhost``, ``amqps://…``, ``redis://…``,
-            ``rediss://…``, ``sqs://…`` or, for tests, ``memory://name``: one within
-            this process for each name. Several hosts of a cluster are given as URLs
-            with ``;`` between them, and asked in turn. ``?queue_type=quorum`` and
-            ``?tls_ca=FILE`` at its end say what ``queue_type`` and ``ca_certs`` do.
+        url: ``amqp://user:password@host:5672/vhost``, ``amqps://…`` or, for tests,
+            ``memory://name``: one within this process for each name. Several hosts of a
+            cluster are given as URLs with ``;`` between them, and asked in turn.
+            ``?queue_type=quorum`` and ``?tls_ca=FILE`` at its end say what
+            ``queue_type`` and ``ca_certs`` do.
         timeout: How long the broker may take for any answer, a confirmation among them.
         queue_type: What RabbitMQ makes of the queues of topics that it does not have
             yet: ``classic``, or ``quorum``, which a cluster keeps on several nodes.
         ca_certs: The file of certificates by which that of the broker is checked, with
-            ``amqps://`` and ``rediss://``; None: those that the system trusts.
+            ``amqps://``; None: those that the system trusts.
         heartbeat: RabbitMQ and we take the other for lost after about twice this.
         transport_options: What kombu's transport takes besides.
 

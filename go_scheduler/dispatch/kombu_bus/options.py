@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from urllib.parse import SplitResult
 
-_SCHEMES = {"queue_type": ("amqp", "amqps"), "tls_ca": ("amqps", "rediss")}
+_SCHEMES = {"queue_type": ("amqp", "amqps"), "tls_ca": ("amqps",)}
 _IN_URLS = {"queue_type": "queue_type", "ca_certs": "tls_ca"}
 
 
