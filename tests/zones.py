@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 import zoneinfo
 from contextlib import contextmanager
+from datetime import date, timedelta
+from itertools import count
 from typing import TYPE_CHECKING
 
+from go_scheduler.triggers import DateCalendar, register_calendar
 from go_scheduler.triggers.wall import zones
-from go_scheduler.triggers.wall.zones import renew_zones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ZONE = "Test/Zone"
+_DAY = timedelta(days=1)
+_days = (date(2000, 1, 1) + number * _DAY for number in count())
 
 
 class Zones:
@@ -40,9 +44,9 @@ class Zones:
         path.write_bytes(_tzif(offsets, then))
 
     def bring(self, *offsets: tuple[datetime, float], then: str | float) -> None:
-        """Write the data of the zone, and let everybody know."""
+        """Write the data of the zone, and have this process know no others."""
         self.write(*offsets, then=then)
-        renew_zones()
+        forget_zones()
 
     def remove(self) -> None:
         """Remove the zone."""
@@ -53,16 +57,22 @@ class Zones:
 def zones_in(folder: Path) -> Iterator[Zones]:
     """Have zones looked for in a folder first, and none be known yet."""
     paths, known = zoneinfo.TZPATH, dict(zones._zones)
-    zones._zones.clear()
-    # What Python may have of another test.
-    zoneinfo.ZoneInfo.clear_cache(only_keys=[ZONE])
+    forget_zones()
     zoneinfo.reset_tzpath([folder, *paths])
     try:
         yield Zones(folder)
     finally:
         zoneinfo.reset_tzpath(paths)
-        zones._zones.clear()
+        forget_zones()
         zones._zones.update(known)
+
+
+def forget_zones() -> None:
+    """Have this process know no zone, nor what was worked out by one, as a new one."""
+    zones._zones.clear()
+    zoneinfo.ZoneInfo.clear_cache(only_keys=[ZONE])
+    days = next(_days)
+    register_calendar("forgotten-zones", DateCalendar([(days, days + _DAY)]))
 
 
 def _tzif(offsets: Sequence[tuple[datetime, float]], then: str | float) -> bytes:

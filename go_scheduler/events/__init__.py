@@ -15,7 +15,6 @@ from go_scheduler.events.definition_events import (
     InstanceCreated,
     InstancesBackfilled,
     InstanceSkipped,
-    TimeZonesRenewed,
     TriggerFailed,
 )
 from go_scheduler.events.event import DefinitionEvent, Event, InstanceEvent
@@ -133,7 +132,6 @@ __all__ = [
     "StatusRefused",
     "StoreAway",
     "StoreBack",
-    "TimeZonesRenewed",
     "TriggerFailed",
     "Write",
     "hears",

@@ -199,17 +199,6 @@ class InstanceSkipped(DefinitionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeZonesRenewed(Event):
-    """Time zones have new data: all that fires by them is gone over.
-
-    Attributes:
-        zones: Their names.
-    """
-
-    zones: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionsMoved(Event):
     """Definitions fire at other instants, by the present data of their time zones.
 

@@ -6,13 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.definition_events import DefinitionsMoved, TimeZonesRenewed
+from go_scheduler.events.definition_events import DefinitionsMoved
 from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.firing.planner import MOST_DISPLACED
 from go_scheduler.firing.telling import tell_fired
 from go_scheduler.stores.messages import Position
 from go_scheduler.ticking.batches import write_in_halves
-from go_scheduler.triggers.wall.zones import edition, renew_zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,24 +23,19 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Firing
 
-_LOOK_EVERY = timedelta(hours=1)
 # A node that starts has other things to do.
 _WALK_AFTER = timedelta(minutes=1)
-# What a node with older data has written since the last walk is found within a day, the
-# time for a walk over a million included.
-_WALK_EVERY = timedelta(hours=12)
 # A hundred a second, whatever there is: nobody waits for it.
 _PAGE = MOST_DISPLACED
 _PAUSE = timedelta(seconds=0.5)
 
 
 class ZoneWatch:
-    """Looks whether time zones have new data, and moves what they have displaced.
+    """Moves what was planned by other time zone data than this node has.
 
-    It looks at the data each hour. It walks over all definitions, page by page with
-    pauses, when they have changed; and soon after its start and then twice a day, since
-    another node, or the one before, may have had other data. What is due by the time it
-    is met is left to the definition scheduler, which looks itself.
+    Soon after its start it walks over all definitions, page by page with pauses, since
+    the node before it may have had other data. What is due by the time it is met is
+    left to the definition scheduler, which looks itself.
 
     Args:
         store: Where the definitions are.
@@ -49,7 +43,7 @@ class ZoneWatch:
         planner: Says what is displaced, and where it belongs.
         ahead: So far past the store's time a definition is due.
         created: Called when there are new instances.
-        events: Told of new data, and of what is moved.
+        events: Told of what is moved.
     """
 
     def __init__(
@@ -68,42 +62,31 @@ class ZoneWatch:
         self._planner = planner
         self._ahead = ahead
         self._created = created
-        self._edition = edition()
-        self._look_at = clock.elapsed() + _LOOK_EVERY
-        self._walk_at = clock.elapsed() + _WALK_AFTER
+        self._walk_at: timedelta | None = clock.elapsed() + _WALK_AFTER
         self._after: Position | None = None
         self._moved = 0
 
     def tick(self) -> timedelta | None:
-        """Look, or walk over one page, if it is time; answer how soon it will be."""
-        if self._clock.elapsed() >= self._look_at:
-            self._look_at = self._clock.elapsed() + _LOOK_EVERY
-            self._look()
-        # By itself, or by another node of this process.
-        if self._edition != edition():
-            self._edition = edition()
-            self._after, self._walk_at = None, self._clock.elapsed()
+        """Walk over a page, if it is time; how soon the next one is; None: never."""
+        if self._walk_at is None:
+            return None
         if self._clock.elapsed() >= self._walk_at:
-            pause = self._walk()
-            self._walk_at = self._clock.elapsed() + pause
-        return max(ZERO, min(self._look_at, self._walk_at) - self._clock.elapsed())
+            self._walk_at = self._walk()
+        if self._walk_at is None:
+            return None
+        return max(ZERO, self._walk_at - self._clock.elapsed())
 
-    def _look(self) -> None:
-        if changed := renew_zones():
-            self._events.tell(TimeZonesRenewed(zones=tuple(changed)))
-
-    def _walk(self) -> timedelta:
-        """Walk over a page; answer how long to wait for the next one."""
+    def _walk(self) -> timedelta | None:
+        """Walk over a page; answer when the next one is; None: it was the last."""
         self._clock.refresh()
         page = self._store.list_definitions(after=self._after, limit=_PAGE)
         self._move(page)
         if len(page) == _PAGE:
             self._after = Position.of_definition(page[-1])
-            return _PAUSE
+            return self._clock.elapsed() + _PAUSE
         if self._moved:
             self._events.tell(DefinitionsMoved(count=self._moved))
-        self._after, self._moved = None, 0
-        return _WALK_EVERY
+        return None
 
     def _move(self, page: Sequence[TaskDefinition]) -> None:
         now = self._clock.now()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import CronTrigger, Scheduler, State, TaskDefinition
-from go_scheduler.events import DefinitionCompleted, DefinitionsMoved, TimeZonesRenewed
+from go_scheduler.events import DefinitionCompleted, DefinitionsMoved
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import AnyOfTrigger, LimitedTrigger
 from tests.behaviour.house import HOUR, MINUTE, SELDOM, World, every
@@ -61,8 +61,10 @@ def test_what_is_to_come_fires_when_the_clock_on_the_wall_shows_its_time(
     daily = scheduler.schedule(cron())
     other = scheduler.schedule(every(7 * 3600))
     world.clock.advance(DAY + 12 * HOUR)
-    zones.write((START + DAY + 13 * HOUR, 1), then=then)
-    # The data are looked at each hour, and then all that waits is gone over.
+    assert scheduler.stop()
+    zones.bring((START + DAY + 13 * HOUR, 1), then=then)
+    # A node that starts goes over all that waits.
+    scheduler = node(world, "next")
     world.clock.advance(2 * HOUR)
     moved = scheduler.get_definition(yearly.id)
     assert moved.next_fire_time == datetime(2030, 7, 1, 9, tzinfo=UTC) - then * HOUR
@@ -71,21 +73,17 @@ def test_what_is_to_come_fires_when_the_clock_on_the_wall_shows_its_time(
     world.clock.advance(2 * DAY)
     mine = [each for each in world.called if each.instance.definition.id == daily.id]
     assert [f"{each.at:%d %H:%M}" for each in mine] == times
-    renewed, moves = world.heard.of(TimeZonesRenewed), world.heard.of(DefinitionsMoved)
-    if then == 1:
-        assert moves == []
-    else:
-        assert [each.zones for each in renewed] == [(ZONE,)]
-        assert [each.count for each in moves] == [2]
+    moves = world.heard.of(DefinitionsMoved)
+    assert [each.count for each in moves] == ([] if then == 1 else [2])
 
 
 def test_what_the_change_has_passed_over_fires_at_once(
     world: World, zones: Zones
 ) -> None:
-    scheduler = node(world)
-    stored = scheduler.schedule(cron())
+    stored = world.scheduler(None).schedule(cron())
     world.clock.advance(7.4 * HOUR)
     zones.bring(then=2)
+    scheduler = node(world)
     world.clock.advance(HOUR / 4)
     assert len(world.called) == 1
     assert world.called[0].instance.fire_time == NINE - HOUR
@@ -97,9 +95,12 @@ def test_what_the_change_has_passed_over_fires_at_once(
 def test_what_has_fired_does_not_fire_again_when_its_time_comes_again(
     world: World, zones: Zones
 ) -> None:
-    node(world).schedule(cron("0 9,15 * * *"))
+    scheduler = node(world)
+    scheduler.schedule(cron("0 9,15 * * *"))
     world.clock.advance(8.4 * HOUR)
+    assert scheduler.stop()
     zones.bring(then=0)
+    node(world, "next")
     world.clock.advance(DAY)
     assert ran(world) == ["01 08:00", "01 15:00"]
     world.clock.advance(HOUR)
@@ -176,7 +177,9 @@ def test_limits_and_clocks_of_several_zones_are_right(
     limited = scheduler.schedule(TaskDefinition(trigger=few, name="few"))
     scheduler.schedule(TaskDefinition(trigger=either, name="either"))
     world.clock.advance(DAY + 2 * HOUR)
-    zones.write(then=3)
+    assert scheduler.stop()
+    zones.bring(then=3)
+    node(world, "next")
     world.clock.advance(4 * DAY)
     times = {
         name: [
@@ -196,10 +199,12 @@ def test_limits_and_clocks_of_several_zones_are_right(
 def test_data_that_come_and_go_let_each_day_fire_once(
     world: World, zones: Zones, then: float
 ) -> None:
-    node(world).schedule(cron())
-    for hour in range(5 * 24):
+    world.scheduler(None).schedule(cron())
+    for hour in range(0, 5 * 24, 2):
         zones.bring(then=then if hour % 3 else 1)
-        world.clock.advance(HOUR)
+        scheduler = node(world, f"node of {hour}")
+        world.clock.advance(2 * HOUR)
+        assert scheduler.stop()
     days = [f"{each.instance.fire_time:%d}" for each in world.called]
     assert days == ["01", "02", "03", "04", "05"]
     assert world.store.counts()[State.SKIPPED] == 0

@@ -71,7 +71,6 @@ from go_scheduler.events import (
     StatusRefused,
     StoreAway,
     StoreBack,
-    TimeZonesRenewed,
     TriggerFailed,
     Write,
 )
@@ -142,11 +141,6 @@ WRITTEN = [
         TriggerFailed(**OF_D, error="no", exception=ERROR),
         f"ERROR definition {ONE}: its trigger failed, it fires again in a minute:"
         f" {ERROR!r}",
-    ),
-    (
-        TimeZonesRenewed(zones=("Europe/Rome", "Asia/Tokyo")),
-        "INFO new time zone data: Europe/Rome, Asia/Tokyo; what fires by them is gone"
-        " over",
     ),
     (
         DefinitionsMoved(count=3),

@@ -16,7 +16,6 @@ from go_scheduler.events import (
     Event,
     InstanceEvent,
     NodeStopped,
-    TimeZonesRenewed,
     hears,
 )
 from go_scheduler.events.hub import LOG_ALONE, Events
@@ -26,6 +25,7 @@ from go_scheduler.testing import ManualClock
 NODE = UUID(int=1)
 STOPPED = NodeStopped(node=NODE, clean=True)
 MOVED = DefinitionsMoved(count=1)
+GONE = DefinitionDeleted(definition_id=NODE)
 
 
 async def wait(_: Event) -> None: ...
@@ -87,9 +87,9 @@ def test_a_listener_hears_all_or_what_it_is_restricted_to() -> None:
     listeners = [
         everything.append,
         hears(NodeStopped)(some.append),
-        hears(DefinitionsMoved, TimeZonesRenewed)(two.append),
+        hears(DefinitionsMoved, DefinitionDeleted)(two.append),
     ]
-    told = [STOPPED, MOVED, TimeZonesRenewed(zones=("Europe/Rome",))]
+    told = [STOPPED, MOVED, GONE]
     teller = Events(checked_listeners(listeners), ManualClock()).teller("test")
     for each in told:
         teller.tell(each)

@@ -1,8 +1,7 @@
-"""New data of time zones reach definitions that wait to fire, and do no harm."""
+"""What was planned by other time zone data is moved, and nothing else."""
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -21,7 +20,6 @@ from go_scheduler.firing import zone_watch
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
 from go_scheduler.firing.guard import Guard
 from go_scheduler.firing.planner import MOST_DISPLACED, Planner
-from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Firing
     from go_scheduler.testing import ManualClock
@@ -99,93 +97,6 @@ def walk(watch: Watch, clock: ManualClock) -> int:
         clock.advance(pause)
         pages += 1
     return pages
-
-
-class TestASchedulerThatGoesOn:
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("then", "moment"), [(2, timedelta(hours=7)), (0, timedelta(hours=9))]
-    )
-    def test_what_is_stored_follows_new_data_within_a_day(
-        self, then: float, moment: timedelta, clock: ManualClock, zones: Zones
-    ) -> None:
-        ran: list[datetime] = []
-
-        def handler(instance: TaskInstance) -> None:
-            ran.append(clock.now())
-
-        scheduler = Scheduler(
-            handler,
-            MemoryStore(clock),
-            schedule_window=10 * MINUTE,
-            runner_window=10 * MINUTE,
-            cleanup_window=HOUR,
-            lease=DAY,
-            clock=clock,
-        )
-        yearly = scheduler.schedule(
-            TaskDefinition(trigger=CronTrigger("0 9 1 7 *", ZONE))
-        )
-        scheduler.schedule(TaskDefinition(trigger=CronTrigger("0 9 * * *", ZONE)))
-        with scheduler:
-            clock.advance(2 * DAY + 12 * HOUR)
-            zones.write((clock.now(), 1), then=then)
-            clock.advance(DAY - HOUR)
-            moved = scheduler.get_definition(yearly.id)
-            assert moved.next_fire_time == datetime(2030, 7, 1, tzinfo=UTC) + moment
-            assert moved.revision == yearly.revision
-            clock.advance(DAY)
-        times = [NINE, NINE + DAY, NINE + 2 * DAY]
-        assert ran == [*times, START + 3 * DAY + moment, START + 4 * DAY + moment]
-
-    def test_one_line_names_the_zones_and_one_says_how_many_have_moved(
-        self, clock: ManualClock, zones: Zones, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        store = MemoryStore(clock)
-        store.put_definitions([daily(), daily("0 10 * * *"), definition()])
-        watch = Watch(clock, store)
-        zones.write(then=0)
-        with caplog.at_level(logging.INFO, logger="go_scheduler.firing"):
-            assert watch.tick() == MINUTE
-            clock.advance(HOUR)
-            walk(watch, clock)
-            clock.advance(12 * HOUR)
-            walk(watch, clock)
-        assert [each.getMessage() for each in caplog.records] == [
-            "new time zone data: Test/Zone; what fires by them is gone over",
-            "2 definitions fire at other instants, by the present data of their time"
-            " zones",
-        ]
-
-    def test_data_are_looked_at_each_hour_and_not_between(
-        self, clock: ManualClock, zones: Zones, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        looks: list[datetime] = []
-
-        def look() -> Sequence[str]:
-            looks.append(clock.now())
-            return []
-
-        monkeypatch.setattr(zone_watch, "renew_zones", look)
-        scheduler = Scheduler(
-            None, MemoryStore(clock), schedule_window=HOUR, clock=clock
-        )
-        with scheduler:
-            clock.advance(3 * HOUR + MINUTE)
-        assert looks == [START + HOUR, START + 2 * HOUR, START + 3 * HOUR]
-
-    def test_what_another_node_of_the_process_has_found_is_gone_over_as_well(
-        self, clock: ManualClock, zones: Zones
-    ) -> None:
-        store = MemoryStore(clock)
-        put(store, daily())
-        watch = Watch(clock, store)
-        clock.advance(MINUTE)
-        assert walk(watch, clock) == 0
-        zones.bring(then=0)
-        watch.tick()
-        [moved] = store.list_definitions()
-        assert moved.next_fire_time == NINE + HOUR
 
 
 class TestAWalk:
@@ -245,7 +156,7 @@ class TestAWalk:
             assert len(moved) == written
             assert watch.tick() == SECOND / 2
             clock.advance(SECOND / 2)
-        assert watch.tick() is not None
+        assert watch.tick() is None
         assert {each.next_fire_time for each in store.list_definitions(limit=1000)} == {
             NINE + HOUR
         }
@@ -260,27 +171,14 @@ class TestAWalk:
         walk(watch, clock)
         assert store.calls == Counter(list_definitions=1)
 
-    def test_it_is_repeated_twice_a_day(self, clock: ManualClock, zones: Zones) -> None:
+    def test_it_is_made_once(self, clock: ManualClock, zones: Zones) -> None:
         store = Noting(clock)
         scheduler = Scheduler(
             None, store, schedule_window=HOUR, runner_window=HOUR, clock=clock
         )
         with scheduler:
             clock.advance(DAY + HOUR)
-        assert store.calls["list_definitions"] == 3
-
-    def test_new_data_let_it_begin_anew(self, clock: ManualClock, zones: Zones) -> None:
-        store = MemoryStore(clock)
-        store.put_definitions([daily() for _ in range(MOST_DISPLACED + 1)])
-        watch = Watch(clock, store)
-        clock.advance(MINUTE)
-        watch.tick()
-        zones.bring(then=0)
-        clock.advance(SECOND / 2)
-        walk(watch, clock)
-        assert {each.next_fire_time for each in store.list_definitions()} == {
-            NINE + HOUR
-        }
+        assert store.calls["list_definitions"] == 1
 
     def test_what_waits_is_paused_or_is_over_is_left_as_it_is(
         self, clock: ManualClock, store: Store, zones: Zones
@@ -311,8 +209,6 @@ class TestAWalk:
         store.edit = replace(given, metadata={"edited": True}, revision=None)
         walk(watch, clock)
         assert store.get_definition(given.id).next_fire_time == NINE
-        store.edit = None
-        clock.advance(12 * HOUR)
 
     def test_a_firing_at_the_same_moment_wins(
         self, clock: ManualClock, store: Store, zones: Zones
@@ -395,11 +291,9 @@ class TestOneBadRow:
         trigger = Own(ZONE)
         given = put(store, definition(NINE, trigger=trigger))
         object.__setattr__(trigger, "timezone", timezone)
+        zones.bring(then=0)
         watch = Watch(clock, store)
         clock.advance(MINUTE)
-        walk(watch, clock)
-        zones.write(then=0)
-        clock.advance(HOUR)
         walk(watch, clock)
         moved = timezone == ZONE
         assert store.get_definition(given.id).next_fire_time == NINE + moved * HOUR

@@ -259,13 +259,11 @@ class TestNextInstant:
 
 class TestZones:
     def test_utc_needs_no_time_zone_data(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class NoZones:
-            @staticmethod
-            def no_cache(key: str) -> ZoneInfo:
-                raise zoneinfo.ZoneInfoNotFoundError(key)
+        def no_zone(key: str) -> ZoneInfo:
+            raise zoneinfo.ZoneInfoNotFoundError(key)
 
         monkeypatch.setattr(zones, "_zones", {})
-        monkeypatch.setattr(zones, "ZoneInfo", NoZones)
+        monkeypatch.setattr(zones, "ZoneInfo", no_zone)
         assert load_zone("UTC") is UTC
         with pytest.raises(InvalidTriggerError, match="install tzdata"):
             load_zone("Europe/Berlin")

@@ -1,11 +1,10 @@
-"""Time zones keep their rules until their data change, and not a moment longer."""
+"""Time zones are known by their names; a new process goes by new data."""
 
 from __future__ import annotations
 
 import zoneinfo
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -23,7 +22,7 @@ from go_scheduler.triggers import (
     preview,
     register_calendar,
 )
-from go_scheduler.triggers.wall.zones import edition, load_zone, renew_zones
+from go_scheduler.triggers.wall.zones import load_zone
 from tests.zones import ZONE, Zones, zones_in
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ TRIGGERS = [
 
 
 @pytest.mark.parametrize("make", TRIGGERS)
-def test_a_trigger_that_was_asked_before_goes_by_new_data(
+def test_a_trigger_goes_by_the_data_of_its_process(
     make: type[Trigger], zones: Zones
 ) -> None:
     trigger = make()
@@ -100,7 +99,7 @@ def test_a_trigger_that_was_asked_before_goes_by_new_data(
     assert trigger.next_fire_time(before[0]) == before[1] - HOUR
 
 
-def test_a_search_by_sets_goes_by_new_data(zones: Zones) -> None:
+def test_a_search_by_sets_goes_by_the_data_of_its_process(zones: Zones) -> None:
     trigger = ExceptTrigger(
         CronTrigger("* * * * * * *", ZONE), CronTrigger("* * 0-22 * * * *", ZONE)
     )
@@ -109,77 +108,13 @@ def test_a_search_by_sets_goes_by_new_data(zones: Zones) -> None:
     assert trigger.next_fire_time(JUNE) == JUNE + 21 * HOUR
 
 
-def test_a_limit_counts_by_new_data(zones: Zones) -> None:
-    trigger = LimitedTrigger(daily(), start=JUNE, limit=3)
-    zones.write((JUNE + 2 * DAY, 1), then=2)
-    assert len(series(trigger, JUNE)) == 3
-    renew_zones()
-    first = JUNE + 8 * HOUR
-    assert series(trigger, JUNE) == [first, first + DAY, first + 2 * DAY - HOUR]
-
-
-def test_what_is_shown_goes_by_new_data(zones: Zones) -> None:
+def test_what_is_shown_goes_by_the_data_of_its_process(zones: Zones) -> None:
     trigger = daily()
     [before] = preview(trigger, 1, JUNE)
     zones.bring(then=2)
     [after] = preview(trigger, 1, JUNE)
     assert before.at.hour == after.at.hour == 9
     assert after.at == before.at - HOUR
-
-
-def test_changed_zones_are_named_once(zones: Zones) -> None:
-    load_zone(ZONE)
-    load_zone("Europe/Berlin")
-    before = edition()
-    assert renew_zones() == []
-    assert edition() == before
-    zones.write(then=3)
-    assert renew_zones() == [ZONE]
-    assert edition() > before
-    assert renew_zones() == []
-
-
-def test_a_zone_that_nobody_has_asked_for_is_not_looked_at(zones: Zones) -> None:
-    zones.write(then=3)
-    assert renew_zones() == []
-
-
-def test_python_answers_by_the_new_data_of_what_has_changed_alone(
-    zones: Zones,
-) -> None:
-    load_zone(ZONE)
-    old, other = ZoneInfo(ZONE), ZoneInfo("Europe/Berlin")
-    zones.bring(then=2)
-    assert ZoneInfo(ZONE) is not old
-    assert ZoneInfo(ZONE).utcoffset(JUNE) == 2 * HOUR
-    assert ZoneInfo("Europe/Berlin") is other
-
-
-def test_what_python_has_remembered_since_before_is_not_taken(zones: Zones) -> None:
-    held = ZoneInfo(ZONE)
-    zones.write(then=2)
-    assert held.utcoffset(JUNE) == HOUR
-    assert load_zone(ZONE).utcoffset(JUNE) == 2 * HOUR
-
-
-def test_a_zone_that_is_gone_keeps_its_rules_until_it_is_back(zones: Zones) -> None:
-    trigger = daily()
-    zones.remove()
-    assert renew_zones() == []
-    assert series(trigger, JUNE, 1) == [JUNE + 8 * HOUR]
-    assert CronTrigger("0 10 * * *", ZONE).next_fire_time(JUNE) == JUNE + 9 * HOUR
-    zones.write(then=2)
-    assert renew_zones() == [ZONE]
-    assert series(trigger, JUNE, 1) == [JUNE + 7 * HOUR]
-
-
-def test_a_file_that_is_no_zone_leaves_the_rules_as_they_are(
-    zones: Zones, tmp_path: Path
-) -> None:
-    trigger = daily()
-    (tmp_path / ZONE).write_bytes(b"TZif, half of it")
-    assert renew_zones() == []
-    assert series(trigger, JUNE, 1) == [JUNE + 8 * HOUR]
 
 
 def test_a_zone_that_is_gone_is_unknown_to_a_process_that_had_not_asked(
@@ -195,19 +130,14 @@ def test_a_zone_comes_from_the_package_where_the_system_has_none(
 ) -> None:
     zoneinfo.reset_tzpath(())
     zone = load_zone("Atlantic/Faroe")
-    assert renew_zones() == []
     assert load_zone("Atlantic/Faroe") is zone
     assert zone.utcoffset(JUNE) == HOUR
 
 
 @pytest.mark.parametrize("key", ["../secret", "/etc/passwd", "Test", "\0", ""])
 def test_no_file_is_read_that_is_no_zone(
-    key: str, zones: Zones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, zones: Zones, tmp_path: Path
 ) -> None:
-    def read(path: Path) -> bytes:
-        raise AssertionError(path)
-
-    monkeypatch.setattr("pathlib.Path.read_bytes", read)
-    (tmp_path.parent / "secret").touch()
+    (tmp_path.parent / "secret").write_bytes((tmp_path / ZONE).read_bytes())
     with pytest.raises(InvalidTriggerError, match="there is no time zone"):
         load_zone(key)

@@ -9,7 +9,6 @@ from go_scheduler.events.definition_events import (
     DefinitionsMoved,
     InstancesBackfilled,
     InstanceSkipped,
-    TimeZonesRenewed,
     TriggerFailed,
 )
 from go_scheduler.events.lines.line import (
@@ -59,12 +58,6 @@ def _(event: TriggerFailed) -> Line:
         definition_ids(event),
         event.exception,
     )
-
-
-@line_of.register(TimeZonesRenewed)
-def _(event: TimeZonesRenewed) -> Line:
-    text = "new time zone data: %s; what fires by them is gone over"
-    return Line(INFO, text, (", ".join(event.zones),))
 
 
 @line_of.register(DefinitionsMoved)

@@ -15,7 +15,6 @@ from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import OWN
 from go_scheduler.triggers.calendars.calendar_years import AskedYears, WeekdayYears
-from go_scheduler.triggers.wall import zones
 from go_scheduler.triggers.years.clock_years import union
 from go_scheduler.triggers.years.years import CombinedYears, ListedYears, without
 
@@ -190,11 +189,8 @@ def calendar_names() -> Sequence[str]:
 
 
 def edition_of_names() -> int:
-    """A number that rises whenever a name comes to stand for something else.
-
-    The name of a calendar for other days, or that of a time zone for other rules.
-    """
-    return _edition + zones.edition()
+    """A number that rises whenever a name comes to stand for other days."""
+    return _edition
 
 
 def is_in(names: Iterable[str], day: date) -> bool:

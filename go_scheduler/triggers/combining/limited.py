@@ -301,7 +301,7 @@ def _count(state: str, of: int) -> _Count | _SetCount:
     Args:
         state: The trigger as it is stored, as JSON text: not all triggers have a hash,
             and each time a definition is read, its trigger is another object.
-        of: The edition_of_names of the calendars and zones.
+        of: The edition_of_names of the calendars.
     """
     trigger = LimitedTrigger.from_dict(json.loads(state))
     floor, limit = trigger._floor(), trigger.limit

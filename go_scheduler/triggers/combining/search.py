@@ -204,7 +204,7 @@ class FireTimeSearch:
 
 
 def _sets_of(trigger: Trigger) -> FireTimes | None:
-    """Its fire times as sets, worked out once until a calendar or a zone changes."""
+    """Its fire times as sets, worked out once until a calendar changes."""
     if (known := _known_sets(trigger)) is not None:
         return known
     # Asked for first: if one changes meanwhile, they are worked out again.
