@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -134,7 +135,11 @@ def _make_routes(app: FastAPI) -> None:
     That one would wait for it; and two applications of a process, each on a thread of
     its own, may get in each other's way when pydantic makes their types.
     """
-    get_fields_from_routes(app.routes)
+    with warnings.catch_warnings():
+        # Older versions of FastAPI make a type of each parameter by itself, and newer
+        # ones of pydantic then say that its alias has no effect, which it has.
+        warnings.filterwarnings("ignore", "The 'alias' attribute", UserWarning)
+        get_fields_from_routes(app.routes)
 
 
 @asynccontextmanager
