@@ -14,14 +14,18 @@ _Called = TypeVar("_Called", bound=Callable[..., object])
 
 _ELSEWHERE = {
     "args": "metadata",
+    "at": "fire_at",
     "coalesce": "catch_up",
     "countdown": "delay",
     "dow": "day_of_week",
     "eta": "at",
     "kwargs": "metadata",
+    "max_attempts": "retry",
     "max_instances": "overlap",
     "max_retries": "max_attempts",
     "misfire_grace_time": "catch_up",
+    "payload": "metadata",
+    "run_date": "fire_at",
     "tz": "timezone",
     "window": "schedule_window",
 }

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler import (
+    CatchUp,
     CronTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
@@ -24,7 +25,15 @@ from go_scheduler import (
     Trigger,
 )
 from go_scheduler.instead import write_instead
-from go_scheduler.triggers import explain, preview
+from go_scheduler.triggers import (
+    ExceptTrigger,
+    LimitedTrigger,
+    OnlyTrigger,
+    RecurrenceTrigger,
+    explain,
+    parse_phrase,
+    preview,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +102,15 @@ def test_arguments_of_other_schedulers_are_answered_by_an_example(
         (lambda: TaskDefinition(trigger=HOURLY, max_instances=1), "overlap"),  # type: ignore[call-arg]
         (lambda: CronTrigger("0 9 * * *", tz="UTC"), "timezone"),  # type: ignore[call-arg]
         (lambda: IntervalTrigger(minute=5), "minutes"),  # type: ignore[call-arg]
+        (lambda: RecurrenceTrigger("FREQ=DAILY", tz="UTC"), "timezone"),  # type: ignore[call-arg]
+        (lambda: parse_phrase("at 9:30", tz="UTC"), "timezone"),  # type: ignore[call-arg]
+        (lambda: LimitedTrigger(HOURLY, limt=3), "limit"),  # type: ignore[call-arg]
+        (lambda: ExceptTrigger(HOURLY, "feasts", tz="UTC"), "timezone"),  # type: ignore[call-arg]
+        (lambda: OnlyTrigger(HOURLY, "feasts", tz="UTC"), "timezone"),  # type: ignore[call-arg]
+        (lambda: ExecuteOnceTrigger(at=NOW), "fire_at"),  # type: ignore[call-arg]
+        (lambda: CatchUp(witin=DAY), "within"),  # type: ignore[call-arg]
+        (lambda: TaskDefinition(trigger=HOURLY, max_attempts=3), "retry"),  # type: ignore[call-arg]
+        (lambda: TaskDefinition(trigger=HOURLY, payload={}), "metadata"),  # type: ignore[call-arg]
         (lambda: Scheduler(print, max_worker=2), "max_workers"),  # type: ignore[call-arg]
         (lambda: Scheduler(print, workers=3), "max_workers"),  # type: ignore[call-arg]
         (lambda: Scheduler(window=DAY), "schedule_window"),  # type: ignore[call-arg]

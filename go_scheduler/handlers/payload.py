@@ -147,7 +147,7 @@ class Payload:
             arguments = self.arguments(**stored)
             return {name: self._adapter(name).load(stored[name]) for name in arguments}
         except ValueError as error:
-            raise Fail(f"the payload {shown(stored)} does not fit: {error}") from error
+            raise Fail(f"the payload {shown(stored)} does not fit: {error}") from None
 
     def _refusal(self, given: Mapping[str, object], error: TypeError) -> str:
         """Why the handler cannot be called, with the name that may be meant."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
+from fastapi.dependencies import utils
 from fastapi.openapi.utils import get_fields_from_routes
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from go_scheduler.client.client import check_client
 from go_scheduler.clock import SystemClock
@@ -29,7 +33,7 @@ from go_scheduler.http.threads import Threads
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
@@ -118,8 +122,9 @@ def create_app(
     app.add_middleware(Limited, limits=limits, threads=context.threads)
     for each in _ROUTES:
         app.include_router(each.router)
-    _make_routes(app)
-    describe(app, [route for each in _ROUTES for route in _described(each.router)])
+    routes = [route for each in _ROUTES for route in _described(each.router)]
+    _make_routes(app, routes)
+    describe(app, routes)
     return app
 
 
@@ -128,13 +133,22 @@ def _described(router: APIRouter) -> list[APIRoute]:
     return [each for each in routes if each.include_in_schema]
 
 
-def _make_routes(app: FastAPI) -> None:
+def _make_routes(app: FastAPI, described: Iterable[APIRoute]) -> None:
     """Make the routes here, which FastAPI else does when the first request comes.
 
     That one would wait for it; and two applications of a process, each on a thread of
     its own, may get in each other's way when pydantic makes their types.
     """
-    get_fields_from_routes(app.routes)
+    with warnings.catch_warnings():
+        # Older versions of FastAPI make a type of each field by itself, and newer ones
+        # of pydantic then say that its alias has no effect, which it has.
+        warnings.filterwarnings("ignore", "The 'alias' attribute", UserWarning)
+        get_fields_from_routes(app.routes)
+        make_fields = getattr(utils, "get_cached_model_fields", lambda _: None)
+        bodies = chain.from_iterable(each.dependant.body_params for each in described)
+        for kind in (each.field_info.annotation for each in bodies):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                make_fields(kind)
 
 
 @asynccontextmanager

@@ -9,9 +9,11 @@ from typing import Literal
 from go_scheduler.checks import check_at_least
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 
 
+@write_instead('CatchUp(mode="all", within=timedelta(hours=1))')
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
     """What becomes of fire times that are late, as nothing served them in time.

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, phases_of, progression_of, years_of
 from go_scheduler.triggers.calendars.calendar import (
     are_own,
@@ -127,6 +128,7 @@ class FilteringTrigger(CompoundTrigger):
         object.__setattr__(self, "timezone", zone)
 
 
+@write_instead("ExceptTrigger(trigger, exceptions)")
 @dataclass(frozen=True, slots=True, init=False)
 class ExceptTrigger(FilteringTrigger):
     """Fires when a trigger does, except on certain days and at certain times.
@@ -248,6 +250,7 @@ class ExceptTrigger(FilteringTrigger):
         object.__setattr__(self, "exceptions", tuple(exceptions))
 
 
+@write_instead('OnlyTrigger(trigger, "working days")')
 @dataclass(frozen=True, slots=True, init=False)
 class OnlyTrigger(FilteringTrigger):
     """Fires when a trigger does, on the days of certain calendars only.

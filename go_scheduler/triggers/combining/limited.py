@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Trigger, phases_of, progression_of, utc, years_of
 from go_scheduler.triggers.calendars.calendar import edition_of_names
@@ -47,6 +48,7 @@ MOST_TIMES = 100_000
 _MOST_WALKED = 100
 
 
+@write_instead("LimitedTrigger(trigger, limit=3)")
 @dataclass(frozen=True, slots=True, init=False)
 class LimitedTrigger(CompoundTrigger):
     """Fires when a trigger does, but not before, not after, or not more often.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.cron import CronTrigger
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger
 
 
+@write_instead('parse_phrase("every weekday at 9:30", "Europe/Berlin")')
 def parse_phrase(
     text: str, timezone: str | ZoneInfo = "UTC", now: datetime | None = None
 ) -> Trigger:

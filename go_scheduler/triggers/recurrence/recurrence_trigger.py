@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.instead import write_instead
 from go_scheduler.shown import shown
 from go_scheduler.triggers.base import Progression, utc
 from go_scheduler.triggers.instants import FIRST_INSTANT
@@ -45,6 +46,7 @@ _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
 _ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
 
 
+@write_instead('RecurrenceTrigger("FREQ=DAILY;BYHOUR=9", "Europe/Berlin")')
 @dataclass(frozen=True, slots=True, init=False)
 class RecurrenceTrigger(WallClockTrigger):
     """Fires by the rules of iCalendar (RFC 5545), in a time zone.
