@@ -133,7 +133,7 @@ class Definitions(StoreAccess):
                 at the same moment; repeat the transaction.
         """
         running = self._delete(only(definition_id), connection).get(definition_id)
-        return None if running is None else Deleted(running)
+        return None if running is None else Deleted(running=running)
 
     adelete_definition = awaitable(delete_definition)
     """Await what ``delete_definition`` does; see there."""

@@ -132,7 +132,7 @@ class Remote(RemoteRequests):
             answer = self._of_definition("DELETE", definition_id)
         except LookupError:
             return None
-        return Deleted(answer["running"])
+        return Deleted(running=answer["running"])
 
     def pause(self, definition_id: UUID, note: str | None = None) -> TaskDefinition:
         """Pause a definition."""

@@ -71,7 +71,7 @@ class Cancelled(StrEnum):
     """It runs, or is about to: its node will be told."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
     """What the delete of a definition came to.
 

