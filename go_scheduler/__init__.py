@@ -2,9 +2,9 @@
 
 import typing
 
-from go_scheduler import on_demand as _on_demand
+from go_scheduler import lazy_imports as _on_demand
+from go_scheduler.client.arguments import Job
 from go_scheduler.client.backfilling import Backfill
-from go_scheduler.client.job import Job
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import (
     BusUnavailableError,
@@ -39,8 +39,7 @@ from go_scheduler.models import (
     TaskRun,
 )
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.raised import Fail, GiveBack, RetryAfter
-from go_scheduler.run import HandedOn, Run, current_run
+from go_scheduler.run import Fail, GiveBack, HandedOn, RetryAfter, Run, current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore

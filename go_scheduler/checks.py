@@ -9,8 +9,8 @@ from uuid import UUID
 
 from go_scheduler.clock import CENTURY, ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import a, seconds_of, shown
 from go_scheduler.json import check_text
-from go_scheduler.shown import a, seconds_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from go_scheduler.models import Histogram

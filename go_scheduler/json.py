@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import LONGEST_SHOWN, a, shown
+from go_scheduler.formatting import LONGEST_SHOWN, a, shown
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,16 +11,14 @@ from uuid import uuid4
 
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import StoreClock
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import NodeStarted, NodeStopped
 from go_scheduler.firing.creation import Creation
-from go_scheduler.hinted import HintedLooks
-from go_scheduler.node_health import health_of, reach_store
+from go_scheduler.node_health import HintedLooks, UnservedQueues, health_of, reach_store
 from go_scheduler.run import run_here
 from go_scheduler.running.execution import Execution
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
-from go_scheduler.unserved import UnservedQueues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.health import Health
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.running.calling.handling import Handling
+    from go_scheduler.running.calling.workers import Handling
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Addition

@@ -1,20 +1,167 @@
-"""How a node is, by what its loops say."""
+"""How a node is: what its loops say, what it looks for, and what no node serves."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.clock import ZERO, DrivingClock
 from go_scheduler.errors import StoreError
+from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.events.node_events import QueueUnserved
 from go_scheduler.health import Health, LoopHealth
+from go_scheduler.stores.hints import News
+from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
+    from go_scheduler.clock import Clock
     from go_scheduler.firing.creation import Creation
     from go_scheduler.running.execution import Execution
-    from go_scheduler.ticking.ticker import Ticker
+    from go_scheduler.stores.base import Store
+
+_EVERY = timedelta(seconds=20)
+# Who serves it may be about to start.
+_PATIENCE = timedelta(minutes=1)
+# A node that is not seen for some seconds may go on all the same.
+_ALIVE = timedelta(minutes=5)
+_MOST = 100
+
+
+class UnservedQueues:
+    """Looks for them now and then, and says so once for each, until it is served.
+
+    Args:
+        store: Where to look.
+        clock: Measures elapsed time.
+        own: The queues that this node serves.
+        events: Told of them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        own: Sequence[str],
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._events = events.teller("node")
+        self._store = store
+        self._clock = clock
+        self._own = own
+        self._looked: timedelta | None = None
+        self._since: dict[str, timedelta] = {}
+        self._texts: dict[str, str] = {}
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What there is to say of them."""
+        return tuple(self._texts.values())
+
+    def look(self) -> None:
+        """Look, unless that was a moment ago."""
+        elapsed = self._clock.elapsed()
+        if self._looked is not None and elapsed - self._looked < _EVERY:
+            return
+        self._looked = elapsed
+        # Where all that is due is in its own, the others' need not be known.
+        others = self._store.list_due_queues(apart_from=self._own)
+        served = self._served() if others else None
+        unserved = () if served is None else self._find(served)
+        self._since = {each: self._since.get(each, elapsed) for each in unserved}
+        texts = {
+            queue: _text(queue, served or ())
+            for queue, since in self._since.items()
+            if elapsed - since >= _PATIENCE
+        }
+        for queue in texts.keys() - self._texts.keys():
+            self._events.tell(QueueUnserved(queue=queue, text=texts[queue]))
+        self._texts = texts
+
+    def _served(self) -> set[str] | None:
+        """The queues of this node and of all that live; None: of some nobody knows."""
+        served = set(self._own)
+        for contact in self._store.list_contacts(within=_ALIVE):
+            announced = contact.announced
+            if announced.queues is None:
+                return None
+            if not announced.stopping:
+                served.update(announced.queues)
+        return served
+
+    def _find(self, served: set[str]) -> Sequence[str]:
+        found: list[str] = []
+        while len(found) < _MOST:
+            more = self._store.list_due_queues(apart_from=served.union(found))
+            if not more:
+                break
+            found += more
+        return found
+
+
+def _text(queue: str, served: Collection[str]) -> str:
+    names = ", ".join(map(repr, sorted(served)[:_MOST])) or "none"
+    return (
+        f"queue {queue!r} is served by no node, and something is due there; served are"
+        f" {names}: name it in the queues= of a scheduler, or mind its spelling"
+    )
+
+
+class HintedLooks:
+    """Waits for hints on a thread of its own, and has the node look.
+
+    On a driving clock nothing waits, and there the loops look by themselves alone.
+
+    Args:
+        store: Gives the hints, if it has any.
+        clock: Measures the time between ticks.
+        runs: Whether the node runs anything: else it is for others to look.
+        looks: What to call for each that may be new.
+        events: Told when nothing is heard of.
+
+    Attributes:
+        tickers: That of the thread, if there is one.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        runs: bool,
+        looks: Mapping[News, Callable[[], None]],
+        events: Events = LOG_ALONE,
+    ) -> None:
+        waits = runs and not isinstance(clock, DrivingClock)
+        self._hints = store.hints() if waits else None
+        self._looks = looks
+        self._again = False
+        self.tickers: list[Ticker] = []
+        if self._hints is not None:
+            self.tickers.append(
+                Ticker("listener", self.tick, interval=None, clock=clock, events=events)
+            )
+
+    def tick(self) -> timedelta:
+        """Wait for a hint, and look; answer how soon to look for what it left out."""
+        assert self._hints is not None, "else nothing ticks"
+        # What is left out may be of the other kind.
+        news = News.ANYTHING if self._again else self._hints.wait()
+        for each, look in self._looks.items():
+            if each in news:
+                look()
+        self._again = bool(news) and not self._again and self._hints.blind > ZERO
+        return self._hints.blind if self._again else ZERO
+
+    def close(self) -> None:
+        """Wait no longer."""
+        for each in self.tickers:
+            each.stop()
+        if self._hints is not None:
+            self._hints.close()
 
 
 def reach_store(tickers: Sequence[Ticker]) -> bool:

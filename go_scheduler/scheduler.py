@@ -10,23 +10,23 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_type
 from go_scheduler.client import Client
-from go_scheduler.client.tasks import Tasks
+from go_scheduler.client.on_demand import Tasks
 from go_scheduler.clock import Clock, DrivingClock, SystemClock, check_same
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
-from go_scheduler.events.hub import Events
+from go_scheduler.events.event_bus import Events
+from go_scheduler.events.health_warnings import HealthWarnings
 from go_scheduler.events.listening import checked_listeners
 from go_scheduler.events.node_events import NoticeGiven
-from go_scheduler.events.notices import Notices
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry, check_handler
 from go_scheduler.health import Health, not_running
-from go_scheduler.instead import write_instead
 from go_scheduler.lifecycle import Lifecycle, forked
 from go_scheduler.node import Node
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.running.calling.handling import Handling
-from go_scheduler.running.calling.sending import check_sendable
+from go_scheduler.running.calling.process_executor import check_sendable
+from go_scheduler.running.calling.workers import Handling
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.settings import Settings
 from go_scheduler.stores.base import Store
@@ -203,7 +203,7 @@ class Scheduler(Lifecycle, Tasks, Client):
         self._events = self._hub.teller("scheduler")
         self._handler, self._executor = handler, executor
         self._use_tasks_of(handler)
-        self._notices, self._said = Notices(), Notices()
+        self._notices, self._said = HealthWarnings(), HealthWarnings()
         check_same(self._clock, self._store.clock)
         if isinstance(self._clock, DrivingClock):
             self._executor = executor or self._clock.executor

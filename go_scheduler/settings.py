@@ -16,8 +16,8 @@ from go_scheduler.checks import (
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.shown import shown
 from go_scheduler.stores.messages import Claimant, Retention
 
 if TYPE_CHECKING:

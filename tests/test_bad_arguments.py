@@ -28,9 +28,9 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
     TaskInstanceNotFoundError,
 )
+from go_scheduler.formatting import LONGEST_SHOWN, shown
 from go_scheduler.run import Run
-from go_scheduler.running.held_run import HeldRun
-from go_scheduler.shown import LONGEST_SHOWN, shown
+from go_scheduler.running.held import HeldRun
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql.store import PostgreSQLStore

@@ -28,7 +28,7 @@ from sqlalchemy import make_url
 
 from go_scheduler.stores import open_store
 from go_scheduler.testing import StoreSuite, TriggerSuite
-from go_scheduler.triggers import registry
+from go_scheduler.triggers import base
 from tests.conftest import SHARED, SQL
 from tests.patience import FAILED_AFTER
 
@@ -390,7 +390,7 @@ class TestOwnTrigger(TriggerSuite):
     def trigger(
         self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> Trigger:
-        monkeypatch.setattr(registry, "_kinds", {**registry._kinds})
+        monkeypatch.setattr(base, "_kinds", {**base._kinds})
         module = loaded("own_trigger")
         monkeypatch.setitem(sys.modules, "own_trigger", module)  # to be pickled
         trigger: Trigger = module.WorkingDayTrigger(hour=request.param)

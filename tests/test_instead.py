@@ -24,7 +24,7 @@ from go_scheduler import (
     TaskDefinition,
     Trigger,
 )
-from go_scheduler.instead import write_instead
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.triggers import (
     ExceptTrigger,
     LimitedTrigger,

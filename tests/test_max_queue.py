@@ -26,7 +26,7 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.events import Event, InstanceAdded, InstanceSkipped, hears
-from go_scheduler.firing.full import within_queue
+from go_scheduler.firing.steps import within_queue
 from go_scheduler.http import create_app
 from go_scheduler.http.problems import problem_of
 from go_scheduler.http.remote_errors import RefusedError, error_of

@@ -18,6 +18,7 @@ import pytest
 from go_scheduler import health, models, policies, settings
 from go_scheduler.checks import NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import LONGEST_SHOWN
 from go_scheduler.json import freeze
 from go_scheduler.models import (
     METADATA_LIMIT,
@@ -27,10 +28,8 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.models.changed import changed
-from go_scheduler.models.trusted import trusted
+from go_scheduler.models.values import changed, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.shown import LONGEST_SHOWN
 from go_scheduler.stores.messages import Addition, Claim, Release, RunOutcome
 from go_scheduler.testing.builders import (
     HOUR,

@@ -14,9 +14,8 @@ from go_scheduler.clock import DrivingClock, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import State
 from go_scheduler.node import Node
-from go_scheduler.running.calling.handling import Handling
-from go_scheduler.running.held import Held
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.calling.workers import Handling
+from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import definition, put
 from go_scheduler.testing.clock import START

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import event
 
 from go_scheduler.client import Client
-from go_scheduler.client.job import Job
+from go_scheduler.client.arguments import Job
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events import Event, InstanceAdded
 from go_scheduler.models import State, TaskDefinition

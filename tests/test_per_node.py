@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from go_scheduler import MemoryStore, OnDemandTrigger, Scheduler, State, TaskDefinition
 from go_scheduler.events import InstanceGivenBack, hears
-from go_scheduler.running.held import Held
-from go_scheduler.running.held_run import HeldRun
-from go_scheduler.running.per_node import PerNode
+from go_scheduler.running.admission import PerNode
+from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER, definition
 from tests.conftest import instance, seconds
 from tests.test_policies_overlap import Slow

@@ -29,7 +29,7 @@ from go_scheduler import (
 from go_scheduler.clock import ZERO
 from go_scheduler.events import InstanceGivenBack, RunDeferred, RunFailed, hears
 from go_scheduler.http.logs import JsonLines
-from go_scheduler.running.failure import Failure, failure_of
+from go_scheduler.running.outcomes import Failure, failure_of
 from go_scheduler.testing.builders import claim, fire, put
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds

@@ -35,7 +35,7 @@ from go_scheduler.events import (
     RunTimedOut,
     hears,
 )
-from go_scheduler.running.calling import process_executor, worker_process
+from go_scheduler.running.calling import process_executor
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
@@ -428,7 +428,7 @@ class TestProcesses:
             ) as scheduler,
         ):
             with monkeypatch.context() as patched:
-                patched.setattr(worker_process, "_started", refuse)
+                patched.setattr(process_executor, "_started", refuse)
                 scheduler.schedule(now("return"))
                 assert failed.wait(FAILED_AFTER)
             ended.wait()

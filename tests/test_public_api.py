@@ -15,9 +15,9 @@ import pytest
 
 import go_scheduler
 from go_scheduler import Store, errors, stores, testing, triggers
-from go_scheduler.on_demand import on_demand
+from go_scheduler.lazy_imports import on_demand
 from go_scheduler.stores.base import TransactionalStore
-from go_scheduler.triggers.registry import OWN_KINDS, find
+from go_scheduler.triggers.base import OWN_KINDS, find
 from tests.patience import FAILED_AFTER
 
 PACKAGES = [
@@ -78,20 +78,15 @@ SIMPLE_TRIGGERS = [
     "go_scheduler.triggers.base",
     "go_scheduler.triggers.delay",
     "go_scheduler.triggers.execute_once",
-    "go_scheduler.triggers.instants",
+    "go_scheduler.triggers.times",
     "go_scheduler.triggers.interval",
-    "go_scheduler.triggers.lengths",
     "go_scheduler.triggers.on_demand",
-    "go_scheduler.triggers.registry",
     "go_scheduler.triggers.stored",
     "go_scheduler.triggers.wall",
     "go_scheduler.triggers.wall.zones",
     "go_scheduler.triggers.words",
     "go_scheduler.triggers.years",
-    "go_scheduler.triggers.years.cells",
-    "go_scheduler.triggers.years.effort",
-    "go_scheduler.triggers.years.progression_years",
-    "go_scheduler.triggers.years.years",
+    "go_scheduler.triggers.years.sets",
 ]
 """All that is loaded of triggers for one that fires once."""
 

@@ -9,7 +9,7 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.hand_over_store import HandOverStore
+from go_scheduler.stores.base import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import seconds

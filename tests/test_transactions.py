@@ -48,13 +48,13 @@ from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.run import HandedOn, Run, current_run, run_here
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import HeldRun
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.messages import Renewal
 from go_scheduler.stores.opening import open_store
-from go_scheduler.stores.sql import joining
+from go_scheduler.stores.sql import joined
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.testing.builders import (
@@ -528,7 +528,7 @@ def test_they_do_not_look_if_it_has_not(client: Watching, shop: Shop) -> None:
         client.schedule(once(), connection=session)
     assert client.looks == 0
     gc.collect()
-    assert not joining._waiting
+    assert not joined._waiting
 
 
 @pytest.mark.parametrize("engine", LOCKING)
@@ -565,7 +565,7 @@ def test_they_do_not_look_for_what_a_savepoint_has_rolled_back(
     assert client.looks == 0
     assert client.list_definitions() == []
     gc.collect()
-    assert not joining._waiting
+    assert not joined._waiting
 
 
 def test_a_connection_tells_too_early_and_is_not_listened_to(

@@ -18,7 +18,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.run import current_run
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import HeldRun
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing import ManualClock

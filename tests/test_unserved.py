@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
+from go_scheduler.node_health import UnservedQueues
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.builders import (
@@ -19,7 +20,6 @@ from go_scheduler.testing.builders import (
     definition,
     pending,
 )
-from go_scheduler.unserved import UnservedQueues
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

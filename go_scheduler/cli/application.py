@@ -15,26 +15,20 @@ from typer.main import get_command
 from go_scheduler.cli.commands import (
     adding,
     changing,
-    dashboard,
-    diagnosing,
-    dispatching,
+    database,
     importing,
-    keys,
-    planning,
     reading,
-    schema,
     server,
-    signing_in,
     simulating,
     types,
-    working,
+    workers,
 )
-from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
+from go_scheduler.cli.options import ExitCode, exit_code_of
 from go_scheduler.cli.output import OutputError, line, note
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.http.remote_errors import CallerError
+from go_scheduler.pydantic_messages import worded
 from go_scheduler.version import __version__
-from go_scheduler.worded import worded
 
 
 class Commands(TyperGroup):
@@ -108,19 +102,19 @@ def options(
 
 for _each in (
     server,
-    dashboard,
-    keys,
-    signing_in,
-    working,
-    dispatching,
+    server,
+    server,
+    server,
+    workers,
+    workers,
     adding,
     importing,
     reading,
     changing,
     simulating,
-    planning,
-    diagnosing,
-    schema,
+    simulating,
+    database,
+    database,
 ):
     application.add_typer(_each.app)
 application.add_typer(types.app, name="types")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import TaskDefinition
-from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -62,7 +62,7 @@ def _called(found: Callable[[], object], source: str) -> object:
 
 
 def _lines(path: Path, now: datetime) -> Iterable[TaskDefinition]:
-    from go_scheduler.cli.imported_lines import definition_of_line
+    from go_scheduler.cli.importing import definition_of_line
 
     for number, each in enumerate(path.read_bytes().splitlines(), 1):
         if not each.strip():

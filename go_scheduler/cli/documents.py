@@ -40,14 +40,14 @@ def node_document(node: NodeInfo) -> Mapping[str, Any]:
 
 def why_document(why: Why) -> Mapping[str, Any]:
     """Why something happens or does not."""
-    from go_scheduler.http.bodies.explanations import WhyAnswer
+    from go_scheduler.http.bodies.instances import WhyAnswer
 
     return _plain(WhyAnswer.of(why))
 
 
 def previewed_document(time: PreviewedTime) -> Mapping[str, Any]:
     """A fire time of a preview."""
-    from go_scheduler.http.bodies.explanations import PreviewedAnswer
+    from go_scheduler.http.bodies.instances import PreviewedAnswer
 
     return _plain(PreviewedAnswer.of(time))
 

@@ -1,8 +1,126 @@
-"""Arguments and options that several commands have."""
+"""Arguments, options and exit codes that several commands have."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import IntEnum
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from go_scheduler.errors import (
+    BusUnavailableError,
+    ConfigurationError,
+    GoSchedulerError,
+    StoreError,
+)
+from go_scheduler.formatting import shown
+from go_scheduler.http.configuration.durations import read_duration
+from go_scheduler.http.remote_errors import NotAllowedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import timedelta
+
+    from go_scheduler.json import JSON
+
+
+def grouped(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of its groups, one by one.
+
+    A parameter that is annotated with a dataclass stands for the fields of that, each
+    of which says by its annotation what option it is.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    groups: dict[str, Any] = {
+        each.name: each.annotation
+        for each in parameters
+        if is_dataclass(each.annotation)
+    }
+
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            options = {each.name: given.pop(each.name) for each in fields(group)}
+            given[name] = group(**options)
+        function(**given)
+
+    update_wrapper(call, function)
+    # Else the signature of what is wrapped would count.
+    del call.__wrapped__  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for each in parameters
+            for option in _options(each)
+        ]
+    )
+    return call
+
+
+def _options(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    group = parameter.annotation
+    if not is_dataclass(group):
+        yield parameter
+        return
+    made: Any = group
+    yield from inspect.signature(made).parameters.values()
+
+
+def instant_of(text: str | None, option: str) -> datetime | None:
+    """An instant, as RFC 3339 and ISO 8601 write it; None is none.
+
+    Raises:
+        ConfigurationError: It is none, or does not say in which zone.
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{option} must be a time such as 2030-01-01T09:00:00Z, not {shown(text)}"
+        ) from None
+    if found.tzinfo is None:
+        raise ConfigurationError(
+            f"{option} does not say in which time zone: write {text}Z for UTC, or an"
+            f" offset such as {text}+01:00"
+        )
+    return found
+
+
+def duration_of(text: str | None, option: str) -> timedelta | None:
+    """A duration; None is none.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    return None if text is None else read_duration(text, option)
+
+
+def object_of(text: str | None, option: str) -> Mapping[str, JSON] | None:
+    """A JSON object; None is none.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigurationError(
+            f"{option} must be a JSON object such as '{{\"order\": 7}}', not"
+            f" {shown(text)}"
+        )
+    return found
+
 
 Json = Annotated[
     bool,
@@ -51,3 +169,33 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so man
 def text(help: str, *names: str, metavar: str | None = None) -> Any:
     """An option that is a text."""
     return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+
+
+class ExitCode(IntEnum):
+    """How a command ended; `doctor` has 1 for warnings, and 2 for errors."""
+
+    DONE = 0
+    """It did what was asked."""
+    NOT_SO = 1
+    """There is no such thing, or it is not in a state in which that can be done."""
+    USAGE = 2
+    """An argument or a setting is wrong; nothing was done."""
+    AWAY = 3
+    """The store, the server or the bus cannot be reached, or cannot be used."""
+    NOT_ALLOWED = 4
+    """The server wants to know who asks, or does not allow it."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+    BROKEN_PIPE = 141
+    """Whoever read the output has closed it."""
+
+
+def exit_code_of(error: GoSchedulerError) -> ExitCode:
+    """How a command ends that raised this."""
+    if isinstance(error, ConfigurationError):
+        return ExitCode.USAGE
+    if isinstance(error, StoreError | BusUnavailableError):
+        return ExitCode.AWAY
+    if isinstance(error, NotAllowedError):
+        return ExitCode.NOT_ALLOWED
+    return ExitCode.NOT_SO

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from go_scheduler.cli.exit_codes import ExitCode
+from go_scheduler.cli.options import ExitCode
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.shown import safe
+from go_scheduler.formatting import safe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

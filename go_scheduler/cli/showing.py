@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.cli.output import at
 from go_scheduler.http.configuration.durations import write_duration
-from go_scheduler.triggers.asking import described as described_with_zone
+from go_scheduler.triggers.trigger_timeouts import described as described_with_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,28 +1,32 @@
-"""Checks of the arguments that the client's calls have in common."""
+"""The arguments of the client's calls: checks, selections, and jobs of a task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, TypedDict, TypeVar
+from uuid import UUID, uuid4
 
-from go_scheduler.checks import check_type
+from go_scheduler.argument_hints import write_instead
+from go_scheduler.checks import check_definition_id, check_type
 from go_scheduler.errors import (
     ConfigurationError,
 )
+from go_scheduler.formatting import shown
 from go_scheduler.json import check_text, freeze
 from go_scheduler.models import (
     METADATA_LIMIT,
 )
-from go_scheduler.shown import shown
+from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from datetime import datetime
+    from collections.abc import Collection, Iterator, Sequence
 
     from go_scheduler.json import JSON
+    from go_scheduler.stores.base import JoinedStore
 
 _Given = TypeVar("_Given")
 _Word = TypeVar("_Word", bound=StrEnum)
@@ -116,3 +120,87 @@ def one_of(kind: type[_Word], word: _Word | str) -> _Word:
 def metadata_query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:
     """The metadata to look for, read-only, if a definition may have it."""
     return freeze(metadata, name="metadata", limit=METADATA_LIMIT)
+
+
+class Conditions(TypedDict):
+    """Each that a definition has to meet, as for ``list_definitions``; None: any does.
+
+    Attributes:
+        ids: Their ids.
+        metadata: What theirs contains.
+        name: Theirs.
+        queue: Theirs.
+    """
+
+    ids: Collection[UUID] | None
+    metadata: Mapping[str, JSON] | None
+    name: str | None
+    queue: str | None
+
+
+def conditions(
+    *,
+    ids: Collection[UUID] | None,
+    metadata: Mapping[str, JSON] | None,
+    name: str | None,
+    queue: str | None,
+) -> Conditions:
+    """The conditions, checked.
+
+    Raises:
+        ConfigurationError: One is wrong.
+    """
+    check_searched("name", name)
+    check_searched("queue", queue)
+    return {
+        "ids": None if ids is None else checked_ids(ids),
+        "metadata": None if metadata is None else metadata_query(metadata),
+        "name": name,
+        "queue": queue,
+    }
+
+
+def only(definition_id: UUID) -> Conditions:
+    """The condition of one definition, checked.
+
+    Raises:
+        ConfigurationError: It is no id.
+    """
+    check_definition_id(definition_id)
+    return {"ids": [definition_id], "metadata": None, "name": None, "queue": None}
+
+
+def batches(store: JoinedStore, which: Conditions) -> Iterator[Collection[UUID]]:
+    """The ids of the definitions that meet every condition, a hundred at a time.
+
+    If it is ids alone that were given, those, whether they are there or not.
+    """
+    ids, *others = which.values()
+    if ids is not None and others == [None] * len(others):
+        yield which["ids"] or ()
+        return
+    after = None
+    while page := store.list_definitions(**which, after=after):
+        yield [each.id for each in page]
+        after = Position.of_definition(page[-1])
+
+
+@write_instead('Job(payload={"order": 7}, key="order 7")')
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One of many for ``enqueue_all``, with a time or a key of its own.
+
+    Attributes:
+        payload: What it is to be done with.
+        at: When; None: as soon as possible.
+        delay: So long after the store's time, instead of ``at``; zero or more.
+        key: As for ``enqueue``.
+        id: Of the instance, if one is made. The answer has another id if there was one
+            with the ``key`` already.
+    """
+
+    payload: Mapping[str, object] | None = field(default=None, hash=False)
+    at: datetime | None = None
+    delay: timedelta | None = None
+    key: str | None = None
+    id: UUID = field(default_factory=uuid4)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_definition_id
 from go_scheduler.client.arguments import check_most
 from go_scheduler.client.awaitable import awaitable
@@ -20,10 +21,9 @@ from go_scheduler.errors import (
 )
 from go_scheduler.events.definition_events import InstancesBackfilled
 from go_scheduler.events.event import of_definition
-from go_scheduler.instead import write_instead
-from go_scheduler.models.changed import changed
+from go_scheduler.formatting import shown
+from go_scheduler.models.values import changed
 from go_scheduler.policies.overlap import check_overlap
-from go_scheduler.shown import shown
 from go_scheduler.triggers.base import next_fire_time_of, utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import dump_trigger
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.policies import Overlap
-    from go_scheduler.stores.joined_store import JoinedStore
+    from go_scheduler.stores.base import JoinedStore
     from go_scheduler.triggers.base import Trigger
 
 _BATCH = 500

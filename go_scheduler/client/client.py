@@ -3,14 +3,11 @@
 from go_scheduler.checks import check_made
 from go_scheduler.client.backfilling import Backfilling
 from go_scheduler.client.declaring import Declaring
-from go_scheduler.client.definitions import Definitions
+from go_scheduler.client.definitions import Definitions, Pauses
 from go_scheduler.client.explaining import Explaining
-from go_scheduler.client.fired import Fired
-from go_scheduler.client.instances import Instances
+from go_scheduler.client.instances import Instances, Runs
 from go_scheduler.client.on_demand import OnDemand
-from go_scheduler.client.pauses import Pauses
-from go_scheduler.client.runs import Runs
-from go_scheduler.client.views import Views
+from go_scheduler.client.views import DefinitionHistory, Views
 
 
 class Client(
@@ -22,7 +19,7 @@ class Client(
     Instances,
     Runs,
     Views,
-    Fired,
+    DefinitionHistory,
     Explaining,
 ):
     """Schedules, reads and changes definitions; the half of a scheduler without loops.

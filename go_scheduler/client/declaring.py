@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_name, check_type, check_version
 from go_scheduler.client.arguments import several
 from go_scheduler.client.awaitable import on_thread, run_sync_of
@@ -17,16 +18,15 @@ from go_scheduler.events.definition_events import (
     DefinitionDeleted,
 )
 from go_scheduler.events.event import of_definition
-from go_scheduler.instead import write_instead
+from go_scheduler.formatting import shown
 from go_scheduler.running.withdrawing import Kind
-from go_scheduler.shown import shown
-from go_scheduler.stores.declared import Declaration, Removed
+from go_scheduler.stores.rules import Declaration, Removed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.declared import Declared
+    from go_scheduler.stores.rules import Declared
 
 _REMOVED = get_args(Removed)
 

@@ -15,7 +15,7 @@ from go_scheduler.client.nodes import Nodes
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
 from go_scheduler.models import OPEN, State
 from go_scheduler.stores.messages import Position
-from go_scheduler.stores.slots import slot_taken_by
+from go_scheduler.stores.rules import slot_taken_by
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.models import NodeInfo
-from go_scheduler.models.queue_stats import HOUR, MINUTE
-from go_scheduler.shown import shown
+from go_scheduler.models.counts import HOUR, MINUTE
 from go_scheduler.stores.base import CONTACTS_KEPT
 from go_scheduler.triggers.base import utc
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from go_scheduler.checks import check_made, check_trace_context, check_type
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.events.hub import LOG_ALONE, Events, Teller
+from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
 from go_scheduler.events.instrument import Instrument, Put
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
 from go_scheduler.stores.base import Store, transactional
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from go_scheduler.models import Outcome, TaskDefinition, TaskInstance
-    from go_scheduler.stores.joined_store import JoinedStore
+    from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import Addition
 
 CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
@@ -27,7 +27,7 @@ CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
 _NOBODYS = UUID(int=0)
 
 
-class Taker(Protocol):
+class LocalExecutor(Protocol):
     """A node that creates and runs in one step; each answers None if it did not."""
 
     def put(
@@ -130,7 +130,7 @@ class StoreAccess:
     def _schedule_tasks(self) -> None:
         """Schedule the tasks that a scheduler has, and that are not yet."""
 
-    def _taker(self, queue: str | None) -> Taker | None:
+    def _taker(self, queue: str | None) -> LocalExecutor | None:
         """What runs at once what is created here and is due; None: nothing does.
 
         Args:

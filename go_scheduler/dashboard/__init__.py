@@ -2,16 +2,16 @@
 
 import typing
 
-from go_scheduler import on_demand as _on_demand
+from go_scheduler import lazy_imports as _on_demand
 
 if typing.TYPE_CHECKING:
     from go_scheduler.dashboard.app import create_dashboard
-    from go_scheduler.dashboard.signing_in.sign_in import SignIn
+    from go_scheduler.dashboard.signing_in import SignIn
 else:
     # Hidden from type checkers, which would take any misspelt name for an object.
     __getattr__, __dir__ = _on_demand.on_demand(
         __name__,
-        {"SignIn": "signing_in.sign_in", "create_dashboard": "app"},
+        {"SignIn": "signing_in", "create_dashboard": "app"},
         extra="dashboard",
     )
 

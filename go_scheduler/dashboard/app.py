@@ -1,9 +1,12 @@
-"""The dashboard as an application of its own, to be served or mounted."""
+"""The dashboard as an application: its routes, its static files, its error pages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
+from fastapi import Request
+from starlette import staticfiles
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -11,31 +14,77 @@ from starlette.routing import Mount
 
 from go_scheduler.client.client import check_client
 from go_scheduler.clock import StoreClock, SystemClock
-from go_scheduler.dashboard.context import Context
-from go_scheduler.dashboard.failures import UnexpectedPage, answer_failure
+from go_scheduler.dashboard import signing_in
+from go_scheduler.dashboard.admission import Admission, SecurityHeaders
+from go_scheduler.dashboard.base_url import BaseUrl
 from go_scheduler.dashboard.live import Live
 from go_scheduler.dashboard.pages import PAGES
-from go_scheduler.dashboard.rendering import environment
-from go_scheduler.dashboard.security.admission import Admission
-from go_scheduler.dashboard.security.headers import SecurityHeaders
-from go_scheduler.dashboard.security.place import Place
-from go_scheduler.dashboard.security.sessions import Sessions
-from go_scheduler.dashboard.signing_in import routes
-from go_scheduler.dashboard.signing_in.doors import Doors
-from go_scheduler.dashboard.signing_in.sign_in import SignIn
-from go_scheduler.dashboard.static_files import StaticFiles
+from go_scheduler.dashboard.request import STATIC, Context, PageRequest, environment
+from go_scheduler.dashboard.sessions import Sessions
+from go_scheduler.dashboard.signing_in import SIGNED_OUT, LoginMethods, SignIn
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
-from go_scheduler.http.access.audit import Audit
+from go_scheduler.http.access.authentication import Audit, OpenAccess
 from go_scheduler.http.access.bearer import BearerAccess
-from go_scheduler.http.access.guard import OpenAccess
-from go_scheduler.http.access.origins import checked_origins
-from go_scheduler.http.problems import Problem
+from go_scheduler.http.access.refusals import checked_origins
+from go_scheduler.http.problems import Problem, Unexpected, of_error
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import Scope
+
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
-    from go_scheduler.dashboard.security.admission import Authorize
-    from go_scheduler.http.access.guard import Access
+    from go_scheduler.dashboard.admission import Authorize
+    from go_scheduler.http.access.authentication import Access
+
+_CHANGED = ("/definitions/", "/instances/")
+
+
+async def answer_failure(request: Request, error: Exception) -> Response:
+    """The page that says what is wrong."""
+    return _page(request, of_error(request, error))
+
+
+def _page(request: Request, problem: Problem) -> Response:
+    shown = PageRequest(request)
+    if problem.slug == SIGNED_OUT and not shown.is_stream:
+        asked = shown.path if request.method == "GET" and not shown.is_partial else None
+        return shown.go("/login", next=asked)
+    page = ""
+    if request.method == "POST" and shown.path.startswith(_CHANGED):
+        # The last part is which of the page's forms was sent.
+        page = shown.path.rpartition("/")[0]
+    response = shown.show(
+        "error.html", status=problem.status, problem=problem, page=page
+    )
+    response.headers.update(problem.headers or {})
+    return response
+
+
+class UnexpectedPage(Unexpected):
+    """Likewise of what nobody expected."""
+
+    def answer(self, scope: Scope, problem: Problem) -> Response:
+        """The page that says so."""
+        return _page(Request(scope), problem)
+
+
+_FOREVER = "public, max-age=31536000, immutable"
+_ASK = "public, no-cache"
+
+
+class StaticFiles(staticfiles.StaticFiles):
+    """The files of the package, with an ETag."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=STATIC)
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """One of them; one that is asked for by its version never changes."""
+        response = await super().get_response(path, scope)
+        is_versioned = "v" in parse_qs(scope["query_string"].decode("latin-1"))
+        response.headers["Cache-Control"] = _FOREVER if is_versioned else _ASK
+        return response
 
 
 class Dashboard(Starlette):
@@ -103,12 +152,12 @@ def create_dashboard(
         checked_origins([origin])
     doors = None
     if authorize is None and isinstance(access, BearerAccess):
-        doors = Doors(access, sign_in, clock)
+        doors = LoginMethods(access, sign_in, clock)
         access.tell_by(client.teller("http"))
     app = Dashboard(
         routes=[
             Mount("/static", StaticFiles(), name="static"),
-            *routes.ROUTES,
+            *signing_in.ROUTES,
             *(route for page in PAGES for route in page.ROUTES),
         ],
         middleware=[Middleware(SecurityHeaders), Middleware(UnexpectedPage)],
@@ -120,7 +169,7 @@ def create_dashboard(
         client=client,
         clock=clock,
         store_clock=StoreClock(clock, lambda: client._ready().now()),
-        place=Place(origin),
+        place=BaseUrl(origin),
         admission=Admission(access, authorize, doors),
         sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),

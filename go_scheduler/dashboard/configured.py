@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.dashboard.app import Dashboard, create_dashboard
-from go_scheduler.dashboard.signing_in.sign_in import SignIn
+from go_scheduler.dashboard.signing_in import SignIn
 
 if TYPE_CHECKING:
     from go_scheduler.client import Client
-    from go_scheduler.http.access.guard import Access
-    from go_scheduler.http.configuration.configuration import Configuration
+    from go_scheduler.http.access.authentication import Access
+    from go_scheduler.http.configuration.loading import Configuration
 
 
 def configured(settings: Configuration, client: Client, access: Access) -> Dashboard:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from go_scheduler.clock import ZERO
+from go_scheduler.formatting import shown
 from go_scheduler.json import to_text
-from go_scheduler.shown import shown
-from go_scheduler.triggers.asking import described
+from go_scheduler.triggers.trigger_timeouts import described
 from go_scheduler.why.words import length, summary
 
 if TYPE_CHECKING:

@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING
 from go_scheduler.checks import check_made, check_type
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.dispatch.bus import OPENER, MessageBus
-from go_scheduler.dispatch.hearing import Hearing
-from go_scheduler.dispatch.messages.actions import Run
-from go_scheduler.dispatch.timeouts import Timeouts
-from go_scheduler.dispatch.topics import Topics
+from go_scheduler.dispatch.messages.message import Run
+from go_scheduler.dispatch.recording import Hearing, Timeouts, Topics
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
-from go_scheduler.handlers.marked import unmarked
-from go_scheduler.raised import Fail, GiveBack
-from go_scheduler.run import HandedOn, run_here
-from go_scheduler.running.handed_out import HandedOut
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.formatting import shown
+from go_scheduler.handlers.job_types import unmarked
+from go_scheduler.run import Fail, GiveBack, HandedOn, run_here
+from go_scheduler.running.desk import HandedOut
+from go_scheduler.running.held import HeldRun
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.shown import shown
-from go_scheduler.traced import parted
+from go_scheduler.trace_context import parted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

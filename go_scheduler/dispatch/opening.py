@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.checks import check_type
 from go_scheduler.dispatch.bus import MessageBus
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import a, shown
+from go_scheduler.formatting import a, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,44 +1,471 @@
-"""Recording: what workers have said goes to the store, many in one write."""
+"""Hears what workers say over the bus, and records it, many in one write."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import threading
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
+from go_scheduler.checks import check_name, check_positive, check_type
 from go_scheduler.clock import ZERO
-from go_scheduler.dispatch.statuses import SortedStatuses
-from go_scheduler.dispatch.timeouts import offered_again_after
+from go_scheduler.dispatch.bus import Delivery
+from go_scheduler.dispatch.messages.message import Cancel, Said, Status, read_statuses
 from go_scheduler.errors import (
+    BusUnavailableError,
     ConfigurationError,
     StoreError,
     StoreUnavailableError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.events.bus_events import StatusRefused
+from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.instance_events import (
+    BusAway,
+    BusBack,
+    InstanceCancelRequested,
+    StatusRefused,
+)
+from go_scheduler.formatting import shown
 from go_scheduler.models import Extension, Stage
-from go_scheduler.models.changed import changed
-from go_scheduler.running.desks import Desks, lets_others_run
-from go_scheduler.running.elsewhere import (
+from go_scheduler.models.values import changed
+from go_scheduler.running.defaults import Defaults
+from go_scheduler.running.desk import (
+    Desks,
     Failing,
     Reporting,
     Success,
+    lets_others_run,
     progress_text,
     result_text,
     times_text,
 )
-from go_scheduler.shown import shown
+from go_scheduler.stores.messages import Claim
+from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
 
-    from go_scheduler.dispatch.cancelling import Cancelling
-    from go_scheduler.dispatch.statuses import Going, Heard
-    from go_scheduler.dispatch.timeouts import Timeouts
+    from go_scheduler.clock import Clock
+    from go_scheduler.dispatch.bus import MessageBus
     from go_scheduler.events.event import Event
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.desk import Desk
-    from go_scheduler.running.handed_out import HandedOut
+    from go_scheduler.running.desk import Desk, HandedOut
     from go_scheduler.scheduler import Scheduler
-    from go_scheduler.stores.messages import Claim
+
+LONGEST_TOPIC = 255
+"""The most bytes of a topic's name, in UTF-8: what AMQP allows."""
+MOST_PREFETCHED = 65_535
+"""The most that a subscription may hold, for the same reason."""
+_ESCAPED = str.maketrans({"%": "%25", ".": "%2E", "\n": "%0A", "\r": "%0D"})
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Where which messages go.
+
+    Attributes:
+        namespace: What they all begin with: schedulers that have nothing to do with
+            each other share a bus by different ones.
+
+    Raises:
+        ConfigurationError: The namespace is no short text, holds what cannot be
+            printed, or is the ``amq`` that brokers keep for themselves.
+    """
+
+    namespace: str = "go_scheduler"
+
+    def __post_init__(self) -> None:
+        namespace = check_name("namespace", self.namespace)
+        if not namespace.isprintable() or f"{namespace}.".startswith("amq."):
+            raise ConfigurationError(
+                "namespace must be of characters that can be printed, and not begin"
+                f" with amq, which brokers keep for themselves: {shown(namespace)}"
+            )
+
+    def runs(self, queue: str, task: str | None = None) -> str:
+        """Where runs of a queue are published, or those of one task in that queue."""
+        return self._named("run", queue, *() if task is None else (task,))
+
+    @property
+    def statuses(self) -> str:
+        """Where workers say what becomes of runs."""
+        return self._named("statuses")
+
+    def control(self, worker: str) -> str:
+        """Where one worker is told what to cancel."""
+        return self._named("control", worker)
+
+    def _named(self, *parts: str) -> str:
+        # A dot within a name would make one topic of two, and RabbitMQ leaves line
+        # breaks out of what it is told to make.
+        escaped = [each.translate(_ESCAPED) for each in parts]
+        topic = ".".join([self.namespace, *escaped])
+        return check_topic(topic)
+
+
+def check_topic(topic: object) -> str:
+    """A topic, if a bus can have it.
+
+    Raises:
+        ConfigurationError: It is no text, empty, or too long.
+    """
+    check_type("topic", topic, str)
+    assert isinstance(topic, str)
+    if not 0 < (size := len(topic.encode())) <= LONGEST_TOPIC:
+        raise ConfigurationError(
+            f"topic {shown(topic)} has {size} bytes, and a bus takes 1 to"
+            f" {LONGEST_TOPIC}: give what it is made of shorter names"
+        )
+    return topic
+
+
+def check_prefetch(prefetch: object) -> None:
+    """Refuse what is no number of zero or more.
+
+    Raises:
+        ConfigurationError: It is another.
+    """
+    if type(prefetch) is not int or not 0 <= prefetch <= MOST_PREFETCHED:
+        raise ConfigurationError(
+            f"prefetch must be a number of 0 to {MOST_PREFETCHED}: {shown(prefetch)}"
+        )
+
+
+_FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=1), timedelta(minutes=1)
+_MOST_DOUBLED = 6
+
+
+def offered_again_after(attempt: int) -> timedelta:
+    """For how long what a worker gives back is nobody's: longer each time."""
+    return min(_LONGEST_DELAY, _FIRST_DELAY * (1 << min(attempt - 1, _MOST_DOUBLED)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """What holds for runs of definitions that do not say.
+
+    Attributes:
+        start_timeout: How long one may wait to be accepted, and then to begin.
+        heartbeat_timeout: How long one that has begun may be silent; None: as long as
+            its ``expire_after``.
+        defaults: What the scheduler says of the rest.
+
+    Raises:
+        ConfigurationError: One of them is no timedelta above zero.
+    """
+
+    start_timeout: timedelta = timedelta(minutes=1)
+    heartbeat_timeout: timedelta | None = None
+    defaults: Defaults = field(default_factory=Defaults)
+
+    def __post_init__(self) -> None:
+        check_positive("start_timeout", self.start_timeout)
+        if self.heartbeat_timeout is not None:
+            check_positive("heartbeat_timeout", self.heartbeat_timeout)
+
+    def start_timeout_of(self, instance: TaskInstance) -> timedelta:
+        """How long a run of it may wait to be accepted, and then to begin."""
+        return instance.definition.start_timeout or self.start_timeout
+
+    def heartbeat_timeout_of(self, instance: TaskInstance) -> timedelta:
+        """How long a run of it may be silent."""
+        return (
+            instance.definition.heartbeat_timeout
+            or self.heartbeat_timeout
+            or self.defaults.expire_after_of(instance)
+        )
+
+    def kept(self, instance: TaskInstance, stage: Stage) -> timedelta:
+        """How long a run that has come so far is kept until more is heard of it."""
+        if stage is Stage.STARTED:
+            return self.heartbeat_timeout_of(instance)
+        return self.start_timeout_of(instance)
+
+
+_MOST_CANCELLED = 1000
+_EXPIRES = timedelta(minutes=1)
+
+
+class _Asked(NamedTuple):
+    worker: str
+    claim: Claim
+    reason: Literal["cancelled", "lost"]
+
+
+class Cancelling:
+    """Tells workers to end runs, as long as the bus is there.
+
+    Nothing is kept for when it is back: the next heartbeat of the run is answered
+    again.
+
+    Args:
+        bus: The bus.
+        topics: The names of its topics.
+    """
+
+    def __init__(self, bus: MessageBus, topics: Topics) -> None:
+        self._bus = bus
+        self._topics = topics
+        self._asked: deque[_Asked] = deque(maxlen=_MOST_CANCELLED)
+
+    def ask(
+        self, worker: str, claim: Claim, reason: Literal["cancelled", "lost"]
+    ) -> None:
+        """Have a worker told with the next ``send``; from any thread."""
+        self._asked.append(_Asked(worker, claim, reason))
+
+    def send(self) -> None:
+        """Tell all that have to be told; it waits for the bus, not for long."""
+        asked: set[_Asked] = set()
+        while self._asked:
+            asked.add(self._asked.popleft())
+        for worker, claim, reason in asked:
+            if not self._bus.is_up():
+                return
+            cancel = Cancel(
+                instance_id=claim.instance_id, attempt=claim.attempt, reason=reason
+            )
+            topic = self._topics.control(worker)
+            try:
+                self._bus.publish(
+                    topic, cancel.to_bytes(), expires=_EXPIRES, keep=False
+                )
+            except BusUnavailableError:
+                return
+
+
+_SECOND = timedelta(seconds=1)
+
+
+class PacedLog:
+    """Writes a few lines of each kind a second; how many more there were is told after.
+
+    No kind leaves another one out: what is seldom may be what matters.
+
+    Args:
+        log: Where to write.
+        clock: Measures seconds.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Clock) -> None:
+        self._log = log
+        self._kinds: dict[str, BoundedLog] = {}
+        self._clock = clock
+        self._begun = clock.elapsed()
+
+    def write(
+        self,
+        level: int,
+        message: str,
+        *args: object,
+        error: BaseException | None = None,
+    ) -> None:
+        """Write a line, unless there were enough of this message within this second."""
+        # What nobody reads leaves no other line out.
+        if not self._log.isEnabledFor(level):
+            return
+        now = self._clock.elapsed()
+        if now >= self._begun + _SECOND:
+            self._begun = now
+            self.close()
+        kind = self._kinds.setdefault(message, BoundedLog(self._log))
+        kind.write(level, message, *args, ids={}, error=error)
+
+    def close(self) -> None:
+        """Say how many were left out: there is no next one."""
+        for each in list(self._kinds.values()):
+            each.begin()
+
+
+class TakenDelivery(Delivery):
+    """One that is told by the log if it cannot be acknowledged: it comes again, then.
+
+    Args:
+        delivery: What the bus has delivered.
+        log: Told of that.
+
+    Raises:
+        Exception: What the bus raises for its body.
+    """
+
+    def __init__(self, delivery: Delivery, log: PacedLog) -> None:
+        self._delivery = delivery
+        self._log = log
+        self._body = delivery.body
+
+    @property
+    def body(self) -> bytes:
+        """The message."""
+        return self._body
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it may have been delivered before."""
+        return self._delivery.redelivered
+
+    def ack(self) -> None:
+        """Tell the bus that it is done with."""
+        self._tell(self._delivery.ack)
+
+    def reject(self, *, requeue: bool) -> None:
+        """Give it back, or have the bus drop it."""
+        self._tell(partial(self._delivery.reject, requeue=requeue))
+
+    def _tell(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        # A bus of somebody else's may raise anything.
+        except Exception as error:
+            text = "the bus does not hear what has become of a message: %s"
+            self._log.write(logging.ERROR, text, error, error=error)
+
+
+_STAGES = {
+    Said.ACCEPTED: Stage.ACCEPTED,
+    Said.STARTED: Stage.STARTED,
+    Said.HEARTBEAT: Stage.STARTED,
+    Said.PROGRESS: Stage.STARTED,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """A status that is yet to be recorded.
+
+    Attributes:
+        message: What it came in.
+        status: What was said.
+        claim: Of which run.
+    """
+
+    message: Opened
+    status: Status
+    claim: Claim
+
+
+class Opened:
+    """A message of statuses; acknowledged once they all have been settled.
+
+    Args:
+        delivery: The message.
+        topics: The names of topics.
+
+    Attributes:
+        heard: Its statuses, in their order.
+        errors: Why others are none, or of a worker that can have no such name.
+    """
+
+    def __init__(self, delivery: Delivery, topics: Topics) -> None:
+        self._delivery = delivery
+        self.heard: list[Heard] = []
+        self.errors: list[ConfigurationError] = []
+        for each in read_statuses(delivery.body):
+            try:
+                self.heard.append(self._heard(each, topics))
+            except ConfigurationError as error:
+                self.errors.append(error)
+        self._left = len(self.heard)
+        if not self._left:
+            self._close()
+
+    def settle(self) -> None:
+        """One of its statuses needs nothing more."""
+        self._left -= 1
+        if not self._left:
+            self._close()
+
+    def _close(self) -> None:
+        if self.errors:
+            # Whoever looks after the bus may have what nobody reads kept.
+            self._delivery.reject(requeue=False)
+        else:
+            self._delivery.ack()
+
+    def _heard(self, status: Status | ConfigurationError, topics: Topics) -> Heard:
+        if isinstance(status, ConfigurationError):
+            raise status
+        check_worker(status.worker, topics)
+        claim = Claim(instance_id=status.instance_id, attempt=status.attempt)
+        return Heard(self, status, claim)
+
+
+def check_worker(worker: str, topics: Topics) -> None:
+    """Refuse a name that no worker can have.
+
+    Raises:
+        ConfigurationError: It is one.
+    """
+    check_name("worker", worker)
+    topics.control(worker)
+
+
+@dataclass(slots=True)
+class Going:
+    """All that was said of one run by one worker, but for its end.
+
+    Attributes:
+        claim: Which run.
+        worker: Who.
+        stage: How far it has come.
+        progress: What was told last of that; None: nothing.
+        heard: The statuses.
+    """
+
+    claim: Claim
+    worker: str
+    stage: Stage = Stage.ACCEPTED
+    progress: object = None
+    heard: list[Heard] = field(default_factory=list)
+
+    def add(self, heard: Heard) -> None:
+        """Add what was said next."""
+        if _STAGES[heard.status.status] is Stage.STARTED:
+            self.stage = Stage.STARTED
+        if heard.status.progress is not None:
+            self.progress = heard.status.progress
+        self.heard.append(heard)
+
+
+@dataclass(slots=True)
+class SortedStatuses:
+    """Statuses, by what is to be done with them.
+
+    Attributes:
+        going: Of runs that go on, in the order in which they were heard of first.
+        succeeded: Ends, each.
+        failed: Likewise.
+        released: Likewise.
+    """
+
+    going: list[Going] = field(default_factory=list)
+    succeeded: list[Heard] = field(default_factory=list)
+    failed: list[Heard] = field(default_factory=list)
+    released: list[Heard] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, heard: Iterable[Heard]) -> SortedStatuses:
+        """Put statuses together that were heard in this order."""
+        by_kind = cls()
+        going: dict[tuple[Claim, str], Going] = {}
+        ends = {
+            Said.SUCCEEDED: by_kind.succeeded,
+            Said.FAILED: by_kind.failed,
+            Said.RELEASED: by_kind.released,
+        }
+        for each in heard:
+            if (end := ends.get(each.status.status)) is not None:
+                end.append(each)
+            else:
+                of = each.claim, each.status.worker
+                going.setdefault(of, Going(*of)).add(each)
+        by_kind.going.extend(going.values())
+        return by_kind
+
 
 _MOST_TOLD = 500
 _UNSAID = "the worker did not say why"
@@ -273,3 +700,162 @@ def _times(each: Heard) -> str | None:
         return times_text(each.status.started_at, each.status.ended_at)
     except ConfigurationError:
         return None
+
+
+_AWAY = "the message bus cannot be reached: what is to run over it waits"
+# So many are kept while the store is away; the bus keeps the others.
+_PREFETCH = 1000
+_LOOK_EVERY = timedelta(seconds=1)
+_LOCKED = timedelta(milliseconds=200)
+
+
+class Hearing:
+    """Has what is said recorded, many in one write, and acknowledged when it is.
+
+    What the store does not take stays with the bus, or here and unacknowledged: no
+    more than a thousand of them.
+
+    Args:
+        scheduler: By whose store and settings.
+        bus: The bus.
+        topics: The names of its topics.
+        timeouts: How long runs are kept by what they say.
+        handed_out: What was published here.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        bus: MessageBus,
+        topics: Topics,
+        *,
+        timeouts: Timeouts,
+        handed_out: HandedOut,
+    ) -> None:
+        self._scheduler = scheduler
+        self._bus = bus
+        self._topics = topics
+        self._clock = scheduler._clock
+        self._events = scheduler.teller("dispatch", bounded=True)
+        self._log = PacedLog(logging.getLogger("go_scheduler.dispatch"), self._clock)
+        self._begun = self._clock.elapsed()
+        self._cancelling = Cancelling(bus, topics)
+        self._recording = Recording(
+            scheduler,
+            timeouts=timeouts,
+            handed_out=handed_out,
+            cancelling=self._cancelling,
+            tell=self._events.tell,
+        )
+        # After the bus was away the oldest of them come again, and are none of ours.
+        self._arrived: deque[Delivery] = deque(maxlen=_PREFETCH)
+        self._open: dict[Heard, None] = {}
+        self._away_since: timedelta | None = None
+        self._ticking = threading.Lock()
+        self._ticker = Ticker(
+            "hearing",
+            self.tick,
+            interval=_LOOK_EVERY,
+            clock=self._clock,
+            events=scheduler._hub,
+        )
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        told = self._scheduler._hub.told(self._cancel, InstanceCancelRequested)
+        with ExitStack() as stack:
+            stack.callback(self._log.close)
+            stack.callback(self._wait)
+            self._ticker.start()
+            stack.callback(self._ticker.stop)
+            subscription = self._bus.subscribe(
+                self._topics.statuses, self._hear, prefetch=_PREFETCH
+            )
+            stack.callback(subscription.close)
+            stack.enter_context(self._scheduler._notices.passing(self._warn))
+            stack.enter_context(told)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def tick(self) -> timedelta | None:
+        """Tell and record what there is; answers how soon to be called again.
+
+        Raises:
+            StoreUnavailableError: The store is away.
+        """
+        with self._ticking:
+            now = self._clock.elapsed()
+            # Not at each tick: what comes makes it tick as often as it comes.
+            if now >= self._begun + _LOOK_EVERY:
+                self._begun = now
+                self._events.begin()
+            self._watch_bus()
+            self._cancelling.send()
+            while self._arrived and len(self._open) < _PREFETCH:
+                self._read(self._arrived.popleft())
+            if self._open:
+                try:
+                    self._recording.record(list(self._open), self._settle)
+                finally:
+                    self._cancelling.send()
+            if self._arrived:
+                return ZERO
+            return _LOCKED if self._open else None
+
+    def _hear(self, delivery: Delivery) -> None:
+        self._arrived.append(TakenDelivery(delivery, self._log))
+        self._ticker.wake()
+
+    def _read(self, delivery: Delivery) -> None:
+        opened = Opened(delivery, self._topics)
+        self._open.update(dict.fromkeys(opened.heard))
+        for each in opened.errors:
+            self._events.tell(
+                StatusRefused(
+                    instance_id=None, attempt=None, worker=None, reason=str(each)
+                )
+            )
+
+    def _settle(self, heard: Heard) -> None:
+        del self._open[heard]
+        heard.message.settle()
+
+    def _cancel(self, event: Event) -> None:
+        assert isinstance(event, InstanceCancelRequested)
+        if event.worker is not None:
+            claim = Claim(instance_id=event.instance_id, attempt=event.attempt)
+            self._cancelling.ask(event.worker, claim, "cancelled")
+            self._ticker.wake()
+
+    def _watch_bus(self) -> None:
+        since, is_up = self._away_since, self._is_up()
+        now = self._clock.elapsed()
+        if since is None and not is_up:
+            self._away_since = now
+            self._events.tell(BusAway())
+        elif since is not None and is_up:
+            self._away_since = None
+            self._events.tell(BusBack(away=now - since))
+
+    def _warn(self) -> Sequence[str]:
+        return () if self._is_up() else (_AWAY,)
+
+    def _is_up(self) -> bool:
+        try:
+            return self._bus.is_up()
+        # One of somebody else's; health() asks as well, which never raises.
+        except Exception:
+            return False
+
+    def _wait(self) -> None:
+        # A tick under way goes to its end: its store may be closed next.
+        with self._ticking:
+            self._open.clear()

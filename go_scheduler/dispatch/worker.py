@@ -8,22 +8,22 @@ from uuid import uuid4
 
 from go_scheduler.checks import check_made
 from go_scheduler.dispatch.bus import OPENER, MessageBus
-from go_scheduler.dispatch.topics import Topics
-from go_scheduler.dispatch.working.life import Life
-from go_scheduler.dispatch.working.served import (
+from go_scheduler.dispatch.recording import Topics
+from go_scheduler.dispatch.working.life import (
+    Life,
+    Settings,
     checked_limits,
     served_topics,
     unserved_texts,
 )
-from go_scheduler.dispatch.working.settings import Settings
-from go_scheduler.working.arguments import (
+from go_scheduler.working.worker import (
+    LivingWorker,
+    Work,
     check_arguments,
     checked_name,
     checked_queues,
     own_name,
 )
-from go_scheduler.working.work import Work
-from go_scheduler.working.worker import LivingWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,41 +1,582 @@
-"""The diagnosis: all questions, one after the other."""
+"""The diagnosis: what may be found, and the questions that find it."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_made, check_positive, check_type
-from go_scheduler.clock import Clock, SystemClock
-from go_scheduler.doctor import definitions, instances
-from go_scheduler.doctor.facts import Facts
-from go_scheduler.doctor.machine import clocks, versions
+from go_scheduler.client.nodes import node_info
+from go_scheduler.client.views import backlog_of
+from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.shown import shown
-from go_scheduler.stores.base import Store
+from go_scheduler.models import OPEN, DefinitionState, Outcome
+from go_scheduler.models.counts import COUNTED, Counted
+from go_scheduler.stores.base import CONTACTS_KEPT, Store
 from go_scheduler.stores.findings import (
+    OF_STORES,
     SCHEMA_MISSING,
     UNREACHABLE,
     Finding,
+    Kind,
     Severity,
     unanswered,
+    well,
 )
+from go_scheduler.stores.messages import Position
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
+from go_scheduler.version import __version__
+from go_scheduler.why.words import length, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
+
+_PAGE = 1000
+
+
+class Facts:
+    """What is known of a schedule.
+
+    Args:
+        store: Read, and never written to.
+        names: Those for which there is a handler; None: that is not known.
+        most: So many definitions are read at most.
+        expire_after: That of definitions without one.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        names: Collection[str] | None,
+        most: int,
+        expire_after: timedelta,
+    ) -> None:
+        self.store = store
+        self.names = names
+        self.most = most
+        self.expire_after = expire_after
+
+    @cached_property
+    def now(self) -> datetime:
+        """The store's time when it was first asked for."""
+        return self.store.now()
+
+    @cached_property
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Those that live and take on work."""
+        contacts = self.store.list_contacts(within=CONTACTS_KEPT)
+        found = [node_info(each, self.now) for each in contacts]
+        return [each for each in found if each.takes_on]
+
+    @cached_property
+    def definitions(self) -> Sequence[TaskDefinition]:
+        """The first of them, in the order of their ids."""
+        found: list[TaskDefinition] = []
+        while len(found) < self.most:
+            limit = min(_PAGE, self.most - len(found))
+            after = Position.of_definition(found[-1]) if found else None
+            page = self.store.list_definitions(after=after, limit=limit)
+            found += page
+            if len(page) < limit:
+                break
+        return found
+
+    @property
+    def active(self) -> Sequence[TaskDefinition]:
+        """Those of them that are to run."""
+        return [
+            each for each in self.definitions if each.state is DefinitionState.ACTIVE
+        ]
+
+    @cached_property
+    def waiting(self) -> Sequence[TaskInstance]:
+        """The first instances that wait for a node, of any definition."""
+        return self.store.list_waiting(limit=_PAGE)
+
+
+_NOTICE, _WARNING, _ERROR = Severity.NOTICE, Severity.WARNING, Severity.ERROR
+
+CLOCK_OFFSET = Kind(
+    "clock-offset", _WARNING, "Have this machine and the database keep time by NTP."
+)
+NO_NODES = Kind(
+    "no-nodes",
+    _WARNING,
+    "Start one: a program that calls run(), `go_scheduler worker` or `go_scheduler"
+    " serve`.",
+)
+VERSIONS_DIFFER = Kind(
+    "versions-differ", _NOTICE, "Finish the deploy, so that all are of one version."
+)
+QUEUE_UNSERVED = Kind(
+    "queue-unserved",
+    _ERROR,
+    "Name the queue in the queues= of a scheduler, have a worker ask the server for it,"
+    " or mind its spelling.",
+)
+NAME_UNKNOWN = Kind(
+    "name-unknown",
+    _ERROR,
+    "Register a handler by this name where the queue is served, or mind its spelling.",
+)
+NAME_UNREGISTERED = Kind(
+    "name-unregistered",
+    _WARNING,
+    "Register a handler by this name, or delete the definition.",
+)
+NAMELESS = Kind(
+    "nameless",
+    _ERROR,
+    "Give it the name of its handler, by `go_scheduler add NAME --id ID` and what it"
+    " has besides, or serve its queue by a scheduler with one handler for all.",
+)
+NAMELESS_UNREGISTERED = Kind(
+    "nameless-unregistered",
+    _WARNING,
+    "Give it the name of its handler, by `go_scheduler add NAME --id ID` and what it"
+    " has besides, or delete it.",
+)
+TRIGGER_UNKNOWN = Kind(
+    "trigger-unknown",
+    _WARNING,
+    "Import the class or the calendar where it runs; and here, by --handlers.",
+)
+OVERDUE = Kind(
+    "overdue",
+    _ERROR,
+    "See that a node runs, and what its log and health() say of the trigger.",
+)
+NEVER_AGAIN = Kind(
+    "never-again",
+    _NOTICE,
+    "Nothing, if that was its end; else give it a trigger that goes on.",
+)
+PAUSED = Kind("paused", _NOTICE, "Resume it, if the reason is gone.")
+NOT_ALL_READ = Kind("not-all-read", _NOTICE, "Ask for more by --most, if it matters.")
+BACKLOG = Kind(
+    "backlog",
+    _WARNING,
+    "Start more nodes that serve the queue, or raise max_workers; `go_scheduler why`"
+    " says what one waits for.",
+)
+MISFIRED = Kind(
+    "misfired",
+    _WARNING,
+    "See the reason; CatchUp(mode='all') runs all that is missed, and run_now() one.",
+)
+SKIPPED = Kind(
+    "skipped", _NOTICE, "Nothing, if its overlap, its pause or its edit was meant so."
+)
+STUCK_RUN = Kind(
+    "stuck-run",
+    _WARNING,
+    "See what its handler waits for; cancel() asks it to stop.",
+)
+LAPSED_CLAIM = Kind(
+    "lapsed-claim",
+    _ERROR,
+    "Start a node that serves its queue: it takes over what a dead one had.",
+)
+FAILING = Kind(
+    "failing",
+    _WARNING,
+    "Mend what the error says, and then run those that failed once more.",
+)
+
+OF_SCHEDULES = (
+    CLOCK_OFFSET,
+    NO_NODES,
+    VERSIONS_DIFFER,
+    QUEUE_UNSERVED,
+    NAME_UNKNOWN,
+    NAME_UNREGISTERED,
+    NAMELESS,
+    NAMELESS_UNREGISTERED,
+    TRIGGER_UNKNOWN,
+    OVERDUE,
+    NEVER_AGAIN,
+    PAUSED,
+    NOT_ALL_READ,
+    BACKLOG,
+    MISFIRED,
+    SKIPPED,
+    STUCK_RUN,
+    LAPSED_CLAIM,
+    FAILING,
+)
+KINDS = (*OF_STORES, *OF_SCHEDULES)
+"""All that may be found."""
+
+
+_DRIVERS = ("SQLAlchemy", "psycopg", "sqlalchemy-cockroachdb")
+_READINGS = 5
+LARGE_OFFSET = timedelta(seconds=1)
+"""By so much clocks differ before anybody need look at them."""
+
+
+def versions() -> Iterator[Finding]:
+    """What runs here."""
+    drivers = ", ".join(f"{each} {metadata.version(each)}" for each in _DRIVERS)
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield well("versions", f"go_scheduler {__version__}, Python {python}, {drivers}")
+
+
+def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
+    """How far the store is, and how far its clock is from this machine's.
+
+    Of some answers that with the shortest round trip counts: the store's time was read
+    somewhere within it.
+    """
+    best: tuple[timedelta, timedelta] | None = None
+    for _ in range(_READINGS):
+        sent = clock.elapsed()
+        told = store.now()
+        round_trip = clock.elapsed() - sent
+        offset = told + round_trip / 2 - clock.now()
+        best = min(best or (round_trip, offset), (round_trip, offset))
+    assert best is not None
+    round_trip, offset = best
+    yield well("connection", f"it answers within {length(round_trip)}")
+    ahead = "ahead of" if offset > ZERO else "behind"
+    seen = f"the store's clock is {length(abs(offset))} {ahead} this machine's"
+    if abs(offset) > LARGE_OFFSET + round_trip / 2:
+        yield CLOCK_OFFSET.found(f"{seen}, give or take {length(round_trip / 2)}")
+    else:
+        yield well("clock", seen)
+
+
+SHOWN = 5
+"""Of more than so many only some are named."""
+LATE = timedelta(minutes=1)
+"""What is due for longer is told."""
+
+
+def nodes(facts: Facts) -> Iterator[Finding]:
+    """Which nodes live, and whether they serve what is to run."""
+    living = facts.nodes
+    if not living:
+        yield NO_NODES.found("no node that takes on work was seen of late")
+        return
+    yield well("nodes", f"alive, and take on work: {len(living)}")
+    versions = sorted({str(each.version) for each in living})
+    if len(versions) > 1:
+        yield VERSIONS_DIFFER.found(f"nodes are of version {', '.join(versions)}")
+    unserved: Counter[str] = Counter()
+    unknown: Counter[tuple[str, str | None]] = Counter()
+    for each in facts.active:
+        serving = [node for node in living if node.serves(each.queue)]
+        if not serving:
+            unserved[each.queue] += 1
+        elif _is_unknown(each, serving):
+            unknown[each.queue, each.name] += 1
+    for queue, count in unserved.most_common(SHOWN):
+        yield QUEUE_UNSERVED.found(
+            f"no living node serves queue {queue!r}, in which {_so_many(count)}"
+            f" {'runs' if count == 1 else 'run'}"
+        )
+    for queue in _due_elsewhere(facts) - unserved.keys():
+        yield QUEUE_UNSERVED.found(
+            f"no living node serves queue {queue!r}, in which something is due"
+        )
+    for (queue, name), count in unknown.most_common(SHOWN):
+        of = f"of which there are {_so_many(count)}"
+        if name is None:
+            of = _nameless(facts, queue)
+        yield _nobody_has(queue, name, of)
+    # A one-off is no active definition any more once it has fired.
+    waiting = Counter(
+        (each.definition.queue, each.definition.name)
+        for each in facts.waiting
+        if _is_unknown(each.definition, living)
+    )
+    for (queue, name), count in waiting.most_common(SHOWN):
+        if (queue, name) not in unknown:
+            yield _nobody_has(queue, name, _so_many_wait(count))
+
+
+def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
+    """Whether its queue is served, and by nobody who has a handler for it."""
+    serving = [node for node in living if node.serves(definition.queue)]
+    return bool(serving) and not any(node.knows(definition.name) for node in serving)
+
+
+def _nobody_has(queue: str, name: str | None, of: str) -> Finding:
+    lacks = f"no living node that serves queue {queue!r} has a handler for"
+    if name is None:
+        return NAMELESS.found(f"{lacks} definitions without a name: {of}")
+    return NAME_UNKNOWN.found(f"{lacks} {name!r}, {of}")
+
+
+def _due_elsewhere(facts: Facts) -> set[str]:
+    """Queues in which something is due and that no node serves, whosever it is."""
+    served: set[str] = set()
+    for each in facts.nodes:
+        if each.queues is None:
+            return set()
+        served.update(each.queues)
+    return set(facts.store.list_due_queues(apart_from=served))
+
+
+def names(facts: Facts) -> Iterator[Finding]:
+    """Whether the handlers that were named have all that is to run."""
+    known = facts.names
+    if known is None:
+        return
+    lacking = Counter(each.name for each in facts.active if each.name not in known)
+    for name, count in lacking.most_common(SHOWN):
+        if name is None:
+            yield NAMELESS_UNREGISTERED.found(
+                f"the handlers have none for definitions without a name:"
+                f" {_nameless(facts)}"
+            )
+            continue
+        yield NAME_UNREGISTERED.found(
+            f"the handlers have none for {name!r}, of which there are {_so_many(count)}"
+        )
+    named = [each.definition.name for each in facts.waiting]
+    waiting = Counter(each for each in named if each not in {*known, *lacking})
+    for name, count in waiting.most_common(SHOWN):
+        of = _so_many_wait(count)
+        if name is None:
+            yield NAMELESS_UNREGISTERED.found(
+                f"the handlers have none for definitions without a name: {of}"
+            )
+            continue
+        yield NAME_UNREGISTERED.found(f"the handlers have none for {name!r}: {of}")
+    if not (lacking or waiting):
+        yield well("handlers", "there is one for each active definition")
+
+
+def definitions(facts: Facts) -> Iterator[Finding]:
+    """Which fire no more, or should have fired."""
+    found, active = facts.definitions, facts.active
+    if len(found) >= facts.most:
+        yield NOT_ALL_READ.found(
+            f"of the definitions the first {facts.most:,} were read"
+        )
+    yield well("definitions", f"{len(found):,} were read, {len(active):,} are active")
+    unknown = [each for each in active if isinstance(each.trigger, UnknownTrigger)]
+    if unknown:
+        kinds = ", ".join(sorted({_kind(each) for each in unknown}))
+        yield TRIGGER_UNKNOWN.found(f"{_listed(unknown)} have triggers of kind {kinds}")
+    late = [each for each in active if _is_overdue(each, facts)]
+    if late:
+        oldest = min(each.next_fire_time or facts.now for each in late)
+        yield OVERDUE.found(
+            f"{_listed(late)} should have fired, the first"
+            f" {length(facts.now - oldest)} ago, and have not"
+        )
+    over = [each for each in found if _is_over(each, facts)]
+    if over:
+        yield NEVER_AGAIN.found(f"{_listed(over)} never fire again")
+    paused = [each for each in found if each.state is DefinitionState.PAUSED]
+    if paused:
+        yield PAUSED.found(f"{_listed(paused)} are paused")
+
+
+def _is_overdue(definition: TaskDefinition, facts: Facts) -> bool:
+    at = definition.next_fire_time
+    return at is not None and facts.now - at > LATE
+
+
+def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
+    """Whether it has fired for the last time, and was no one-off nor on demand."""
+    trigger = definition.trigger
+    if isinstance(trigger, OnDemandTrigger | UnknownTrigger) or not trigger.recurring:
+        return False
+    if definition.state is DefinitionState.COMPLETED:
+        return True
+    if definition.next_fire_time is not None or definition.paused:
+        return False
+    # It counts from the end of a run: one that is open will have it fire again.
+    list_instances = facts.store.list_instances
+    return not any(
+        list_instances(definition_id=definition.id, state=each, limit=1)
+        for each in OPEN
+    )
+
+
+def _kind(definition: TaskDefinition) -> str:
+    assert isinstance(definition.trigger, UnknownTrigger)
+    return repr(definition.trigger.unknown_kind)
+
+
+def _nameless(facts: Facts, queue: str | None = None) -> str:
+    """Those without a name, of one queue or of all."""
+    return _listed(
+        [
+            each
+            for each in facts.active
+            if each.name is None and queue in (None, each.queue)
+        ]
+    )
+
+
+def _so_many_wait(count: int) -> str:
+    return "1 instance waits" if count == 1 else f"{count:,} instances wait"
+
+
+def _so_many(count: int) -> str:
+    return "1 definition" if count == 1 else f"{count:,} definitions"
+
+
+def _listed(definitions: Sequence[TaskDefinition]) -> str:
+    """How many they are, and the first by their names."""
+    named = ", ".join(labels(definitions[:SHOWN]))
+    more = ", …" if len(definitions) > SHOWN else ""
+    return f"{_so_many(len(definitions))} ({named}{more})"
+
+
+def labels(definitions: Iterable[TaskDefinition]) -> Iterator[str]:
+    """Each by its name, and its id."""
+    for each in definitions:
+        yield f"{each.name} {each.id}" if each.name else f"{each.id}"
+
+
+_MOST = 1000
+_DAY = timedelta(days=1)
+_MARGIN = timedelta(minutes=1)
+# Each looks at ten thousand ended ones at most.
+_STRETCHES = 10
+_LATE = ("late by ", "missed by ")
+
+
+def backlog(facts: Facts) -> Iterator[Finding]:
+    """What is due, and no node has taken."""
+    found = backlog_of(facts.store, COUNTED)
+    for each in found:
+        age = facts.now - each.oldest
+        if age > LATE:
+            yield BACKLOG.found(
+                f"{each.due} are due in queue {each.queue!r}, the oldest for"
+                f" {length(age)}"
+            )
+    number = sum(each.due.count for each in found)
+    more = any(each.due.more for each in found)
+    yield well("waiting", f"{Counted(count=number, more=more)} are due")
+
+
+def running(facts: Facts) -> Iterator[Finding]:
+    """What runs for too long, or in nobody's hands."""
+    found = facts.store.list_claims(limit=_MOST)
+    lapsed = [each for each in found if _has_lapsed(each, facts)]
+    stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
+    for each in lapsed[:SHOWN]:
+        yield LAPSED_CLAIM.found(
+            f"instance {each.id} of {_label(each)} is node {each.claimed_by}'s, whose"
+            " claim has lapsed, and nobody has taken it over"
+        )
+    for each in stuck[:SHOWN]:
+        assert each.started_at is not None
+        yield STUCK_RUN.found(
+            f"instance {each.id} of {_label(each)} has run for"
+            f" {length(facts.now - each.started_at)}, past its expire_after",
+            f"go_scheduler cancel {each.id}",
+        )
+    runs = Counted.up_to(_MOST - 1, len(found))
+    yield well("running", f"{runs} run, or are about to")
+
+
+def failed(facts: Facts) -> Iterator[Finding]:
+    """What has failed within the last day, by definition."""
+    found = _of_last_day(facts, Outcome.FAILED)
+    for instances in _by_definition(found):
+        last = instances[0]
+        yield FAILING.found(
+            f"{len(instances):,} of {_label(last)} failed within a day, the last by:"
+            f" {summary(last.error or 'no error')}",
+            f"go_scheduler retry --definition {last.definition.id}",
+        )
+    yield well("failed", f"{len(found):,} failed within a day")
+
+
+def skipped(facts: Facts) -> Iterator[Finding]:
+    """What was skipped within the last day, by definition."""
+    count = 0
+    for instances in _by_definition(_of_last_day(facts, Outcome.SKIPPED)):
+        records = [each.skipped for each in instances if each.skipped is not None]
+        number = sum(each.count for each in records)
+        count += number
+        reason = records[0].reason if records else "nobody knows"
+        kind = MISFIRED if _is_too_late(reason) else SKIPPED
+        yield kind.found(
+            f"{number:,} fire times of {_label(instances[0])} were skipped within a"
+            f" day, the last as {reason}",
+            f"go_scheduler why {instances[0].definition.id}",
+        )
+    yield well("missed", f"{count:,} fire times were skipped within a day")
+
+
+def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
+    """Those that ended last, of so many that end within a day."""
+    since = facts.now - _DAY
+    found: list[TaskInstance] = []
+    position = None
+    for _ in range(_STRETCHES):
+        stretch = facts.store.list_ended(outcome, before=position, limit=_MOST)
+        found += [each for each in stretch.found if _end(each) >= since]
+        position = stretch.next
+        if position is None or len(found) >= _MOST or (position.at or since) < since:
+            break
+    return found
+
+
+def _end(instance: TaskInstance) -> datetime:
+    return instance.completed_at or instance.execute_at
+
+
+def _by_definition(found: Sequence[TaskInstance]) -> Sequence[Sequence[TaskInstance]]:
+    """Those of some definitions, of those first that have most."""
+    by_definition: defaultdict[object, list[TaskInstance]] = defaultdict(list)
+    for each in found:
+        by_definition[each.definition.id].append(each)
+    return sorted(by_definition.values(), key=len, reverse=True)[:SHOWN]
+
+
+def _is_too_late(reason: str) -> bool:
+    """Whether nobody meant it to be skipped."""
+    return reason.startswith(_LATE) and "; paused " not in reason
+
+
+def _has_lapsed(instance: TaskInstance, facts: Facts) -> bool:
+    until = instance.expires_at
+    return until is not None and facts.now - until > _MARGIN
+
+
+def _is_stuck(instance: TaskInstance, facts: Facts) -> bool:
+    if instance.start_by is not None:
+        # It is on a bus, and may wait there for longer.
+        return False
+    longest = instance.definition.expire_after or facts.expire_after
+    return facts.now - (instance.started_at or facts.now) > longest + _MARGIN
+
+
+def _label(instance: TaskInstance) -> str:
+    return next(labels([instance.definition]))
+
 
 _EXPIRE_AFTER = timedelta(minutes=5)
 _QUESTIONS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
-    "nodes": definitions.nodes,
-    "handlers": definitions.names,
-    "definitions": definitions.definitions,
-    "what waits": instances.backlog,
-    "what runs": instances.running,
-    "what failed": instances.failed,
-    "what was skipped": instances.skipped,
+    "nodes": nodes,
+    "handlers": names,
+    "definitions": definitions,
+    "what waits": backlog,
+    "what runs": running,
+    "what failed": failed,
+    "what was skipped": skipped,
 }
 
 

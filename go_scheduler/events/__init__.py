@@ -1,6 +1,5 @@
 """What happens, told once: the events, and what it takes to hear them."""
 
-from go_scheduler.events.bus_events import BusAway, BusBack, StatusRefused
 from go_scheduler.events.definition_events import (
     Change,
     DeclarationOutdated,
@@ -19,6 +18,8 @@ from go_scheduler.events.definition_events import (
 )
 from go_scheduler.events.event import DefinitionEvent, Event, InstanceEvent
 from go_scheduler.events.instance_events import (
+    BusAway,
+    BusBack,
     ClaimAnswerLost,
     CompletedRunFailed,
     InstanceCancelRequested,
@@ -38,6 +39,9 @@ from go_scheduler.events.instance_events import (
     InstanceTakenOver,
     InstanceUnparked,
     InstanceUnrecorded,
+    RequestAllowed,
+    RequestEvent,
+    RequestRefused,
     ResultDiscarded,
     ResultLost,
     RunDeferred,
@@ -46,6 +50,7 @@ from go_scheduler.events.instance_events import (
     RunHung,
     RunLeftBehind,
     RunTimedOut,
+    StatusRefused,
     Write,
 )
 from go_scheduler.events.listening import Listener, hears
@@ -62,11 +67,6 @@ from go_scheduler.events.node_events import (
     QueueUnserved,
     StoreAway,
     StoreBack,
-)
-from go_scheduler.events.request_events import (
-    RequestAllowed,
-    RequestEvent,
-    RequestRefused,
 )
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import DrivingClock
 from go_scheduler.events.listening import EventsDropped, ListenerFailed
 from go_scheduler.events.log import Log
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from go_scheduler.clock import Clock

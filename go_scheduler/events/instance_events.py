@@ -1,4 +1,4 @@
-"""What happens to instances that a node has claimed."""
+"""What happens to instances, on message buses, and to requests over HTTP."""
 
 from __future__ import annotations
 
@@ -340,3 +340,73 @@ class ClaimAnswerLost(Event):
 
     node: UUID
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusAway(Event):
+    """The bus cannot be reached: what is to run over it waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusBack(Event):
+    """The bus answers again.
+
+    Attributes:
+        away: How long it did not.
+    """
+
+    away: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRefused(Event):
+    """What a worker said over the bus is not recorded, and never will be.
+
+    Attributes:
+        instance_id: Of which instance it was; None: it could not be read.
+        attempt: Of which attempt; None likewise.
+        worker: Who said it; None likewise.
+        reason: Why it is not recorded.
+    """
+
+    instance_id: UUID | None
+    attempt: int | None
+    worker: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEvent(Event):
+    """A request, of which no token and no body is told.
+
+    Attributes:
+        subject: Who sent it: of a token or key, or *anybody*; None: that is not known.
+        address: From where, as far as that is known.
+        method: Its method.
+        path: Its path as it was sent, without a query, of 200 characters at most.
+        scopes: What the caller had to be allowed to.
+        status: That of the answer.
+    """
+
+    subject: str | None
+    address: str | None
+    method: str
+    path: str
+    scopes: tuple[str, ...]
+    status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAllowed(RequestEvent):
+    """A request was let in; its answer may still say that it is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRefused(RequestEvent):
+    """A request was refused to its caller, or as there were too many.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: str

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 from go_scheduler.checks import check_takes_one
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import Event
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

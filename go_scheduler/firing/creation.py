@@ -6,17 +6,16 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.firing.definition_scheduler import (
     DefinitionScheduler,
     furthest,
     longest_pause,
+    tell_fired,
 )
-from go_scheduler.firing.guard import Guard
-from go_scheduler.firing.planner import Planner
-from go_scheduler.firing.telling import tell_fired
+from go_scheduler.firing.planner import Guard, Planner
 from go_scheduler.firing.zone_watch import ZoneWatch
-from go_scheduler.stores.slots import uses_slot
+from go_scheduler.stores.rules import uses_slot
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.triggers.base import is_own
 

@@ -7,15 +7,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.definition_events import DefinitionLocked, DefinitionSetAside
-from go_scheduler.events.event import of_definition
-from go_scheduler.events.hub import LOG_ALONE, Events
-from go_scheduler.firing.telling import tell_fired
-from go_scheduler.shown import shown
-from go_scheduler.ticking.aside import Aside
-from go_scheduler.ticking.batches import write_in_halves
-from go_scheduler.ticking.pace import Pace
-from go_scheduler.ticking.repeats import Repeats
+from go_scheduler.events.definition_events import (
+    DefinitionCompleted,
+    DefinitionLocked,
+    DefinitionSetAside,
+    InstanceCreated,
+    InstanceSkipped,
+)
+from go_scheduler.events.event import of_definition, of_skipped
+from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.formatting import shown
+from go_scheduler.ticking.retry_later import RetryLater, write_in_halves
+from go_scheduler.ticking.ticker import Pace, Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
@@ -23,11 +26,44 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.events.event_bus import Teller
     from go_scheduler.firing.planner import Planner
     from go_scheduler.models import TaskDefinition
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Fired, Firing
+
+
+def tell_fired(events: Teller, firings: Sequence[Firing]) -> None:
+    """Tell of the instances of firings, and of definitions that fire no more."""
+    events.count_fired(firings)
+    if events.wanted(InstanceCreated):
+        for firing in firings:
+            _tell_created(events, firing)
+    if events.wanted(InstanceSkipped):
+        for firing in firings:
+            _tell_skipped(events, firing)
+    if events.wanted(DefinitionCompleted):
+        for firing in firings:
+            _tell_completed(events, firing)
+
+
+def _tell_created(events: Teller, firing: Firing) -> None:
+    ids = of_definition(firing.definition)
+    for fire_time in firing.fire_times:
+        events.tell(InstanceCreated(**ids, fire_time=fire_time))
+
+
+def _tell_skipped(events: Teller, firing: Firing) -> None:
+    if firing.skipped is not None:
+        events.tell(InstanceSkipped(**of_skipped(firing.definition, firing.skipped)))
+
+
+def _tell_completed(events: Teller, firing: Firing) -> None:
+    definition = firing.definition
+    if firing.next_fire_time is None and not definition.trigger.waits:
+        events.tell(DefinitionCompleted(**of_definition(definition)))
+
 
 # Doubled while pages are full: a long way to the store is gone a few times only.
 _FIRST_PAGE = 500
@@ -107,7 +143,7 @@ class DefinitionScheduler:
         self._next_look = ZERO
         self._told: deque[TaskDefinition] = deque()
         self._repeats = Repeats(clock, settling=store.settling)
-        self._aside: Aside[_Key] = Aside(
+        self._aside: RetryLater[_Key] = RetryLater(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.definition_events import DefinitionsMoved
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.firing.definition_scheduler import tell_fired
 from go_scheduler.firing.planner import MOST_DISPLACED
-from go_scheduler.firing.telling import tell_fired
 from go_scheduler.stores.messages import Position
-from go_scheduler.ticking.batches import write_in_halves
+from go_scheduler.ticking.retry_later import write_in_halves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from ipaddress import (
 from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

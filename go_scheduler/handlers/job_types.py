@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.handlers.payload import Payload
 from go_scheduler.handlers.registry import (
     Handler,
@@ -21,11 +22,19 @@ from go_scheduler.handlers.task import Task
 from go_scheduler.json import JSON, freeze
 from go_scheduler.models.definition import TaskDefinition
 from go_scheduler.models.instance import PAYLOAD_LIMIT, TaskInstance
-from go_scheduler.raised import Fail
-from go_scheduler.shown import shown
+from go_scheduler.run import Fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+MARK = "go_scheduler.type"
+"""What the metadata of a declared type has: its description, and its schema."""
+
+
+def unmarked(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Metadata as those see it who run something, without what is said of its type."""
+    return {name: value for name, value in metadata.items() if name != MARK}
+
 
 ENTRY_POINTS = "go_scheduler.job_types"
 

@@ -1,24 +1,283 @@
-"""The payload of a task: the arguments of its handler, as JSON."""
+"""The payload of a task: the arguments of its handler, to JSON and back."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import json
+import types
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.handlers.adapters import adapter_for
+from go_scheduler.formatting import a, shown
 from go_scheduler.models import TaskInstance
-from go_scheduler.raised import Fail
-from go_scheduler.shown import shown
+from go_scheduler.pydantic_messages import worded
+from go_scheduler.run import Fail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from go_scheduler.handlers.adapters import Adapter
     from go_scheduler.json import JSON
+
+Read: TypeAlias = Callable[[object], object]
+"""A value as a handler takes it, from what was enqueued or stored.
+
+Raises:
+    ValueError: It is not of the type.
+"""
+
+_SCALARS: tuple[tuple[object, tuple[type, ...]], ...] = (
+    (bool, (bool,)),
+    (int, (int,)),
+    (float, (float, int)),
+    (str, (str,)),
+    (None, (type(None),)),
+    (type(None), (type(None),)),
+)
+_CHOICES = (bool, int, str, type(None))
+
+
+def plain_type(annotation: object) -> Read | None:
+    """What reads the values of a type; None: it is none of those that are plain.
+
+    It is the same with pydantic and without: who enqueues may not have it, who runs
+    may.
+    """
+    if annotation in (Any, object):
+        return _anything
+    kind = get_origin(annotation) or annotation
+    within = get_args(annotation)
+    if kind is Literal:
+        return _choice(within)
+    if kind not in (Union, types.UnionType, list, tuple, dict):
+        return _scalar(annotation)
+    parts = [plain_type(each) for each in within if each is not ...]
+    known = [each for each in parts if each is not None]
+    if len(known) < len(parts):
+        return None
+    if kind is list:
+        return _array(*known)
+    if kind is tuple:
+        # tuple[()] is the empty one, and tuple any.
+        is_any = not hasattr(annotation, "__args__")
+        return _tuple(known, repeats=is_any or ... in within)
+    if kind is dict:
+        return _object(known[1] if known else _anything) if _has_names(within) else None
+    return _either(known)
+
+
+def _anything(value: object) -> object:
+    return value
+
+
+def _scalar(annotation: object) -> Read | None:
+    kinds = next((kinds for kind, kinds in _SCALARS if kind is annotation), None)
+    if kinds is None:
+        return None
+
+    def read(value: object) -> object:
+        is_stray_bool = isinstance(value, bool) and bool not in kinds
+        if is_stray_bool or not isinstance(value, kinds):
+            raise ValueError(value)
+        return value
+
+    return read
+
+
+def _choice(words: tuple[object, ...]) -> Read | None:
+    def read(value: object) -> object:
+        # Unlike 1, True is no 1.
+        if not any(type(value) is type(each) and value == each for each in words):
+            raise ValueError(value)
+        return value
+
+    return read if all(type(each) in _CHOICES for each in words) else None
+
+
+def _either(types: list[Read]) -> Read:
+    def read(value: object) -> object:
+        for each in types:
+            try:
+                return each(value)
+            except ValueError:
+                continue
+        raise ValueError(value)
+
+    return read
+
+
+def _array(item: Read = _anything) -> Read:
+    def read(value: object) -> object:
+        return [item(each) for each in _items(value)]
+
+    return read
+
+
+def _tuple(items: list[Read], *, repeats: bool) -> Read:
+    def read(value: object) -> object:
+        given = _items(value)
+        if repeats:
+            item = items[0] if items else _anything
+            return tuple(map(item, given))
+        if len(given) != len(items):
+            raise ValueError(value)
+        return tuple(item(each) for item, each in zip(items, given, strict=True))
+
+    return read
+
+
+def _object(item: Read) -> Read:
+    def read(value: object) -> object:
+        if not isinstance(value, Mapping):
+            raise ValueError(value)
+        return {name: item(each) for name, each in value.items()}
+
+    return read
+
+
+def _items(value: object) -> list[object] | tuple[object, ...]:
+    """What is in a JSON array, which a tuple becomes as well."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(value)
+    return value
+
+
+def _has_names(within: tuple[object, ...]) -> bool:
+    """Whether the keys of a dict may be those of a JSON object."""
+    return not within or within[0] in (str, Any, object)
+
+
+class Adapter(Protocol):
+    """Checks the values of a parameter."""
+
+    def dump(self, value: object) -> JSON:
+        """A value as JSON.
+
+        Raises:
+            ValueError: It is not of the parameter's type.
+        """
+
+    def load(self, value: JSON) -> object:
+        """The value that was dumped.
+
+        Raises:
+            ValueError: It is none of the parameter's type.
+        """
+
+
+def adapter_for(name: str, annotation: object) -> Adapter:
+    """What checks the values of a parameter.
+
+    Raises:
+        ConfigurationError: Its type is one that JSON cannot hold; or only pydantic
+            could say, and that is not installed.
+    """
+    if annotation is inspect.Parameter.empty:
+        annotation = Any
+    if (read := plain_type(annotation)) is not None:
+        return PlainAdapter(name, annotation, read)
+    if find_spec("pydantic") is None:
+        kind = a(getattr(annotation, "__name__", str(annotation)))
+        raise ConfigurationError(
+            f"parameter {name} is {kind}:"
+            " install pydantic, the extra payloads, which checks dataclasses, dates and"
+            " models; or take plain values"
+        )
+    return PydanticAdapter(name, annotation)
+
+
+class PlainAdapter:
+    """Values that are JSON as they are.
+
+    Args:
+        name: Of the parameter.
+        annotation: The type.
+        read: What reads its values.
+    """
+
+    def __init__(self, name: str, annotation: object, read: Read) -> None:
+        self._name = name
+        self._annotation = annotation
+        self._read = read
+
+    def dump(self, value: object) -> JSON:
+        """The value itself."""
+        self.load(cast("JSON", value))
+        return cast("JSON", value)
+
+    def load(self, value: JSON) -> object:
+        """The value, in lists and dicts that may be changed."""
+        try:
+            return self._read(value)
+        except ValueError:
+            wanted = inspect.formatannotation(self._annotation)
+            raise ValueError(
+                f"{self._name} must be {wanted}, not {shown(value)}"
+            ) from None
+
+
+class PydanticAdapter:
+    """Values of whatever types pydantic knows: models, dataclasses, dates.
+
+    Args:
+        name: Of the parameter.
+        annotation: The type.
+    """
+
+    def __init__(self, name: str, annotation: Any) -> None:
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticUserError
+
+        self._name = name
+        try:
+            self._type: TypeAdapter[object] = TypeAdapter(annotation)
+        except PydanticUserError as error:
+            raise ConfigurationError(
+                f"parameter {name} is {shown(annotation)}, which no payload can hold:"
+                f" {error.message.splitlines()[0]}"
+            ) from None
+
+    def dump(self, value: object) -> JSON:
+        """The value as JSON, if that can be read again."""
+        try:
+            # What is of another type is seen when it is read.
+            written = self._type.dump_python(
+                value, mode="json", by_alias=True, warnings=False
+            )
+        except ValueError as error:
+            raise ValueError(f"{self._name}: {error}") from None
+        self.load(written)
+        return cast("JSON", written)
+
+    def load(self, value: JSON) -> object:
+        """A value of the type, read as strictly as plain values are."""
+        from pydantic import ValidationError
+
+        try:
+            return self._type.validate_json(json.dumps(value), strict=True)
+        except ValidationError as error:
+            problems = [
+                f"{'.'.join(map(str, (self._name, *each['loc'])))}: {worded(each)}"
+                for each in error.errors(include_url=False)
+            ]
+            raise ValueError("; ".join(problems)) from None
+
 
 RESERVED = ("at", "connection", "delay", "key", "payload")
 """What ``enqueue`` takes for itself."""
@@ -216,3 +475,57 @@ def _hints_of(
             f"task {task!r}: an annotation of its handler is not known when it runs:"
             f" {error}; import it outside of TYPE_CHECKING"
         ) from None
+
+
+_Order = TypeVar("_Order")
+
+
+class ParameterOrders(Payload, Generic[_Order]):
+    """A payload that is the arguments of a function, which makes an order of them.
+
+    Args:
+        task: What the executor is called in errors.
+        make: The function. It raises ``ConfigurationError`` for what the executor
+            would not do.
+        schema: Makes the JSON schema; None: that is made of the parameters.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        make: Callable[..., _Order],
+        schema: Callable[[], dict[str, JSON]] | None = None,
+    ) -> None:
+        super().__init__(task, make)
+        self._make = make
+        self._schema = schema
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # To other processes, where its checks are made anew.
+        return type(self), (self._task, self._make, self._schema)
+
+    def schema(self) -> dict[str, JSON]:
+        """The JSON schema of what is stored."""
+        return super().schema() if self._schema is None else self._schema()
+
+    def write(self, given: Mapping[str, object]) -> dict[str, JSON]:
+        """A payload as it is stored, if there is an order in it.
+
+        Raises:
+            ConfigurationError: There is none, or the executor would not do it.
+        """
+        stored = super().write(given)
+        self._make(**self.read(stored))
+        return stored
+
+    def of(self, instance: TaskInstance) -> _Order:
+        """The order of an instance: its payload, or else its definition's metadata.
+
+        Raises:
+            Fail: There is none that the executor would do.
+        """
+        given = instance.metadata if instance.payload is None else instance.payload
+        try:
+            return self._make(**self.read(given))
+        except ConfigurationError as error:
+            raise Fail(str(error)) from None

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
 from go_scheduler.checks import check_name, check_takes_one, check_version
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.handlers.task import Task, is_async_handler, task_id
 from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.shown import shown
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.json import freeze
 from go_scheduler.models.instance import PAYLOAD_LIMIT
-from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

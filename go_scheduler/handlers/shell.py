@@ -2,28 +2,415 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import os
+import re
+import shutil
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_name, check_positive, check_type
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
+from go_scheduler.formatting import shown
 from go_scheduler.handlers import launcher
-from go_scheduler.handlers.command import Command, Limits
-from go_scheduler.handlers.orders import Orders
-from go_scheduler.handlers.process_group import Ended, Program, run_program
-from go_scheduler.raised import Fail
-from go_scheduler.run import current_run
-from go_scheduler.shown import shown
+from go_scheduler.handlers.payload import ParameterOrders
+from go_scheduler.run import Fail, current_run
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import Callable
+
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
 
 __all__ = ["Command", "CommandFailed", "Limits", "Shell"]
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much of the machine a process may take: each of those that a command starts.
+
+    Attributes:
+        cpu_seconds: Of the processor's time; None: any.
+        memory: Bytes of its address space; None: any.
+        open_files: How many files at once; None: as many as the server.
+
+    Raises:
+        ConfigurationError: One is no whole number above zero.
+    """
+
+    cpu_seconds: int | None = None
+    memory: int | None = None
+    open_files: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_seconds", "memory", "open_files"):
+            if (value := getattr(self, name)) is None:
+                continue
+            check_type(name, value, int)
+            if value < 1:
+                raise ConfigurationError(f"{name} must be above zero: {shown(value)}")
+
+    @property
+    def text(self) -> str:
+        """As the launcher reads them; empty if there are none."""
+        named = {
+            "CPU": self.cpu_seconds,
+            "AS": self.memory,
+            "NOFILE": self.open_files,
+        }
+        return ",".join(f"{name}={each}" for name, each in named.items() if each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command that may be run, with places for what a payload gives.
+
+    ```python
+    Command(arguments=["pg_dump", "--file=/backups/{name}.sql", "{database}"])
+    ```
+
+    Attributes:
+        arguments: The program, by its path or its name on the ``PATH`` of
+            ``environment``, and its arguments. In these, but not in the program,
+            ``{name}`` is the value that the payload has by that name; what is put there
+            never becomes several arguments.
+        options: The names whose values may begin with ``-``, which programs take for
+            options.
+        environment: All that it finds in its environment, besides
+            ``GO_SCHEDULER_INSTANCE_ID`` and ``GO_SCHEDULER_ATTEMPT``. It may hold
+            secrets, and is not shown.
+        folder: In which it begins.
+        timeout: How long it may take. The definition's ``expire_after`` has to be
+            longer, or it is ended by that.
+        final_codes: The exit codes after which it is not tried again.
+        limits: How much of the machine it may take.
+
+    Raises:
+        ConfigurationError: There is no such program or folder, or a value is wrong.
+    """
+
+    arguments: Sequence[str]
+    options: Collection[str] = ()
+    environment: Mapping[str, str] = field(
+        default_factory=lambda: {"PATH": _PATH, "LANG": "C.UTF-8"}, repr=False
+    )
+    folder: Path | str = "/"
+    timeout: timedelta = timedelta(minutes=5)
+    final_codes: Collection[int] = ()
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        _check_arguments(self.arguments)
+        for name, value in self.environment.items():
+            if "\0" in f"{name}{value}" or "=" in name or not name:
+                raise ConfigurationError(
+                    f"environment has {shown(name)}, which none can hold"
+                )
+        check_positive("timeout", self.timeout)
+        if unknown := {*self.options} - {*self.names}:
+            raise ConfigurationError(
+                f"options names {shown(min(unknown))}, and no argument has"
+                f" {{{min(unknown)}}}"
+            )
+        if not Path(self.folder).is_dir():
+            raise ConfigurationError(f"there is no folder {self.folder}")
+        program = shutil.which(
+            self.arguments[0], path=self.environment.get("PATH", _PATH)
+        )
+        if program is None:
+            raise ConfigurationError(
+                f"there is no program {shown(self.arguments[0])} that can be run: give"
+                " its path, or a PATH in environment"
+            )
+        resolved = (str(Path(program).absolute()), *self.arguments[1:])
+        object.__setattr__(self, "arguments", resolved)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What a payload has to give, each once."""
+        found = (name for each in self.arguments for name in _PLACEHOLDER.findall(each))
+        return tuple(dict.fromkeys(found))
+
+    def filled(self, values: Mapping[str, object]) -> list[str]:
+        """The arguments with these values in their places.
+
+        Raises:
+            ConfigurationError: A value is missing, is none of those asked for, or would
+                be taken for an option.
+        """
+        for name in values.keys() - {*self.names}:
+            raise ConfigurationError(
+                f"arguments: there is no {shown(name)}; known:"
+                f" {', '.join(self.names) or 'none'}"
+            )
+        texts = {name: self._text(name, values) for name in self.names}
+        program, *rest = self.arguments
+        filled = [program]
+        for each in rest:
+            made = _PLACEHOLDER.sub(lambda found: texts[found[1]], each)
+            named = {*_PLACEHOLDER.findall(each)}
+            if made[:1] == "-" != each[:1] and named.isdisjoint(self.options):
+                raise ConfigurationError(
+                    f"arguments: what is put into {shown(each)} begins with -"
+                )
+            filled.append(made)
+        return filled
+
+    def _text(self, name: str, values: Mapping[str, object]) -> str:
+        if name not in values:
+            raise ConfigurationError(f"arguments.{name}: it is missing")
+        text = str(values[name])
+        if "\0" in text:
+            raise ConfigurationError(f"arguments.{name}: it holds a NUL")
+        if text.startswith("-") and name not in self.options:
+            raise ConfigurationError(
+                f"arguments.{name}: it begins with -, as options do: {shown(text)}"
+            )
+        return text
+
+
+def _check_arguments(arguments: object) -> None:
+    check_type("arguments", arguments, Sequence)
+    assert isinstance(arguments, Sequence)
+    if isinstance(arguments, str) or not arguments:
+        raise ConfigurationError(
+            "arguments must be a list, the program first, as in ['tar', '-cf',"
+            f" '{{file}}']: {shown(arguments)}"
+        )
+    for each in arguments:
+        if not isinstance(each, str) or "\0" in each:
+            raise ConfigurationError(
+                f"arguments must be texts without NUL, not {shown(each)}"
+            )
+    if _PLACEHOLDER.search(arguments[0]):
+        raise ConfigurationError(
+            f"a payload gives arguments, never the program: {shown(arguments[0])}"
+        )
+
+
+_LOOK_EVERY = 0.2
+_DRAINED_WITHIN = 1.0
+
+_groups: set[int] = set()
+"""Those that run, each by the id of its first process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What came of a program.
+
+    Attributes:
+        code: Its exit code; of one that a signal has ended, that signal's number below
+            zero.
+        output: What it wrote, in the middle shortened.
+        why: Why it was ended; None: it ended by itself.
+    """
+
+    code: int
+    output: str
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What is run, and how.
+
+    Attributes:
+        arguments: The path of the program, and what it is given.
+        environment: All that it has.
+        folder: Where it begins.
+        timeout: How long it may take.
+        grace: How long it has to end once it is told to.
+        kept: How many bytes of its output are kept, of the first and of the last.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    timeout: timedelta
+    grace: timedelta
+    kept: int
+
+
+class Output:
+    """The first and the last of what a program writes.
+
+    Args:
+        kept: How many bytes of each.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._first = bytearray()
+        self._last = bytearray()
+        self._dropped = 0
+
+    def add(self, more: bytes) -> None:
+        """Take what was written next."""
+        room = self._kept - len(self._first)
+        self._first += more[:room]
+        self._last += more[room:]
+        if (excess := len(self._last) - self._kept) > 0:
+            del self._last[:excess]
+            self._dropped += excess
+
+    @property
+    def text(self) -> str:
+        """What is kept."""
+        between = b""
+        if self._dropped:
+            between = f"\n[… {self._dropped} bytes …]\n".encode()
+        return (self._first + between + self._last).decode(errors="replace").strip()
+
+
+async def run_program(program: Program, unwanted: Callable[[], str | None]) -> Ended:
+    """Run a program to its end; no process of its group is left.
+
+    If this is cancelled, it is ended too.
+
+    Args:
+        program: The program.
+        unwanted: Asked a few times a second why it is to be ended; None: it is not.
+
+    Raises:
+        OSError: It could not be started.
+    """
+    output = Output(program.kept)
+    readable, writable = os.pipe()
+    reading = await _read(readable, output)
+    try:
+        try:
+            process, cancelled = await _started(program, writable)
+        finally:
+            os.close(writable)
+        _groups.add(process.pid)
+        try:
+            if cancelled is not None:
+                raise cancelled
+            why = await _wait(process, program.timeout, unwanted)
+        finally:
+            await _end(process, program.grace)
+            _groups.discard(process.pid)
+        # What has left the group may keep the pipe open for ever.
+        await asyncio.wait([reading.ended], timeout=_DRAINED_WITHIN)
+    finally:
+        reading.close()
+    assert process.returncode is not None
+    return Ended(code=process.returncode, output=output.text, why=why)
+
+
+async def _started(
+    program: Program, writable: int
+) -> tuple[Process, asyncio.CancelledError | None]:
+    """Start a program, even if this is cancelled meanwhile, which is answered.
+
+    The event loop itself would end the first process of the group alone.
+    """
+    cancelled = None
+    starting = asyncio.ensure_future(_start(program, writable))
+    while not starting.done():
+        try:
+            await asyncio.wait([starting])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return starting.result(), cancelled
+
+
+async def _start(program: Program, writable: int) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *program.arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=writable,
+        stderr=writable,
+        env=program.environment,
+        cwd=program.folder,
+        start_new_session=True,
+    )
+
+
+async def _wait(
+    process: Process, timeout: timedelta, unwanted: Callable[[], str | None]
+) -> str | None:
+    """Wait for its end, and answer why that is to be brought about."""
+    ended = asyncio.ensure_future(process.wait())
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            while not (await asyncio.wait([ended], timeout=_LOOK_EVERY))[0]:
+                if (why := unwanted()) is not None:
+                    return why
+    except TimeoutError:
+        return f"it took longer than {timeout}"
+    finally:
+        ended.cancel()
+    return None
+
+
+async def _end(process: Process, grace: timedelta) -> None:
+    try:
+        if process.returncode is None:
+            _signal(process.pid, signal.SIGTERM)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace.total_seconds()):
+                    await process.wait()
+    finally:
+        # Those too that it has started, which may outlive it.
+        _signal(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+@atexit.register
+def _end_all() -> None:
+    """End what a stop has left behind: it may run elsewhere soon."""
+    for group in tuple(_groups):
+        _signal(group, signal.SIGKILL)
+
+
+class _Reading(asyncio.Protocol):
+    """Reads a pipe until its end."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._transport: asyncio.BaseTransport | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._output.add(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set_result(None)
+
+    def close(self) -> None:
+        """Read no more."""
+        assert self._transport is not None
+        self._transport.close()
+
+
+async def _read(readable: int, output: Output) -> _Reading:
+    loop = asyncio.get_running_loop()
+    _, reading = await loop.connect_read_pipe(
+        lambda: _Reading(output), os.fdopen(readable, "rb", buffering=0)
+    )
+    return reading
+
 
 _KEPT = 1024
 _KEPT_AT_MOST = 64 * 1024
@@ -73,7 +460,9 @@ class Shell:
         self._commands = dict(commands)
         self._grace = grace
         self._kept = kept
-        self.payload: Orders[_Call] = Orders("shell", self._call, self._schema)
+        self.payload: ParameterOrders[_Call] = ParameterOrders(
+            "shell", self._call, self._schema
+        )
 
     async def __call__(self, instance: TaskInstance) -> None:
         """Run the command of an instance.

@@ -10,8 +10,8 @@ from pathlib import Path
 from go_scheduler.checks import check_at_least, check_positive, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.handlers.addresses import networks_of
-from go_scheduler.shown import shown
 
 _MOST_REDIRECTS = 10
 _LEAST_ANSWER = 1024

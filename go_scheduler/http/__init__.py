@@ -2,16 +2,16 @@
 
 import typing
 
-from go_scheduler import on_demand as _on_demand
+from go_scheduler import lazy_imports as _on_demand
 
 if typing.TYPE_CHECKING:
+    from go_scheduler.http.access.authentication import OpenAccess
     from go_scheduler.http.access.bearer import BearerAccess
     from go_scheduler.http.access.caller import Caller
-    from go_scheduler.http.access.guard import OpenAccess
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.access.keys import ApiKey, new_key
     from go_scheduler.http.app import create_app
-    from go_scheduler.http.jobs.spreading import JobDefaults
+    from go_scheduler.http.jobs.jitter import JobDefaults
     from go_scheduler.http.limits import Limits
     from go_scheduler.http.serving import serve
     from go_scheduler.http.work.crews import Crews
@@ -25,10 +25,10 @@ else:
             "BearerAccess": "access.bearer",
             "Caller": "access.caller",
             "Crews": "work.crews",
-            "JobDefaults": "jobs.spreading",
+            "JobDefaults": "jobs.jitter",
             "Limits": "limits",
             "OidcIssuer": "access.issuer",
-            "OpenAccess": "access.guard",
+            "OpenAccess": "access.authentication",
             "create_app": "app",
             "new_key": "access.keys",
             "serve": "serving",

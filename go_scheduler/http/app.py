@@ -1,46 +1,90 @@
-"""The application that answers requests."""
+"""The application that answers requests, and the pages beside its API."""
 
 from __future__ import annotations
 
 import warnings
 from contextlib import asynccontextmanager
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fastapi import APIRouter, FastAPI
 from fastapi.dependencies import utils
 from fastapi.openapi.utils import get_fields_from_routes
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.responses import RedirectResponse
 
 from go_scheduler.client.client import check_client
 from go_scheduler.clock import SystemClock
-from go_scheduler.http.access.entrance import Entrance
-from go_scheduler.http.access.guard import OpenAccess
-from go_scheduler.http.access.origins import allow_origins
-from go_scheduler.http.context import Context
+from go_scheduler.http.access.authentication import Authentication, OpenAccess
+from go_scheduler.http.access.refusals import allow_origins
+from go_scheduler.http.context import Context, Readiness
+from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.jobs.known_types import KnownTypes
-from go_scheduler.http.jobs.spreading import JobDefaults
-from go_scheduler.http.limits import Limited, Limits, MediaTypes
+from go_scheduler.http.limits import Limited, Limits, MediaTypes, Threads
 from go_scheduler.http.openapi import describe, operation_id
+from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import answer_problems
-from go_scheduler.http.readiness import Readiness
-from go_scheduler.http.routes import definitions, imports, instances, login, system
+from go_scheduler.http.routes import definitions, instances, login, system
 from go_scheduler.http.routes import jobs as jobs_routes
 from go_scheduler.http.routes import types as types_routes
 from go_scheduler.http.routes import work as work_routes
-from go_scheduler.http.threads import Threads
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
     from go_scheduler.handlers.registry import HandlerRegistry
-    from go_scheduler.http.access.guard import Access
+    from go_scheduler.http.access.authentication import Access
     from go_scheduler.http.work.crews import Crews
-    from go_scheduler.telemetry.gathering import Gathering
+    from go_scheduler.telemetry.figures import Gathering
+
+
+class Pages(Protocol):
+    """An application that is served beside the API."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        ...
+
+    def stop(self) -> None:
+        """End what goes on until somebody leaves: the server is about to stop."""
+        ...
+
+
+class MountedPages:
+    """Serves pages under a path, to which the root leads, and the API elsewhere.
+
+    Args:
+        api: What answers all other requests.
+        pages: What answers those below the path.
+        path: Such as ``/dashboard``; empty: all of them are for the pages.
+    """
+
+    def __init__(self, api: ASGIApp, pages: ASGIApp, path: str) -> None:
+        self._api = api
+        self._pages = pages
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._api(scope, receive, send)
+            return
+        root, path = scope.get("root_path", ""), path_within(scope)
+        if path.startswith(f"{self._path}/"):
+            below = {**scope, "root_path": root + self._path}
+            await self._pages(below, receive, send)
+        elif path in ("/", self._path) and scope["method"] in ("GET", "HEAD"):
+            answer = RedirectResponse(f"{root}{self._path}/")
+            await answer(scope, receive, send)
+        else:
+            await self._api(scope, receive, send)
+
 
 # They are tried in this order: what is asked most stands first.
 _ROUTES = (
@@ -48,7 +92,6 @@ _ROUTES = (
     jobs_routes,
     instances,
     definitions,
-    imports,
     types_routes,
     login,
     system,
@@ -116,7 +159,7 @@ def create_app(
     )
     # What is added last is passed first.
     app.add_middleware(MediaTypes)
-    app.add_middleware(Entrance, context=context)
+    app.add_middleware(Authentication, context=context)
     answer_problems(app)
     allow_origins(app, context.access.origins)
     app.add_middleware(Limited, limits=limits, threads=context.threads)

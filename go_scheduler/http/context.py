@@ -1,8 +1,10 @@
-"""What routes need, made once for an application."""
+"""What routes need, made once for an application; and whether it is ready."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -10,14 +12,46 @@ from fastapi import Depends, Request
 from go_scheduler.client import Client
 from go_scheduler.clock import Clock
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.http.access.guard import Access
+from go_scheduler.http.access.authentication import Access
+from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.jobs.known_types import KnownTypes
-from go_scheduler.http.jobs.spreading import JobDefaults
-from go_scheduler.http.limits import Limits
-from go_scheduler.http.readiness import Readiness
-from go_scheduler.http.threads import Threads
+from go_scheduler.http.limits import Limits, Threads
 from go_scheduler.http.work.crews import Crews
-from go_scheduler.telemetry.gathering import Gathering
+from go_scheduler.telemetry.figures import Gathering
+
+_KEPT = timedelta(seconds=1)
+
+
+class Readiness:
+    """Asks the store whether it answers: once for all who ask within a second.
+
+    Args:
+        client: That of the store.
+        clock: Measures time.
+    """
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._asked_at = clock.elapsed()
+        self._asking: asyncio.Task[None] | None = None
+
+    async def check(self) -> None:
+        """Return if it answers.
+
+        Raises:
+            StoreError: It does not, or did not within the last second.
+        """
+        asking = self._asking
+        if asking is None or (asking.done() and self._age >= _KEPT):
+            self._asked_at = self._clock.elapsed()
+            asking = self._asking = asyncio.create_task(self._client.acheck())
+        # Who does not wait for it any longer is one of many.
+        await asyncio.shield(asking)
+
+    @property
+    def _age(self) -> timedelta:
+        return self._clock.elapsed() - self._asked_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.http.access.audit import REFUSALS
-from go_scheduler.shown import safe
+from go_scheduler.formatting import safe
+from go_scheduler.http.access.authentication import REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

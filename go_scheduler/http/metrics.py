@@ -13,9 +13,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from go_scheduler.models.histogram import BOUNDS_IN_SECONDS
+from go_scheduler.models.counts import BOUNDS_IN_SECONDS
 from go_scheduler.telemetry import figures
-from go_scheduler.telemetry.readings import COUNTED, PRESENT
+from go_scheduler.telemetry.figures import COUNTED, PRESENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from go_scheduler.models import Backlog, Counted, Counts, Histogram, NodeInfo, State
-    from go_scheduler.telemetry.figures import Figure
-    from go_scheduler.telemetry.gathering import Gathered
-    from go_scheduler.telemetry.readings import Reading
+    from go_scheduler.telemetry.figures import Figure, Gathered, Reading
 
 _BUCKETS = {bound: f"{bound:g}" for bound in figures.BUCKETS}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from go_scheduler.http.access.guard import Allowed
+from go_scheduler.http.access.authentication import Allowed
 from go_scheduler.http.problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:

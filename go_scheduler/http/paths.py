@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from fastapi import Request
     from starlette.types import Scope
 
 

@@ -24,7 +24,7 @@ from go_scheduler.errors import (
     TaskInstanceStateError,
     UnknownTriggerError,
 )
-from go_scheduler.worded import worded
+from go_scheduler.pydantic_messages import worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,40 +4,284 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
+import httpx
+
 from go_scheduler.client.pages import Page
-from go_scheduler.errors import ScheduleWarning, TaskInstanceStateError
-from go_scheduler.http.bodies.definitions import DefinitionBody
-from go_scheduler.http.bodies.jobs import TypeAnswer
-from go_scheduler.http.remote_requests import RemoteRequests
-from go_scheduler.http.remote_values import (
-    counts_of,
-    definition_of,
-    instance_of,
-    node_of,
-    run_of,
-    why_of,
+from go_scheduler.errors import (
+    ConfigurationError,
+    GoSchedulerError,
+    ScheduleWarning,
+    StoreUnavailableError,
+    TaskInstanceStateError,
 )
-from go_scheduler.models import Cancelled, Deleted
+from go_scheduler.http.access.loopback import check_safe_url
+from go_scheduler.http.bodies.body import if_given
+from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
+from go_scheduler.http.bodies.instances import (
+    InstanceAnswer,
+    PreviewedAnswer,
+    RunAnswer,
+    SkippedAnswer,
+    WhyAnswer,
+)
+from go_scheduler.http.bodies.jobs import TypeAnswer
+from go_scheduler.http.bodies.system import NodeAnswer, StatsAnswer
+from go_scheduler.http.remote_errors import error_of
+from go_scheduler.models import (
+    Cancelled,
+    Counted,
+    Deleted,
+    NodeInfo,
+    State,
+    TaskDefinition,
+    TaskInstance,
+    TaskRun,
+)
+from go_scheduler.models.instance import Skipped
+from go_scheduler.policies import RetryPolicy
+from go_scheduler.triggers import OnDemandTrigger, PreviewedTime, load_trigger
+from go_scheduler.why.answer import Why
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
+    from types import TracebackType
+    from typing import Self
     from uuid import UUID
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import (
-        Counted,
-        DefinitionState,
-        NodeInfo,
-        State,
-        TaskDefinition,
-        TaskInstance,
-        TaskRun,
+    from go_scheduler.models import DefinitionState
+
+
+def definition_of(answer: Any) -> TaskDefinition:
+    """A definition."""
+    body = DefinitionAnswer.model_validate(answer)
+    return TaskDefinition(
+        trigger=load_trigger(body.trigger.kind, body.trigger.state),
+        id=body.id,
+        name=body.name,
+        queue=body.queue,
+        priority=body.priority,
+        metadata=body.metadata,
+        expire_after=body.expire_after,
+        timeout=body.timeout,
+        start_timeout=body.start_timeout,
+        heartbeat_timeout=body.heartbeat_timeout,
+        retry=if_given(body.retry, lambda it: it.policy("retry")),
+        catch_up=if_given(body.catch_up, lambda it: it.policy("catch_up")),
+        jitter=body.jitter,
+        overlap=body.overlap,
+        lock=body.lock,
+        max_per_node=body.max_per_node,
+        max_queue=body.max_queue,
+        when_full=body.when_full,
+        owner=body.owner,
+        next_fire_time=body.next_fire_time,
+        paused=body.paused,
+        note=body.note,
+        paused_at=body.paused_at,
+        completed_at=body.completed_at,
+        revision=body.revision,
     )
-    from go_scheduler.why.answer import Why
+
+
+def instance_of(answer: Any) -> TaskInstance:
+    """An instance; of its definition it has what the answer has."""
+    return _instance(InstanceAnswer.model_validate(answer))
+
+
+def run_of(answer: Any, instance_id: UUID) -> TaskRun:
+    """A run that did not end its instance well."""
+    body = RunAnswer.model_validate(answer)
+    return TaskRun(instance_id=instance_id, **dict(body))
+
+
+def node_of(answer: Any) -> NodeInfo:
+    """A node."""
+    return _node(NodeAnswer.model_validate(answer))
+
+
+def counts_of(answer: Any) -> Mapping[State, Counted]:
+    """How many instances are in each state."""
+    body = StatsAnswer.model_validate(answer)
+    return {
+        state: Counted(count=count, more=state in body.more)
+        for state, count in body.instances.items()
+    }
+
+
+def why_of(answer: Any) -> Why:
+    """Why something happens or does not."""
+    body = WhyAnswer.model_validate(answer)
+    return Why(
+        definition_id=body.definition_id,
+        at=body.at,
+        because=body.because,
+        text=body.text,
+        instance=if_given(body.instance, _instance),
+        node=if_given(body.node, _node),
+        holder=if_given(body.holder, _instance),
+        since=body.since,
+        until=body.until,
+        reason=body.reason,
+        nearest=tuple(map(_previewed, body.nearest)),
+    )
+
+
+def _instance(body: InstanceAnswer) -> TaskInstance:
+    most = body.max_attempts
+    definition = TaskDefinition(
+        trigger=OnDemandTrigger(),
+        id=body.definition_id,
+        name=body.name,
+        queue=body.queue,
+        metadata=body.metadata,
+        retry=if_given(most, lambda it: RetryPolicy(max_attempts=it)),
+    )
+    known = TaskInstance.__dataclass_fields__.keys() & type(body).model_fields.keys()
+    found = {name: getattr(body, name) for name in known}
+    found["skipped"] = if_given(body.skipped, _skipped)
+    return TaskInstance(definition=definition, **found)
+
+
+def _skipped(body: SkippedAnswer) -> Skipped:
+    return Skipped(**dict(body))
+
+
+def _node(body: NodeAnswer) -> NodeInfo:
+    found = dict(body) | {
+        "queues": if_given(body.queues, tuple),
+        "names": if_given(body.names, tuple),
+    }
+    return NodeInfo(**found)
+
+
+def _previewed(body: PreviewedAnswer) -> PreviewedTime:
+    local = type(body.at).fromisoformat(body.local)
+    return PreviewedTime(at=local, effect=body.effect)
+
+
+_Item = TypeVar("_Item")
+_PATIENCE = 60.0
+
+
+class RemoteRequests:
+    """Asks a server, on connections that it keeps.
+
+    Args:
+        url: Of the server, such as ``http://127.0.0.1:8710``.
+        token: What says who asks: an API key, or a token of the issuer; None: nobody.
+        timeout: How many seconds an answer may take.
+        transport: What sends the requests; None: the network.
+
+    Raises:
+        ConfigurationError: The URL is none, or the token would be sent in the open.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: float = _PATIENCE,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigurationError(
+                f"a server's URL begins with https:// or http://, not {url!r}"
+            )
+        if token is not None:
+            check_safe_url(url)
+        self._url = url.rstrip("/")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        try:
+            self._http = httpx.Client(
+                base_url=self._url,
+                headers=headers,
+                timeout=timeout,
+                transport=transport,
+            )
+        except httpx.InvalidURL as error:
+            raise ConfigurationError(f"{url!r} is no URL: {error}") from None
+
+    def __enter__(self) -> Self:
+        """Keep connections open."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close them."""
+        self._http.close()
+
+    def _page(
+        self, path: str, asked: Mapping[str, Any], read: Callable[[Any], _Item]
+    ) -> Page[_Item]:
+        answer = self._ask("GET", path, asked=asked)
+        return Page(map(read, answer["items"]), next=answer["next"])
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        asked: Mapping[str, Any] | None = None,
+        id: UUID | None = None,
+    ) -> Any:
+        """What the server answers.
+
+        Raises:
+            GoSchedulerError: It is away, or refuses it.
+        """
+        sent = {} if body is None else {"json": body}
+        response = self._response(method, path, asked=asked, id=id, **sent)
+        return None if response.status_code == 204 else self._read(response)
+
+    def _read(self, response: httpx.Response) -> Any:
+        try:
+            return response.json()
+        except ValueError:
+            raise self._stranger() from None
+
+    def _response(
+        self,
+        method: str,
+        path: str,
+        *,
+        asked: Mapping[str, Any] | None = None,
+        id: UUID | None = None,
+        **sent: Any,
+    ) -> httpx.Response:
+        said = {name: each for name, each in (asked or {}).items() if each is not None}
+        try:
+            response = self._http.request(
+                method, f"/v1{path}", params=said or None, **sent
+            )
+        except httpx.HTTPError as error:
+            raise StoreUnavailableError(
+                f"the server at {self._url} does not answer: {error}"
+            ) from error
+        if response.is_success:
+            return response
+        if response.is_redirect:
+            raise self._stranger()
+        try:
+            problem = response.json()
+        except ValueError:
+            problem = None
+        problem = problem if isinstance(problem, dict) else {}
+        challenge = response.headers.get("WWW-Authenticate", "")
+        raise error_of(response.status_code, problem, id, challenge)
+
+    def _stranger(self) -> GoSchedulerError:
+        return GoSchedulerError(f"{self._url} is no server of go_scheduler")
 
 
 class Remote(RemoteRequests):

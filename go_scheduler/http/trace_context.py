@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
-from go_scheduler.traced import TRACESTATE_LIMIT, joined
+from go_scheduler.trace_context import TRACESTATE_LIMIT, joined
 
 if TYPE_CHECKING:
     from starlette.types import Scope

@@ -9,23 +9,22 @@ from go_scheduler.checks import check_at_least, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.instrument import Instrument
+from go_scheduler.formatting import shown
 from go_scheduler.http.access.loopback import check_safe_url
-from go_scheduler.http.working.life import Life, Settings
-from go_scheduler.http.working.server import checked_url
-from go_scheduler.shown import shown
-from go_scheduler.working.arguments import (
+from go_scheduler.http.working.life import Life, Settings, checked_url
+from go_scheduler.working.worker import (
+    LivingWorker,
+    Work,
     check_arguments,
     checked_name,
     checked_queues,
     own_name,
 )
-from go_scheduler.working.work import Work
-from go_scheduler.working.worker import LivingWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from go_scheduler.http.working.server import Token
+    from go_scheduler.http.working.life import Token
 
 __all__ = ["Work", "Worker"]
 

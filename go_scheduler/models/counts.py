@@ -1,12 +1,87 @@
-"""What a node has counted since its start, for those who show it as it grows."""
+"""Numbers for people to look at: counts, queues, and how late runs began."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from go_scheduler.models.histogram import Histogram
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_MOST_IN_SECONDS = (3600 * 3, 3600 * 6, 3600 * 12, 3600 * 24)
+BOUNDS_IN_SECONDS = (
+    0.0005,
+    0.0007,
+    *(
+        round(step * 10.0**power, 4)
+        for power in range(-3, 4)
+        for step in (1, 1.5, 2, 3, 5, 7)
+    ),
+    *map(float, _MOST_IN_SECONDS),
+)
+"""The upper bounds, each half as much again as the one before or a little less."""
+
+BOUNDS = tuple(timedelta(seconds=each) for each in BOUNDS_IN_SECONDS)
+"""The same; what is later than the last stands in one bucket more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """How many runs began how late, by fixed bounds.
+
+    Attributes:
+        counts: How many began no later than each of ``BOUNDS``, and later than the one
+            before; of the last, later than all.
+    """
+
+    counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
+
+    @classmethod
+    def of(cls, buckets: Iterable[tuple[timedelta | None, int]]) -> Histogram:
+        """That of some buckets, such as ``buckets()`` gives, of whatever bounds."""
+        counts = [0] * (len(BOUNDS) + 1)
+        for bound, count in buckets:
+            number = len(BOUNDS) if bound is None else bisect_left(BOUNDS, bound)
+            counts[number] += count
+        return cls(counts=tuple(counts))
+
+    def buckets(self) -> Iterator[tuple[timedelta | None, int]]:
+        """The upper bound of each bucket that is not empty, and how many are in it.
+
+        The bound of the one that has no upper bound is None.
+        """
+        for bound, count in zip((*BOUNDS, None), self.counts, strict=True):
+            if count:
+                yield bound, count
+
+    @property
+    def total(self) -> int:
+        """How many runs there are."""
+        return sum(self.counts)
+
+    def quantile(self, share: float) -> timedelta | None:
+        """How late at most so large a share of the runs began.
+
+        Args:
+            share: Above 0, and at most 1: 0.99 is the 99th percentile.
+
+        Returns:
+            A bound: the true value is no later, and no earlier than the bound before.
+            A day also stands for whatever is later. None: there are no runs.
+        """
+        total = self.total
+        if not total:
+            return None
+        number = bisect_left(list(accumulate(self.counts)), share * total)
+        return BOUNDS[min(number, len(BOUNDS) - 1)]
+
+    def __add__(self, other: Histogram) -> Histogram:
+        both = zip(self.counts, other.counts, strict=True)
+        return Histogram(counts=tuple(a + b for a, b in both))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +124,83 @@ class Counts:
             durations=self.durations + other.durations,
             took=self.took + other.took,
         )
+
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+RETRIED = "retried"
+"""What stands beside the outcomes: a run has ended, and its instance runs again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """What nodes have counted of a queue in one minute, or one hour.
+
+    Attributes:
+        at: When that begins, by the store's time.
+        every: How long it is: a minute, or an hour.
+        queue: The queue.
+        ended: How many instances ended with which outcome, by its name, and under
+            *retried* how many runs ended after which their instance runs again.
+        lateness: How late the runs were that began.
+    """
+
+    at: datetime
+    every: timedelta
+    queue: str
+    ended: Mapping[str, int] = field(default_factory=dict)
+    lateness: Histogram = field(default_factory=Histogram)
+
+    def __add__(self, other: QueueStats) -> QueueStats:
+        """What two nodes have counted, of the same time and queue."""
+        ended = dict(self.ended)
+        for how, count in other.ended.items():
+            ended[how] = ended.get(how, 0) + count
+        return QueueStats(
+            at=self.at,
+            every=self.every,
+            queue=self.queue,
+            ended=ended,
+            lateness=self.lateness + other.lateness,
+        )
+
+
+COUNTED = 10_000
+"""So many are counted, and no more, where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """How many there are, as far as was counted; as text, such as ``10,000+``.
+
+    Attributes:
+        count: So many.
+        more: Whether there are more, or may be.
+    """
+
+    count: int
+    more: bool = False
+
+    @classmethod
+    def up_to(cls, most: int, found: int) -> Counted:
+        """A number that need be known no further than this."""
+        return cls(count=min(most, found), more=found > most)
+
+    def __str__(self) -> str:
+        return f"{self.count:,}+" if self.more else f"{self.count:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What is due in a queue and has not been claimed.
+
+    Attributes:
+        queue: The queue.
+        due: How many instances.
+        oldest: The earliest ``due_at`` of those that were counted.
+    """
+
+    queue: str
+    due: Counted
+    oldest: datetime

@@ -1,4 +1,4 @@
-"""A definition: what to run, and when."""
+"""A definition: what to run, and when; and the pause that it has been in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID, uuid4, uuid5
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
     check_at_least,
@@ -22,14 +23,54 @@ from go_scheduler.checks import (
     check_type,
 )
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.instead import write_instead
+from go_scheduler.formatting import brief, shown
 from go_scheduler.json import JSON, NOTHING, check_text, freeze, is_same
-from go_scheduler.models.pause import Pause
 from go_scheduler.models.states import DefinitionState
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.policies.overlap import check_overlap
-from go_scheduler.shown import brief, shown
 from go_scheduler.triggers.base import Trigger, utc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A pause that has ended.
+
+    Attributes:
+        since: When it began.
+        until: When the definition was resumed.
+        note: Why it was paused.
+    """
+
+    since: datetime
+    until: datetime
+    note: str | None = None
+
+    def explained(self, reason: str, first: datetime, last: datetime) -> str:
+        """A reason why something was skipped, with the pause if that was part of it.
+
+        Args:
+            reason: The reason.
+            first: When the first of what was skipped was to run.
+            last: When the last of it was, or when that was decided.
+        """
+        if last < self.since or first > self.until:
+            return reason
+        paused = f"{reason}; paused from {_shown(self.since)} to {_shown(self.until)}"
+        return _with_note(paused, self.note)
+
+
+def explained_by_pause(reason: str, since: datetime, note: str | None) -> str:
+    """A reason why something was skipped, with the pause that has not ended."""
+    return _with_note(f"{reason}; paused since {_shown(since)}", note)
+
+
+def _with_note(reason: str, note: str | None) -> str:
+    return reason if note is None else f"{reason}: {note}"
+
+
+def _shown(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
 
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""

@@ -1,18 +1,60 @@
-"""An instance: one firing of a definition, or what is made of it by hand."""
+"""An instance: one firing of a definition, or one made by hand; and its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 from uuid import UUID
 
+from go_scheduler.formatting import brief
 from go_scheduler.json import JSON
 from go_scheduler.models.definition import METADATA_LIMIT, TaskDefinition
-from go_scheduler.models.stage import Silence, Stage, stage_of
 from go_scheduler.models.states import Outcome, State
 from go_scheduler.policies import Overlap
-from go_scheduler.shown import brief
+
+
+class Stage(StrEnum):
+    """How far a run has come that was handed on over a bus."""
+
+    PUBLISHED = "published"
+    """It is on the bus, and no worker has said a word of it."""
+    ACCEPTED = "accepted"
+    """A worker has it, and has not begun it."""
+    STARTED = "started"
+    """It runs there."""
+
+
+def stage_of(accepted_at: datetime | None, start_by: datetime | None) -> Stage | None:
+    """The stage of a run, by what is kept of it; None: it is none of a bus."""
+    if start_by is None:
+        return None if accepted_at is None else Stage.STARTED
+    return Stage.PUBLISHED if accepted_at is None else Stage.ACCEPTED
+
+
+def step_of(stage: Stage | None) -> int:
+    """A stage as a number, to be compared: 0 for none, 1 for the first."""
+    return 0 if stage is None else _STEPS[stage]
+
+
+_STEPS = {stage: number for number, stage in enumerate(Stage, start=1)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """A run on a bus that has come no further in time.
+
+    Attributes:
+        stage: How far it had come.
+        worker: Who had it; None: nobody, or nobody knows.
+        within: In what time it was to be accepted, or to begin; None: it had begun.
+    """
+
+    stage: Stage
+    worker: str | None = None
+    within: timedelta | None = None
+
 
 PAYLOAD_LIMIT = METADATA_LIMIT
 """The most bytes the payload of an instance may have, as JSON text in UTF-8."""
@@ -161,3 +203,48 @@ class TaskInstance:
         if self.started_at is None:
             return State.CLAIMED
         return State.CANCELLING if self.cancel_requested else State.RUNNING
+
+
+RUNS_KEPT = 20
+"""Of so many runs of an instance the end is kept: of the last ones."""
+
+
+class RunEnd(StrEnum):
+    """How a run ended that did not end its instance well."""
+
+    FAILED = "failed"
+    """Its handler raised, or it was said to have failed."""
+    HUNG = "hung"
+    """It had no end in time, and is presumed to hang."""
+    CANCELLED = "cancelled"
+    """It did not succeed after it had been asked to stop."""
+    LOST = "lost"
+    """It came to no end before its claim was taken over: its node died, perhaps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRun:
+    """A run that did not end its instance well. All times are the store's, in UTC.
+
+    Attributes:
+        instance_id: What was run.
+        attempt: As which attempt.
+        node: The node that had claimed it.
+        started_at: When it began.
+        ended_at: When its end was recorded.
+        outcome: How it ended.
+        error: What it raised, with a traceback; None: nothing is known.
+        worker: Who ran it outside of that node; None: nobody, or nobody knows.
+        lost_in: With the outcome *lost*, in which stage it was on a bus; None: it was
+            on none.
+    """
+
+    instance_id: UUID
+    attempt: int
+    node: UUID | None
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: RunEnd
+    error: str | None
+    worker: str | None = None
+    lost_in: Stage | None = None

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_at_least
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.instead import write_instead
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 
 @write_instead('CatchUp(mode="all", within=timedelta(hours=1))')

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import (
     LONGEST,
     check_at_least,
@@ -15,8 +16,7 @@ from go_scheduler.checks import (
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.instead import write_instead
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.running.objective import Objective
+    from go_scheduler.running.tally import Objective
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
 

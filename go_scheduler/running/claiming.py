@@ -12,7 +12,7 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.stores.messages import Release
-from go_scheduler.ticking.batches import write_in_halves
+from go_scheduler.ticking.retry_later import write_in_halves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.running.contact import Contact
-    from go_scheduler.running.unanswered import Unanswered
+    from go_scheduler.running.keeper import Contact
+    from go_scheduler.running.takeover import Unanswered
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import (
         Addition,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Fired,
         Firing,
     )
-    from go_scheduler.ticking.pace import Pace
+    from go_scheduler.ticking.ticker import Pace
 
 LONGEST_BACKOFF = timedelta(seconds=1)
 """Instances that are due when the store comes back have waited long enough."""

@@ -2,33 +2,668 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
 
-from go_scheduler.errors import StoreError
-from go_scheduler.events.event import of_instance
-from go_scheduler.events.instance_events import InstanceGivenBack, RunTimedOut
-from go_scheduler.models import Extension
-from go_scheduler.models.changed import changed
-from go_scheduler.running.calling.error_text import kept_text
-from go_scheduler.running.desk_claims import claimed_to_run
-from go_scheduler.running.desk_ends import DeskEnds
-from go_scheduler.running.desk_runs import renewal_of
-from go_scheduler.running.desk_writes import (
-    each_instance_once,
-    locked,
-    the_one,
-    write_each,
+from go_scheduler.clock import ZERO, StoreClock
+from go_scheduler.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreUnavailableError,
+    TaskInstanceNotFoundError,
 )
-from go_scheduler.running.elsewhere import Extending, Reporting
-from go_scheduler.running.time_limits import TimedOut, kept_by
-from go_scheduler.stores.messages import Release
+from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFailed
+from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.instance_events import (
+    InstanceFinished,
+    InstanceGivenBack,
+    InstanceRetried,
+    RunEnded,
+    RunTimedOut,
+)
+from go_scheduler.formatting import shown
+from go_scheduler.json import NOTHING, write_instant, write_value
+from go_scheduler.models import RESULT_LIMIT, Extension, Outcome, Stage, TaskInstance
+from go_scheduler.models.values import changed
+from go_scheduler.running import outcomes
+from go_scheduler.running.calling.error_text import kept_text
+from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
+from go_scheduler.running.keeper import GRACE
+from go_scheduler.running.outcomes import EndedRun, Failure, is_completed_by
+from go_scheduler.running.recorder import failure_event
+from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
+from go_scheduler.stores.rules import uses_slot
+from go_scheduler.ticking.retry_later import write_in_halves
+from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from uuid import UUID
 
-    from go_scheduler.models import Stage, TaskInstance
-    from go_scheduler.stores.messages import Claim, Claimant
+    from go_scheduler.clock import Clock
+    from go_scheduler.events.event import Event
+    from go_scheduler.running.defaults import Defaults
+    from go_scheduler.running.outcomes import Decision
+    from go_scheduler.running.tally import Count
+    from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Answer, Claimant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Success:
+    """A run that has succeeded.
+
+    Attributes:
+        claim: Its claim.
+        result: What came of it, of ``result_text``; None: nothing is said of it.
+        instance: What was run, as it was handed out when this run was started; None: it
+            is read.
+        client: What whoever ran it says of when that was, of ``times_text``.
+    """
+
+    claim: Claim
+    result: str | None = None
+    instance: TaskInstance | None = None
+    client: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """A run that has not succeeded.
+
+    Attributes:
+        claim: Its claim.
+        error: Why, for a person to read.
+        retry: Whether another run may follow; if not, the instance has failed.
+        retry_in: After how long one is to follow; None: that is the policy's.
+        instance: As for a ``Success``.
+        client: Likewise.
+        worker: Who says so, on a bus: if another worker has accepted the run, it is not
+            recorded. With it the ``instance`` is read. None: anybody who has the claim.
+    """
+
+    claim: Claim
+    error: str
+    retry: bool = True
+    retry_in: timedelta | None = None
+    instance: TaskInstance | None = None
+    client: str | None = None
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extending:
+    """A claim that is to hold longer.
+
+    Attributes:
+        claim: The claim.
+        by: How long from now, unless it does for longer already.
+        instance: As for a ``Success``.
+        grace: How much longer than its timeout it may hold, so that its worker asks
+            once more, and is told.
+        progress: How far its run has come, of ``progress_text``; None: nothing is said.
+    """
+
+    claim: Claim
+    by: timedelta
+    instance: TaskInstance | None = None
+    grace: timedelta = GRACE
+    progress: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reporting:
+    """How far a run on a bus has come, and that its worker is there.
+
+    A stage never goes back: what comes late keeps the claim, and changes nothing else.
+    Whoever accepts a run first has it: to another worker it is lost.
+
+    Attributes:
+        claim: The claim.
+        stage: How far it has come. Each heartbeat of a run that has begun says
+            *started* again: it counts as begun though nothing else came through.
+        worker: Who has it, in at most 200 characters.
+        by: How long from now it may come no further, or be silent once it has begun.
+        instance: As for a ``Success``. It is read all the same if a timeout may end it.
+        grace: As for an ``Extending``.
+        progress: Likewise.
+    """
+
+    claim: Claim
+    stage: Stage
+    worker: str
+    by: timedelta
+    instance: TaskInstance | None = None
+    grace: timedelta = GRACE
+    progress: str | None = None
+
+
+def result_text(value: object) -> str | None:
+    """What came of a run as it is kept; None: nothing is said of it.
+
+    Args:
+        value: A JSON value.
+
+    Raises:
+        ConfigurationError: It is none, of more than 64 KiB as text, or one that no
+            store can keep.
+    """
+    if value is None:
+        return None
+    return write_value(value, name="result", limit=RESULT_LIMIT)
+
+
+def progress_text(value: object) -> str | None:
+    """How far a run has come as it is kept; None: nothing is said of it.
+
+    Args:
+        value: A JSON value.
+
+    Raises:
+        ConfigurationError: It is none, of more than 64 KiB as text, or one that no
+            store can keep.
+    """
+    if value is None:
+        return None
+    return write_value(value, name="progress", limit=RESULT_LIMIT)
+
+
+def times_text(began: datetime | None, ended: datetime | None) -> str | None:
+    """When a run was by the clock of whoever ran it, as it is kept; None: unknown.
+
+    Args:
+        began: When it began; None: that is not said.
+        ended: Likewise its end.
+
+    Raises:
+        ConfigurationError: It has ended before it began, or one is out of range in UTC.
+    """
+    if began is None and ended is None:
+        return None
+    if began is not None and ended is not None and ended < began:
+        raise ConfigurationError(f"ended_at is before started_at: {shown(ended)}")
+    times = {"started_at": began, "ended_at": ended}
+    said = {
+        name: write_instant(utc(at, name=name))
+        for name, at in times.items()
+        if at is not None
+    }
+    return write_value(said, name="client", limit=RESULT_LIMIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """A run elsewhere whose timeout has passed.
+
+    Attributes:
+        instance: What was run.
+        timeout: How long it might run.
+        failing: That it has failed.
+    """
+
+    instance: TaskInstance
+    timeout: timedelta
+    failing: Failing
+
+
+def kept_by(
+    each: Extending | Reporting,
+    instance: TaskInstance | None,
+    *,
+    timeout: timedelta | None,
+    now: Callable[[], datetime],
+) -> timedelta | TimedOut:
+    """For how long from now a claim is to hold, or that its run has timed out.
+
+    It is kept a little longer than it may run, so that its worker is there to be told.
+    What is on a bus and has not begun cannot time out: that counts from when it begins.
+
+    Args:
+        each: The claim, and for how long it is asked for.
+        instance: What is run; None: it is gone.
+        timeout: How long a run of it may last; None: there is no limit.
+        now: Asks for the store's time.
+    """
+    if instance is None or instance.attempt != each.claim.attempt:
+        return each.by
+    if timeout is None or instance.started_at is None:
+        return each.by
+    if isinstance(each, Reporting) and instance.stage is not Stage.STARTED:
+        begins = each.stage is Stage.STARTED
+        return min(each.by, timeout + each.grace) if begins else each.by
+    left = instance.started_at + timeout - now()
+    if left > ZERO:
+        return min(each.by, left + each.grace)
+    error = f"timed out after {timeout}: it was not ended where it runs"
+    return TimedOut(
+        instance=instance,
+        timeout=timeout,
+        failing=Failing(claim=each.claim, error=error),
+    )
+
+
+_MOST_HANDED_OUT = 10_000
+
+
+class HandedOut:
+    """Remembers instances, so that they need not be read when they end.
+
+    Args:
+        most: How many; the oldest are forgotten.
+    """
+
+    def __init__(self, most: int = _MOST_HANDED_OUT) -> None:
+        self._most = most
+        self._instances: OrderedDict[Claim, TaskInstance] = OrderedDict()
+
+    def add(self, instance: TaskInstance) -> None:
+        """Remember one, without what may be large and is not needed."""
+        self._instances[Claim.of(instance)] = changed(
+            instance,
+            definition=changed(instance.definition, metadata=NOTHING),
+            payload=None,
+            result=None,
+            error=None,
+        )
+        if len(self._instances) > self._most:
+            self._instances.popitem(last=False)
+
+    def get(self, claim: Claim) -> TaskInstance | None:
+        """One that goes on; None: it has to be read."""
+        return self._instances.get(claim)
+
+    def begin(self, claim: Claim, at: datetime) -> None:
+        """Remember when one has begun that waited on a bus; the first time counts."""
+        instance = self._instances.get(claim)
+        if instance is not None and instance.accepted_at is None:
+            self._instances[claim] = changed(instance, started_at=at, accepted_at=at)
+
+    def pop(self, claim: Claim) -> TaskInstance | None:
+        """One that ends now; None: it has to be read."""
+        return self._instances.pop(claim, None)
+
+
+def ended_run(
+    claim: Claim, instance: TaskInstance | None, *, defaults: Defaults, now: datetime
+) -> EndedRun | None:
+    """What is known of a run that is over now; None: its instance is gone."""
+    if instance is None:
+        return None
+    # When an earlier run began nobody knows any more.
+    started_at = min(now, instance.started_at or now)
+    if instance.attempt != claim.attempt:
+        instance = changed(instance, attempt=claim.attempt)
+    return EndedRun(
+        claim=claim,
+        instance=instance,
+        started_at=started_at,
+        ran_for=now - started_at,
+        expire_after=defaults.expire_after_of(instance),
+        retry=defaults.retry_of(instance),
+        now=now,
+        cancel_requested=instance.cancel_requested,
+    )
+
+
+def renewal_of(each: Extending | Reporting, lease: timedelta) -> Renewal:
+    """What is to be written of a claim that is to hold longer.
+
+    As of one that is handed on, though its handler may not have returned yet: nobody
+    outside of its node is to shorten what that keeps.
+    """
+    worker, stage = None, None
+    if isinstance(each, Reporting):
+        worker, stage = each.worker, each.stage
+    return Renewal(
+        claim=each.claim,
+        lease=lease,
+        handed_on=True,
+        worker=worker,
+        stage=stage,
+        progress=each.progress,
+    )
+
+
+def known_of(each: Success | Failing) -> TaskInstance | None:
+    """What was run, unless it is to be read: only the store knows who has it."""
+    if isinstance(each, Failing) and each.worker is not None:
+        return None
+    return each.instance
+
+
+def is_others(instance: TaskInstance, failing: Failing) -> bool:
+    """Whether another worker has accepted the run than the one that has failed."""
+    if failing.worker is None or instance.accepted_at is None:
+        return False
+    return instance.worker not in (None, failing.worker)
+
+
+def claimed_to_run(
+    store: Store,
+    claimant: Claimant,
+    *,
+    limit: int,
+    lapsed: timedelta | None,
+    defaults: Defaults,
+    tell: Callable[[Event], None],
+) -> Sequence[TaskInstance]:
+    """Claim and start what is due; end or give back what is not to be run.
+
+    Returns:
+        Those that are to be run.
+    """
+    claimed = store.claim_instances(
+        claimant, ahead=ZERO, lead=ZERO, limit=limit, lapsed=lapsed
+    )
+    if not claimed:
+        return []
+    claimed = _in_slots(store, claimant, claimed)
+    now = store.now()
+    judged = [
+        (each, judge(each, None, defaults=defaults, refusal=None, now=now))
+        for each in claimed
+    ]
+    for instance, verdict in judged:
+        if isinstance(verdict, Refused) and instance.silence is not None:
+            tell(failure_event(instance, verdict.decision))
+    # Whatever another transaction has locked lapses, and is judged anew.
+    store.finish_instances(
+        [each.decision.record for _, each in judged if isinstance(each, Refused)]
+    )
+    store.release_instances(
+        [
+            Release(
+                claim=Claim.of(instance),
+                delay=each.delay,
+                reason=kept_text(each.reason),
+            )
+            for instance, each in judged
+            if isinstance(each, GivenBack)
+        ]
+    )
+    return [instance for instance, each in judged if isinstance(each, Accepted)]
+
+
+def _in_slots(
+    store: Store, claimant: Claimant, claimed: Sequence[TaskInstance]
+) -> Sequence[TaskInstance]:
+    """Those that have started, with those that do now; the others are parked."""
+    started = [each for each in claimed if each.started_at is not None]
+    if len(started) == len(claimed):
+        return claimed
+    claims = [Claim.of(each) for each in claimed if each.started_at is None]
+    found = store.start_instances(claimant, claims).done
+    return [*started, *(each for each in found if not each.parked)]
+
+
+Given = TypeVar("Given", Success, Failing, Extending | Reporting)
+Came = TypeVar("Came")
+Record = TypeVar("Record", RunOutcome, Renewal)
+Done = TypeVar("Done")
+
+
+def write_each(
+    records: Mapping[int, Record],
+    write: Callable[[Sequence[Record]], Answer[Done]],
+) -> tuple[Sequence[Done], Mapping[int, StoreError]]:
+    """Write a batch; what cannot be written costs only itself.
+
+    Returns:
+        What was done, and by their numbers why others could not be written.
+    """
+    failed: dict[UUID, StoreError] = {}
+
+    def fail(record: Record, error: Exception) -> None:
+        failed[record.claim.instance_id] = (
+            error if isinstance(error, StoreError) else StoreError(shown(error))
+        )
+
+    answers = write_in_halves(list(records.values()), write, fail)
+    failed |= {id: locked(id) for answer in answers for id in answer.busy}
+    refused = {
+        number: failed[each.claim.instance_id]
+        for number, each in records.items()
+        if each.claim.instance_id in failed
+    }
+    return [answer.done for answer in answers], refused
+
+
+def each_instance_once(
+    given: Sequence[Given],
+) -> Iterable[Sequence[tuple[int, Given]]]:
+    """What was given, with its numbers, so that no batch names an instance twice."""
+    batches: list[list[tuple[int, Given]]] = []
+    seen: Counter[UUID] = Counter()
+    for number, each in enumerate(given):
+        id = each.claim.instance_id
+        if seen[id] == len(batches):
+            batches.append([])
+        batches[seen[id]].append((number, each))
+        seen[id] += 1
+    return batches
+
+
+def the_one(answers: Sequence[Came | StoreError]) -> Came:
+    """The answer to a batch of one; it is raised if it is an error."""
+    [answer] = answers
+    if isinstance(answer, StoreError):
+        raise answer
+    return answer
+
+
+def locked(instance_id: UUID) -> StoreUnavailableError:
+    """The error where another transaction has locked an instance."""
+    return StoreUnavailableError(
+        f"instance {instance_id}: another transaction has locked it; asking again may"
+        " help"
+    )
+
+
+def tell_end(tell: Callable[[Event], None], run: EndedRun, decision: Decision) -> None:
+    """Tell of a run whose end has been recorded, and of what follows."""
+    record, definition = decision.record, run.instance.definition
+    if decision.trigger_error is not None:
+        error = decision.trigger_error
+        ids = of_definition(definition)
+        tell(TriggerFailed(**ids, error=shown(error), exception=error))
+    if record.outcome is None or record.outcome is Outcome.FAILED:
+        tell(failure_event(run.instance, decision))
+    tell(
+        RunEnded(
+            **of_instance(run.instance),
+            late=run.started_at - run.instance.due_at,
+            took=run.ran_for,
+            outcome=record.outcome,
+            retry_in=None if record.outcome else record.retry_in,
+            worker=run.instance.worker,
+        )
+    )
+    tell(_end_of(run, record))
+    if definition.trigger.waits and record.outcome and not record.next_fire_time:
+        tell(DefinitionCompleted(**of_definition(definition)))
+
+
+def _end_of(run: EndedRun, record: RunOutcome) -> InstanceRetried | InstanceFinished:
+    ids = of_instance(run.instance)
+    if record.outcome is None:
+        return InstanceRetried(
+            **ids,
+            retry_in=record.retry_in,
+            started_at=run.started_at,
+            took=run.ran_for,
+            error=record.error,
+        )
+    return InstanceFinished(
+        **ids,
+        outcome=record.outcome,
+        started_at=run.started_at,
+        took=run.ran_for,
+        error=record.error,
+    )
+
+
+End = TypeVar("End", Success, Failing)
+
+
+class DeskEnds:
+    """Records the ends of runs elsewhere, as ``outcomes`` decides.
+
+    Args:
+        store: Where instances are kept.
+        defaults: What holds for definitions that do not say.
+        tell: Told of what becomes of runs.
+        count: Told of each end, as ``Tally.ended``.
+        now: The store's time, as the caller knows it; None: the store is asked.
+
+    Attributes:
+        now: Tells the store's time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        defaults: Defaults,
+        tell: Callable[[Event], None],
+        count: Count = lambda *ended: None,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._store = store
+        self._defaults = defaults
+        self._tell_event = tell
+        self._count = count
+        self.now = now or store.now
+
+    def complete(self, claim: Claim, *, result: str | None = None) -> bool:
+        """Record that a run has succeeded.
+
+        Args:
+            claim: Its claim.
+            result: What came of it, of ``result_text``.
+
+        Returns:
+            Whether it is the one that has completed the instance, now or before.
+
+        Raises:
+            StoreUnavailableError: Asking again may help.
+        """
+        return the_one(self.complete_all([Success(claim=claim, result=result)]))
+
+    def complete_all(self, ended: Sequence[Success]) -> Sequence[bool | StoreError]:
+        """The same of many, by one write; nothing is read of what comes with its row.
+
+        Returns:
+            As ``extend_all``.
+
+        Raises:
+            StoreUnavailableError: The store is away; some may have been recorded.
+        """
+
+        def decide(run: EndedRun, each: Success) -> Decision | bool:
+            if run.instance.outcome is Outcome.COMPLETED:
+                return is_completed_by(run.instance, each.claim)
+            return outcomes.completed(run, result=each.result)
+
+        return self._end_all(ended, decide, lost=self._has_completed)
+
+    def fail(
+        self,
+        claim: Claim,
+        error: str,
+        *,
+        retry: bool = True,
+        retry_in: timedelta | None = None,
+    ) -> bool:
+        """Record that a run has not succeeded; what follows is the policy's.
+
+        Args:
+            claim: Its claim.
+            error: Why, for a person to read.
+            retry: Whether another run may follow; if not, the instance has failed.
+            retry_in: After how long one is to follow; None: that is the policy's.
+
+        Returns:
+            Whether the claim was current.
+
+        Raises:
+            StoreUnavailableError: Asking again may help.
+        """
+        failing = Failing(claim=claim, error=error, retry=retry, retry_in=retry_in)
+        return the_one(self.fail_all([failing]))
+
+    def fail_all(self, ended: Sequence[Failing]) -> Sequence[bool | StoreError]:
+        """The same of many, as ``complete_all``."""
+
+        def decide(run: EndedRun, each: Failing) -> Decision | bool:
+            if is_others(run.instance, each):
+                return False
+            error = kept_text(each.error)
+            failure = Failure(error, is_final=not each.retry, retry_in=each.retry_in)
+            return outcomes.raised(run, failure)
+
+        return self._end_all(ended, decide, lost=lambda claim: False)
+
+    def _end_all(
+        self,
+        ended: Sequence[End],
+        decide: Callable[[EndedRun, End], Decision | bool],
+        *,
+        lost: Callable[[Claim], bool],
+    ) -> Sequence[bool | StoreError]:
+        """Record ends, each as it is decided.
+
+        Args:
+            ended: The ends.
+            decide: What follows from one, or the answer if nothing is to be written.
+            lost: The answer to one that was not recorded.
+        """
+        answers: dict[int, bool | StoreError] = {}
+        for batch in each_instance_once(ended):
+            now = self.now()
+            known = {each.claim.instance_id: known_of(each) for _, each in batch}
+            unknown = [id for id, instance in known.items() if instance is None]
+            known.update(self._find_all(unknown))
+            decided: dict[int, tuple[EndedRun, Decision]] = {}
+            for number, each in batch:
+                instance = known[each.claim.instance_id]
+                run = ended_run(each.claim, instance, defaults=self._defaults, now=now)
+                decision = run is not None and decide(
+                    run._replace(client=each.client), each
+                )
+                if run is None or isinstance(decision, bool):
+                    answers[number] = bool(decision)
+                else:
+                    decided[number] = run, decision
+            records = {number: each.record for number, (_, each) in decided.items()}
+            done, refused = write_each(records, self._store.finish_instances)
+            recorded = {id for each in done for id in each}
+            answers |= refused
+            for number, (run, decision) in decided.items():
+                if run.claim.instance_id in recorded:
+                    definition = run.instance.definition
+                    self._count(definition, decision.record.outcome, run.ran_for)
+                    tell_end(self._tell_event, run, decision)
+                    answers[number] = True
+                elif number not in refused:
+                    answers[number] = lost(run.claim)
+        return [answers[number] for number in range(len(ended))]
+
+    def _find(self, claim: Claim) -> TaskInstance | None:
+        try:
+            return self._store.get_instance(claim.instance_id)
+        except TaskInstanceNotFoundError:
+            return None
+
+    def _find_all(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
+        return self._store.find_instances(ids) if ids else {}
+
+    def _has_completed(self, claim: Claim) -> bool:
+        """Whether its run has completed the instance, as somebody else has said."""
+        found = self._find(claim)
+        return found is not None and is_completed_by(found, claim)
+
 
 _EXTENSIONS = {None: Extension.LOST, True: Extension.STOP, False: Extension.GO_ON}
 
@@ -178,3 +813,57 @@ class Desk(DeskEnds):
         ids = of_instance(changed(instance, attempt=claim.attempt))
         self._tell_event(InstanceGivenBack(**ids, reason=reason, delay=delay))
         return True
+
+
+class Desks:
+    """Makes a desk for each batch that is written.
+
+    Args:
+        ready: Answers the store, once it has been made ready.
+        clock: Measures what has passed since the store told its time.
+        defaults: As for ``Desk``.
+        tell: As for ``Desk``.
+        count: As for ``Desk``.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], Store],
+        clock: Clock,
+        *,
+        defaults: Defaults,
+        tell: Callable[[Event], None],
+        count: Count,
+    ) -> None:
+        self._ready = ready
+        self._base = clock
+        self._clock: StoreClock | None = None
+        self._defaults = defaults
+        self._tell = tell
+        self._count = count
+
+    def desk(self) -> Desk:
+        """One that knows what time it is.
+
+        Raises:
+            StoreUnavailableError: The store is away, and its time is not known.
+        """
+        store = self._ready()
+        if self._clock is None:
+            self._clock = StoreClock(self._base, store.now)
+        self._clock.refresh(waits=True)
+        return Desk(
+            store,
+            defaults=self._defaults,
+            tell=self._tell,
+            count=self._count,
+            now=self._clock.now,
+        )
+
+
+def lets_others_run(run: Success) -> bool:
+    """Whether the end of a run may let another begin, or its definition go on."""
+    if run.instance is None:
+        return True
+    definition = run.instance.definition
+    return definition.trigger.waits or uses_slot(definition)

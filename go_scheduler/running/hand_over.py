@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.events.hub import LOG_ALONE, Events
-from go_scheduler.stores.hand_over_store import is_run_by
+from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.stores.base import is_run_by
 from go_scheduler.stores.messages import Claim
-from go_scheduler.stores.slots import uses_slot
+from go_scheduler.stores.rules import uses_slot
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.announcing import Announcing
     from go_scheduler.running.claiming import Claiming
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import HeldRun
     from go_scheduler.running.instance_runner import InstanceRunner
     from go_scheduler.running.starter import Starter
     from go_scheduler.running.withdrawing import Watch

@@ -6,10 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.running.claiming import LONGEST_BACKOFF
-from go_scheduler.ticking.repeats import Repeats
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.ticking.ticker import Repeats, Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,48 +1,523 @@
-"""The recorder: gathers what follows from runs, and has it written."""
+"""The recorder: gathers what follows from runs, writes it, and tells of it."""
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.clock import ZERO
-from go_scheduler.events.definition_events import TriggerFailed
+from go_scheduler.errors import StoreError, TaskInstanceNotFoundError
+from go_scheduler.events.definition_events import DefinitionCompleted, TriggerFailed
 from go_scheduler.events.event import of_definition, of_instance
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.given_back import GivenBackLately
-from go_scheduler.events.hub import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
+    CompletedRunFailed,
     InstanceDropped,
     InstanceFinished,
     InstanceGivenBack,
+    InstanceHandedOn,
     InstanceLapsed,
+    InstanceLocked,
+    InstanceRetried,
+    InstanceUnrecorded,
+    ResultDiscarded,
+    RunDeferred,
     RunEnded,
+    RunFailed,
     RunLeftBehind,
+    Write,
 )
+from go_scheduler.formatting import shown
 from go_scheduler.models import Outcome, Stage
-from go_scheduler.running import lateness, outcomes
+from go_scheduler.running import intake, outcomes
 from go_scheduler.running.calling.error_text import kept_text
-from go_scheduler.running.entry import Entry
-from go_scheduler.running.outbox import Outbox
-from go_scheduler.running.outcomes import Decision, EndedRun
-from go_scheduler.running.overdue import GRACE
-from go_scheduler.running.reports import Reports, failure_event
+from go_scheduler.running.keeper import GRACE
+from go_scheduler.running.outcomes import (
+    Decision,
+    EndedRun,
+    is_completed_by,
+    runs_before,
+)
 from go_scheduler.running.tally import Tally
-from go_scheduler.shown import shown
 from go_scheduler.stores.base import transactional
-from go_scheduler.stores.messages import Release, Renewal
+from go_scheduler.stores.messages import Release, Renewal, RunOutcome
+from go_scheduler.stores.rules import takes_slot
+from go_scheduler.ticking.retry_later import RetryLater, write_in_halves
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.run import HandedOn
     from go_scheduler.running.defaults import Defaults
-    from go_scheduler.running.failure import Failure
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import HeldRun
+    from go_scheduler.running.outcomes import Failure
+    from go_scheduler.running.tally import Count
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claim, RunOutcome
+    from go_scheduler.stores.messages import Answer, Claim
+
+
+class Freed:
+    """How many runs freed a worker, and when."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+        self._noted: deque[tuple[timedelta, int]] = deque()
+        self._lately = 0
+
+    def note(self, elapsed: timedelta) -> None:
+        """Note that those that have been counted were freed now."""
+        with self._lock:
+            self._noted.append((elapsed, self.count))
+            self._lately += self.count
+        self.count = 0
+
+    def since(self, elapsed: timedelta) -> int:
+        """How many were freed since then; older ones are forgotten."""
+        with self._lock:
+            while self._noted and self._noted[0][0] < elapsed:
+                self._lately -= self._noted.popleft()[1]
+            return self._lately
+
+
+class Entry:
+    """What is to be recorded of one run, until the store has taken it.
+
+    Args:
+        run: The run.
+        record: What is to be recorded of it.
+        raised: What its handler raised, if that is not all of the record's error.
+        took: How long the run took; None: its handler was not called, or nobody asks.
+    """
+
+    __slots__ = ("joined", "raised", "record", "run", "took", "unsure")
+
+    def __init__(
+        self,
+        run: HeldRun,
+        record: RunOutcome | Release | Renewal,
+        *,
+        raised: str | None = None,
+        took: timedelta | None = None,
+    ) -> None:
+        self.run = run
+        self.record = record
+        self.raised = raised
+        self.took = took
+        # Whether the run called complete_in before this was decided.
+        self.joined = run.joined
+        # Whether it has been sent and the answer was lost.
+        self.unsure = False
+
+    @property
+    def frees_slot(self) -> bool:
+        """Whether a slot may be free when this has been recorded."""
+        record, instance = self.record, self.run.instance
+        if isinstance(record, RunOutcome):
+            return record.has_slot and (record.outcome is not None or self.joined)
+        is_uncalled = isinstance(record, Release) and instance.started_at is not None
+        return is_uncalled and takes_slot(instance)
+
+
+# So many say enough, and each costs a way to the store while others wait.
+_MOST_ASKED = 10
+
+
+class Reports:
+    """Tells of entries of the outbox what the store has answered.
+
+    Args:
+        store: Asked for an instance if the answer does not tell what became of it.
+        rolled_back: Told of failures that are known only now: ``complete_in`` had been
+            called, and its transaction has not committed.
+        count: Told of each end, as ``Tally.ended``.
+        events: Told of all else.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        rolled_back: Callable[[HeldRun, RunOutcome], None],
+        count: Count,
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._store = store
+        self._rolled_back = rolled_back
+        self._count = count
+        self._events = events.teller("running", bounded=True)
+        self._asked = 0
+        self._tells_ended = self._events.wanted(RunEnded)
+        self._tells_finished = self._events.wanted(InstanceFinished)
+        kinds = (RunEnded, InstanceRetried, InstanceFinished, DefinitionCompleted)
+        self._tells_any = any(map(self._events.wanted, kinds))
+
+    def begin(self) -> None:
+        """Begin a tick of the outbox."""
+        self._events.begin()
+        self._asked = 0
+
+    def locked(self, entry: Entry) -> None:
+        """Tell that an entry has to wait for somebody else's transaction."""
+        ids = of_instance(entry.run.instance)
+        self._events.tell(InstanceLocked(**ids, write=Write.END))
+
+    def failed(self, entry: Entry, error: Exception, *, retry_in: timedelta) -> None:
+        """Tell that an entry cannot be written by itself."""
+        self._events.tell(
+            InstanceUnrecorded(
+                **of_instance(entry.run.instance),
+                write=Write.END,
+                retry_in=retry_in,
+                error=shown(error),
+                exception=error,
+            )
+        )
+
+    def recorded(self, entry: Entry, outcome: RunOutcome) -> None:
+        """Tell of an outcome that the store has taken."""
+        definition = entry.run.instance.definition
+        self._count(definition, outcome.outcome, entry.took)
+        if entry.joined:
+            self._rolled_back(entry.run, outcome)
+        if not self._tells_any:
+            return
+        self._tell_ended(entry, outcome.outcome, retry_in=outcome.retry_in)
+        if outcome.outcome is None:
+            self._tell_retried(entry, outcome)
+            return
+        self._tell_finished(entry, outcome.outcome, outcome.error)
+        if outcome.next_fire_time is None:
+            self._tell_completed(definition)
+
+    def handed_on(self, entry: Entry) -> None:
+        """Tell that a run goes on elsewhere."""
+        if self._events.wanted(InstanceHandedOn):
+            self._events.tell(InstanceHandedOn(**of_instance(entry.run.instance)))
+
+    def not_taken(self, entry: Entry, outcome: RunOutcome) -> None:
+        """Tell that a result was discarded, unless it had been recorded before.
+
+        That was by the transaction in which the run called ``complete_in``, or by an
+        earlier write whose answer was lost.
+        """
+        found = None
+        if entry.joined or entry.unsure:
+            if self._asked == _MOST_ASKED:
+                return
+            self._asked += 1
+            found = self._find(entry)
+        if (
+            found is not None
+            and entry.joined
+            and is_completed_by(found, entry.run.claim)
+        ):
+            self._tell_committed(entry, found)
+        elif found is not None and entry.unsure and _is_recorded(found, outcome):
+            self.recorded(entry, outcome)
+        # That it hangs was a presumption, and has been told.
+        elif not outcome.hung:
+            self._events.tell(ResultDiscarded(**of_instance(entry.run.instance)))
+
+    def _tell_committed(self, entry: Entry, found: TaskInstance) -> None:
+        """Tell of a success, and of what the handler raised after its commit."""
+        self._count(entry.run.instance.definition, Outcome.COMPLETED, entry.took)
+        self._tell_ended(entry, Outcome.COMPLETED)
+        self._tell_finished(entry, Outcome.COMPLETED, None)
+        if found.definition.completed_at is not None:
+            self._tell_completed(found.definition)
+        if entry.raised is not None:
+            ids = of_instance(entry.run.instance)
+            self._events.tell(CompletedRunFailed(**ids, error=entry.raised))
+
+    def _tell_ended(
+        self, entry: Entry, outcome: Outcome | None, *, retry_in: timedelta = ZERO
+    ) -> None:
+        """Tell of a run that was called, and of none that was not."""
+        started_at, took = entry.run.called_at, entry.took
+        if self._tells_ended and started_at and took is not None:
+            instance = entry.run.instance
+            self._events.tell(
+                RunEnded(
+                    **of_instance(instance),
+                    late=started_at - instance.due_at,
+                    took=took,
+                    outcome=outcome,
+                    retry_in=None if outcome else retry_in,
+                )
+            )
+
+    def _tell_retried(self, entry: Entry, outcome: RunOutcome) -> None:
+        if self._events.wanted(InstanceRetried):
+            self._events.tell(
+                InstanceRetried(
+                    **of_instance(entry.run.instance),
+                    retry_in=outcome.retry_in,
+                    started_at=outcome.started_at,
+                    took=entry.took,
+                    error=outcome.error,
+                )
+            )
+
+    def _tell_finished(self, entry: Entry, outcome: Outcome, error: str | None) -> None:
+        if self._tells_finished:
+            self._events.tell(
+                InstanceFinished(
+                    **of_instance(entry.run.instance),
+                    outcome=outcome,
+                    started_at=entry.run.called_at,
+                    took=entry.took,
+                    error=error,
+                )
+            )
+
+    def _tell_completed(self, definition: TaskDefinition) -> None:
+        """Tell that a definition fires no more, if it waited for this end."""
+        if definition.trigger.waits and self._events.wanted(DefinitionCompleted):
+            self._events.tell(DefinitionCompleted(**of_definition(definition)))
+
+    def _find(self, entry: Entry) -> TaskInstance | None:
+        try:
+            return self._store.get_instance(entry.run.instance.id)
+        # Gone, or unreadable: it is only about what is told.
+        except (StoreError, TaskInstanceNotFoundError):
+            return None
+
+
+def failure_event(
+    instance: TaskInstance, decision: Decision
+) -> RunFailed | RunDeferred:
+    """What is told of a run that did not succeed, and of what follows."""
+    ids, record = of_instance(instance), decision.record
+    runs = instance.runs if record.started_at else runs_before(instance)
+    if decision.asked_for:
+        assert record.error is not None
+        return RunDeferred(
+            **ids,
+            runs=runs,
+            retry_in=record.retry_in,
+            error=record.error,
+            worker=instance.worker,
+        )
+    retry_in = None if record.outcome else record.retry_in
+    error, worker = record.error, instance.worker
+    return RunFailed(**ids, runs=runs, retry_in=retry_in, error=error, worker=worker)
+
+
+def _is_recorded(instance: TaskInstance, outcome: RunOutcome) -> bool:
+    ends = outcome.outcome is not None
+    attempt = instance.ended_attempt if ends else instance.attempt
+    return attempt == outcome.claim.attempt
+
+
+_GAP = timedelta(milliseconds=3)
+_WRITTEN_AT_ONCE = 500
+_MOST_ASIDE = 1000
+
+Record = TypeVar("Record", RunOutcome, Release, Renewal)
+
+
+class Outbox:
+    """Writes at once after a pause, else what has gathered, every few milliseconds.
+
+    What the store does not take is kept and written again: all of it if the store is
+    away; what is locked or fails alone is left aside and costs only itself.
+
+    Args:
+        store: Where to write.
+        clock: The store's time, as this node has it.
+        written: Called after a write that made room.
+        slot_freed: Called after one that may have let go of a slot.
+        reports: Told what the store has answered.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        *,
+        written: Callable[[], None],
+        slot_freed: Callable[[], None] = lambda: None,
+        reports: Reports,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._written = written
+        self._slot_freed = slot_freed
+        self._reports = reports
+        # All of them: pending, being written, or aside.
+        self._entries: dict[Entry, None] = {}
+        self._pending: deque[Entry] = deque()
+        self._aside: RetryLater[Entry] = RetryLater()
+        self._announced = False
+        self._last: timedelta | None = None
+        self._freed = Freed()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def backlog(self) -> int:
+        """How many keep the node from claiming more: of those aside a thousand do not.
+
+        A few locked rows must not cost it workers, and endless ones not its memory.
+        """
+        return len(self._entries) - min(len(self._aside), _MOST_ASIDE)
+
+    def runs(self) -> Sequence[HeldRun]:
+        """Those of which the store has not taken what it should record."""
+        return [entry.run for entry in self._entries.copy()]
+
+    def written_since(self, elapsed: timedelta) -> int:
+        """How many called runs were recorded since then; older ones are forgotten."""
+        return self._freed.since(elapsed)
+
+    def put(self, entry: Entry) -> bool:
+        """Take this for one of the next ticks; true if it is the first for it."""
+        self._entries[entry] = None
+        self._pending.append(entry)
+        # In this order, and reset before the pending are taken: no entry waits
+        # unannounced.
+        is_first, self._announced = not self._announced, True
+        return is_first
+
+    def tick(self) -> timedelta | None:
+        """Write what has gathered, unless the last write was a moment ago."""
+        elapsed = self._clock.elapsed()
+        self._announced = False
+        if self._last is None or elapsed >= self._last + _GAP:
+            self._reports.begin()
+            self._write_pending()
+            # Apart from what is new, which is not to suffer from it.
+            self._write_all(self._aside.take_busy(elapsed, _WRITTEN_AT_ONCE))
+            self._write_all(self._aside.take_failed(elapsed, _WRITTEN_AT_ONCE))
+        return self._next(self._clock.elapsed())
+
+    def _next(self, elapsed: timedelta) -> timedelta | None:
+        gap = ZERO if self._last is None else max(ZERO, self._last + _GAP - elapsed)
+        if self._pending:
+            return gap
+        left = self._aside.next(elapsed)
+        return None if left is None else max(gap, left)
+
+    def _write_pending(self) -> None:
+        size = min(len(self._pending), _WRITTEN_AT_ONCE)
+        self._write_all([self._pending.popleft() for _ in range(size)])
+
+    def _write_all(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        try:
+            for batch in _each_instance_once(entries):
+                self._write(batch)
+        except BaseException:
+            unwritten = [entry for entry in entries if entry in self._entries]
+            for entry in unwritten:
+                # A record that was taken before the failure is no longer taken the next
+                # time.
+                entry.unsure = True
+                self._aside.forget(entry)
+            self._pending.extendleft(reversed(unwritten))
+            raise
+        self._last = self._clock.elapsed()
+        self._freed.note(self._last)
+        self._written()
+
+    def _write(self, batch: Sequence[Entry]) -> None:
+        outcomes = [entry for entry in batch if isinstance(entry.record, RunOutcome)]
+        releases = [entry for entry in batch if isinstance(entry.record, Release)]
+        handed_on = [entry for entry in batch if isinstance(entry.record, Renewal)]
+        self._send(
+            [entry for entry in outcomes if not entry.joined],
+            self._store.finish_instances,
+        )
+        self._send(releases, self._store.release_instances)
+        self._send(handed_on, self._store.renew_claims)
+        # Last: the others do not wait for a transaction that may still lock these.
+        self._send(
+            [entry for entry in outcomes if entry.joined], self._store.finish_instances
+        )
+
+    def _send(
+        self,
+        entries: Sequence[Entry],
+        write: Callable[[Sequence[Record]], Answer[Collection[UUID]]],
+    ) -> None:
+        failed: dict[UUID, Exception] = {}
+
+        def fail(record: Record, error: Exception) -> None:
+            failed[record.claim.instance_id] = error
+
+        records: Sequence[Record] = [entry.record for entry in entries]  # type: ignore[misc]
+        answers = write_in_halves(records, write, fail)
+        if len(answers) == 1 and len(answers[0].done) == len(entries):
+            # Nearly always: the hashes of the ids would cost more than the rest.
+            for entry in entries:
+                self._take_out(entry, recorded=True)
+            return
+        done = {each for answer in answers for each in answer.done}
+        busy = {each for answer in answers for each in answer.busy}
+        for entry in entries:
+            instance_id = entry.run.instance.id
+            if instance_id in busy:
+                self._leave_busy(entry)
+            elif instance_id in failed:
+                self._leave_failed(entry, failed[instance_id])
+            else:
+                self._take_out(entry, recorded=instance_id in done)
+
+    def _leave_busy(self, entry: Entry) -> None:
+        if self._aside.leave_busy(entry, self._clock.elapsed()):
+            self._reports.locked(entry)
+
+    def _leave_failed(self, entry: Entry, error: Exception) -> None:
+        delay = self._aside.leave_failed(entry, self._clock.elapsed())
+        self._reports.failed(entry, error, retry_in=delay)
+
+    def _take_out(self, entry: Entry, *, recorded: bool) -> None:
+        if entry.frees_slot:
+            self._slot_freed()
+        record = entry.record
+        if isinstance(record, RunOutcome):
+            # A run that was given back, or hangs, has freed no worker.
+            self._freed.count += record.started_at is not None and not record.hung
+            if recorded:
+                self._reports.recorded(entry, record)
+            else:
+                self._reports.not_taken(entry, record)
+        elif isinstance(record, Renewal):
+            self._freed.count += 1
+            # It may have been ended already by whoever has it now.
+            if recorded:
+                self._reports.handed_on(entry)
+        self._aside.forget(entry)
+        # Last: until then the claim is renewed, and a stop waits.
+        del self._entries[entry]
+
+
+def _each_instance_once(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Split what two runs of one instance have left, in its order."""
+    ids = {entry.run.claim.instance_id.int for entry in entries}
+    if len(ids) == len(entries):
+        yield entries
+        return
+    batch: dict[int, Entry] = {}
+    for entry in entries:
+        instance_id = entry.run.claim.instance_id.int
+        if instance_id in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[instance_id] = entry
+    yield list(batch.values())
+
 
 _SECOND = timedelta(seconds=1)
 
@@ -220,7 +695,7 @@ class Recorder:
 
     def dropped(self, run: HeldRun, now: datetime) -> str | None:
         """Why a run is not to be called any more, as it comes too late, if so."""
-        return lateness.dropped(run.instance, self._defaults, now=now)
+        return intake.dropped(run.instance, self._defaults, now=now)
 
     def release(
         self,

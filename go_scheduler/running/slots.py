@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 from go_scheduler.events.definition_events import InstanceSkipped
 from go_scheduler.events.event import of_instance, of_skipped
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     InstanceParked,
     InstanceReplaced,

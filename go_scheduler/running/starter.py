@@ -1,34 +1,134 @@
-"""The starter: records the start of each claimed instance shortly before it is due."""
+"""The starter: records starts shortly before they are due, and hands the runs over."""
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
+from heapq import heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.instance_events import (
     InstanceLocked,
     InstanceUnrecorded,
     Write,
 )
-from go_scheduler.running.agenda import Agenda
+from go_scheduler.formatting import shown
 from go_scheduler.running.claiming import LONGEST_BACKOFF
-from go_scheduler.shown import shown
-from go_scheduler.ticking.aside import Aside
+from go_scheduler.ticking.retry_later import RetryLater
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.running.admission import Admission
     from go_scheduler.running.claiming import Claiming
-    from go_scheduler.running.held import Held
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import Held, HeldRun
     from go_scheduler.running.slots import Slots
-    from go_scheduler.running.timer import Timer
+
+
+class Agenda:
+    """A heap of runs that several threads add to; the one that is due first is first.
+
+    The starter and the timer have one each: a run stands in the one until its start is
+    recorded, and then in the other until it is due.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Of what is due at one instant a smaller priority is first. The sequence
+        # decides ties before the comparison reaches a run, which has no order.
+        self._heap: list[tuple[datetime, int, int, HeldRun]] = []
+        self._sequence = count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def first(self) -> datetime | None:
+        """When the first is due; None: there is none."""
+        with self._lock:
+            return self._first()
+
+    def add(self, runs: Iterable[HeldRun]) -> bool:
+        """Add runs; true if one of them is due before all others."""
+        with self._lock:
+            first = self._first()
+            for run in runs:
+                due_at, priority = run.instance.due_at, run.instance.definition.priority
+                heappush(self._heap, (due_at, priority, next(self._sequence), run))
+            return self._first() != first
+
+    def take(self, until: datetime, most: int | None = None) -> Sequence[HeldRun]:
+        """Take out those that are due by then, earliest first.
+
+        Args:
+            until: Up to when.
+            most: So many at most; None: all.
+        """
+        runs: list[HeldRun] = []
+        with self._lock:
+            while self._heap and self._heap[0][0] <= until and len(runs) != most:
+                runs.append(heappop(self._heap)[3])
+        return runs
+
+    def _first(self) -> datetime | None:
+        return self._heap[0][0] if self._heap else None
+
+
+class Timer:
+    """Waits for the next due instant; it never touches the store.
+
+    Args:
+        clock: The store's time, as this node has it.
+        hand_over: Takes runs that are due.
+        prepare: Told of runs that fall due soon.
+        events: Told of what fails.
+
+    Attributes:
+        ticker: Lets it tick.
+    """
+
+    def __init__(
+        self,
+        clock: StoreClock,
+        *,
+        hand_over: Callable[[Sequence[HeldRun]], None],
+        prepare: Callable[[Sequence[HeldRun]], None] = lambda runs: None,
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._clock = clock
+        self._hand_over = hand_over
+        self._prepare = prepare
+        self._agenda = Agenda()
+        self.ticker = Ticker(
+            "timer", self.tick, interval=None, clock=clock.base, events=events
+        )
+
+    def add(self, runs: Iterable[HeldRun]) -> None:
+        """Hand these over when they are due; those that are due, at once."""
+        now = self._clock.now()
+        due: list[HeldRun] = []
+        later: list[HeldRun] = []
+        for run in runs:
+            (due if run.instance.due_at <= now else later).append(run)
+        if self._agenda.add(later):
+            self.ticker.wake()
+        self._hand_over(due)
+        self._prepare(later)
+
+    def tick(self) -> timedelta | None:
+        """Hand over those that are due; answer how long until the next one is."""
+        while due := self._agenda.take(self._clock.now()):
+            self._hand_over(due)
+        first = self._agenda.first
+        return None if first is None else first - self._clock.now()
+
 
 _BATCH = 500
 _SLACK = timedelta(milliseconds=20)
@@ -82,7 +182,7 @@ class Starter:
             events=events,
         )
         self._unstarted = Agenda()
-        self._aside: Aside[HeldRun] = Aside(
+        self._aside: RetryLater[HeldRun] = RetryLater(
             at_first=_FAILED_AT_FIRST, at_most=_FAILED_AT_MOST
         )
         self._events = events.teller("running", bounded=True)

@@ -1,4 +1,4 @@
-"""The tally: what begins and ends on a node, in numbers, at next to no cost."""
+"""The tally: what begins and ends on a node, in numbers, and if it begins in time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.events.node_events import ObjectiveBroken, ObjectiveMet
 from go_scheduler.models import Counts, Outcome
-from go_scheduler.models.histogram import BOUNDS_IN_SECONDS, Histogram
-from go_scheduler.models.queue_stats import HOUR, MINUTE, RETRIED, QueueStats
+from go_scheduler.models.counts import (
+    BOUNDS_IN_SECONDS,
+    HOUR,
+    MINUTE,
+    RETRIED,
+    Histogram,
+    QueueStats,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from uuid import UUID
 
+    from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import Firing
-
 
 _COMPLETED = Outcome.COMPLETED
 _SLOT = timedelta(seconds=10)
@@ -319,3 +328,68 @@ def _sum(counts: Sequence[list[int]]) -> list[int]:
 
 def _floor(at: datetime, width: timedelta) -> datetime:
     return at - (at - _LONG_AGO) % width
+
+
+# One of so many runs may be later.
+_ONE_OF = 100
+
+
+class Objective:
+    """Tells when more than one run in a hundred was too late in the last minute.
+
+    Args:
+        wanted: How late runs may be; None: nobody has said.
+        tally: Counts those that begin.
+        clock: The store's time, as this node has it.
+        node: The node's id.
+        events: Told of it.
+
+    Attributes:
+        wanted: How late runs may be; None: nobody has said.
+        tally: Counts those that begin.
+        met: Whether that is kept to; None: nobody has said how late they may be.
+    """
+
+    def __init__(
+        self,
+        wanted: timedelta | None,
+        tally: Tally,
+        *,
+        clock: StoreClock,
+        node: UUID,
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self.wanted = wanted
+        self.tally = tally
+        self._clock = clock
+        self._node = node
+        self._tell = events.teller("running").tell
+        self._broken_at: timedelta | None = None
+        if wanted is not None:
+            tally.watch(wanted)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether that is kept to; None: nobody has said how late they may be."""
+        return None if self.wanted is None else self._broken_at is None
+
+    def look(self) -> None:
+        """Judge the last minute; to be called every few seconds."""
+        elapsed = self._clock.elapsed()
+        self.tally.look(self._clock.at(elapsed))
+        if self.wanted is None:
+            return
+        runs, late = self.tally.last_minute()
+        is_broken = late * _ONE_OF > runs
+        if is_broken and self._broken_at is None:
+            self._broken_at = elapsed
+            self._tell(
+                ObjectiveBroken(
+                    node=self._node, objective=self.wanted, runs=runs, late=late
+                )
+            )
+        elif self._broken_at is not None and not is_broken:
+            after, self._broken_at = elapsed - self._broken_at, None
+            self._tell(
+                ObjectiveMet(node=self._node, objective=self.wanted, after=after)
+            )

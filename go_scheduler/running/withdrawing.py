@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.running.held import Held
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import Held, HeldRun
     from go_scheduler.running.recorder import Recorder
     from go_scheduler.stores.base import Store
 

@@ -3,11 +3,15 @@
 Nothing here writes to a store, and ``simulate`` asks none.
 """
 
-from go_scheduler.simulation.history import durations_of
 from go_scheduler.simulation.picture import picture
 from go_scheduler.simulation.plans import Change, Plan, compare, plan
-from go_scheduler.simulation.simulated import Effect, Simulated, Simulation
-from go_scheduler.simulation.simulating import simulate
+from go_scheduler.simulation.simulating import (
+    Effect,
+    Simulated,
+    Simulation,
+    durations_of,
+    simulate,
+)
 
 __all__ = [
     "Change",

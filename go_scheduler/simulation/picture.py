@@ -6,13 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from go_scheduler.shown import safe
+from go_scheduler.formatting import safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from go_scheduler.simulation.simulated import Simulated, Simulation
+    from go_scheduler.simulation.simulating import Simulated, Simulation
 
 MOST_ROWS = 40
 """Of more definitions those are drawn that begin most often."""

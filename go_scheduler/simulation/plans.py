@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, get_args
 
 from go_scheduler.checks import check_name, check_type
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.json import is_same
 from go_scheduler.models import TaskDefinition
-from go_scheduler.shown import shown
-from go_scheduler.stores.declared import (
+from go_scheduler.stores.rules import (
     Declaration,
     Removed,
     check_owners,

@@ -2,34 +2,436 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from go_scheduler.checks import check_at_least, check_positive, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.firing.jitter import jitter_of
-from go_scheduler.models import TaskDefinition
-from go_scheduler.shown import shown
-from go_scheduler.simulation.beware import beware_of, beware_of_all
-from go_scheduler.simulation.load import load_of, minute_of
-from go_scheduler.simulation.series import fire_times
-from go_scheduler.simulation.simulated import Effect, Simulated, Simulation
-from go_scheduler.simulation.turns import Run, take_turns
-from go_scheduler.triggers.asking import asked
-from go_scheduler.triggers.base import utc
+from go_scheduler.firing.latest import jitter_of
+from go_scheduler.formatting import shown
+from go_scheduler.models import DefinitionState, State, TaskDefinition
+from go_scheduler.stores.rules import fate_of, overlap_of, slot_of
+from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.previews import effect_of
-from go_scheduler.triggers.wall.zone_changes import zone_changes
+from go_scheduler.triggers.trigger_timeouts import asked
+from go_scheduler.triggers.wall.local_time import zone_changes
 from go_scheduler.triggers.wall.zones import zone_of
+from go_scheduler.why.words import length
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from go_scheduler.models import TaskInstance
     from go_scheduler.triggers.base import Trigger
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def fire_times(
+    definition: TaskDefinition, start: datetime, end: datetime, duration: timedelta
+) -> Iterator[datetime]:
+    """Those from a start up to an end, in order.
+
+    One that was read from a store goes on as it is kept there; any other begins as if
+    it were scheduled at the start. What is paused or has ended has none.
+
+    Args:
+        definition: Its trigger may raise, and then this does; as it does of a third
+            party's that hangs.
+        start: From then on.
+        end: Not at that.
+        duration: How long its runs last, if its trigger waits for their end.
+    """
+    times = _fire_times(definition, start, end, duration)
+    while (at := asked(definition.trigger, lambda: next(times, None))) is not None:
+        yield at
+
+
+def _fire_times(
+    definition: TaskDefinition, start: datetime, end: datetime, duration: timedelta
+) -> Iterator[datetime]:
+    if definition.state is not DefinitionState.ACTIVE:
+        return
+    at = _first(definition, start)
+    trigger = definition.trigger.anchored(start)
+    while at is not None and at < end:
+        yield at
+        after = at
+        if trigger.waits:
+            # However short a run is, the next begins later.
+            after = max(at + jitter_of(definition, at) + duration, at + _MICROSECOND)
+        at = next_fire_time_of(trigger, after)
+
+
+def _first(definition: TaskDefinition, start: datetime) -> datetime | None:
+    trigger = definition.trigger
+    if definition.revision is None:
+        first = trigger.anchored(start).first_fire_time(start)
+        first = None if first is None else checked_fire_time(trigger, first)
+    else:
+        first = definition.next_fire_time
+    if first is None or first >= start:
+        return first
+    # What is missed by then runs once at most: when the first node looks.
+    if trigger.waits or not trigger.recurring:
+        return start
+    return next_fire_time_of(trigger, start - _MICROSECOND)
+
+
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What runs at once.
+
+    Attributes:
+        most: How many, at most.
+        at: When that is first so; None: nothing runs.
+        short: In how many minutes there are more than workers.
+    """
+
+    most: int
+    at: datetime | None
+    short: int
+
+
+def load_of(
+    spans: Iterable[tuple[datetime, datetime]], workers: int | None = None
+) -> Load:
+    """That of runs, each from its start to its end.
+
+    Args:
+        spans: One that ends when another begins does not run beside it, unless it has
+            no length.
+        workers: How many can run at once; None: any number.
+    """
+    events: list[tuple[datetime, int]] = []
+    for start, end in spans:
+        events.append((start, 1))
+        events.append((max(end, start + timedelta.resolution), -1))
+    # At one instant those end first that have run.
+    events.sort()
+    running = most = 0
+    at = since = None
+    short: set[datetime] = set()
+    for instant, change in events:
+        if workers is not None and running > workers and since is not None:
+            short.update(_minutes(since, instant))
+        running += change
+        since = instant
+        if running > most:
+            most, at = running, instant
+    return Load(most=most, at=at, short=len(short))
+
+
+def minute_of(instant: datetime) -> datetime:
+    """The minute that an instant is in."""
+    return instant.replace(second=0, microsecond=0)
+
+
+def _minutes(start: datetime, end: datetime) -> Iterable[datetime]:
+    minute = minute_of(start)
+    while minute < end:
+        yield minute
+        minute += MINUTE
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """One run of a definition.
+
+    Attributes:
+        id: Made up.
+        of: The place of its definition among all.
+        fire_time: Its trigger's time.
+        at: When it is due.
+        length: How long it runs.
+        start: When it begins; None: it is skipped, or has not begun.
+    """
+
+    id: UUID
+    of: int
+    fire_time: datetime
+    at: datetime
+    length: timedelta
+    start: datetime | None = None
+
+    @property
+    def end(self) -> datetime:
+        """When it has ended, if it began when it was due or has begun."""
+        return (self.start or self.at) + self.length
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One at a time has it, and the others wait in the order in which they came."""
+
+    holder: Run | None = None
+    waiting: deque[Run] = field(default_factory=deque)
+
+    def go_on(self, until: datetime | None) -> None:
+        """Let those begin whose turn comes up to an instant; None: all."""
+        while self.holder is not None and (until is None or self.holder.end <= until):
+            ended = self.holder.end
+            self.holder = self.waiting.popleft() if self.waiting else None
+            if self.holder is not None:
+                self.holder.start = max(ended, self.holder.at)
+
+
+def take_turns(runs: Iterable[Run], definitions: Sequence[TaskDefinition]) -> None:
+    """Have each run begin, or be skipped, as its definition says.
+
+    One that is asked to stop for another's sake is taken to stop at once.
+
+    Args:
+        runs: In the order in which they are due.
+        definitions: Those that they are of.
+    """
+    names = [slot_of(each, fired=True) for each in definitions]
+    slots: dict[str, _Slot] = {}
+    for run in runs:
+        name = names[run.of]
+        if name is None:
+            run.start = run.at
+            continue
+        slot = slots.setdefault(name, _Slot())
+        slot.go_on(run.at)
+        if slot.holder is None:
+            slot.holder, run.start = run, run.at
+        else:
+            _come_second(run, slot, slot.holder, definitions[run.of])
+    for slot in slots.values():
+        slot.go_on(None)
+
+
+def _come_second(
+    run: Run, slot: _Slot, holder: Run, definition: TaskDefinition
+) -> None:
+    """Decide on what is due while another one has the slot."""
+    overlap = overlap_of(definition, fired=True)
+    if overlap is None:
+        slot.waiting.append(run)
+        return
+    waiting = [each.id for each in slot.waiting if each.of == run.of]
+    fate = fate_of(overlap, runs=holder.of == run.of, waiting=waiting)
+    if fate.reason is not None:
+        return
+    slot.waiting = deque(each for each in slot.waiting if each.id not in fate.replaced)
+    slot.waiting.append(run)
+    if fate.stops:
+        holder.length = run.at - (holder.start or run.at)
+        slot.go_on(run.at)
+
+
+EXPIRE_AFTER = timedelta(minutes=5)
+"""That of definitions without one, unless their scheduler has another."""
+MANY_AT_ONCE = 100
+"""Of more than so many that begin at one instant it is said that they do."""
+
+
+def beware_of(simulated: Simulated, refused: str | None) -> Simulated:
+    """The same with what is to be said of it.
+
+    Args:
+        simulated: What a definition would do.
+        refused: What its trigger raised; None: nothing.
+    """
+    return replace(simulated, warnings=tuple(_sentences(simulated, refused)))
+
+
+def _sentences(simulated: Simulated, refused: str | None) -> Iterator[str]:
+    definition = simulated.definition
+    if refused is not None:
+        yield f"its trigger cannot be asked here: {refused}"
+    elif definition.state is not DefinitionState.ACTIVE:
+        yield f"it is {definition.state.value}"
+    elif not simulated.fires and not isinstance(definition.trigger, OnDemandTrigger):
+        yield "it does not fire"
+    expire_after = definition.expire_after or EXPIRE_AFTER
+    if simulated.duration > expire_after:
+        yield (
+            f"a run of {length(simulated.duration)} outlives its expire_after of"
+            f" {length(expire_after)}: it is presumed hung, and runs again"
+        )
+    timeout = definition.timeout
+    if timeout is not None and simulated.duration > timeout:
+        yield f"a run is ended by its timeout of {length(timeout)}"
+    if simulated.most_at_once > 1:
+        yield f"up to {simulated.most_at_once} of it run at once"
+    if simulated.skipped:
+        overlap = definition.overlap.value
+        yield f"{simulated.skipped:,} are skipped, by its overlap: {overlap}"
+    if simulated.waited:
+        yield (
+            f"{simulated.waited:,} wait for another one to end, for up to"
+            f" {length(simulated.longest_wait)}"
+        )
+
+
+def beware_of_all(
+    starts: Sequence[datetime], load: Load, workers: int | None
+) -> Iterator[str]:
+    """What is to be said of all runs together.
+
+    Args:
+        starts: When they begin.
+        load: How many there are at once.
+        workers: How many can run at once; None: any number.
+    """
+    at, number = max(Counter(starts).items(), key=_number, default=(None, 0))
+    if at is not None and number > MANY_AT_ONCE:
+        yield (
+            f"{number:,} begin at {at:%Y-%m-%d %H:%M:%S} UTC: a jitter would spread"
+            " them"
+        )
+    if load.short:
+        yield (
+            f"in {load.short:,} minutes more than {workers:,} would run at once, up to"
+            f" {load.most:,}: some begin late"
+        )
+
+
+def _number(item: tuple[datetime | None, int]) -> int:
+    return item[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """Something that the clocks of a zone do.
+
+    Attributes:
+        at: When, in UTC.
+        text: What, for a person to read.
+    """
+
+    at: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What one definition would do.
+
+    Attributes:
+        definition: It.
+        duration: How long each of its runs was taken to last.
+        starts: When its runs would begin, the earliest first, in UTC.
+        fires: How often it would fire.
+        skipped: How many of these its ``overlap`` would have skipped.
+        waited: How many would have waited for another one to end.
+        longest_wait: How long, at most.
+        most_at_once: How many of it would run at once, at most.
+        effects: What the clocks do to its fire times.
+        warnings: What may not be meant so, a sentence each.
+    """
+
+    definition: TaskDefinition
+    duration: timedelta
+    starts: tuple[datetime, ...]
+    fires: int
+    skipped: int
+    waited: int
+    longest_wait: timedelta
+    most_at_once: int
+    effects: tuple[Effect, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What all of them would do together.
+
+    Attributes:
+        start: From then on.
+        end: Up to then.
+        definitions: Each of them, in the order given.
+        minutes: How many runs would begin in each minute in which any does, earliest
+            first.
+        most_at_once: How many would run at once, at most.
+        most_at_once_at: When that is first so; None: nothing runs.
+        short_minutes: In how many minutes more would run at once than there are
+            workers.
+        changes: Where the clocks change in zones of these definitions.
+        warnings: What is to be said of all of them, a sentence each.
+    """
+
+    start: datetime
+    end: datetime
+    definitions: tuple[Simulated, ...]
+    minutes: Mapping[datetime, int]
+    most_at_once: int
+    most_at_once_at: datetime | None
+    short_minutes: int
+    changes: tuple[Effect, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def fires(self) -> int:
+        """How often they would fire."""
+        return sum(each.fires for each in self.definitions)
+
+    @property
+    def busiest(self) -> tuple[datetime, int] | None:
+        """The minute in which most runs begin, and how many; None: none begins."""
+        if not self.minutes:
+            return None
+        return max(self.minutes.items(), key=lambda each: each[1])
+
+
+MOST_ASKED = 1000
+"""Of so many definitions the history is read."""
+_RUNS = 20
+
+
+class ListsInstances(Protocol):
+    """A client of a store, or of a server."""
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None,
+        state: State | str | None,
+        newest_first: bool,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read a page of instances."""
+
+
+def durations_of(
+    client: ListsInstances, definitions: Iterable[TaskDefinition]
+) -> Mapping[UUID, timedelta]:
+    """How long the last twenty runs of each took, in the middle.
+
+    Args:
+        client: Of the store that remembers them.
+        definitions: Of a thousand at most, those with a revision first, it is read.
+
+    Returns:
+        By the ids of those that have a run that is remembered and succeeded.
+    """
+    found: dict[UUID, timedelta] = {}
+    known = [each for each in definitions if each.revision is not None]
+    for each in known[:MOST_ASKED]:
+        runs = client.list_instances(
+            definition_id=each.id, state=State.COMPLETED, newest_first=True, limit=_RUNS
+        )
+        lengths = sorted(
+            run.completed_at - run.started_at
+            for run in runs
+            if run.completed_at is not None and run.started_at is not None
+        )
+        if lengths:
+            found[each.id] = max(lengths[len(lengths) // 2], ZERO)
+    return found
+
 
 MOST_FIRES = 200_000
 """So many fire times are simulated, and no more, where nothing else is said."""

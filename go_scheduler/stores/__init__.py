@@ -2,7 +2,7 @@
 
 import typing
 
-from go_scheduler import on_demand as _on_demand
+from go_scheduler import lazy_imports as _on_demand
 from go_scheduler.json import contains
 from go_scheduler.models import (
     Cancelled,
@@ -12,12 +12,10 @@ from go_scheduler.models import (
     Skipped,
     State,
 )
-from go_scheduler.stores.base import Store
-from go_scheduler.stores.declared import Declaration, Declared, SetVersion
+from go_scheduler.stores.base import JoinedStore, Store
 from go_scheduler.stores.hints import Hints, News
-from go_scheduler.stores.joined_store import JoinedStore
-from go_scheduler.stores.memory.snapshot import Snapshot
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.memory.tables import Snapshot
 from go_scheduler.stores.messages import (
     Addition,
     Announcement,
@@ -35,6 +33,7 @@ from go_scheduler.stores.messages import (
     RunOutcome,
     Tombstone,
 )
+from go_scheduler.stores.rules import Declaration, Declared, SetVersion
 
 if typing.TYPE_CHECKING:
     from go_scheduler.stores.opening import open_store

@@ -3,30 +3,1320 @@
 A store moves rows and keeps the promises about them; policy lives above it. Every
 method is one transaction. Losing a race is an answer, an absence from what comes back,
 and never an exception.
+
+A store may leave the methods of ``FiredStore``, ``ViewStore`` and ``HandOverStore`` as
+they stand here: they say the same of any store, and take as long as there is much in
+it.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Protocol
 
 from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO, Clock
-from go_scheduler.errors import ConfigurationError
-from go_scheduler.models.queue_stats import HOUR, MINUTE
-from go_scheduler.stores.hand_over_store import HandOverStore
-from go_scheduler.stores.node_store import NodeStore
-from go_scheduler.stores.view_store import ViewStore
+from go_scheduler.errors import ConfigurationError, TaskInstanceNotFoundError
+from go_scheduler.models import RUNS, WAITING, Outcome, State, TaskInstance
+from go_scheduler.models.counts import HOUR, MINUTE, Backlog, Counted
+from go_scheduler.stores import rules
+from go_scheduler.stores.messages import Fired, Position
+from go_scheduler.stores.rules import is_among, slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Set
     from datetime import datetime
+    from uuid import UUID
 
+    from go_scheduler.json import JSON
+    from go_scheduler.models import (
+        Cancelled,
+        DefinitionState,
+        QueueStats,
+        TaskDefinition,
+        TaskRun,
+    )
+    from go_scheduler.policies import Overlap
     from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
-    from go_scheduler.stores.joined_store import JoinedStore
-    from go_scheduler.stores.messages import Retention, RunOutcome
+    from go_scheduler.stores.messages import (
+        Addition,
+        Announcement,
+        Answer,
+        Claim,
+        Claimant,
+        Firing,
+        NodeContact,
+        Release,
+        Renewal,
+        Retention,
+        Reviewed,
+        RunOutcome,
+        Tombstone,
+    )
+    from go_scheduler.stores.rules import Declaration, Declared
+
+
+class ByHandStore(ABC):
+    """Makes instances that no schedule does."""
+
+    @abstractmethod
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'.
+
+        Each is pending, in the definition's queue, without a ``fire_time``, and with
+        ``execute_at`` and ``due_at`` at the time given, which may have passed. It is
+        frozen if the definition is paused, and counts as soon as that is resumed.
+        Neither a pause nor an edit removes it, and ``next_fire_time`` stays; a trigger
+        that waits does not wait for its end.
+
+        If an instance has its ``id`` already, or the definition has an instance with
+        its ``key``, ended or not, nothing is made, and that is the answer.
+
+        If more would wait than its ``max_queue``, as ``count_waiting`` says, and its
+        ``when_full`` is ``"drop"``, those of the additions for which there is no room,
+        the last ones, are skipped as they are made: completed at the store's time, and
+        ``skipped`` as ``FULL`` of ``go_scheduler.stores.rules`` says.
+
+        Args:
+            definition_id: The definition, completed or not.
+            additions: What to make, each by its own ``id``.
+
+        Returns:
+            The instances in the order given.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id. Nothing was made.
+            QueueFullError: More would wait than its ``max_queue``, and its
+                ``when_full`` is ``"refuse"``. Nothing was made.
+        """
+
+    @abstractmethod
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        """Make instances for fire times of a definition that have none.
+
+        Each is pending, in the definition's queue, ``backfilled`` with the overlap, and
+        due since its fire time. It is no more the schedule's than one that was added:
+        frozen if the definition is paused, removed by neither a pause nor an edit, and
+        not waited for by a trigger that waits; and ``next_fire_time`` stays.
+
+        It excludes others by the overlap given, whatever that of its definition is, and
+        by its definition's lock. With ``Overlap.BUFFER_ALL`` it waits, however many
+        wait.
+
+        A fire time whose instance was skipped, and not backfilled before, gets that one
+        again: pending as if it were new, but with its ``execute_at``. Where there is
+        any other instance nothing is made, whoever makes it at the same moment.
+
+        Args:
+            definition: The definition as it was read, completed or not; but its
+                ``trace_context`` is that of the instances. A store may leave it out.
+            fire_times: Each once, none later than the store's time.
+            overlap: By which they are judged when they are due.
+
+        Returns:
+            The fire times that were given an instance, in the order given.
+
+        Raises:
+            TaskDefinitionNotFoundError: It is gone. Nothing was made.
+            ConflictError: It has been changed since it was read. Nothing was made.
+        """
+
+
+class DefinitionStore(ABC):
+    """Puts, lists, pauses and deletes definitions, and fires those that are due."""
+
+    @abstractmethod
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """Insert each definition, or replace the one with its id.
+
+        A new one is kept as it is, paused with its ``note`` if it says so, at revision
+        1, or at a higher one than any deleted definition of its id had, so that none is
+        taken for another. ``delete_finished`` may forget such revisions when its
+        ``ended`` has passed since the delete, and no sooner. A new one is completed at
+        once if its ``next_fire_time`` is None and its trigger neither waits nor is an
+        ``OnDemandTrigger``.
+
+        An id that was passed, and that ``delete_finished`` has left remembered, is no
+        new one if the trigger is equal to the one remembered: nothing is stored, and
+        the answer is the definition as given, with the ``revision`` and
+        ``completed_at`` remembered and without a ``next_fire_time``. With another
+        trigger it is a new one, at a higher revision, and no longer remembered.
+
+        One that ``is_same`` as what is stored changes nothing, but that it is ``named``
+        from then on if the one put is. Otherwise the revision rises by one, and what
+        else happens depends on trigger and jitter:
+
+        * Both equal: the stored trigger stays, with its anchor, and so do
+          ``next_fire_time`` and ``overdue``. The next start of each instance uses the
+          new values.
+        * Another jitter alone: the same, but what is still to come is taken back, as by
+          ``pause_definitions``. What has passed stays as it was made.
+        * Another trigger: of its instances that have a ``fire_time``, have not started
+          and never ran, those still to come are removed, and those whose ``fire_time``
+          has passed are *skipped* by ``Skipped.itself(fire_time, EDITED)`` and leave
+          their ``fire_time`` free. What had passed and was not fired, from the old
+          ``next_fire_time`` on, becomes one instance as of a firing's ``skipped``, by
+          ``unfired``: so each fire time has its instance or is in one record, whoever
+          fires at the same moment. ``next_fire_time`` is as passed, and the definition
+          is live again if it was completed. Instances that run or wait for a retry
+          stay, and so do those without a ``fire_time``.
+
+        Either way its open instances go to its queue, and those claimed and not started
+        lose their claim if that is another one. With another ``overlap`` or ``lock``,
+        those that run in a slot keep it until they have ended. All others go by the new
+        one at their next start: what waits for a retry lets go of its slot, and what is
+        parked is claimable again. ``paused``, ``note``, ``paused_at`` and
+        ``last_pause`` stay as stored.
+
+        Args:
+            definitions: Each id once; anchored, and with the ``next_fire_time`` that a
+                new trigger starts with, and whether it is ``overdue``. What else the
+                store keeps is ignored, but for a ``revision`` that is not None, and of
+                a new one ``paused`` and ``note``.
+
+        Returns:
+            The definitions as they are now stored, in the order given.
+
+        Raises:
+            ConflictError: A revision that was set is not the one stored or remembered.
+                None was put.
+            ConfigurationError: An id is there twice. None was put.
+        """
+
+    @abstractmethod
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration, in one step.
+
+        Each is put as by ``put_definitions``, and has the ``owner`` from then on, which
+        alone does not raise a revision. One that the owner has and that is not among
+        them is deleted as by ``delete_definitions``; or paused as by
+        ``pause_definitions`` with ``removal_note(owner)``, unless it is paused already;
+        or stays as it is, as ``removed`` says.
+        It stays in the set; but once it ``was_removed`` so, any owner may declare it,
+        which resumes it.
+
+        The version and the time are kept for the owner, for good. A declaration
+        ``is_outdated`` if one of a higher version has been made, or one of any version
+        and this one has none: it changes nothing. Of two that are made at once, the
+        later one takes effect as a whole; of two owners that declare one definition at
+        once, one is refused.
+
+        Nothing else changes an ``owner``: ``put_definitions`` ignores what is passed,
+        keeps what is stored, and gives a new definition none.
+
+        Args:
+            declaration: Its definitions are as for ``put_definitions``.
+
+        Returns:
+            What it came to.
+
+        Raises:
+            ConfigurationError: ``check_owners`` refuses it, or an id is there twice.
+                Nothing has changed.
+            ConflictError: As for ``put_definitions``. Nothing has changed.
+        """
+
+    @abstractmethod
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        """Read one definition.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
+        """
+
+    @abstractmethod
+    def list_definitions(
+        self,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        state: DefinitionState | None = None,
+        soonest_first: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that meet every condition given.
+
+        Args:
+            ids: Their id is among these.
+            metadata: Their metadata contains this: each key with a value that contains
+                the one given; an array contains those whose items it all contains.
+            name: They have this name.
+            queue: They have this queue.
+            owner: They are in the declared set of this owner.
+            queues: Their queue is among these.
+            owners: They are in the declared set of one of these owners.
+            state: They are in this state.
+            soonest_first: In the order of ``(next_fire_time, id)``, those that have no
+                ``next_fire_time`` at the end.
+            after: They come after this: where the page before ends.
+            limit: Most definitions to return; at least 1.
+
+        Returns:
+            The definitions in the order of their ids, unless told otherwise; empty if
+            there are no more.
+        """
+
+    @abstractmethod
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
+        """Delete definitions, at once and with all that is not running.
+
+        Unstarted instances are removed. Running ones end as cancelled at once, so that
+        their node finds the claim lost. What has ended stays until ``delete_finished``
+        takes it, readable by its own id but listed under no definition: if the id is
+        scheduled again, that is a new definition. Ids that are remembered are
+        forgotten, with their revisions.
+
+        Returns:
+            By the id of each that existed, and was not only remembered: the ids of its
+            instances that were running.
+        """
+
+    @abstractmethod
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        """Read what is remembered of these ids, in no order."""
+
+    @abstractmethod
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        """Pause definitions, so that nothing of theirs starts.
+
+        What is still to come is taken back: instances that have not started and never
+        ran are removed if their ``fire_time`` is after the store's time, and after that
+        of any instance that has started or ended; ``next_fire_time`` goes back to the
+        earliest of theirs, and a definition that gets one back is not completed any
+        more. So nothing is fired twice, however soon what has ended is deleted, and in
+        whichever order a jitter lets fire times run.
+
+        All other instances that are not running are frozen: pending, but not claimable,
+        and without a slot if they never ran; so are those that wait for a retry, or are
+        given back or fail meanwhile. Running ones go on; if their claim lapses, nobody
+        takes it over until the definition is resumed. The revision
+        rises by one, and ``paused_at`` is the store's time. A definition that is paused
+        already only takes the note: since when it is stays.
+
+        Args:
+            ids: The definitions.
+            note: Why, for a person to read.
+
+        Returns:
+            Those that exist, as now stored; in no order.
+        """
+
+    @abstractmethod
+    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
+        """End a pause: what was frozen is claimable, the revision rises.
+
+        Its ``note`` and ``paused_at`` are None again, and ``last_pause`` has them,
+        unless its trigger cannot be read. A definition that is not paused stays as it
+        is. A claim of a paused one that has lapsed, and that nobody might take over,
+        lapses now.
+
+        Returns:
+            Those that exist, as now stored; in no order.
+        """
+
+    @abstractmethod
+    def due_definitions(
+        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that fire soon.
+
+        A definition is due if it is not paused and its ``next_fire_time`` is within
+        ``ahead`` of the store's time.
+
+        Args:
+            ahead: How far past the store's time to look; zero or more.
+            after: Skip this one and all before it: the last of the page before.
+            limit: Most definitions to return; at least 1.
+
+        Returns:
+            The definitions in the order of ``(next_fire_time, id)``. One that this
+            process cannot read has an ``UnknownTrigger`` that says why.
+        """
+
+    @abstractmethod
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+        """Create the instances of each firing and move its definition on, in one step.
+
+        A firing wins if the definition exists, is not paused, and has the
+        ``next_fire_time`` and ``revision`` that were read; and, if its trigger waits,
+        no open instance with a ``fire_time``. The others change nothing. A fire time
+        that has its instance already gets no second one. One without fire times only
+        moves its definition, to an earlier time as well. The revision stays.
+
+        An instance is pending, in the definition's queue, with ``execute_at`` and
+        ``due_at`` as the firing says, at its fire time if that says nothing. Skipped
+        ones become one instance with the outcome *skipped*, whose ``execute_at`` is
+        their first; it has no ``fire_time``, and takes none. A definition without a
+        ``next_fire_time`` is completed unless its trigger waits.
+
+        Args:
+            firings: At most one for each definition.
+
+        Returns:
+            The ids of the definitions whose firing won; of those that are busy it may
+            win yet.
+        """
+
+
+class InstanceStore(ABC):
+    """Hands instances to nodes, records what becomes of them, and lists them."""
+
+    @abstractmethod
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: timedelta | None,
+    ) -> Sequence[TaskInstance]:
+        """Hand due instances to one node, and to no other.
+
+        An instance can be claimed if it has not ended, is not frozen, is in one of the
+        claimant's queues, and either
+
+        * nobody has claimed it and it is due within ``ahead`` of the store's time, or
+        * ``lapsed`` is not None and its claim has lapsed, at least so long ago:
+          ``expires_at`` and ``lapsed`` together are not after the store's time.
+
+        Each gets ``claimed_by``, an ``attempt`` one higher, and a claim that holds for
+        one lease past the later of the store's time and ``due_at``. One that is due
+        within ``lead`` is also started, as ``start_instances`` does it, unless it has
+        to have a slot: that is for ``start_instances`` to find out. Selecting and
+        marking is one atomic step: nodes calling at the same moment never receive the
+        same instance. Of a run that had come to no end when its claim was taken over
+        that is kept as *lost*, as by ``finish_instances``; with the stage in which it
+        was on a bus, which the claim answers as ``silence``
+        (``go_scheduler.stores.rules`` has the rule). What is claimed is on no bus.
+
+        Args:
+            claimant: The calling node.
+            ahead: How far past the store's time to claim; zero or more.
+            lead: How far past the store's time to start as well; zero or more.
+            limit: Most instances to return; at least 1.
+            lapsed: How long ago claims must have lapsed that are taken over, zero or
+                more; None: none are.
+
+        Returns:
+            The claimed instances, lapsed claims first, then earliest ``due_at`` first;
+            empty if none is due. Only those with ``started_at`` have been started. Of
+            more than ``limit`` lapsed claims come first, and then those of a smaller
+            ``priority``; but of eight calls at least one begins at the last class in
+            which any is due, and none waits for ever.
+        """
+
+    @abstractmethod
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended.
+
+        A node whose claim got no answer finds out by this what it has claimed. What has
+        been handed on under that claim is left out, and what is frozen may be.
+
+        Args:
+            node: The node.
+            after: They come after this one: the last of the page before.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            The instances in the order of their ids; empty if there are no more.
+        """
+
+    @abstractmethod
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Answer[Sequence[TaskInstance]]:
+        """Record that handlers are about to be called.
+
+        Each instance whose claim is current and that has not started has one more in
+        ``runs``, ``started_at`` at the later of the store's time and ``due_at``, and a
+        claim that holds past ``started_at`` for one lease, or for the definition's
+        ``expire_after`` if that is shorter. One that has started under this claim is
+        answered alike and changed in nothing.
+
+        **Slots**: an instance whose definition has a ``lock``, or does not allow
+        ``overlap``, has to have the slot of that name, which one instance has at a time
+        (``go_scheduler.stores.rules`` has the names). It takes it with its first start,
+        and has it until it ends or is removed: while it waits for a retry, too, and
+        when its claim has lapsed. What is given back and has never been called lets go
+        of it. Of several in one batch the one
+        takes it whose turn it is: by priority, ``due_at`` and ``execute_at``. One whose
+        slot another instance has is parked instead: pending, but not claimable, with
+        neither a claim nor one more in ``runs``.
+
+        Returns:
+            The instances whose claim is current, with their definition as it is now, in
+            no order, and those that were parked. Those lost have been cancelled,
+            edited, paused, deleted, claimed anew, or completed by an earlier run.
+        """
+
+    @abstractmethod
+    def review_parked(self, *, limit: int) -> Reviewed:
+        """Go over what is parked, and let go on or end what can.
+
+        The ``overlap`` of its definition decides on what is parked, due and not
+        decided on yet, if its slot is taken; of one slot in the order of ``due_at``.
+        How soon anybody calls this decides nothing: if the slot was taken by another
+        instance of its definition when it was parked, and that has ended at its
+        ``due_at`` or later, it is judged as if that still ran.
+        ``stores.rules.fate_of`` has the rule: it waits, or ends as *skipped*, with
+        itself and a reason as ``skipped``. What it replaces is cancelled as by
+        ``cancel_instances``; but one whose definition's trigger waits is only asked to
+        stop.
+
+        Then, of each slot that no instance has which is open, the parked instance whose
+        turn it is becomes claimable, unless it is yet to be decided on. Whoever has
+        ended an instance with a slot calls this soon after, and every node now and
+        then.
+
+        Instances that are frozen are left alone. What another transaction has locked is
+        left for later, and keeps nothing else from its turn: if there is more than
+        ``limit``, the next call goes on behind. Where nothing is parked this costs one
+        statement.
+
+        Args:
+            limit: Of how many slots and of how many instances at most; at least 1.
+
+        Returns:
+            What came of it.
+        """
+
+    @abstractmethod
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
+        """Let claims hold for their ``lease`` from the store's time on.
+
+        A run may be handed on with that. From then on nothing lets its claim lapse
+        sooner than it would: neither this renewal nor a later one under that claim. A
+        ``worker`` that is given with that is kept with the instance until it is pending
+        or claimed again; so is a ``progress``.
+
+        **A stage** says how far a run has come on a bus. *Published*: ``start_by`` is
+        when its claim lapses. *Accepted*: the same, and ``accepted_at`` is the store's
+        time, unless it is known already. *Started*: ``accepted_at`` likewise, there is
+        no ``start_by``, and the run counts from now: that is its ``started_at``. A
+        stage sets how long the claim holds, to less as well. It never goes back: of one
+        that would, only the ``lease`` counts, as of a run that is handed on. To accept
+        again what has not begun lets it hold no longer than the first time. Who has
+        accepted it has it: a ``worker`` of another name that says *accepted* or
+        *started* has lost the claim. ``accepted_at`` and ``start_by`` go as ``worker``
+        does.
+
+        Args:
+            renewals: At most one for each instance.
+
+        Returns:
+            For each instance whose claim is current: whether its run is asked to stop.
+        """
+
+    @abstractmethod
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        """Record what became of runs.
+
+        An instance with an outcome ends at the store's time and keeps ``claimed_by``
+        and ``attempt``; ``ended_attempt`` is the claim's. One without is pending again,
+        due ``retry_in`` from the store's time, with ``started_at`` empty; it is frozen
+        if its definition is paused. An ``error`` that is given is kept; with the
+        outcome *skipped* it is the reason, which stands in ``skipped``. One that ends
+        keeps the ``started_at`` given: if there is none its handler was not called, and
+        a run recorded as started is taken off ``runs``. A run that hung adds one to
+        ``hangs``; one that did not, and has no outcome, sets it to zero. A ``result``
+        is kept with the outcome *completed*.
+
+        **The first success wins**: the outcome *completed* is also taken from a claim
+        that was current once, if the instance has not ended or has *failed*. It
+        ends then as above, and nobody may claim it; a run that was begun since finds
+        its claim lost.
+
+        If one that had not ended ends whose definition's trigger waits, and that
+        definition has no ``next_fire_time`` and is not completed, it gets the one
+        given; without one it is completed.
+
+        **Of runs that were called and did not succeed** the end is kept in the same
+        write, for ``list_runs``, of the last ``RUNS_KEPT`` of each instance: *hung* if
+        it says so, else *cancelled* if that is its outcome, else *failed*; with the
+        ``worker`` that the instance had. They go with their instance.
+
+        Args:
+            outcomes: At most one for each instance.
+
+        Returns:
+            The ids of the instances for which this was recorded.
+        """
+
+    @abstractmethod
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        """Give back what was claimed and not called.
+
+        Each is pending again, due when it was or after ``delay``, whichever is later; a
+        run that was recorded as started is taken off ``runs``. One that is left with
+        none lets go of its slot. It is frozen if its definition is paused.
+
+        Args:
+            releases: At most one for each instance.
+
+        Returns:
+            The ids of the instances whose claim was current.
+        """
+
+    @abstractmethod
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel instances that have not started; ask the runs of the others to stop.
+
+        Args:
+            cancellations: The ids of the instances, and for each the ``next_fire_time``
+                of its definition if its trigger waits, used as by ``finish_instances``.
+
+        Returns:
+            What it came to, for each that exists and has not ended.
+        """
+
+    @abstractmethod
+    def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
+        """Make instances run again that have failed.
+
+        Each is pending, due at the store's time, which is its ``reopened_at``, and has
+        no outcome and no end; its ``runs`` and ``hangs`` are zero. ``attempt``,
+        ``execute_at``, ``error`` and what ``list_runs`` has stay. It is in its
+        definition's queue, frozen if that is paused, and waits for its slot, whatever
+        the ``overlap``. As it has an ``error``, its fire time is not served anew by an
+        edit or a pause.
+
+        Left out is what has not failed, what has no definition any more, and what would
+        be the second open instance with a fire time of a definition whose trigger
+        waits. Of several such the latest is reopened. The definition then has no
+        ``next_fire_time`` and is not completed until that ends.
+
+        Returns:
+            The ids of the instances that run again.
+        """
+
+    @abstractmethod
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance.
+
+        Raises:
+            TaskInstanceNotFoundError: There is none with this id.
+        """
+
+    @abstractmethod
+    def slot_holder(self, slot: str) -> TaskInstance | None:
+        """Read which instance has a slot.
+
+        Args:
+            slot: Its name, of ``go_scheduler.stores.rules.slot_of``.
+
+        Returns:
+            The instance, which is open; None: no instance has it.
+        """
+
+    @abstractmethod
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read what is kept of the runs of an instance.
+
+        Returns:
+            The runs, earliest attempt first; empty if there are none, or is no such
+            instance.
+        """
+
+    @abstractmethod
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        state: State | None = None,
+        since: datetime | None = None,
+        fired_since: datetime | None = None,
+        fired_before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        """Read a page of the instances that meet every condition given.
+
+        Args:
+            definition_id: They belong to this definition; None: to any, or to one that
+                has been deleted.
+            name: Their definition has this name.
+            key: They have this ``key``, of those made by hand.
+            state: They are in this state.
+            since: Their ``execute_at`` is not before this.
+            fired_since: They have a ``fire_time``, not before this.
+            fired_before: They have a ``fire_time``, before this.
+            queues: Their definition's queue is among these.
+            owners: Their definition is in the declared set of one of these owners.
+            newest_first: In the order of ``(execute_at, id)`` backwards.
+            after: They come after this: where the page before ends.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            The instances in the order of ``(execute_at, id)``, unless told otherwise;
+            empty if there are no more.
+        """
+
+    @abstractmethod
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
+        """How many instances are in each state; every state has a number.
+
+        What deleted definitions have left is counted as well.
+
+        Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: Their definition is in the declared set of one of these owners;
+                None: of any, or in none.
+        """
+
+
+_PAGE = 1_000
+
+
+class FiredStore(InstanceStore):
+    """Reads a definition's instances by fire time, and those that have none."""
+
+    def list_fired(
+        self,
+        definition_id: UUID,
+        *,
+        since: datetime,
+        before: datetime,
+        newest_first: bool = False,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has fired, in the order of fire times.
+
+        Args:
+            definition_id: Which; of one that is not there nothing is found.
+            since: Their ``fire_time`` is not before this.
+            before: It is before this.
+            newest_first: Whether the latest come first.
+            limit: Most instances to return; at least 1.
+        """
+        found = sorted(
+            self._every(None, definition_id, since=since, before=before),
+            key=rules.by_fire_time,
+            reverse=newest_first,
+        )
+        return found[:limit]
+
+    def count_fired(
+        self, definition_id: UUID, bounds: Sequence[datetime], *, most: int
+    ) -> Sequence[Mapping[State, int]]:
+        """How many a definition has fired, by their state, in some spans of time.
+
+        Args:
+            definition_id: Which; of one that is not there nothing is found.
+            bounds: Each span goes from one of them to the next, which is not in it.
+            most: So many are counted of a span, those with the earliest fire times.
+
+        Returns:
+            The numbers of each span; states that have none are left out.
+        """
+        spans = pairwise(bounds)
+        found = (
+            self.list_fired(definition_id, since=since, before=before, limit=most)
+            for since, before in spans
+        )
+        return [Counter(each.state for each in fired) for fired in found]
+
+    def list_unscheduled(
+        self, definition_id: UUID, *, limit: int
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has without a fire time, the latest first.
+
+        That is what was made by hand or on demand, and records of what was skipped. Of
+        more than five thousand it is any five thousand of which the latest are taken.
+
+        Args:
+            definition_id: Which; of one that is not there nothing is found.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            They, in the order of ``(execute_at, id)`` backwards.
+        """
+        found = [
+            each for each in self._every(None, definition_id) if each.fire_time is None
+        ]
+        return sorted(found, key=rules.by_execution, reverse=True)[:limit]
+
+    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
+        """How many instances of a definition have not ended, and have not begun.
+
+        A run on a bus has not begun while it has a ``start_by``: it is published, or
+        accepted. Any other that is running has begun.
+
+        Args:
+            definition_id: Which; of one that is not there none does.
+            most: So many are counted at most.
+        """
+        waiting = (
+            each
+            for state in (*WAITING, *RUNS)
+            for each in self._every(state, definition_id)
+            if state in WAITING or each.start_by is not None
+        )
+        return sum(1 for _ in islice(waiting, most))
+
+    def _every(
+        self,
+        state: State | None,
+        definition_id: UUID | None = None,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        newest_first: bool = False,
+    ) -> Iterator[TaskInstance]:
+        """All that there are, a page at a time."""
+        after = None
+        while True:
+            page = self.list_instances(
+                state=state,
+                definition_id=definition_id,
+                fired_since=since,
+                fired_before=before,
+                queues=queues,
+                owners=owners,
+                newest_first=newest_first,
+                after=after,
+                limit=_PAGE,
+            )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = Position.of_instance(page[-1])
+
+
+LOOKED_AT = 5_000
+"""Of so many rows a list is picked at most."""
+STRETCH = 1_000
+"""Of so many that ended, at most; then it says where to go on."""
+KEYS_LOOKED_AT = 1_000
+"""In so many definitions a key is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A part of a list, which ends where it is full, or where enough was looked at.
+
+    Attributes:
+        found: What is in it.
+        next: Where to go on; None: that was all.
+    """
+
+    found: Sequence[TaskInstance]
+    next: Position | None
+
+
+class ViewStore(FiredStore, DefinitionStore):
+    """Reads what pages show, in a time that does not depend on how much there is."""
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """The store's time."""
+
+    def counts_up_to(
+        self,
+        most: int,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, Counted]:
+        """How many instances are in each state, as far as they have to be counted.
+
+        Args:
+            most: So many; of a state that has more, ``more`` is said. One that is amid
+                more than so many others may have fewer counted than there are, and says
+                ``more`` as well. Of some queues or owners a store may look at fewer.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
+
+        Returns:
+            Every state has a number.
+        """
+        counts = self.counts()
+        if queues is None and owners is None:
+            return {state: Counted.up_to(most, counts[state]) for state in State}
+        seen, theirs = Counter[State](), Counter[State]()
+        for each in islice(self._every(None, newest_first=True), most):
+            seen[each.state] += 1
+            theirs[each.state] += is_among(each.definition, queues, owners)
+        return {
+            state: Counted(count=theirs[state], more=counts[state] > seen[state])
+            for state in State
+        }
+
+    def list_backlog(
+        self, most: int, *, queues: Collection[str] | None = None
+    ) -> Sequence[Backlog]:
+        """What is due and has not been claimed, by queue.
+
+        What is frozen or parked is not due.
+
+        Args:
+            most: So many are counted of a queue.
+            queues: Of these alone; None: of all.
+
+        Returns:
+            At most a hundred queues in which anything is due, by their names.
+        """
+        now = self.now()
+        due: dict[str, list[datetime]] = {}
+        for each in self._every(State.PENDING, queues=queues):
+            definition = each.definition
+            if each.due_at <= now and not (each.parked or definition.paused):
+                due.setdefault(definition.queue, []).append(each.due_at)
+        return [
+            Backlog(queue=queue, due=Counted.up_to(most, len(times)), oldest=min(times))
+            for queue, times in sorted(due.items())[:100]
+        ]
+
+    def list_ended(
+        self,
+        outcome: Outcome,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        before: Position | None = None,
+        limit: int,
+    ) -> Stretch:
+        """Read instances that ended in one way, those that ended last first.
+
+        Args:
+            outcome: How they ended.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
+            before: They come after this: the ``next`` of a stretch, whose ``at`` is a
+                ``completed_at``.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            They, in the order of ``(completed_at, id)`` backwards. With fewer than
+            ``limit`` there may be more behind ``next``.
+        """
+        ended = self._every(State(outcome.value), queues=queues, owners=owners)
+        found = sorted(ended, key=rules.by_end, reverse=True)
+        if before is not None:
+            last = (before.at, before.id)
+            found = [each for each in found if rules.by_end(each) < last]
+        more = len(found) > limit
+        page = found[:limit]
+        return Stretch(found=page, next=_ended_position(page[-1]) if more else None)
+
+    def list_waiting(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what can be claimed, or will be when it is due, earliest due first.
+
+        What is frozen or parked is not among it. Where owners are asked for, some that
+        come behind many of others may be missing.
+
+        Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
+            limit: Most instances to return; at least 1.
+        """
+        found = [
+            each
+            for each in self._every(State.PENDING, queues=queues, owners=owners)
+            if not (each.parked or each.definition.paused)
+        ]
+        return sorted(found, key=rules.by_due)[:limit]
+
+    def list_claims(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what nodes hold and run, those first whose claims expire first.
+
+        What is frozen, as its definition has been paused, may be left out.
+
+        Args:
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
+            limit: Most instances to return; at least 1.
+        """
+        found = [
+            each
+            for state in (*RUNS, State.CLAIMED)
+            for each in self._every(state, queues=queues, owners=owners)
+        ]
+        return sorted(found, key=rules.by_expiry)[:limit]
+
+    def search_names(
+        self,
+        prefix: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskDefinition]:
+        """Read definitions whose name begins with a text, in the order of their ids.
+
+        Args:
+            prefix: How it begins.
+            queues: Their queue is among these; None: any.
+            owners: They are in the set of one of these; None: of any, or none.
+            limit: Most definitions to return; at least 1.
+        """
+        found: list[TaskDefinition] = []
+        after = None
+        while len(found) < limit:
+            page = self.list_definitions(
+                queues=queues, owners=owners, after=after, limit=_PAGE
+            )
+            found += [each for each in page if (each.name or "").startswith(prefix)]
+            if len(page) < _PAGE:
+                break
+            after = Position.of_definition(page[-1])
+        return found[:limit]
+
+    def search_key(
+        self,
+        key: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read the instances that have a key, of a thousand definitions at most.
+
+        Args:
+            key: The key.
+            queues: Their definition's queue is among these; None: any.
+            owners: It is in the declared set of one of these; None: of any, or none.
+            limit: Most instances to return; at least 1.
+
+        Returns:
+            They, in the order of ``(execute_at, id)``.
+        """
+        definitions = self.list_definitions(
+            queues=queues, owners=owners, limit=KEYS_LOOKED_AT
+        )
+        found = [
+            each
+            for definition in definitions
+            for each in self._every(None, definition.id)
+            if each.key == key
+        ]
+        return sorted(found, key=rules.by_execution)[:limit]
+
+
+def _ended_position(instance: TaskInstance) -> Position:
+    return Position(at=instance.completed_at, id=instance.id)
+
+
+class NodeStore(ABC):
+    """Records what nodes tell of themselves, and finds queues that none serves.
+
+    It also keeps what all of them are to agree on.
+    """
+
+    @abstractmethod
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
+        """Record that a node has been in contact with the store up to now.
+
+        Args:
+            announced: What it tells of itself; what was recorded of it before is
+                replaced.
+            unbroken: For how long without a break; zero or more.
+        """
+
+    @abstractmethod
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store.
+
+        Args:
+            within: Only of nodes last seen at most so long ago; at most an hour.
+
+        Returns:
+            One for each node, living or dead, in no order.
+        """
+
+    # A store may keep nothing.
+    def note_stats(  # noqa: B027
+        self, node: UUID, stats: Sequence[QueueStats]
+    ) -> None:
+        """Keep what a node has counted, at most once a minute.
+
+        As it stands here nothing is kept, which a store may leave so.
+
+        Args:
+            node: The node.
+            stats: Each of another minute or hour, or another queue; in the place of
+                what the node has had kept of the same.
+        """
+
+    def list_stats(
+        self, *, every: timedelta, since: datetime, until: datetime
+    ) -> Sequence[QueueStats]:
+        """Read what was counted.
+
+        Args:
+            every: Minutes or hours: how long they are.
+            since: Only those that begin no earlier.
+            until: Only those that begin before this.
+
+        Returns:
+            One for each minute or hour, queue and node, by when they begin, and then by
+            queue in any order; empty if the store keeps none.
+        """
+        return ()
+
+    @abstractmethod
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name queues in which something is due that nobody has claimed.
+
+        What is frozen is not due. Every node asks a few times a minute, to find out
+        which queues nobody serves.
+
+        Args:
+            apart_from: Queues that are left out, however much is due there.
+
+        Returns:
+            In no order, each once; of several at least one.
+        """
+
+    @abstractmethod
+    def keep_setting(self, name: str, value: str) -> str:
+        """Agree on a setting with all who use the store: the first to ask has set it.
+
+        Args:
+            name: Which setting.
+            value: What it is to be, unless it has been set.
+
+        Returns:
+            What is kept: whoever asks for this name gets the same, from now on.
+        """
+
+
+class HandOverStore(ByHandStore, InstanceStore, DefinitionStore):
+    """Lets a node have what it creates and is due: by the write that creates it.
+
+    As these methods stand here they create and start nothing of it, which is never
+    wrong: the loops find what has been created.
+    """
+
+    def put_and_start(
+        self, firing: Firing, claimant: Claimant
+    ) -> tuple[TaskDefinition, TaskInstance | None]:
+        """Put one definition, and have it fire and start, in one step.
+
+        It is put as by ``put_definitions``. If it is new, it fires then as by
+        ``fire_definitions``, and its instance is claimed and started as by
+        ``claim_instances``.
+
+        Args:
+            firing: Its definition is as for ``put_definitions``, is not paused, is in a
+                queue of the claimant's and excludes nothing. Its one fire time is the
+                ``next_fire_time`` of that, and it skips none.
+            claimant: The node that is to have the instance.
+
+        Returns:
+            The definition as it was put, before it fired; and the instance, with the
+            definition as it is now; None: nothing was started.
+
+        Raises:
+            ConflictError: As for ``put_definitions``.
+        """
+        [put] = self.put_definitions([firing.definition])
+        return put, None
+
+    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
+        """Fire definitions, and start what they make, in one step.
+
+        They fire as by ``fire_definitions``. The instances of those that win are
+        claimed and started as by ``claim_instances``.
+
+        Args:
+            firings: As for ``fire_definitions``, each of one fire time that is due, and
+                none that is skipped; their definitions are in queues of the claimant's,
+                exclude nothing, and have triggers that do not wait.
+            claimant: The node that is to have the instances.
+
+        Returns:
+            As ``fire_definitions``, and what was started.
+        """
+        answer = self.fire_definitions(firings)
+        return Fired(done=answer.done, busy=answer.busy)
+
+    def add_and_start(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant,
+        *,
+        names: Collection[str] | None,
+    ) -> Sequence[TaskInstance]:
+        """Make instances as ``add_instances`` does, and start those due, in one step.
+
+        What is made, and due by the store's time, is claimed and started as by
+        ``claim_instances``, if it is not frozen, has to have no slot, is in a queue of
+        the claimant's, and its definition has one of the names.
+
+        Args:
+            definition_id: The definition, completed or not.
+            additions: What to make, each by its own ``id``.
+            claimant: The node that is to have the instances.
+            names: Those that the node can run; None: all.
+
+        Returns:
+            The instances in the order given, those that were started with the
+            claimant as ``claimed_by``. One that was there already comes back as it is.
+
+        Raises:
+            TaskDefinitionNotFoundError: As for ``add_instances``.
+        """
+        return self.add_instances(definition_id, additions)
+
+    def find_instances(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
+        """Read many instances, which are said to go on or to have ended elsewhere.
+
+        As it stands here it reads one after the other.
+
+        Args:
+            ids: Of which; some thousand at most.
+
+        Returns:
+            Those that there are, by their ids.
+        """
+        found: dict[UUID, TaskInstance] = {}
+        for id in ids:
+            with suppress(TaskInstanceNotFoundError):
+                found[id] = self.get_instance(id)
+        return found
+
+
+def may_start(
+    instance: TaskInstance, claimant: Claimant, names: Collection[str] | None
+) -> bool:
+    """Whether a node may start an instance that has just been made and is due."""
+    definition = instance.definition
+    return (
+        instance.state is State.PENDING
+        and instance.attempt == 0
+        and not definition.paused
+        and slot_of(definition, fired=False) is None
+        and is_run_by(definition, claimant.queues, names)
+    )
+
+
+def is_run_by(
+    definition: TaskDefinition, queues: Collection[str], names: Collection[str] | None
+) -> bool:
+    """Whether a node serves the queue of a definition, and can run its name.
+
+    Args:
+        definition: The definition.
+        queues: Those that the node serves.
+        names: Those that it can run; None: all.
+    """
+    return definition.queue in queues and (names is None or definition.name in names)
+
+
+class JoinedStore(Protocol):
+    """A store within a transaction; each method does what that of ``Store`` does.
+
+    A whole ``Store`` is one, too, whose methods are transactions of their own.
+    """
+
+    def put_definitions(
+        self, definitions: Sequence[TaskDefinition]
+    ) -> Sequence[TaskDefinition]:
+        """Insert each definition, or replace the one with its id."""
+
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration."""
+
+    def list_definitions(
+        self,
+        *,
+        ids: Collection[UUID] | None = None,
+        metadata: Mapping[str, JSON] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        after: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that meet every condition given."""
+
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
+        """Delete definitions, at once and with all that is not running."""
+
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        """Pause definitions, so that nothing of theirs starts."""
+
+    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
+        """End a pause."""
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        """Make instances for fire times of a definition that have none."""
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance."""
+
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel what has not started; ask what runs to stop."""
+
 
 CONTACTS_KEPT = timedelta(hours=1)
 """How long ago a node may have been seen whose contact is still kept."""

@@ -15,11 +15,11 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from go_scheduler.stores.cockroachdb_questions import QUESTIONS
-from go_scheduler.stores.polls import LastWork, Polls
+from go_scheduler.stores.hints import LastWork, Polls
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect, array
 from go_scheduler.stores.postgresql.driver import EngineKind
+from go_scheduler.stores.postgresql.questions import within
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.postgresql.within import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import Answer, Claimant, Fired, Firing
-    from go_scheduler.stores.sql.dialect import Query, Read
+    from go_scheduler.stores.sql.tables import Query, Read
 
 
 class CockroachDBStore(PostgreSQLStore):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from enum import Flag, auto
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import ZERO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
 SOON = timedelta(seconds=2)
@@ -73,3 +75,105 @@ class Hints(ABC):
 
         Harmless if it is closed.
         """
+
+
+_EVERY = timedelta(milliseconds=100)
+_BUSY_FOR = timedelta(minutes=1)
+
+
+class LastWork:
+    """When a process has had work last: where there was some, more may come.
+
+    Args:
+        elapsed: Measures how long ago that is.
+    """
+
+    def __init__(self, elapsed: Callable[[], timedelta]) -> None:
+        self._elapsed = elapsed
+        self._until = ZERO
+
+    def note(self) -> None:
+        """There is some now."""
+        self._until = self._elapsed() + _BUSY_FOR
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether there was some a moment ago."""
+        return self._elapsed() < self._until
+
+
+class Polls(Hints):
+    """Ten looks a second while there is work, and none of its own otherwise.
+
+    Args:
+        last: When there was some.
+    """
+
+    def __init__(self, last: LastWork) -> None:
+        self._last = last
+        self._closed = threading.Event()
+
+    def wait(self) -> News:
+        """Wait for the next poll."""
+        while not self._closed.wait(_EVERY.total_seconds()):
+            if self._last.is_recent:
+                return News.ANYTHING
+        return News.NOTHING
+
+    def close(self) -> None:
+        """End a wait."""
+        self._closed.set()
+
+
+class HeardHints(Hints):
+    """One thread waits; whoever closes it ends that, and does not wait for it.
+
+    Attributes:
+        ended: Can be read from once it has been closed: what waits looks at it as well.
+        is_closed: Whether it has been closed.
+    """
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        # Whoever closes this does not wait for the thread that waits.
+        self._lock = threading.Lock()
+        self._end, self.ended = socket.socketpair()
+
+    def wait(self) -> News:
+        """Wait for a hint; a new connection is as good as one."""
+        try:
+            with self._lock:
+                return News.NOTHING if self.is_closed else self._heard()
+        finally:
+            if self.is_closed:
+                self._let_go()
+
+    def close(self) -> None:
+        """Close the connection, or leave that to the thread that waits."""
+        self.is_closed = True
+        # The other end can be read from then on.
+        self._end.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._disconnect()
+                self.ended.close()
+            finally:
+                self._lock.release()
+
+    def _heard(self) -> News:
+        try:
+            return self._hear()
+        except BaseException:
+            self._disconnect()
+            raise
+
+    @abstractmethod
+    def _hear(self) -> News:
+        """Connect, which may be news; or wait until something comes, or for the end."""
+
+    @abstractmethod
+    def _disconnect(self) -> None:
+        """Close the connection, if there is one."""

@@ -8,7 +8,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import a, shown
+from go_scheduler.formatting import a, shown
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 

@@ -1,11 +1,24 @@
-"""The figures: what each is called, what it is about, and in which unit."""
+"""The figures: what each is called, and its value, of what nodes have counted."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from go_scheduler.models import BOUNDS
+from go_scheduler.events import InstanceDropped, InstanceSkipped
+from go_scheduler.events.instrument import Instrument
+from go_scheduler.models import BOUNDS, counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from go_scheduler.events import Event
+    from go_scheduler.events.instrument import Watched
+    from go_scheduler.health import Health
+    from go_scheduler.models import Counts, TaskInstance
 
 # Of those in which lateness is counted, so that no count has to be divided.
 BUCKETS = tuple(
@@ -127,3 +140,141 @@ WAITING_WORKERS = _gauge(
 )
 OF_STORE = (INSTANCES, BACKLOG, BACKLOG_AGE, NODES, SERVING, WAITING_WORKERS)
 """Those of a store, which a server has."""
+
+
+Labels: TypeAlias = tuple[str, str]
+"""A queue and a name."""
+
+_MOST_LABELS = 200
+_OTHERS = ("other", "other")
+_UNNAMED = "unnamed"
+_NOTHING: AbstractContextManager[object] = nullcontext()
+
+
+class Gathered(NamedTuple):
+    """What has been gathered.
+
+    Attributes:
+        counts: What was counted, by queue and name.
+        skipped: How many fire times do not run, and how many of these were missed.
+        health: How each node is that has not stopped.
+    """
+
+    counts: dict[Labels, Counts]
+    skipped: dict[Labels, tuple[int, int]]
+    health: Sequence[Health]
+
+
+class Gathering(Instrument):
+    """Gathers what the nodes of all schedulers count that have it as a listener.
+
+    At most 200 pairs of queue and name are told apart; further ones are *other*.
+    """
+
+    surrounds = False
+
+    def __init__(self) -> None:
+        super().__init__(self._hear, (InstanceSkipped, InstanceDropped))
+        self._lock = threading.Lock()
+        self._nodes: list[Watched] = []
+        self._stopped: dict[Labels, Counts] = {}
+        self._skipped: Counter[Labels] = Counter()
+        self._missed: Counter[Labels] = Counter()
+
+    def watch(self, node: Watched) -> None:
+        """Look at a node from now on, until it has stopped."""
+        with self._lock:
+            self._nodes.append(node)
+
+    def around(self, instance: TaskInstance) -> AbstractContextManager[object]:
+        """Nothing."""
+        return _NOTHING
+
+    def gathered(self) -> Gathered:
+        """What has been counted up to now; no number of it ever falls."""
+        with self._lock:
+            # In this order: what a node counts as it stops is not lost.
+            over = [each for each in self._nodes if each.stopped]
+            self._nodes = [each for each in self._nodes if each not in over]
+            _add(self._stopped, _counts_of(over))
+            counts = dict(self._stopped)
+            _add(counts, _counts_of(self._nodes))
+            skipped = {
+                labels: (count, self._missed[labels])
+                for labels, count in self._skipped.items()
+            }
+        return Gathered(counts, skipped, [each.health() for each in self._nodes])
+
+    def _hear(self, event: Event) -> None:
+        assert isinstance(event, InstanceSkipped | InstanceDropped)
+        count, late = 1, True
+        if isinstance(event, InstanceSkipped):
+            count, late = event.count, event.late
+        with self._lock:
+            labels = _bounded(_labels(event.queue, event.name), self._skipped)
+            self._skipped[labels] += count
+            self._missed[labels] += count if late else 0
+
+
+def _counts_of(nodes: Iterable[Watched]) -> Iterable[Counts]:
+    return (each for node in nodes for each in node.tally.totals())
+
+
+def _add(to: dict[Labels, Counts], counts: Iterable[Counts]) -> None:
+    for each in counts:
+        labels = _bounded(_labels(each.queue, each.name), to)
+        to[labels] = to[labels] + each if labels in to else each
+
+
+def _labels(queue: str, name: str | None) -> Labels:
+    return queue, _UNNAMED if name is None else name
+
+
+def _bounded(labels: Labels, known: Mapping[Labels, object]) -> Labels:
+    return labels if labels in known or len(known) < _MOST_LABELS else _OTHERS
+
+
+Reading: TypeAlias = tuple[tuple[str, ...], float]
+"""The values of a figure's labels, and its own."""
+
+Read: TypeAlias = "Callable[[Gathered], Iterable[Reading]]"
+"""All of a figure's readings."""
+
+
+def _counted(count: Callable[[Counts], int]) -> Read:
+    return lambda found: ((of, count(each)) for of, each in found.counts.items())
+
+
+def _ended(found: Gathered) -> Iterable[Reading]:
+    for of, each in found.counts.items():
+        for how, count in each.ended.items():
+            if how != counts.RETRIED:
+                yield (*of, how), count
+
+
+def _skipped(number: int) -> Read:
+    return lambda found: ((of, each[number]) for of, each in found.skipped.items())
+
+
+def _sum(count: Callable[[Health], int]) -> Read:
+    return lambda found: [((), sum(map(count, found.health)))]
+
+
+COUNTED: Mapping[Figure, Read] = {
+    FIRED: _counted(lambda each: each.fired),
+    STARTED: _counted(lambda each: each.lateness.total),
+    ENDED: _ended,
+    RETRIED: _counted(lambda each: each.ended.get(counts.RETRIED, 0)),
+    SKIPPED: _skipped(0),
+    MISFIRES: _skipped(1),
+}
+"""The counters."""
+
+PRESENT: Mapping[Figure, Read] = {
+    HELD: _sum(lambda each: each.waiting),
+    BUSY: _sum(lambda each: each.busy),
+    STUCK: _sum(lambda each: each.stuck_workers),
+    UNRECORDED: _sum(lambda each: each.unrecorded),
+    HEALTHY: lambda found: [((), min((e.ok for e in found.health), default=1))],
+}
+"""The gauges."""

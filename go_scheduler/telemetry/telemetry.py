@@ -1,9 +1,10 @@
-"""Telemetry: metrics and spans by OpenTelemetry."""
+"""Metrics and spans by OpenTelemetry; what fails there harms no run."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
@@ -12,17 +13,15 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from go_scheduler.events.bounded_log import BoundedLog
 from go_scheduler.models import Histogram
-from go_scheduler.models.histogram import BOUNDS_IN_SECONDS
+from go_scheduler.models.counts import BOUNDS_IN_SECONDS
 from go_scheduler.telemetry import figures
-from go_scheduler.telemetry.gathering import Gathering
-from go_scheduler.telemetry.harmless import Harmless
-from go_scheduler.telemetry.readings import COUNTED, PRESENT
-from go_scheduler.traced import joined, parted
+from go_scheduler.telemetry.figures import COUNTED, PRESENT, Gathering
+from go_scheduler.trace_context import joined, parted
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
 
     from opentelemetry.context import Context
     from opentelemetry.metrics import CallbackOptions, MeterProvider
@@ -30,9 +29,52 @@ if TYPE_CHECKING:
 
     from go_scheduler.events.instrument import Put
     from go_scheduler.models import TaskInstance
-    from go_scheduler.telemetry.figures import Figure
-    from go_scheduler.telemetry.gathering import Gathered, Labels
-    from go_scheduler.telemetry.readings import Read
+    from go_scheduler.telemetry.figures import Figure, Gathered, Labels, Read
+
+
+class SafeSpan(AbstractContextManager[None]):
+    """Enters and leaves another; what raises there is logged, and goes no further.
+
+    What is raised within goes on.
+
+    Args:
+        make: Makes the other.
+        log: Where that is told.
+    """
+
+    def __init__(
+        self, make: Callable[[], AbstractContextManager[object]], log: BoundedLog
+    ) -> None:
+        self._make = make
+        self._log = log
+        self._entered: AbstractContextManager[object] | None = None
+
+    def __enter__(self) -> None:
+        try:
+            made = self._make()
+            made.__enter__()
+            self._entered = made
+        except Exception as error:
+            self._tell("begun", error)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._entered is None:
+            return
+        try:
+            self._entered.__exit__(kind, raised, traceback)
+        except Exception as error:
+            self._tell("ended", error)
+
+    def _tell(self, what: str, error: Exception) -> None:
+        self._log.write(
+            logging.WARNING, "a span could not be %s", what, ids={}, error=error
+        )
+
 
 _SCOPE = "go_scheduler"
 _HEADER, _STATE = "traceparent", "tracestate"
@@ -96,7 +138,7 @@ class Telemetry(Gathering):
         """The span of a run, if anybody keeps spans."""
         if self._is_global and isinstance(trace.get_tracer_provider(), _NOBODY):
             return super().around(instance)
-        return Harmless(lambda: self._span(instance), self._log)
+        return SafeSpan(lambda: self._span(instance), self._log)
 
     def carry(self, put: Put) -> str | None:
         """The context of a span of the call, or of what it is called within."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,14 +19,13 @@ from go_scheduler.stores.messages import (
     Retention,
     RunOutcome,
 )
-from go_scheduler.testing.at_once import at_once as at_once
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.json import JSON
@@ -33,6 +33,40 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
+
+_FAILED_AFTER = 120
+
+
+def at_once(*calls: Callable[[], object]) -> list[object]:
+    """Make calls at the same moment, each in its own thread.
+
+    Returns:
+        What they returned, in the order of the calls.
+    """
+    barrier = threading.Barrier(len(calls))
+    results: dict[int, object] = {}
+    errors: list[BaseException] = []
+
+    def run(number: int, call: Callable[[], object]) -> None:
+        try:
+            barrier.wait(_FAILED_AFTER)
+            results[number] = call()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [
+        threading.Thread(target=run, args=pair, daemon=True)
+        for pair in enumerate(calls)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_FAILED_AFTER)
+    if errors:
+        raise errors[0]
+    assert len(results) == len(calls), f"a call took longer than {_FAILED_AFTER} s"
+    return [results[number] for number in range(len(calls))]
+
 
 TICK = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)

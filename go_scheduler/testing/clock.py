@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.testing.executor import InlineExecutor
 from go_scheduler.triggers.base import utc
 

@@ -7,67 +7,75 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.testing.clock import ManualClock
-from go_scheduler.testing.store.added_instances import AddedTests
-from go_scheduler.testing.store.additions import AddTests
-from go_scheduler.testing.store.backfill_overlaps import BackfillOverlapTests
-from go_scheduler.testing.store.backfills import BackfillTests
-from go_scheduler.testing.store.cancels import CancelTests
-from go_scheduler.testing.store.claims import ClaimTests
-from go_scheduler.testing.store.cleanups import CleanupTests
-from go_scheduler.testing.store.definition_lists import DefinitionListTests
-from go_scheduler.testing.store.definitions import PutTests
-from go_scheduler.testing.store.deletes import DeleteTests
-from go_scheduler.testing.store.due import DueTests
-from go_scheduler.testing.store.edits import EditTests
-from go_scheduler.testing.store.firings import FireTests, SkipTests
-from go_scheduler.testing.store.freed_slots import FreedSlotTests
-from go_scheduler.testing.store.frozen import FrozenTests
-from go_scheduler.testing.store.full import FullTests
-from go_scheduler.testing.store.hand_over import HandOverTests
-from go_scheduler.testing.store.history import HistoryTests
-from go_scheduler.testing.store.instance_lists import InstanceListTests
-from go_scheduler.testing.store.lapsed import LapsedTests
-from go_scheduler.testing.store.made import MadeTests
-from go_scheduler.testing.store.met import MetTests
-from go_scheduler.testing.store.next_fire_times import NextFireTimeTests
+from go_scheduler.testing.store.additions import AddedTests, AddTests, FullTests
+from go_scheduler.testing.store.backfills import BackfillOverlapTests, BackfillTests
+from go_scheduler.testing.store.claims import (
+    ClaimTests,
+    HandOverTests,
+    LapsedTests,
+    PriorityTests,
+    RenewTests,
+    StartTests,
+)
+from go_scheduler.testing.store.cleanups import CleanupTests, RememberedTests
+from go_scheduler.testing.store.definitions import (
+    DefinitionListTests,
+    DeleteTests,
+    OwnerTests,
+    PutTests,
+    UnknownTriggerTests,
+)
+from go_scheduler.testing.store.edits import EditTests, SlotEditTests, UnfiredTests
+from go_scheduler.testing.store.firings import (
+    DueTests,
+    FireTests,
+    NextFireTimeTests,
+    OnDemandTests,
+    SkipTests,
+    WaitingTests,
+)
 from go_scheduler.testing.store.nodes import (
     ContactTests,
     DueQueuesTests,
     LapsedForTests,
     ListClaimedTests,
+    SettingTests,
+    StatsTests,
 )
-from go_scheduler.testing.store.on_demand import OnDemandTests
-from go_scheduler.testing.store.overlaps import OverlapTests
-from go_scheduler.testing.store.owners import OwnerTests
-from go_scheduler.testing.store.parked_instances import ParkedTests
-from go_scheduler.testing.store.pauses import PauseTests
-from go_scheduler.testing.store.priorities import PriorityTests
-from go_scheduler.testing.store.releases import ReleaseTests
-from go_scheduler.testing.store.remembered import RememberedTests
-from go_scheduler.testing.store.reopened import ReopenTests
-from go_scheduler.testing.store.resumes import ResumeTests
-from go_scheduler.testing.store.run_elsewhere import (
+from go_scheduler.testing.store.pauses import FrozenTests, PauseTests, ResumeTests
+from go_scheduler.testing.store.remote_runs import (
     ClientTests,
     ResultTests,
+    SilenceTests,
+    StageTests,
     WorkerTests,
 )
-from go_scheduler.testing.store.runs import FinishTests, RetryTests
+from go_scheduler.testing.store.runs import (
+    CancelTests,
+    FinishTests,
+    HistoryTests,
+    ReleaseTests,
+    ReopenTests,
+    RetryTests,
+    SuccessTests,
+)
 from go_scheduler.testing.store.sets import SetTests
-from go_scheduler.testing.store.settings import SettingTests
-from go_scheduler.testing.store.slot_edits import SlotEditTests
-from go_scheduler.testing.store.slot_holders import SlotHolderTests
-from go_scheduler.testing.store.slots import SlotTests
-from go_scheduler.testing.store.stages import SilenceTests, StageTests
-from go_scheduler.testing.store.starts import RenewTests, StartTests
-from go_scheduler.testing.store.stats import StatsTests
-from go_scheduler.testing.store.successes import SuccessTests
+from go_scheduler.testing.store.slots import (
+    FreedSlotTests,
+    MetTests,
+    OverlapTests,
+    ParkedTests,
+    SlotHolderTests,
+    SlotTests,
+)
 from go_scheduler.testing.store.threads import ThreadTests
-from go_scheduler.testing.store.traces import TraceTests
-from go_scheduler.testing.store.unfired import UnfiredTests
-from go_scheduler.testing.store.unknown_triggers import UnknownTriggerTests
 from go_scheduler.testing.store.values import OpenTests, TimeTests, ValueTests
-from go_scheduler.testing.store.views import ViewTests
-from go_scheduler.testing.store.waiting import WaitingTests
+from go_scheduler.testing.store.views import (
+    InstanceListTests,
+    MadeTests,
+    TraceTests,
+    ViewTests,
+)
 
 if TYPE_CHECKING:
     from go_scheduler.stores.base import Store

@@ -4,18 +4,108 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO, DrivingClock
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import LoopFailed, LoopRecovered
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from go_scheduler.clock import Clock
+
+_SAMPLES = 100
+_SHORTEST_LEAD = timedelta(milliseconds=20)
+_PER_INSTANCE = timedelta(microseconds=30)
+_MOST_GROWTH = timedelta(seconds=10)
+# Two for the turn of the loop before, one for its own, and two for the lead.
+_ANSWERS_AHEAD = 5
+
+
+class Pace:
+    """A loop's window, which grows by itself while the store is slow.
+
+    Nine in ten of the recent answers are as fast as is reckoned with, and no more than
+    ten seconds are added.
+
+    Args:
+        window: How far ahead the loop looks when the store answers at once.
+    """
+
+    def __init__(self, window: timedelta) -> None:
+        self.window = window
+        # Several threads take note of what they have waited for.
+        self._lock = threading.Lock()
+        self._samples: deque[timedelta] = deque(maxlen=_SAMPLES)
+        self._slow = ZERO
+        self._slowest = ZERO
+
+    def took(self, duration: timedelta) -> None:
+        """Take note of how long an answer took."""
+        with self._lock:
+            self._samples.append(duration)
+            ordered = sorted(self._samples)
+            self._slow = ordered[(len(ordered) - 1) * 9 // 10]
+            self._slowest = ordered[len(ordered) * 99 // 100]
+
+    @property
+    def ahead(self) -> timedelta:
+        """How far ahead to look now."""
+        return self.window + min(_ANSWERS_AHEAD * self._slow, _MOST_GROWTH)
+
+    def lead(self, unstarted: int) -> timedelta:
+        """How long before an instance is due its start is to be recorded.
+
+        Twice the recent 99th percentile of the answers, and more for every instance
+        that is held, so that a crowd due at one instant is started in time as well; at
+        most half of what it looks ahead.
+
+        Args:
+            unstarted: How many are held and not started.
+        """
+        lead = max(_SHORTEST_LEAD, 2 * self._slowest) + unstarted * _PER_INSTANCE
+        return min(lead, self.ahead / 2)
+
+
+_AFTER = tuple(timedelta(milliseconds=each) for each in (20, 50, 100, 200))
+
+
+class Repeats:
+    """When a look that was asked for is to be repeated; never, if nothing settles.
+
+    Args:
+        clock: Measures elapsed time.
+        settling: How long the store's scans may leave out what has been committed.
+    """
+
+    def __init__(self, clock: Clock, *, settling: timedelta) -> None:
+        self._clock = clock
+        self._after = _AFTER if settling > ZERO else ()
+        self._due: deque[timedelta] = deque()
+
+    def begin(self) -> None:
+        """Repeat the look that is taken now, and none before it."""
+        elapsed = self._clock.elapsed()
+        self._due = deque(elapsed + each for each in self._after)
+
+    def take(self) -> bool:
+        """Whether a repeat is due, which is then taken."""
+        elapsed = self._clock.elapsed()
+        due = False
+        while self._due and self._due[0] <= elapsed:
+            self._due.popleft()
+            due = True
+        return due
+
+    @property
+    def wait(self) -> timedelta | None:
+        """How long until the next one; None: there is none."""
+        return max(ZERO, self._due[0] - self._clock.elapsed()) if self._due else None
+
 
 _JITTER = 0.2
 _FIRST_BACKOFF = timedelta(milliseconds=100)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.instead import write_instead
 from go_scheduler.json import FrozenObject
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.lengths import step_of
+from go_scheduler.triggers.times import step_of
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, length
 
 if TYPE_CHECKING:

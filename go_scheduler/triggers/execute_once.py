@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.instants import seconds_until
+from go_scheduler.triggers.times import seconds_until
 from go_scheduler.triggers.words import moment
-from go_scheduler.triggers.years.years import NEVER, ListedYears
+from go_scheduler.triggers.years.sets import NEVER, ListedYears
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.years import Years
+    from go_scheduler.triggers.years.sets import Years
 
 
 @write_instead("ExecuteOnceTrigger(datetime(2030, 1, 1, 9, tzinfo=UTC))")

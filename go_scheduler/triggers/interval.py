@@ -6,18 +6,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.instead import write_instead
 from go_scheduler.triggers.base import Progression, Trigger, utc
-from go_scheduler.triggers.instants import MICROSECOND, microseconds_of
-from go_scheduler.triggers.lengths import step_of
+from go_scheduler.triggers.times import MICROSECOND, microseconds_of, step_of
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, every, moment
-from go_scheduler.triggers.years.progression_years import phases, progression
+from go_scheduler.triggers.years.sets import phases, progression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler.triggers.years.years import Years
+    from go_scheduler.triggers.years.sets import Years
 
 
 @write_instead("IntervalTrigger(minutes=5)")

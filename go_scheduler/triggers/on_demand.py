@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_type
-from go_scheduler.instead import write_instead
 from go_scheduler.json import NOTHING, FrozenObject
 from go_scheduler.triggers.base import Trigger
 

@@ -7,12 +7,12 @@ from datetime import datetime, tzinfo
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.instead import write_instead
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
-from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.wall.wall_clock_trigger import WallClockTrigger
 from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import WEEKDAYS

@@ -8,11 +8,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
+from go_scheduler.formatting import shown
 from go_scheduler.json import JSON
-from go_scheduler.shown import shown
-from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.registry import (
+from go_scheduler.triggers.base import (
     KIND_IS_A_FIELD,
+    Trigger,
     find,
     is_registered,
     name_of,

@@ -1,29 +1,246 @@
-"""What there is to say of one instance."""
+"""Why an instance is as it is: it waits, runs, was given back, or has ended."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from go_scheduler.formatting import shown
 from go_scheduler.models import RUNS, State, TaskInstance
 from go_scheduler.why.answer import Because, Why
-from go_scheduler.why.ended import cancelled, completed, failed, skipped
-from go_scheduler.why.instance_words import (
-    before,
-    last_error,
-    time_of,
-    who_has,
-    why_of,
-)
-from go_scheduler.why.not_begun import given_back, not_begun
-from go_scheduler.why.obstacles import but_nobody_would, obstacle
-from go_scheduler.why.paused import paused
-from go_scheduler.why.words import length
+from go_scheduler.why.words import length, node_text, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from go_scheduler.why.facts import Facts
+
+
+def but_nobody_would(facts: Facts) -> str:
+    """What is wrong already, for something that is due later."""
+    found = obstacle(facts)
+    return "" if found is None else f" But {found}."
+
+
+def obstacle(facts: Facts) -> str | None:
+    """Why no node would take anything of the definition; None: one would."""
+    queue, name = facts.definition.queue, facts.definition.name
+    served = [each for each in facts.takers if each.serves(queue)]
+    if not facts.takers:
+        return "no node is alive that takes anything: start a scheduler"
+    if not served:
+        return f"no living node serves the queue {queue!r}{_served_last(facts, queue)}"
+    if not any(each.knows(name) for each in served):
+        handler = "definitions without a name" if name is None else f"the name {name!r}"
+        return f"no living node that serves its queue has a handler for {handler}"
+    return None
+
+
+def _served_last(facts: Facts, queue: str) -> str:
+    """Which node served a queue last, as far back as that is known."""
+    gone = [each for each in facts.nodes if each.queues and queue in each.queues]
+    if not gone:
+        return ", nor has one within the last hour"
+    last = max(gone, key=lambda each: each.seen_at)
+    return f"; the last was {last}, seen at {facts.times(last.seen_at)}"
+
+
+def who_has(facts: Facts, instance: TaskInstance) -> str:
+    """Who has it, or had it last: a node, or the worker that has it from one."""
+    node = node_text(facts.node(instance.claimed_by), instance.claimed_by)
+    if instance.worker is None:
+        return node
+    return f"the worker {shown(instance.worker)}, to which it was handed by {node}"
+
+
+def before(instance: TaskInstance) -> str:
+    """What came of the runs before the present one, or the next."""
+    # One that has failed and is to run again counts its runs anew.
+    if instance.runs > (instance.state in RUNS) or instance.error:
+        return f" It has run before.{last_error(instance)}"
+    return ""
+
+
+def last_error(instance: TaskInstance) -> str:
+    """What its last run that failed raised; empty: none has failed."""
+    return "" if not instance.error else f" Last error: {summary(instance.error)}."
+
+
+def time_of(facts: Facts, at: datetime | None) -> str:
+    """A time that a row of this state has, unless it was changed by other means."""
+    return "an unknown time" if at is None else facts.times(at)
+
+
+def why_of(
+    facts: Facts, instance: TaskInstance, because: Because, text: str, **more: object
+) -> Why:
+    """The answer, about an instance and the node that has it."""
+    return Why(
+        definition_id=facts.definition.id,
+        at=facts.at,
+        because=because,
+        text=text,
+        instance=instance,
+        node=facts.node(instance.claimed_by),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+_THEN = "Else it has failed, and any node takes it over."
+_OVERDUE = (
+    "That is overdue: a node that serves its queue takes it over, within about a sixth"
+    " of its `lease`; one that has just started, or was without the store, after a"
+    " whole one. It has failed then, and goes by its `retry`."
+)
+
+
+def not_begun(facts: Facts, instance: TaskInstance) -> str:
+    """Since when it waits for whom, and until when; empty: it is no such run."""
+    if instance.start_by is None:
+        return ""
+    until = facts.times(instance.start_by)
+    is_over = instance.start_by <= facts.now
+    then = f"{_OVERDUE}{but_nobody_would(facts)}" if is_over else _THEN
+    if instance.accepted_at is not None:
+        by = "was to begin it by" if is_over else "is to begin it by"
+        return (
+            f"It was accepted at {facts.times(instance.accepted_at)}, by the worker"
+            f" {shown(instance.worker)}, which {by} {until}. {then}"
+        )
+    node = node_text(facts.node(instance.claimed_by), instance.claimed_by)
+    waits = f"waits until {until} for a worker to accept it"
+    if is_over:
+        waits = f"was to be accepted by a worker by {until}"
+    return f"It was published by {node}, and {waits}. {then}"
+
+
+def given_back(instance: TaskInstance) -> str:
+    """Why it was given back; empty: that is not known, or may not be said."""
+    reason = instance.given_back
+    return "" if reason is None else f" It was given back: {summary(reason)}."
+
+
+# Less than this is no lateness.
+_ON_TIME = timedelta(milliseconds=1)
+
+
+def completed(facts: Facts, instance: TaskInstance) -> Why:
+    """That it has completed, and when and where it ran."""
+    text = f"It has completed. {_run_of(facts, instance)}"
+    if instance.runs > 1:
+        text += f" It took {instance.runs} runs.{last_error(instance)}"
+    return why_of(
+        facts,
+        instance,
+        Because.COMPLETED,
+        text,
+        since=instance.started_at,
+        until=instance.completed_at,
+    )
+
+
+def failed(facts: Facts, instance: TaskInstance) -> Why:
+    """That it has failed, with its last error."""
+    runs = "1 run" if instance.runs == 1 else f"{instance.runs} runs"
+    last = _run_of(facts, instance)
+    return why_of(
+        facts,
+        instance,
+        Because.FAILED,
+        f"It has failed, after {runs}.{last_error(instance)} {last}",
+        since=instance.completed_at,
+        reason=instance.error,
+    )
+
+
+def cancelled(facts: Facts, instance: TaskInstance) -> Why:
+    """That it was cancelled, and when."""
+    text = f"It was cancelled at {time_of(facts, instance.completed_at)}."
+    return why_of(facts, instance, Because.CANCELLED, text, since=instance.completed_at)
+
+
+def skipped(facts: Facts, instance: TaskInstance) -> Why:
+    """That it was skipped, alone or with others, and for which reason."""
+    record = instance.skipped
+    if record is None:
+        text = f"It was skipped at {time_of(facts, instance.completed_at)}."
+        return why_of(
+            facts, instance, Because.SKIPPED, text, since=instance.completed_at
+        )
+    first, last = facts.times(record.first), facts.times(record.last)
+    what = "The fire time at" if instance.fire_time else "What was to run at"
+    text = f"{what} {first} was skipped: {record.reason}."
+    if record.count > 1:
+        text = (
+            f"{record.count} fire times were skipped, from {first} to {last}:"
+            f" {record.reason}."
+        )
+    return why_of(
+        facts,
+        instance,
+        Because.SKIPPED,
+        text,
+        since=record.first,
+        until=record.last,
+        reason=record.reason,
+    )
+
+
+def _run_of(facts: Facts, instance: TaskInstance) -> str:
+    """When and where the last run was."""
+    text = f"It was due at {facts.times(instance.execute_at)}"
+    started, ended = instance.started_at, instance.completed_at
+    if started is None or ended is None:
+        return f"{text}, and was not called."
+    late = started - instance.due_at
+    lateness = f"{length(late)} late" if late >= _ON_TIME else "on time"
+    return (
+        f"{text}; its last run started at {facts.times(started)}, {lateness}, on"
+        f" {who_has(facts, instance)}, as attempt"
+        f" {instance.ended_attempt or instance.attempt}, and took"
+        f" {length(ended - started)}."
+    )
+
+
+def paused(facts: Facts, instance: TaskInstance | None) -> Why:
+    """That nothing starts, as the definition is paused."""
+    note, since = facts.definition.note, facts.definition.paused_at
+    text = (
+        f"It is paused since {time_of(facts, since)}"
+        f" ({note or 'there is no note'}), so that nothing of it starts until it is"
+        " resumed."
+    )
+    text += _after_pause(facts) if instance is None else before(instance)
+    return Why(
+        definition_id=facts.definition.id,
+        at=facts.at,
+        because=Because.PAUSED,
+        text=text,
+        instance=instance,
+        since=since,
+        reason=note,
+    )
+
+
+def _after_pause(facts: Facts) -> str:
+    """What a definition would do if it were resumed."""
+    following = facts.definition.next_fire_time
+    if following is None:
+        return ""
+    if following > facts.now:
+        return f" Its next fire time is {facts.times(following)}."
+    return (
+        f" Its fire times since {facts.times(following)} are missed; once it is"
+        " resumed, its catch_up decides what becomes of them."
+    )
+
+
+def frozen(facts: Facts, instance: TaskInstance) -> str:
+    """Which instance waits for the end of a pause."""
+    due = facts.times(instance.due_at)
+    return f"Instance {instance.id}, due at {due}, waits for that.{before(instance)}"
 
 
 def about(facts: Facts, instance: TaskInstance) -> Why:

@@ -6,15 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.firing.jitter import jitter_of
+from go_scheduler.firing.latest import jitter_of
 from go_scheduler.models import RUNS, State
-from go_scheduler.stores.full import FULL
+from go_scheduler.stores.rules import FULL
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from go_scheduler.why.about_instance import about
+from go_scheduler.why.about_instance import about, but_nobody_would, frozen, paused
 from go_scheduler.why.answer import Because, Why
-from go_scheduler.why.obstacles import but_nobody_would
-from go_scheduler.why.paused import frozen, paused
 from go_scheduler.why.words import length
 
 if TYPE_CHECKING:

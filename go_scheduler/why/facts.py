@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.firing.latest import latest_fire_time
 from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
-from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.base import next_fire_time_of
-from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.previews import PreviewedTime, preview
+from go_scheduler.triggers.times import MICROSECOND
+from go_scheduler.triggers.trigger_timeouts import asked
 from go_scheduler.why.words import Times
 
 if TYPE_CHECKING:

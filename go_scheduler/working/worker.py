@@ -1,21 +1,537 @@
-"""What every worker can: start, stop, and run until a signal."""
+"""What every worker can: start, stop, call its handlers, and run until a signal."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import json
+import os
+import random
+import socket
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property, partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from uuid import UUID, uuid4
 
-from go_scheduler.checks import check_at_least
+from go_scheduler.checks import check_at_least, check_name, check_takes_one, check_type
 from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.events.instrument import Instrument
+from go_scheduler.formatting import shown
+from go_scheduler.handlers.registry import (
+    HandlerRegistry,
+    async_test,
+    check_callable,
+    refuse_generator,
+)
+from go_scheduler.json import JSON, freeze
+from go_scheduler.models import TaskDefinition, TaskInstance
+from go_scheduler.models.definition import METADATA_LIMIT
+from go_scheduler.run import HandedOn, enter_run, leave_run
+from go_scheduler.running.desk import result_text
+from go_scheduler.running.outcomes import failure_of
 from go_scheduler.signals import caught_signals, next_request
+from go_scheduler.trace_context import joined
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import logging
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from datetime import timedelta
     from types import TracebackType
 
-    from go_scheduler.working.life import Life
+    from go_scheduler.running.outcomes import Failure
+
+
+def check_arguments(handler: object, max_workers: object, telemetry: object) -> None:
+    """Refuse what is no handler of work, no number of places, or no instrument.
+
+    Raises:
+        ConfigurationError: An argument is wrong.
+    """
+    if not isinstance(handler, HandlerRegistry):
+        check_callable(handler)
+        assert callable(handler)
+        check_takes_one("the handler", handler, argument="the work")
+    check_type("max_workers", max_workers, int)
+    assert isinstance(max_workers, int)
+    if max_workers < 1:
+        raise ConfigurationError(f"max_workers must be at least 1: {max_workers}")
+    if telemetry is not None:
+        check_type("telemetry", telemetry, Instrument)
+
+
+def checked_queues(queues: Iterable[str]) -> Sequence[str]:
+    """The names of queues, one at least.
+
+    Raises:
+        ConfigurationError: There is none, or they are no names.
+    """
+    if isinstance(queues, str):
+        raise ConfigurationError(f"queues must be several texts, such as ({queues!r},)")
+    names = [check_name("queue", each) for each in queues]
+    if not names:
+        raise ConfigurationError("queues must name one at least")
+    return names
+
+
+def checked_name(name: object) -> str:
+    """A name that a line of a log or a list can show.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    checked = check_name("name", name)
+    if not checked.isprintable():
+        raise ConfigurationError(
+            "name must be of characters that can be printed, without line breaks:"
+            f" {shown(name)}"
+        )
+    return checked
+
+
+def own_name() -> str:
+    """This machine's name, and the number of this process."""
+    return f"{socket.gethostname()[:100]} {os.getpid()}"
+
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 30.0
+
+
+class Pauses:
+    """Longer and longer pauses, each of its own length, so that not all come at once.
+
+    Args:
+        longest: The most seconds.
+    """
+
+    def __init__(self, longest: float = _LONGEST_PAUSE) -> None:
+        self._longest = longest
+        self._next = _FIRST_PAUSE
+
+    def next(self, least: float = 0.0) -> float:
+        """How many seconds to wait; no less than it asks for, within bounds."""
+        seconds = min(max(self._next, least), self._longest)
+        self._next = min(2 * self._next, self._longest)
+        return seconds * random.uniform(1.0, 1.5)
+
+    def reset(self) -> None:
+        """Begin anew, as it has answered."""
+        self._next = _FIRST_PAUSE
+
+
+_LIMIT = 2 * METADATA_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What has been handed to a worker.
+
+    Attributes:
+        instance_id: Its identity, the same over all attempts.
+        type: What it is: the name of its definition, if that has one.
+        payload: What it was submitted or run with; read-only. None: nothing.
+        metadata: Its definition's; read-only.
+        attempt: Rises with each time it is handed out.
+        execute_at: When it was to run.
+        definition_id: Of what it is a run; None: that is not said.
+        queue: From which queue it comes; likewise.
+        traceparent: The trace in which it was asked for, as W3C writes it; None: none.
+        tracestate: What belongs to that, likewise.
+    """
+
+    instance_id: UUID
+    type: str | None
+    payload: Mapping[str, JSON] | None = field(hash=False)
+    metadata: Mapping[str, JSON] = field(hash=False)
+    attempt: int
+    execute_at: datetime
+    definition_id: UUID | None = None
+    queue: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+def instance_of(work: Work) -> TaskInstance:
+    """What handlers of a registry take, as far as a worker knows it."""
+    definition = TaskDefinition(
+        id=work.definition_id or uuid4(),
+        name=work.type,
+        queue=work.queue or "default",
+        trigger=OnDemandTrigger(),
+        metadata=work.metadata,
+    )
+    return TaskInstance(
+        id=work.instance_id,
+        definition=definition,
+        fire_time=None,
+        execute_at=work.execute_at,
+        due_at=work.execute_at,
+        attempt=work.attempt,
+        payload=work.payload,
+        own_trace_context=joined(work.traceparent, work.tracestate),
+    )
+
+
+def frozen(value: Mapping[str, JSON], name: str) -> Mapping[str, JSON]:
+    """What was sent as a payload or as metadata, read-only.
+
+    Raises:
+        ConfigurationError: It is no object, or none that a store can have kept.
+    """
+    return freeze(value, name=name, limit=_LIMIT)
+
+
+class Ending(NamedTuple):
+    """What came of a run.
+
+    Attributes:
+        failure: Why it did not succeed; None: it did.
+        result: What its handler returned, a JSON value.
+    """
+
+    failure: Failure | None = None
+    result: JSON = None
+
+
+class Given:
+    """What a worker was handed and still has, as ``current_run()`` shows it.
+
+    Args:
+        work: What it was handed.
+        extend: Asks for more time, without waiting for an answer.
+
+    Attributes:
+        place: Where it runs, as errors name it.
+        recorder: Who records what came of it, likewise.
+        is_to_end: Whether its handler is to end, as far as it can be made to.
+        was_ended: Whether it was cancelled for that.
+    """
+
+    joined = False
+    place: ClassVar[str]
+    recorder: ClassVar[str]
+
+    def __init__(self, work: Work, extend: Callable[[Any, timedelta], None]) -> None:
+        self.work = work
+        self.lost = False
+        self.cancel_requested = False
+        self.is_to_end = self.was_ended = False
+        self._extend = extend
+
+    @cached_property
+    def instance(self) -> TaskInstance:
+        """What is run, as far as a worker knows it."""
+        return instance_of(self.work)
+
+    def extend(self, by: timedelta) -> bool:
+        """Ask for more time; false: it is too late for that."""
+        if self.lost:
+            return False
+        self._extend(self, by)
+        return True
+
+    def complete_in(self, connection: object) -> bool:
+        """Refuse: the store is elsewhere.
+
+        Raises:
+            ConfigurationError: Always.
+        """
+        raise ConfigurationError(
+            "complete_in() is for handlers next to their store, and this one runs in"
+            f" {self.place}: return, and {self.recorder} records it"
+        )
+
+
+class Calling:
+    """Calls the handler for what was given, each on a thread or as a task.
+
+    Its threads are daemons: one that hangs keeps no process from its end.
+
+    Args:
+        handler: What is called, with the work; a registry's with the instance.
+        log: Says which results are not kept.
+        telemetry: Has a span around each call; None: there is none.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Any], object],
+        log: logging.Logger,
+        telemetry: Instrument | None = None,
+    ) -> None:
+        self._log = log
+        self._telemetry = telemetry
+        self._handler = handler
+        self._by_type = isinstance(handler, HandlerRegistry)
+        self._is_async = async_test(handler)
+        self._queue: SimpleQueue[tuple[Given, Future[Ending]] | None] = SimpleQueue()
+        self._threads = self._busy = 0
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Of those that execute something there.
+        self._ends: dict[Given, Callable[[], object]] = {}
+
+    async def call(self, given: Given) -> Ending:
+        """Call it; answers what came of it."""
+        argument = given.instance if self._by_type else given.work
+        if self._is_async(argument):  # type: ignore[arg-type]
+            task = self._call_async(argument, given)
+            return await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(task, self._event_loop())
+            )
+        future: Future[Ending] = Future()
+        # From now on nobody can cancel it.
+        future.set_running_or_notify_cancel()
+        self._busy += 1
+        if self._threads < self._busy:
+            self._threads += 1
+            _start("handler", self._work)
+        self._queue.put((given, future))
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            self._busy -= 1
+
+    def end(self, given: Given) -> None:
+        """Cancel what is executed for it on the event loop, now or once something is.
+
+        It is ``was_ended`` from then on; what runs on a thread goes on.
+        """
+        given.is_to_end = True
+        end = self._ends.get(given)
+        if end is not None:
+            given.was_ended = True
+            end()
+
+    def stop(self) -> None:
+        """Let the threads end once they are free."""
+        for _ in range(self._threads):
+            self._queue.put(None)
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _work(self) -> None:
+        while (found := self._queue.get()) is not None:
+            given, future = found
+            future.set_result(self._call(given))
+
+    def _call(self, given: Given) -> Ending:
+        token = enter_run(given)
+        try:
+            with self._around(given):
+                result = self._handler(given.instance if self._by_type else given.work)
+                refuse_generator(result)
+                if inspect.isawaitable(result):
+                    result = asyncio.run_coroutine_threadsafe(
+                        self._await(result, given), self._event_loop()
+                    ).result()
+                return self._success(given, result)
+        except BaseException as error:
+            return Ending(failure_of(error, callers=_CALLERS))
+        finally:
+            self._ends.pop(given, None)
+            leave_run(token)
+
+    async def _call_async(self, argument: Any, given: Given) -> Ending:
+        enter_run(given)
+        self._note_task(given)
+        try:
+            with self._around(given):
+                result: Any = self._handler(argument)
+                return self._success(given, await result)
+        # SystemExit would end the event loop, and with it every other handler.
+        except BaseException as error:
+            return Ending(failure_of(error, callers=_CALLERS))
+        finally:
+            del self._ends[given]
+
+    async def _await(self, result: Awaitable[object], given: Given) -> object:
+        """Await what a sync handler returned."""
+        self._note_task(given)
+        return await result
+
+    def _note_task(self, given: Given) -> None:
+        """Have the present task be what is cancelled, once it awaits something.
+
+        Cancelled before it has begun, it would never await what it was given.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        cancel = partial(self._event_loop().call_soon_threadsafe, task.cancel)
+        self._ends[given] = cancel
+        # Noted first: whoever ends it now finds that, or has said so before.
+        if given.is_to_end:
+            self.end(given)
+
+    def _around(self, given: Given) -> AbstractContextManager[object]:
+        if self._telemetry is None:
+            return nullcontext()
+        return self._telemetry.around(given.instance)
+
+    def _success(self, given: Given, result: object) -> Ending:
+        if result is HandedOn or isinstance(result, HandedOn):
+            raise ConfigurationError(
+                "HandedOn is for handlers next to their store, and this one runs in"
+                f" {given.place}, which has been handed it on already"
+            )
+        try:
+            text = result_text(result)
+        except ConfigurationError as error:
+            # What is done is done, and must not be done again for that.
+            self._log.warning("what a handler returned is not kept: %s", error)
+            text = None
+        # A copy: what it was may be changed by now.
+        return Ending(result=None if text is None else json.loads(text))
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                _start("event loop", self._run_loop, self._loop)
+            return self._loop
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.get_loop().run_forever()
+
+
+def _start(name: str, target: Callable[..., None], *args: object) -> None:
+    name = f"go_scheduler worker {name}"
+    threading.Thread(target=target, args=args, name=name, daemon=True).start()
+
+
+_CALLERS = {
+    each.__code__
+    for each in (Calling._call, Calling._call_async, HandlerRegistry.__call__)
+}
+
+
+class Life(ABC):
+    """Takes work and has it done, until it is told to stop.
+
+    Args:
+        calling: Calls the handlers.
+        log: Says what is left behind.
+
+    Attributes:
+        error: What has ended it; None: nothing has.
+    """
+
+    def __init__(self, calling: Calling, log: logging.Logger) -> None:
+        self._calling = calling
+        self._left_log = log
+        self._over: Future[None] = Future()
+        self._runs: set[asyncio.Task[None]] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="go_scheduler worker", daemon=True
+        )
+        self._refused: Exception | None = None
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin, on its thread.
+
+        Raises:
+            Exception: It cannot begin, and is over.
+        """
+        self._thread.start()
+        self._ready.wait()
+        if self._refused is not None:
+            self._thread.join()
+            raise self._refused
+
+    def request_stop(self) -> None:
+        """Take no more work; what runs is awaited."""
+        # Its event loop is closed once it is over.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def leave(self) -> None:
+        """Await nothing any more."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._leaving.set)
+
+    def join(self, seconds: float | None) -> bool:
+        """Wait until it is over, and no longer than so long; whether it is."""
+        self._thread.join(seconds)
+        return self._over.done()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._over.done()
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Have it called once this is over, or now if it is."""
+        self._over.add_done_callback(lambda _: call())
+
+    def _prepare(self) -> None:
+        """Do what has to be done before ``start`` returns; it raises what this does."""
+        return
+
+    @abstractmethod
+    async def _live(self) -> None:
+        """Take work until ``_stopping``, and await what runs, until ``_leaving``."""
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._begin_and_live())
+        # Coverage no longer follows this thread when its event loop has ended.
+        except BaseException as error:  # pragma: no cover
+            self.error = error
+        finally:  # pragma: no cover
+            self._calling.stop()
+            self._over.set_result(None)
+
+    async def _begin_and_live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping, self._leaving = asyncio.Event(), asyncio.Event()
+        try:
+            self._prepare()
+        except Exception as error:
+            self._refused = error
+            raise
+        finally:
+            self._ready.set()
+        await self._live()
+
+    async def _until_left(self) -> None:
+        """Await what runs, until it is to be left behind."""
+        await first(asyncio.create_task(self._end()), self._leaving.wait())
+        if self._runs:
+            text = (
+                "left behind, with runs that have not ended or are still to be told"
+                " of: %d; they run again once they are missed"
+            )
+            self._left_log.warning(text, len(self._runs))
+
+    async def _end(self) -> None:
+        while self._runs:
+            await asyncio.wait(self._runs)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._runs.add(task)
+        task.add_done_callback(self._runs.discard)
+
+
+async def first(task: asyncio.Future[Any], other: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of two is done, and leave the other."""
+    waiting = asyncio.create_task(other)
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
 
 
 class LivingWorker:

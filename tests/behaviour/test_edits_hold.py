@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler import Store, TaskInstance
-    from go_scheduler.stores.declared import Removed
+    from go_scheduler.stores.rules import Removed
 
 APART = 25 * MILLISECOND
 EARLIEST = 40 * MILLISECOND

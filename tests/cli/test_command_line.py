@@ -15,7 +15,7 @@ import pytest
 
 from go_scheduler import errors
 from go_scheduler.cli import main
-from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
+from go_scheduler.cli.options import ExitCode, exit_code_of
 from go_scheduler.stores import open_store
 from go_scheduler.version import __version__
 from tests.cli.shell import Shell, clean_environment, script

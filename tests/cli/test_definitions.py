@@ -302,7 +302,7 @@ def test_a_trigger_that_fails_to_say_when_is_listed_all_the_same(
 def test_more_than_a_page_is_read_on(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("go_scheduler.cli.listing.MOST_LISTED", 2)
+    monkeypatch.setattr("go_scheduler.cli.filters.MOST_LISTED", 2)
     for _ in range(5):
         shell("add", "x", "--on-demand")
     assert len(shell.json("list", "--limit", "4")) == 4

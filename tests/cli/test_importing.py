@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import TaskDefinition
-from go_scheduler.cli import imported_lines
+from go_scheduler.cli import importing
 from go_scheduler.errors import StoreUnavailableError
 from tests.cli.shell import Shell
 from tests.conftest import SHARED
@@ -144,7 +144,7 @@ def test_what_only_the_server_sets_is_not_offered_for_an_unknown_field(
 def test_large_files_are_put_in_by_batches(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imported_lines, "_LINES", 2)
+    monkeypatch.setattr(importing, "_LINES", 2)
     add_task(shell, "send")
     lines = [{"type": "send"}, {"trigger": {"every": 5}}] * 5
     assert shell.json("import", written(*lines)) == [
@@ -182,7 +182,7 @@ def test_jobs_are_imported_alike_into_a_store_and_by_a_server(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(imported_lines, "_LINES", 3)
+    monkeypatch.setattr(importing, "_LINES", 3)
     near = Shell(f"sqlite:///{shutil.copy('cli.db', 'near.db')}", capsys)
     options = ("--start", "2030-01-01T00:00:00Z", "--window", "1h", "--jitter", "1m")
     found = []
@@ -226,7 +226,7 @@ def test_jobs_are_imported_alike_into_a_store_and_by_a_server(
 def test_one_time_counts_for_all_parts_and_it_goes_on_by_its_name(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imported_lines, "_LINES", 1)
+    monkeypatch.setattr(importing, "_LINES", 1)
     add_task(shell, "send")
     file = written({"type": "send"}, {"type": "send"})
     shell("import", file, "--interval", "1h")
@@ -249,7 +249,7 @@ def test_one_time_counts_for_all_parts_and_it_goes_on_by_its_name(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(imported_lines.Imported, "_put_jobs", interrupt)
+    monkeypatch.setattr(importing.Imported, "_put_jobs", interrupt)
     assert shell("import", file, "--import", "june", code=130) == ""
     assert "by --import june, and nothing is made twice" in shell.errors
 
@@ -324,7 +324,7 @@ def test_an_import_without_a_name_goes_on_by_the_one_that_it_tells(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(imported_lines.Imported, "_put_jobs", interrupt)
+        broken.setattr(importing.Imported, "_put_jobs", interrupt)
         shell("import", file, code=130)
     [name] = re.findall(r"--import (\w+), and nothing is made twice", shell.errors)
     told = "made 0 definitions and 1 job; 1 known, 0 wrong\n"

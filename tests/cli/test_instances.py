@@ -17,7 +17,7 @@ from go_scheduler.models import NodeInfo, Stage
 from go_scheduler.stores import open_store
 from go_scheduler.testing.builders import claim, finish, put
 from go_scheduler.testing.store.additions import add, task
-from go_scheduler.testing.store.stages import told
+from go_scheduler.testing.store.remote_runs import told
 from go_scheduler.triggers import CronTrigger, OnDemandTrigger
 from tests.patience import FAILED_AFTER
 
@@ -98,8 +98,8 @@ def test_instances_are_shown_and_cancelled_by_the_beginning_of_their_id(
 def test_an_id_that_may_be_one_of_too_many_instances_is_given_whole(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("go_scheduler.cli.identifying._PAGE", 1)
-    monkeypatch.setattr("go_scheduler.cli.identifying._MOST_PAGES", 2)
+    monkeypatch.setattr("go_scheduler.cli.resolve._PAGE", 1)
+    monkeypatch.setattr("go_scheduler.cli.resolve._MOST_PAGES", 2)
     shell("add", "send", "--on-demand")
     ids = [shell.json("run", "send", "--delay", "1d")[0]["id"] for _ in range(2)]
     assert "give its whole id" in shell.refusal("cancel", "f" * 8)

@@ -22,13 +22,13 @@ from go_scheduler import (
     StoreUnavailableError,
     TaskDefinition,
 )
-from go_scheduler.cli.where import tokens_for
+from go_scheduler.cli.connection import tokens_for
 from go_scheduler.client import Client
 from go_scheduler.events import InstanceFinished
 from go_scheduler.http import create_app
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.keys import ApiKey, new_key
-from go_scheduler.http.access.token_file import Login, TokenFile
+from go_scheduler.http.access.login import Login, TokenFile
 from go_scheduler.http.remote import Remote
 from go_scheduler.http.remote_errors import (
     CallerError,

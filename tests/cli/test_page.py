@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from go_scheduler.cli import main
-from go_scheduler.cli.exit_codes import ExitCode
+from go_scheduler.cli.options import ExitCode
 from go_scheduler.http.configuration.loading import load_configuration
 from tests.cli.reference import reference
 from tests.cli.shell import clean_environment

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.cli.commands import signing_in
+from go_scheduler.cli.commands import server
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.bearer import BearerAccess
@@ -51,7 +51,7 @@ def test_whoever_signs_in_by_a_device_is_let_in_until_they_sign_out(
         if text.startswith("open "):
             assert get(text.split()[1]).status_code == 200
 
-    monkeypatch.setattr(signing_in, "line", read)
+    monkeypatch.setattr(server, "line", read)
     far.refusal("list", code=4)
     far("login", "--scope", "openid jobs:read")
     assert said[-1] == f"signed in to {far.url}"

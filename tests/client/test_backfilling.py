@@ -24,7 +24,7 @@ from go_scheduler.errors import (
 from go_scheduler.events import Event, InstancesBackfilled
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap
-from go_scheduler.raised import RetryAfter
+from go_scheduler.run import RetryAfter
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (

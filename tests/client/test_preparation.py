@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import pytest
 
-from go_scheduler.client.preparation import next_after_end, prepare
+from go_scheduler.client.scheduling import next_after_end, prepare
 from go_scheduler.errors import (
     ConfigurationError,
     InvalidTriggerError,
@@ -25,7 +25,7 @@ from go_scheduler.triggers import (
     Trigger,
     UnknownTrigger,
 )
-from go_scheduler.triggers.years.effort import UndecidedError
+from go_scheduler.triggers.years.sets import UndecidedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

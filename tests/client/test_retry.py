@@ -185,7 +185,7 @@ def test_all_that_has_failed_runs_again_once(shop: Shop) -> None:
 def test_more_than_a_page_of_them_too(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("go_scheduler.client.instances._BATCH", 2)
+    monkeypatch.setattr("go_scheduler.client.instances._REOPENED_AT_ONCE", 2)
     for _ in range(5):
         shop.fail()
     assert shop.scheduler.retry_failed(limit=3) == 3

@@ -21,7 +21,7 @@ from go_scheduler.models import Cancelled, NodeInfo, Outcome, Skipped, TaskDefin
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.messages import Announcement, Release, Renewal
-from go_scheduler.stores.unfired import UNFIRED
+from go_scheduler.stores.rules import UNFIRED
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,

@@ -11,16 +11,16 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
-from go_scheduler.dashboard.routing import change, page
+from go_scheduler.dashboard.request import change, page
 from go_scheduler.http.access.caller import SCOPES, Caller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import httpx
-    from starlette.requests import Request
+    from fastapi import Request
 
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.dashboard.request import PageRequest
     from tests.http.serving import Calling
 
 SECRET = "what the page has"
@@ -71,15 +71,15 @@ def press(browser: Calling, **options: Any) -> httpx.Response:
     return browser.post("/probe/press", **{"headers": OWN, "data": data, **options})
 
 
-async def _probe(visit: Visit) -> Response:
+async def _probe(visit: PageRequest) -> Response:
     return Response(f"{SECRET}, {visit.caller.subject}, {visit.may('runs:write')}")
 
 
-async def _failing(visit: Visit) -> Response:
+async def _failing(visit: PageRequest) -> Response:
     raise ZeroDivisionError("<script>what only the log has</script>")
 
 
-async def _broken(visit: Visit) -> Response:
+async def _broken(visit: PageRequest) -> Response:
     async def parts() -> AsyncIterator[str]:
         yield "begun"
         raise ZeroDivisionError
@@ -87,12 +87,12 @@ async def _broken(visit: Visit) -> Response:
     return StreamingResponse(parts())
 
 
-async def _hostile(visit: Visit) -> Response:
+async def _hostile(visit: PageRequest) -> Response:
     problem = {"title": visit.request.query_params["text"], "detail": ""}
     return visit.show("error.html", problem=problem, page="")
 
 
-async def _buttons(visit: Visit) -> Response:
+async def _buttons(visit: PageRequest) -> Response:
     template = visit.here.templates.from_string(
         """{% extends "base.html" %}{% import "forms.html" as forms %}
         {% block title %}Buttons{% endblock %}
@@ -108,7 +108,7 @@ async def _buttons(visit: Visit) -> Response:
     return HTMLResponse(template.render(visit=visit, path="", note=note))
 
 
-async def _press(visit: Visit) -> Response:
+async def _press(visit: PageRequest) -> Response:
     if visit.form.get("note") == "elsewhere":
         return visit.go("/", of=visit.form["note"], nothing=None)
     return Response(f"pressed: {visit.form['note']}")

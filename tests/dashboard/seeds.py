@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome, QueueStats, TaskDefinition, TaskInstance
-from go_scheduler.models.histogram import BOUNDS, Histogram
+from go_scheduler.models.counts import BOUNDS, Histogram
 from go_scheduler.stores.messages import Addition, Announcement
 from go_scheduler.testing.builders import (
     HOUR,

@@ -11,8 +11,8 @@ from starlette.routing import Route
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
-from go_scheduler.dashboard.security.headers import HEADERS
-from go_scheduler.dashboard.signing_in.routes import ROUTES as SIGNING_IN
+from go_scheduler.dashboard.admission import HEADERS
+from go_scheduler.dashboard.signing_in import ROUTES as SIGNING_IN
 from go_scheduler.http.access.caller import SCOPES, Caller
 from tests.dashboard.house import OWN, as_ann, token_in
 from tests.dashboard.test_signing_in import with_keys

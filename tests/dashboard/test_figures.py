@@ -9,7 +9,7 @@ import pytest
 from go_scheduler.client import Client
 from go_scheduler.dashboard.words import late, node_state, plain_instant, span, took
 from go_scheduler.models import State
-from go_scheduler.models.histogram import BOUNDS
+from go_scheduler.models.counts import BOUNDS
 from go_scheduler.testing.builders import HOUR, MINUTE, NODE, SECOND
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import preview

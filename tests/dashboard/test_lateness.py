@@ -9,9 +9,9 @@ import pytest
 
 from go_scheduler import MemoryStore
 from go_scheduler.clock import ZERO
-from go_scheduler.dashboard.lateness import Cell, bars, by_queue, heat_map
+from go_scheduler.dashboard.pages.lateness import Cell, bars, by_queue, heat_map
 from go_scheduler.dashboard.words import late
-from go_scheduler.models.histogram import BOUNDS, Histogram
+from go_scheduler.models.counts import BOUNDS, Histogram
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, SECOND, claim, definition, fire, put
 from go_scheduler.testing.clock import START

@@ -17,11 +17,11 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
-from go_scheduler.dashboard.pages.definition import policies_of
+from go_scheduler.dashboard.pages.definitions import policies_of
 from go_scheduler.models import Outcome
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.messages import Addition
+from go_scheduler.stores.rules import Declaration
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
     HOUR,

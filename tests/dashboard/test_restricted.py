@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from go_scheduler.client import Client
 from go_scheduler.client.pages import Page
-from go_scheduler.dashboard import create_dashboard, seen
-from go_scheduler.dashboard.routing import page
+from go_scheduler.dashboard import create_dashboard, visibility
+from go_scheduler.dashboard.request import page
 from go_scheduler.models import Outcome
 from go_scheduler.stores.sql import views
 from go_scheduler.testing.builders import (
@@ -28,7 +28,7 @@ from tests.dashboard.seeds import sow
 from tests.http.serving import Calling
 
 if TYPE_CHECKING:
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.dashboard.request import PageRequest
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
@@ -53,7 +53,7 @@ def test_pages_of_a_restricted_caller_are_full_and_tell_nothing_of_others(
         [started] = claim(store, queues=[queue], lead=0 * SECOND)
         finish(store, started, Outcome.FAILED)
         mine += [started] if queue == "mine" else []
-    monkeypatch.setattr(seen, "LISTED", 8)
+    monkeypatch.setattr(visibility, "LISTED", 8)
     caller = replace(ANN, queues=frozenset({"mine"}))
     app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
     path, pages = "/instances?state=failed", []
@@ -89,7 +89,7 @@ def test_where_the_end_of_what_was_looked_at_is_anothers_a_list_goes_on(
 def test_where_much_of_others_was_looked_at_a_list_may_be_gone_on_with(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen, "_ROUNDS", 1)
+    monkeypatch.setattr(visibility, "_ROUNDS", 1)
 
     async def nothing(after: str | None, limit: int) -> Page[int]:
         assert after in (None, "what others have")
@@ -97,8 +97,8 @@ def test_where_much_of_others_was_looked_at_a_list_may_be_gone_on_with(
 
     told = []
 
-    async def answer(visit: Visit) -> Response:
-        found = await seen.full_page(visit, nothing)
+    async def answer(visit: PageRequest) -> Response:
+        found = await visibility.full_page(visit, nothing)
         told.append(list(found))
         return Response(found.next)
 

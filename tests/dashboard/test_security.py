@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from fastapi import Request
 from markupsafe import escape
-from starlette.requests import Request
 
 from go_scheduler import MemoryStore, Scheduler
-from go_scheduler.dashboard.security.place import path_to_return_to
-from go_scheduler.dashboard.security.seal import Seal
-from go_scheduler.dashboard.signing_in.sign_in import LASTS
+from go_scheduler.dashboard.base_url import path_to_return_to
+from go_scheduler.dashboard.sessions import SignedCookies
+from go_scheduler.dashboard.signing_in import LASTS
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
 from go_scheduler.http import OpenAccess
 from go_scheduler.http.access.caller import Caller
@@ -401,12 +401,12 @@ def test_a_session_that_is_too_old_is_another(clock: ManualClock) -> None:
 
 
 def test_what_was_sealed_for_one_purpose_is_good_for_no_other() -> None:
-    seal, until = Seal(bytes(32)), START + seconds(1)
+    seal, until = SignedCookies(bytes(32)), START + seconds(1)
     sealed = seal.close("a", {"x": 1}, until)
     assert seal.open("a", sealed, START) == {"x": 1}
     assert seal.open("a", sealed, until) is None
     assert seal.open("b", sealed, START) is None
-    assert Seal(bytes([1] * 32)).open("a", sealed, START) is None
+    assert SignedCookies(bytes([1] * 32)).open("a", sealed, START) is None
     assert seal.open("a", "\u00e4", START) is None
 
 

@@ -18,7 +18,7 @@ from starlette.routing import Mount
 from go_scheduler import ConfigurationError, MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.dashboard import SignIn
-from go_scheduler.dashboard.signing_in.sign_in import LASTS
+from go_scheduler.dashboard.signing_in import LASTS
 from go_scheduler.http import ApiKey, BearerAccess, OidcIssuer, new_key
 from go_scheduler.testing import ManualClock
 from tests.dashboard.house import OWN, SECRET, press, probing, token_in
@@ -479,7 +479,7 @@ def test_a_link_of_another_site_signs_nobody_out() -> None:
 
 
 def test_who_signs_out_often_fills_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("go_scheduler.dashboard.security.sessions._MOST_ENDED", 1)
+    monkeypatch.setattr("go_scheduler.dashboard.sessions._MOST_ENDED", 1)
     with known_to(with_keys()) as browser:
         for _ in range(2):
             sign_in_by_key(browser)

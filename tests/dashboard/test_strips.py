@@ -11,15 +11,18 @@ import pytest
 
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
-from go_scheduler.dashboard.strips.clock_changes import clock_changes
-from go_scheduler.dashboard.strips.lane import (
+from go_scheduler.dashboard.timeline import (
+    HEIGHT,
     MOST_COUNTED,
     MOST_MARKS,
+    ZOOMS,
+    Window,
+    clock_changes,
+    is_in,
+    mark_of,
     read_lane,
     zoom_of,
 )
-from go_scheduler.dashboard.strips.marks import HEIGHT, is_in, mark_of
-from go_scheduler.dashboard.strips.window import ZOOMS, Window
 from go_scheduler.models import Outcome, Skipped, State, TaskInstance
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing import ManualClock
@@ -39,7 +42,7 @@ from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
-    from go_scheduler.dashboard.strips.lane import Lane
+    from go_scheduler.dashboard.timeline import TimelineRow
     from go_scheduler.models import TaskDefinition
 
 HALF_PAST = Window(start=START, zoom="hour")
@@ -57,7 +60,7 @@ def lane(
     of: TaskDefinition,
     window: Window = HALF_PAST,
     now: datetime = START + 30 * MINUTE,
-) -> Lane:
+) -> TimelineRow:
     return read_lane(Client(store), store.get_definition(of.id), window, now=now)
 
 

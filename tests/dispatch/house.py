@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler import OnDemandTrigger, TaskDefinition
 from go_scheduler.dispatch.dispatcher import Dispatcher
-from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
-from go_scheduler.dispatch.messages.statuses import Said, Status, many_to_bytes
+from go_scheduler.dispatch.messages.message import (
+    Cancel,
+    Run,
+    Said,
+    Status,
+    many_to_bytes,
+    read_action,
+)
 from go_scheduler.stores.messages import Claim
 from go_scheduler.testing.builders import SECOND
 from tests.dispatch.direct_bus import DirectBus

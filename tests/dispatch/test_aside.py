@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.dispatch.aside import Aside
+from go_scheduler.dispatch.bus import Aside
 from tests.dispatch.conftest import eventually
 from tests.patience import FAILED_AFTER
 

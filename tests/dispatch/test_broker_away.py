@@ -12,7 +12,7 @@ import pytest
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
-from go_scheduler.dispatch.kombu_bus.line import backoff
+from go_scheduler.dispatch.kombu_bus.publisher import backoff
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import Network, eventually

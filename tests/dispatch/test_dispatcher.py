@@ -22,13 +22,12 @@ from go_scheduler import (
 )
 from go_scheduler.client.store_access import CARRIED
 from go_scheduler.dispatch.dispatcher import Dispatcher
-from go_scheduler.dispatch.messages.actions import Run, read_action
+from go_scheduler.dispatch.messages.message import Run, read_action
 from go_scheduler.events import BusAway, BusBack, InstanceGivenBack
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.models import Stage
-from go_scheduler.raised import GiveBack
-from go_scheduler.run import run_here
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.run import GiveBack, run_here
+from go_scheduler.running.held import HeldRun
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START

@@ -10,10 +10,8 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler import MemoryStore, RetryPolicy, State, StoreUnavailableError
-from go_scheduler.dispatch import hearing
-from go_scheduler.dispatch.hearing import Hearing
-from go_scheduler.dispatch.paced_log import PacedLog
-from go_scheduler.dispatch.taken_delivery import TakenDelivery
+from go_scheduler.dispatch import recording
+from go_scheduler.dispatch.recording import Hearing, PacedLog, TakenDelivery
 from go_scheduler.errors import StoreError
 from go_scheduler.events import (
     InstanceFinished,
@@ -586,7 +584,7 @@ class TestSeveral:
     def test_no_more_are_read_than_may_be_kept(
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(hearing, "_PREFETCH", 2)
+        monkeypatch.setattr(recording, "_PREFETCH", 2)
         with house.runs():
             run = house.publish()
             many = [(run, "heartbeat")] * 3

@@ -23,8 +23,8 @@ from go_scheduler.dispatch import (
     read_action,
     read_statuses,
 )
-from go_scheduler.dispatch.messages import schema
-from go_scheduler.dispatch.messages.statuses import Said, many_to_bytes, read_status
+from go_scheduler.dispatch.messages import message
+from go_scheduler.dispatch.messages.message import Said, many_to_bytes, read_status
 
 PAGE = (Path(__file__).parents[2] / "docs/messages.md").read_text()
 SHOWN = [
@@ -71,7 +71,7 @@ def changed(message: Run | Cancel | Status, **fields: object) -> bytes:
 def test_the_schema_is_that_of_the_messages() -> None:
     # python -c "import json; from go_scheduler.dispatch.messages import schema;
     # print(json.dumps(schema.made_schema(), indent=2))"
-    assert message_schema() == schema.made_schema()
+    assert message_schema() == message.made_schema()
     Draft202012Validator.check_schema(message_schema())
 
 

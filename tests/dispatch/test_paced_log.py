@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from go_scheduler.dispatch.paced_log import PacedLog
+from go_scheduler.dispatch.recording import PacedLog
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import SECOND
 

@@ -14,7 +14,7 @@ from amqp.exceptions import ConsumerCancelled
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
 from go_scheduler.dispatch.kombu_bus.address import reason
-from go_scheduler.dispatch.kombu_bus.waker import Waker
+from go_scheduler.dispatch.kombu_bus.publisher import Waker
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.tls import encrypted
 from tests.patience import FAILED_AFTER

@@ -16,7 +16,7 @@ from go_scheduler import HandlerRegistry, RetryPolicy, Scheduler, State, current
 from go_scheduler.client import Client
 from go_scheduler.dispatch import Dispatcher, DispatchWorker, open_bus
 from go_scheduler.events import InstanceFinished, hears
-from go_scheduler.raised import RetryAfter
+from go_scheduler.run import RetryAfter
 from go_scheduler.stores import open_store
 from tests.patience import FAILED_AFTER
 

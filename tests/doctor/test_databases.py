@@ -21,8 +21,8 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores import cockroachdb_questions, open_store
 from go_scheduler.stores.migrations.history import history
 from go_scheduler.stores.postgresql import questions as postgresql_questions
+from go_scheduler.stores.postgresql.questions import within
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.postgresql.within import within
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.questions import (
     TABLES,

@@ -25,11 +25,10 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.doctor import Finding, Report, Severity, diagnose
-from go_scheduler.doctor.definitions import SHOWN
-from go_scheduler.doctor.kinds import KINDS
+from go_scheduler.doctor.diagnosis import KINDS, SHOWN
 from go_scheduler.models import Counted, Outcome, Skipped, Stage
+from go_scheduler.stores.base import Stretch
 from go_scheduler.stores.messages import Announcement, Position, Release, Renewal
-from go_scheduler.stores.view_store import Stretch
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
     HOUR,
@@ -49,7 +48,7 @@ from go_scheduler.testing.builders import (
     running,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.stages import told
+from go_scheduler.testing.store.remote_runs import told
 from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:

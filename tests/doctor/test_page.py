@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from go_scheduler.doctor.kinds import KINDS
+from go_scheduler.doctor.diagnosis import KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs/doctor.md").read_text()
 

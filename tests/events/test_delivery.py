@@ -15,7 +15,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.events import DefinitionsMoved, Event, Listener, hears
 from go_scheduler.events import delivery as delivery_module
 from go_scheduler.events.delivery import Delivery
-from go_scheduler.events.hub import Events
+from go_scheduler.events.event_bus import Events
 from go_scheduler.testing import ManualClock
 from tests.patience import FAILED_AFTER
 

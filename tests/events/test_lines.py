@@ -74,7 +74,7 @@ from go_scheduler.events import (
     TriggerFailed,
     Write,
 )
-from go_scheduler.events.hub import LOG_ALONE
+from go_scheduler.events.event_bus import LOG_ALONE
 from go_scheduler.models import Outcome
 from go_scheduler.policies import Overlap
 from go_scheduler.running.calling.error_text import describe_error
@@ -231,7 +231,7 @@ WRITTEN = [
             error=describe_error(ExceptionGroup("all", [RetryAfter(SECOND, "not")])),
         ),
         f"INFO instance {TWO} of report: attempt 4 asks to be run again in 0:00:01:"
-        " go_scheduler.raised.RetryAfter: to be run again in 0:00:01: not",
+        " go_scheduler.run.RetryAfter: to be run again in 0:00:01: not",
     ),
     (
         InstanceGivenBack(**OF_I, reason="away", delay=SECOND, by_handler=True),

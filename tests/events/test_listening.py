@@ -18,7 +18,7 @@ from go_scheduler.events import (
     NodeStopped,
     hears,
 )
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.listening import checked_listeners
 from go_scheduler.testing import ManualClock
 

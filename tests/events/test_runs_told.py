@@ -49,13 +49,13 @@ from go_scheduler.events import (
     RunLeftBehind,
     Write,
 )
-from go_scheduler.events.hub import Events
+from go_scheduler.events.event_bus import Events
 from go_scheduler.events.listening import checked_listeners
 from go_scheduler.models import Outcome
-from go_scheduler.running import admission, recorder, reports
+from go_scheduler.running import admission, recorder
 from go_scheduler.running.calling import calls
-from go_scheduler.running.calling.threads import Threads
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.calling.workers import Threads
+from go_scheduler.running.held import HeldRun
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing import InlineExecutor, ManualClock
@@ -565,9 +565,9 @@ def test_of_runs_that_nobody_hears_of_nothing_is_made(
         (admission, "InstanceClaimed"),
         (calls, "InstanceStarted"),
         (recorder, "InstanceGivenBack"),
-        (reports, "InstanceFinished"),
-        (reports, "InstanceRetried"),
-        (reports, "DefinitionCompleted"),
+        (recorder, "InstanceFinished"),
+        (recorder, "InstanceRetried"),
+        (recorder, "DefinitionCompleted"),
     ]:
         monkeypatch.setattr(module, name, refuse)
     raised: list[Exception] = [ConnectionError("no route")]

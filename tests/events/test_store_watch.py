@@ -18,7 +18,7 @@ from go_scheduler.events import (
     StoreBack,
     hears,
 )
-from go_scheduler.events.hub import Events
+from go_scheduler.events.event_bus import Events
 
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock

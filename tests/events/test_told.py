@@ -46,7 +46,7 @@ from go_scheduler.events import (
     delivery,
     hears,
 )
-from go_scheduler.firing import telling
+from go_scheduler.firing import definition_scheduler
 from go_scheduler.models import Cancelled, Outcome, TaskInstance
 from go_scheduler.run import HandedOn
 from go_scheduler.stores.memory.store import MemoryStore
@@ -358,7 +358,7 @@ def test_what_nobody_hears_is_not_made(
         raise AssertionError("nobody hears this")
 
     for name in ("InstanceCreated", "InstanceSkipped", "DefinitionCompleted"):
-        monkeypatch.setattr(telling, name, refuse)
+        monkeypatch.setattr(definition_scheduler, name, refuse)
     scheduler = Scheduler(print, MemoryStore(clock), clock=clock)
     trigger = IntervalTrigger(SECOND)
     scheduler.schedule(once(START + HOUR))

@@ -16,8 +16,7 @@ from go_scheduler.firing.definition_scheduler import (
     DefinitionScheduler,
     longest_pause,
 )
-from go_scheduler.firing.guard import Guard
-from go_scheduler.firing.planner import Planner
+from go_scheduler.firing.planner import Guard, Planner
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer, Fired

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from go_scheduler.firing.displacement import DisplacedError, LastFired
-from go_scheduler.firing.steps import plan
+from go_scheduler.firing.steps import DisplacedError, LastFired, plan
 from go_scheduler.models import TaskDefinition
 from go_scheduler.triggers import (
     AnyOfTrigger,

@@ -11,7 +11,7 @@ import pytest
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.firing.guard import Guard
+from go_scheduler.firing.planner import Guard
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, HOURLY, definition, ids
 from go_scheduler.testing.clock import START

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from go_scheduler.firing.displacement import DisplacedError, LastFired
-from go_scheduler.firing.guard import Guard
-from go_scheduler.firing.planner import Planner
+from go_scheduler.firing.planner import Guard, Planner
+from go_scheduler.firing.steps import DisplacedError, LastFired
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import HOUR, SECOND, firing, put
 from go_scheduler.testing.clock import START

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError, StoreError, UnknownTriggerError
-from go_scheduler.firing.jitter import jitter_of
+from go_scheduler.firing.latest import jitter_of
 from go_scheduler.firing.steps import MOST_FIRE_TIMES, plan
 from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp

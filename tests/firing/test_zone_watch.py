@@ -14,12 +14,11 @@ import pytest
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.events import DefinitionsMoved, Event, InstanceCreated
-from go_scheduler.events.hub import Events
+from go_scheduler.events.event_bus import Events
 from go_scheduler.events.listening import checked_listeners
 from go_scheduler.firing import zone_watch
 from go_scheduler.firing.definition_scheduler import DefinitionScheduler
-from go_scheduler.firing.guard import Guard
-from go_scheduler.firing.planner import MOST_DISPLACED, Planner
+from go_scheduler.firing.planner import MOST_DISPLACED, Guard, Planner
 from go_scheduler.policies import Overlap
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore

@@ -62,14 +62,14 @@ from go_scheduler import (
 )
 from go_scheduler.cli import main
 from go_scheduler.cli.application import application
-from go_scheduler.cli.exit_codes import ExitCode, exit_code_of
+from go_scheduler.cli.options import ExitCode, exit_code_of
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dispatch import Topics, message_schema
-from go_scheduler.doctor.kinds import KINDS
+from go_scheduler.doctor.diagnosis import KINDS
 from go_scheduler.events.lines import line_of
 from go_scheduler.http import Crews, create_app
-from go_scheduler.http.configuration.configuration import Configuration
+from go_scheduler.http.configuration.loading import Configuration
 from go_scheduler.http.problems import problem_of
 from go_scheduler.models import Pause
 from go_scheduler.stores import Announcement, open_store

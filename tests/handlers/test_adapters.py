@@ -14,8 +14,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from go_scheduler import ConfigurationError, HandlerRegistry
-from go_scheduler.handlers import adapters
-from go_scheduler.handlers.adapters import adapter_for
+from go_scheduler.handlers import payload
+from go_scheduler.handlers.payload import adapter_for
 
 ODD: list[object] = [1.5, "1", True, None, (1, 2), [1], {"a": 1}, {1}, date.min]
 
@@ -66,7 +66,7 @@ class Parcel:
 
 @pytest.fixture
 def without_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapters, "find_spec", lambda _: None)
+    monkeypatch.setattr(payload, "find_spec", lambda _: None)
 
 
 @pytest.fixture(params=["with pydantic", "without"])

@@ -32,7 +32,7 @@ from go_scheduler.client import Client
 from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.handlers.email import Email, MailServer
 from go_scheduler.handlers.job_types import Executor, JobTypes
-from go_scheduler.handlers.orders import Orders
+from go_scheduler.handlers.payload import ParameterOrders
 from go_scheduler.handlers.schema import DIALECT
 from go_scheduler.handlers.shell import Command, Shell
 from go_scheduler.handlers.webhook import Secret, Webhook
@@ -65,7 +65,7 @@ class Greeter:
     description = "Greets somebody."
 
     def __init__(self) -> None:
-        self.payload = Orders("greet", self._greeting)
+        self.payload = ParameterOrders("greet", self._greeting)
         self.greeted: list[str] = []
 
     def _greeting(self, name: str, loud: bool = False) -> str:

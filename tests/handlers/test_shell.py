@@ -27,10 +27,10 @@ from go_scheduler import (
     State,
 )
 from go_scheduler.events import InstanceFinished, RunFailed, RunHung, hears
-from go_scheduler.handlers import process_group
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.shell import Command, CommandFailed, Limits, Shell
+from go_scheduler.handlers.shell import _groups as groups
 from tests.conftest import instance, seconds
 
 if TYPE_CHECKING:
@@ -112,12 +112,12 @@ def overdue(shell: Shell, watched: Watched) -> str:
     """What is said of a command whose timeout passes once it has begun."""
 
     # Of a run that was presumed hung in another test, one may be there yet.
-    others = process_group._groups.copy()
+    others = groups.copy()
 
     async def begin_and_wait() -> None:
         running = asyncio.create_task(shell(given("it")))
         assert await asyncio.to_thread(watched.began.wait, FAILED_AFTER)
-        while process_group._groups <= others:
+        while groups <= others:
             await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Ahead)

@@ -468,7 +468,7 @@ class TestRunning:
             "{} does not fit: task 'send': missing a required argument: 'order'",
         )
         assert {each.error for each in failed} == {
-            f"go_scheduler.raised.Fail: the payload {each}\n" for each in told
+            f"go_scheduler.run.Fail: the payload {each}\n" for each in told
         }
 
     def test_what_the_handler_raises_is_its_own_affair(

@@ -17,8 +17,12 @@ from go_scheduler import (
     Trigger,
 )
 from go_scheduler.http.bodies.body import Body, Seconds
-from go_scheduler.http.bodies.policies import RetryBody
-from go_scheduler.http.bodies.triggers import TriggerAnswer, description_of, warnings_of
+from go_scheduler.http.bodies.definitions import (
+    RetryBody,
+    TriggerAnswer,
+    description_of,
+    warnings_of,
+)
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import RecurrenceTrigger, UnknownTrigger

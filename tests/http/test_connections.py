@@ -18,8 +18,7 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from go_scheduler.http.connections import Bounds, allow_files, bounded
-from go_scheduler.http.listening import Loop
+from go_scheduler.http.serving import Bounds, Loop, allow_files, bounded
 from tests.http.certificates import certificate
 from tests.http.serving import served
 from tests.patience import FAILED_AFTER

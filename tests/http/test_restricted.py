@@ -11,7 +11,7 @@ import pytest
 from go_scheduler import IntervalTrigger, MemoryStore, Scheduler, TaskDefinition
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import SCOPES, Caller
-from go_scheduler.telemetry.gathering import Gathering
+from go_scheduler.telemetry.figures import Gathering
 from go_scheduler.testing.builders import claim, start
 from tests.conftest import seconds
 from tests.http.serving import Calling
@@ -20,7 +20,7 @@ from tests.patience import FAILED_AFTER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from starlette.requests import Request
+    from fastapi import Request
 
     from go_scheduler import Store, TaskInstance
     from go_scheduler.client import Client

@@ -32,7 +32,7 @@ from tests.patience import FAILED_AFTER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from go_scheduler.http.configuration.configuration import Configuration
+    from go_scheduler.http.configuration.loading import Configuration
 
 
 @pytest.fixture(autouse=True)

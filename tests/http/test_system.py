@@ -16,12 +16,12 @@ from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.access.rate_limits import Waiting
 from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
 from go_scheduler.http.bodies.instances import BackfillBody, InstanceAnswer, RunBody
 from go_scheduler.http.bodies.system import StatsAnswer
 from go_scheduler.http.work.crews import Crews
-from go_scheduler.models import State, looked_up
+from go_scheduler.models import State, counts
 from go_scheduler.stores import open_store
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import pending
@@ -135,8 +135,8 @@ def test_how_much_there_is_is_told(store: Store, http: Calling) -> None:
 
 def test_of_more_than_is_counted_it_is_said() -> None:
     found = {
-        State.PENDING: looked_up.Counted(count=5, more=True),
-        State.RUNNING: looked_up.Counted(count=1),
+        State.PENDING: counts.Counted(count=5, more=True),
+        State.RUNNING: counts.Counted(count=1),
     }
     answer = StatsAnswer.of(found, nodes=1, workers=None)
     assert answer.instances == {State.PENDING: 5, State.RUNNING: 1}

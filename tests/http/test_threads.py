@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler import StoreUnavailableError
-from go_scheduler.http.threads import Threads
+from go_scheduler.http.limits import Threads
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:

@@ -12,26 +12,19 @@ from go_scheduler.policies import CatchUp
 from go_scheduler.running.admission import Admission
 from go_scheduler.running.announcing import Announcing
 from go_scheduler.running.calling.calls import Calls
-from go_scheduler.running.calling.handling import Handling
-from go_scheduler.running.calling.spares import Spares
-from go_scheduler.running.calling.workers import Workers
+from go_scheduler.running.calling.workers import Handling, Spares, Workers
 from go_scheduler.running.claiming import Claiming
-from go_scheduler.running.contact import Contact
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.hand_over import HandOver
 from go_scheduler.running.held import Held
 from go_scheduler.running.instance_runner import InstanceRunner
-from go_scheduler.running.keeper import Keeper
-from go_scheduler.running.objective import Objective
-from go_scheduler.running.overdue import Overdue
+from go_scheduler.running.keeper import Contact, Keeper, Overdue, Renewals
 from go_scheduler.running.recorder import Recorder
-from go_scheduler.running.renewals import Renewals
 from go_scheduler.running.room import Room
 from go_scheduler.running.slots import Slots
-from go_scheduler.running.starter import Starter
-from go_scheduler.running.takeover import Takeover
-from go_scheduler.running.timer import Timer
-from go_scheduler.running.unanswered import Unanswered
+from go_scheduler.running.starter import Starter, Timer
+from go_scheduler.running.takeover import Takeover, Unanswered
+from go_scheduler.running.tally import Objective
 from go_scheduler.settings import Settings
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
@@ -44,7 +37,7 @@ from go_scheduler.testing.builders import (
     fire,
     put,
 )
-from go_scheduler.ticking.pace import Pace
+from go_scheduler.ticking.ticker import Pace
 from tests.running.wakes import noted_wakes
 
 if TYPE_CHECKING:
@@ -54,7 +47,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import StoreClock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import State, TaskDefinition, TaskInstance
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import HeldRun
     from go_scheduler.stores.messages import (
         Addition,
         Claim,

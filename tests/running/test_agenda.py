@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.running.agenda import Agenda
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import HeldRun
+from go_scheduler.running.starter import Agenda
 from go_scheduler.testing.builders import EXPIRE_AFTER, definition
 from go_scheduler.testing.clock import START
 from tests.conftest import instance, seconds

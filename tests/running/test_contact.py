@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.contact import Contact, cover
+from go_scheduler.running.keeper import Contact, cover
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds

@@ -35,9 +35,8 @@ from go_scheduler.events import (
 from go_scheduler.models import Outcome, State
 from go_scheduler.running.calling.error_text import ERROR_LIMIT
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.desk import Desk
-from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
-from go_scheduler.running.overdue import GRACE
+from go_scheduler.running.desk import Desk, Extending, Failing, Success, result_text
+from go_scheduler.running.keeper import GRACE
 from go_scheduler.stores.messages import Answer, Claim
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,

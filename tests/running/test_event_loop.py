@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.running.calling.event_loop import OwnEventLoop
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER
 from tests.conftest import instance
 from tests.patience import FAILED_AFTER

@@ -24,7 +24,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Skipped, State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.hand_over_store import HandOverStore
+from go_scheduler.stores.base import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Addition, Fired
 from go_scheduler.testing.builders import (
@@ -41,7 +41,7 @@ from go_scheduler.testing.builders import (
     put,
 )
 from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.testing.store.hand_over import HandOverTests
+from go_scheduler.testing.store.claims import HandOverTests
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger

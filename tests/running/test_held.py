@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.held import Held
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER, at_once
 from tests.conftest import instance, seconds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER, LEASE, at_once, definition
 from go_scheduler.testing.clock import START
 from tests.conftest import instance, seconds

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import HeldRun
     from go_scheduler.testing import ManualClock
 
 
@@ -351,7 +351,7 @@ def test_each_name_without_a_handler_is_reported_once_and_not_without_end(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("go_scheduler.events.notices._MOST", 2)
+    monkeypatch.setattr("go_scheduler.events.health_warnings._MOST", 2)
     for name in ("a", "b", "a", "c"):
         pending(store, name=name)
     known = pending(store, name="known")

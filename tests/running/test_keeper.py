@@ -11,13 +11,9 @@ import pytest
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.run import Run
-from go_scheduler.running.contact import Contact
-from go_scheduler.running.held import Held
-from go_scheduler.running.held_run import HeldRun
-from go_scheduler.running.keeper import Keeper
-from go_scheduler.running.overdue import Overdue
+from go_scheduler.running.held import Held, HeldRun
+from go_scheduler.running.keeper import Contact, Keeper, Overdue, Renewals
 from go_scheduler.running.recorder import Recorder
-from go_scheduler.running.renewals import Renewals
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import (
     EXPIRE_AFTER,

@@ -9,10 +9,16 @@ import pytest
 
 from go_scheduler.models import Outcome, Pause
 from go_scheduler.policies import CatchUp, Overlap
-from go_scheduler.running import lateness
+from go_scheduler.running import intake
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.intake import Accepted, Refused, judge
-from go_scheduler.running.lateness import Asked, dropped, too_late
+from go_scheduler.running.intake import (
+    Accepted,
+    Asked,
+    Refused,
+    dropped,
+    judge,
+    too_late,
+)
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -28,7 +34,7 @@ from go_scheduler.triggers import (
     Trigger,
 )
 from go_scheduler.triggers.base import next_fire_time_of
-from go_scheduler.triggers.years.effort import UndecidedError
+from go_scheduler.triggers.years.sets import UndecidedError
 from tests.conftest import instance
 
 if TYPE_CHECKING:
@@ -96,7 +102,7 @@ def test_a_trigger_that_fails_has_no_later_fire_time(
     def fail(*_: object) -> datetime:
         raise UndecidedError
 
-    monkeypatch.setattr(lateness, "next_fire_time_of", fail)
+    monkeypatch.setattr(intake, "next_fire_time_of", fail)
     assert why(one(), HOUR) is None
 
 
@@ -109,7 +115,7 @@ def test_what_a_trigger_has_answered_holds_for_others_of_the_batch(
         times.append(after)
         return next_fire_time_of(trigger, after)
 
-    monkeypatch.setattr(lateness, "next_fire_time_of", ask)
+    monkeypatch.setattr(intake, "next_fire_time_of", ask)
     of, asked = definition(trigger=HOURLY), Asked()
 
     def follows(after: datetime) -> datetime | None:
@@ -127,7 +133,7 @@ def test_what_a_trigger_has_answered_holds_for_others_of_the_batch(
 def test_what_fires_no_more_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     of, asked = definition(trigger=ExecuteOnceTrigger(START)), Asked()
     assert asked.next_fire_time(of, START) is None
-    monkeypatch.delattr(lateness, "next_fire_time_of")
+    monkeypatch.delattr(intake, "next_fire_time_of")
     assert asked.next_fire_time(of, START + HOUR) is None
 
 
@@ -138,7 +144,7 @@ def test_one_batch_asks_a_trigger_once(monkeypatch: pytest.MonkeyPatch) -> None:
         times.append(after)
         return next_fire_time_of(trigger, after)
 
-    monkeypatch.setattr(lateness, "next_fire_time_of", ask)
+    monkeypatch.setattr(intake, "next_fire_time_of", ask)
     first, asked = one(HOURLY), Asked()
     batch = [first, replace(first, fire_time=START + SECOND)]
     for each in batch:

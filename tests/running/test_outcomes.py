@@ -11,10 +11,10 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome
 from go_scheduler.policies import Overlap, RetryPolicy
-from go_scheduler.running.failure import Failure
 from go_scheduler.running.outcomes import (
     Decision,
     EndedRun,
+    Failure,
     completed,
     hung,
     left_behind,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import ConfigurationError, ProcessExecutor
-from go_scheduler.running.calling import process_executor, worker_process
+from go_scheduler.running.calling import process_executor
 from go_scheduler.running.calling.child import ProcessError, described_there
 from tests.patience import FAILED_AFTER
 from tests.running import in_processes
@@ -203,7 +203,7 @@ def test_a_call_can_be_ended_and_its_process_is_replaced(
 def test_one_that_does_not_end_is_killed(
     executor: ProcessExecutor, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_process, "_LOOK", 0.01)
+    monkeypatch.setattr(process_executor, "_LOOK", 0.01)
     future = executor.submit(block_past_sigterm, gate.called, gate.go)
     gate.wait()
     assert executor.end(future)
@@ -301,12 +301,12 @@ def test_where_no_process_comes_up_it_is_broken_until_one_does(
 
     with monkeypatch.context() as patched:
         if how == "does not start":
-            patched.setattr(worker_process, "_started", refuse)
+            patched.setattr(process_executor, "_started", refuse)
             text = "no process can be started: OSError"
         else:
-            patched.setattr(worker_process, "serve", in_processes.die_at_start)
+            patched.setattr(process_executor, "serve", in_processes.die_at_start)
             # However long a busy machine takes for its end, it is not killed.
-            patched.setattr(worker_process, "_LOOKS", 10_000)
+            patched.setattr(process_executor, "_LOOKS", 10_000)
             text = "a process did not come up: exit code 5"
         begun: list[bool] = []
 
@@ -340,7 +340,7 @@ def test_what_was_cancelled_as_no_process_came_up_stays_so(
         assert go.wait(FAILED_AFTER)
         raise OSError("too many")
 
-    monkeypatch.setattr(worker_process, "_started", refuse)
+    monkeypatch.setattr(process_executor, "_started", refuse)
     with ProcessExecutor(1) as executor:
         future = executor.submit(process)
         assert trying.wait(FAILED_AFTER)
@@ -503,7 +503,7 @@ def test_a_fork_of_this_process_ends_none_of_its_processes(
 
 def test_how_a_process_ended_may_have_been_told_to_somebody_else() -> None:
     """Each thread that starts a process awaits all that have ended."""
-    one = worker_process.WorkerProcess(SpawnContext())
+    one = process_executor.WorkerProcess(SpawnContext())
     child = one._ready()
     child.process.kill()
     os.waitpid(child.process.pid or 0, 0)

@@ -20,9 +20,8 @@ from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.run import HandedOn
 from go_scheduler.running.calling.error_text import ERROR_LIMIT, describe_error
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.failure import Failure
-from go_scheduler.running.held_run import HeldRun
-from go_scheduler.running.outcomes import Decision
+from go_scheduler.running.held import HeldRun
+from go_scheduler.running.outcomes import Decision, Failure
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.memory.store import MemoryStore
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.joined_store import JoinedStore
+    from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import Answer, Release
     from go_scheduler.testing import ManualClock
 

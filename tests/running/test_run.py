@@ -14,7 +14,7 @@ from go_scheduler.errors import (
     SchedulerStateError,
 )
 from go_scheduler.run import Run, current_run, enter_run, leave_run, run_here
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER, definition
 from go_scheduler.testing.clock import START
 from tests.conftest import instance, seconds

@@ -24,15 +24,15 @@ from go_scheduler.client import Client
 from go_scheduler.events import RunFailed, hears
 from go_scheduler.models import Outcome, Silence, Stage
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.desk import Desk
-from go_scheduler.running.elsewhere import (
+from go_scheduler.running.desk import (
+    Desk,
     Extending,
     Failing,
     Reporting,
     progress_text,
 )
 from go_scheduler.running.intake import Accepted, Refused, judge
-from go_scheduler.running.overdue import GRACE
+from go_scheduler.running.keeper import GRACE
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,

@@ -11,7 +11,7 @@ import pytest
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import State, TaskInstance
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER, LEASE, NODE, cancel, claim
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds

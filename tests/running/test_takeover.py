@@ -10,10 +10,9 @@ import pytest
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.running.announcing import Announcing
-from go_scheduler.running.contact import Contact
-from go_scheduler.running.objective import Objective
+from go_scheduler.running.keeper import Contact
 from go_scheduler.running.takeover import Takeover
-from go_scheduler.running.tally import Tally
+from go_scheduler.running.tally import Objective, Tally
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import LEASE, NODE, OTHER_NODE, TICK

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.running.held_run import HeldRun
-from go_scheduler.running.timer import Timer
+from go_scheduler.running.held import HeldRun
+from go_scheduler.running.starter import Timer
 from go_scheduler.testing.builders import EXPIRE_AFTER
 from go_scheduler.testing.clock import START
 from tests.conftest import instance, seconds

@@ -9,8 +9,7 @@ import pytest
 from go_scheduler import MemoryStore
 from go_scheduler.clock import ZERO, StoreClock
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.held import Held
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.withdrawing import Edit, Kind, Withdrawing, join, withdraw
 from go_scheduler.testing import ManualClock

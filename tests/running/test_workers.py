@@ -22,16 +22,12 @@ from go_scheduler.errors import SchedulerStateError
 from go_scheduler.handlers.registry import Handler, HandlerRegistry
 from go_scheduler.models import State
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.raised import Fail, GiveBack, RetryAfter
-from go_scheduler.run import HandedOn, current_run, run_here
+from go_scheduler.run import Fail, GiveBack, HandedOn, RetryAfter, current_run, run_here
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.calling.event_loop import ApplicationLoop, OwnEventLoop
-from go_scheduler.running.calling.handling import Handling
-from go_scheduler.running.calling.spares import Spares
-from go_scheduler.running.calling.workers import Workers
+from go_scheduler.running.calling.workers import Handling, Spares, Workers
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.held import Held
-from go_scheduler.running.held_run import HeldRun
+from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.running.keeper import Keeper
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.stores.memory.store import MemoryStore
@@ -53,7 +49,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.feed import Feed
-    from go_scheduler.running.entry import Entry
+    from go_scheduler.running.recorder import Entry
 
 MINUTE = timedelta(minutes=1)
 

@@ -32,8 +32,8 @@ from go_scheduler.simulation import (
     picture,
     simulate,
 )
-from go_scheduler.simulation.load import load_of
 from go_scheduler.simulation.picture import MOST_ROWS
+from go_scheduler.simulation.simulating import load_of
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

@@ -10,9 +10,8 @@ from sqlalchemy import event
 
 from go_scheduler.clock import ZERO
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.priorities import Turns
-from go_scheduler.stores.sql.classes import Classes
-from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.rules import Turns
+from go_scheduler.stores.sql.database import Classes, Lane
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import SECOND, TICK, claim, definition, pending
 from tests import servers

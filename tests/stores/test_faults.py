@@ -18,10 +18,10 @@ from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailable
 from go_scheduler.models import RUNS_KEPT, Outcome, State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.rules import Declaration
 from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.testing.builders import (
     HOUR,
@@ -36,19 +36,18 @@ from go_scheduler.testing.builders import (
     running,
     start,
 )
-from go_scheduler.testing.store.claims import ClaimTests
+from go_scheduler.testing.store.claims import (
+    ClaimTests,
+    LapsedTests,
+    RenewTests,
+    StartTests,
+)
 from go_scheduler.testing.store.cleanups import CleanupTests
-from go_scheduler.testing.store.deletes import DeleteTests
+from go_scheduler.testing.store.definitions import DeleteTests
 from go_scheduler.testing.store.edits import EditTests
-from go_scheduler.testing.store.firings import FireTests
-from go_scheduler.testing.store.frozen import FrozenTests
-from go_scheduler.testing.store.history import fail_again
-from go_scheduler.testing.store.lapsed import LapsedTests
-from go_scheduler.testing.store.next_fire_times import NextFireTimeTests
-from go_scheduler.testing.store.pauses import PauseTests
-from go_scheduler.testing.store.releases import ReleaseTests
-from go_scheduler.testing.store.runs import FinishTests
-from go_scheduler.testing.store.starts import RenewTests, StartTests
+from go_scheduler.testing.store.firings import FireTests, NextFireTimeTests
+from go_scheduler.testing.store.pauses import FrozenTests, PauseTests
+from go_scheduler.testing.store.runs import FinishTests, ReleaseTests, fail_again
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger

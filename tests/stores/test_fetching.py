@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import text
 
 from go_scheduler.stores.postgresql.executing import _made
-from go_scheduler.stores.postgresql.statements.statement import Statement
+from go_scheduler.stores.postgresql.statements import Statement
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.rows import UNREADABLE
 from go_scheduler.stores.sql.tables import instances
-from go_scheduler.stores.sql.types import UNREADABLE
 from tests.conftest import SQL
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.stores.hints import News
-from go_scheduler.stores.sqlite.file_watch import FileWatch
+from go_scheduler.stores.sqlite.database import FileWatch
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing.builders import claim, definition, fire, put
 from go_scheduler.testing.clock import START

@@ -19,7 +19,7 @@ from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.messages import Addition, Claim, RunOutcome
-from go_scheduler.stores.postgresql.notices import CHANNEL, NOTIFY_EVERY, Notices
+from go_scheduler.stores.postgresql.dialect import CHANNEL, NOTIFY_EVERY, Notices
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import (
     HOUR,

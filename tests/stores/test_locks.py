@@ -20,8 +20,8 @@ from go_scheduler.models import Outcome, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,

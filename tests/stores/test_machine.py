@@ -13,12 +13,12 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from go_scheduler.models import DefinitionState, State
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.hand_over_store import HandOverStore
+from go_scheduler.stores.base import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.machine import StoreMachine
-from go_scheduler.testing.machine.drawn import QUEUES, TRIGGERS
+from go_scheduler.testing.machine.rules import QUEUES, TRIGGERS
 from tests.conftest import SHARED
 from tests.made import make_store
 from tests.servers import checked_out, delete_all_rows

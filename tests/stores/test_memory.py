@@ -11,8 +11,8 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.rules import Declaration
 from go_scheduler.testing.builders import (
     HOUR,
     NODE,

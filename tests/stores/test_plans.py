@@ -20,7 +20,6 @@ from sqlalchemy import make_url
 from go_scheduler.clock import ZERO
 from go_scheduler.models import DefinitionState, Outcome, Stage, TaskDefinition
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.messages import (
     Addition,
     Claim,
@@ -29,8 +28,9 @@ from go_scheduler.stores.messages import (
     Renewal,
     RunOutcome,
 )
-from go_scheduler.stores.sql import fired, views
-from go_scheduler.stores.sql.contents import ContentsCache
+from go_scheduler.stores.rules import Declaration
+from go_scheduler.stores.sql import views
+from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
 from go_scheduler.triggers.delay import DelayTrigger
@@ -261,8 +261,7 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
 def test_what_pages_show_is_read_from_the_ends_of_indexes(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (views, fired):
-        monkeypatch.setattr(module, "LOOKED_AT", BATCH)
+    monkeypatch.setattr(views, "LOOKED_AT", BATCH)
     monkeypatch.setattr(views, "STRETCH", BATCH)
     with closing(ExplainingPostgreSQLStore(loaded.url)) as store:
         store.initialize()

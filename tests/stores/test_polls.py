@@ -11,9 +11,8 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.hints import News
+from go_scheduler.stores.hints import LastWork, News, Polls
 from go_scheduler.stores.messages import Answer, Fired
-from go_scheduler.stores.polls import LastWork, Polls
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import claimant, definition, firing
 from tests.conftest import seconds

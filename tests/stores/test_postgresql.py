@@ -12,10 +12,9 @@ from go_scheduler.stores.postgresql import added_instances
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import definition, put
-from go_scheduler.testing.store.claims import ClaimTests
+from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.cleanups import CleanupTests
-from go_scheduler.testing.store.due import DueTests
-from go_scheduler.testing.store.lapsed import LapsedTests
+from go_scheduler.testing.store.firings import DueTests
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.testing.stores import StoreSuite
 from tests.servers import checked_out, delete_all_rows, opened

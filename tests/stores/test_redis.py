@@ -21,7 +21,6 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Outcome, State
-from go_scheduler.stores.declared import Declaration
 from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.messages import (
     Addition,
@@ -31,16 +30,10 @@ from go_scheduler.stores.messages import (
     Retention,
 )
 from go_scheduler.stores.opening import open_store
-from go_scheduler.stores.redis import (
-    RedisStore,
-    definition_calls,
-    durability,
-    puts,
-    rows,
-    views,
-)
-from go_scheduler.stores.redis.texts import time_text
-from go_scheduler.stores.redis.urls import parse
+from go_scheduler.stores.redis import RedisStore, definition_calls, lists, rows, server
+from go_scheduler.stores.redis.rows import time_text
+from go_scheduler.stores.redis.server import parse
+from go_scheduler.stores.rules import Declaration
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -346,7 +339,7 @@ class TestLists:
     def test_of_a_list_that_is_picked_from_so_many_are_looked_at(
         self, store: RedisStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(views, "LOOKED_AT", 2)
+        monkeypatch.setattr(lists, "LOOKED_AT", 2)
         made = []
         for queue in ("mine", "other", "other"):
             clock.advance(SECOND)
@@ -505,7 +498,7 @@ class TestPutsThatAreOvertaken:
         name: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(puts, "_TRIES", 3)
+        monkeypatch.setattr(definition_calls, "_TRIES", 3)
         with (
             once_it_has_read(store, Editor(other, times=100)),
             pytest.raises(StoreUnavailableError, match="all the time"),
@@ -613,7 +606,7 @@ class TestErrors:
     def test_an_old_server_is_refused(
         self, store: RedisStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(durability, "_LEAST_VERSION", (99, 0))
+        monkeypatch.setattr(server, "_LEAST_VERSION", (99, 0))
         with pytest.raises(ConfigurationError, match=r"Redis \d\.\d: .* 6\.2 or later"):
             store.initialize()
 

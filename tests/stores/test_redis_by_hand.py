@@ -14,7 +14,7 @@ from go_scheduler.errors import QueueFullError
 from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Addition, RunOutcome
 from go_scheduler.stores.redis import RedisStore
-from go_scheduler.stores.redis.texts import time_text
+from go_scheduler.stores.redis.rows import time_text
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

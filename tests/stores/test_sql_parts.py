@@ -26,26 +26,23 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Silence, Skipped, Stage, State, TaskDefinition
-from go_scheduler.stores.changes import EDITED
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.messages import Position
-from go_scheduler.stores.postgresql import driver, executing, newcomers, server_putting
+from go_scheduler.stores.postgresql import driver, executing, newcomers
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.due_instances import DueInstances
 from go_scheduler.stores.postgresql.executing import Statements
-from go_scheduler.stores.postgresql.statements.statement import APART
+from go_scheduler.stores.postgresql.statements import APART
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.sql import contents
+from go_scheduler.stores.rules import EDITED
 from go_scheduler.stores.sql import database as sql_database
-from go_scheduler.stores.sql.contents import ContentsCache
+from go_scheduler.stores.sql import reader
 from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
-from go_scheduler.stores.sql.lapsed import silences_of
-from go_scheduler.stores.sql.rows import read_definition
+from go_scheduler.stores.sql.reader import ContentsCache
+from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.stores.sqlite import database as sqlite_database
-from go_scheduler.stores.sqlite.database import SQLiteDatabase
-from go_scheduler.stores.sqlite.write_lock import WriteLock
+from go_scheduler.stores.sqlite.database import SQLiteDatabase, WriteLock
 from go_scheduler.testing.builders import (
     HOUR,
     NODE,
@@ -226,7 +223,7 @@ def test_a_users_connection_of_another_driver_is_given_words_that_all_drivers_kn
     engine = create_engine(store._url)
     with engine.begin() as connection:
         assert executing.understands(connection)
-        monkeypatch.setattr(server_putting, "understands", lambda _: False)
+        monkeypatch.setattr(newcomers, "understands", lambda _: False)
         with monkeypatch.context() as patched:
             patched.setattr(store._statements, "execute_plainly", None)
             put_all = store.join(connection).put_definitions(given)
@@ -781,7 +778,7 @@ def contents_row(name: str, kind: str = "interval") -> Any:
 def test_contents_are_forgotten_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(contents, "_MOST_BYTES", 3000)
+    monkeypatch.setattr(reader, "_MOST_BYTES", 3000)
     cache, keys = ContentsCache(), [uuid4() for _ in range(3)]
     for key in keys:
         cache.put(key, 1, contents_row(str(key)))

@@ -28,8 +28,8 @@ from go_scheduler.errors import (
 from go_scheduler.models import Outcome, State
 from go_scheduler.stores.messages import Position, RunOutcome
 from go_scheduler.stores.opening import open_store
-from go_scheduler.stores.sql.contents import ContentsCache
 from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing.builders import (
     HOUR,

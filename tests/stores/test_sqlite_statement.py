@@ -9,12 +9,10 @@ from sqlalchemy import text
 
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.instance_rows import CLAIMED_COLUMNS
+from go_scheduler.stores.sql.rows import CLAIMED_COLUMNS, UNREADABLE
 from go_scheduler.stores.sql.tables import instances
-from go_scheduler.stores.sql.types import UNREADABLE
 from go_scheduler.stores.sqlite import SQLiteStore
-from go_scheduler.stores.sqlite.statements.parts import INSTANCE, of_instances
-from go_scheduler.stores.sqlite.statements.statement import Statement
+from go_scheduler.stores.sqlite.statements import INSTANCE, Statement, of_instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.stores.messages import Release
-from go_scheduler.stores.sql.sweep import Sweep
+from go_scheduler.stores.sql.database import Sweep
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,

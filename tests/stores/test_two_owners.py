@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.stores.declared import Declaration, Removed
+from go_scheduler.stores.rules import Declaration, Removed
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.testing.builders import definition, put

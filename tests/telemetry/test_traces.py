@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from go_scheduler.client import Client
-from go_scheduler.client.job import Job
+from go_scheduler.client.arguments import Job
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http import create_app
 from go_scheduler.http.trace_context import trace_context_of
@@ -27,7 +27,7 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Addition
 from go_scheduler.telemetry import Telemetry
-from go_scheduler.telemetry.gathering import Gathering
+from go_scheduler.telemetry.figures import Gathering
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger

@@ -34,8 +34,8 @@ from go_scheduler.stores.messages import (
 )
 from go_scheduler.testing.builders import at_once
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.edits import ForeignTrigger
 from go_scheduler.testing.store.threads import THREADS
-from go_scheduler.testing.store.unfired import ForeignTrigger
 from go_scheduler.testing.stores import StoreSuite
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests.patience import FAILED_AFTER

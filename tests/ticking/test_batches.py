@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.ticking.batches import write_in_halves
+from go_scheduler.ticking.retry_later import write_in_halves
 
 Rows = Sequence[int]
 

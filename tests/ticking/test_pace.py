@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from go_scheduler.ticking.pace import Pace
+from go_scheduler.ticking.ticker import Pace
 from tests.conftest import seconds
 
 WINDOW = seconds(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.ticking.repeats import Repeats
+from go_scheduler.ticking.ticker import Repeats
 from tests.conftest import seconds
 
 if TYPE_CHECKING:

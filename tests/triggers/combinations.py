@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers import (
     CronTrigger,

@@ -24,12 +24,12 @@ from go_scheduler.triggers import (
     AnyOfTrigger,
     CronTrigger,
     LimitedTrigger,
-    asking,
+    trigger_timeouts,
 )
-from go_scheduler.triggers.asking import asked
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.instants import MICROSECOND
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.times import MICROSECOND
+from go_scheduler.triggers.trigger_timeouts import asked
 from go_scheduler.why.facts import Facts
 from tests.dashboard.house import as_ann
 from tests.http.serving import Calling
@@ -50,13 +50,13 @@ class Gate:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy makes none of a trigger that hangs."""
-    monkeypatch.setattr(asking, "PATIENCE", LONG)
+    monkeypatch.setattr(trigger_timeouts, "PATIENCE", LONG)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch, _patient: None) -> Iterator[threading.Event]:
-    monkeypatch.setattr(asking, "PATIENCE", 0.05)
-    monkeypatch.setattr(asking, "_hanging", {})
+    monkeypatch.setattr(trigger_timeouts, "PATIENCE", 0.05)
+    monkeypatch.setattr(trigger_timeouts, "_hanging", {})
     Gate.opened = threading.Event()
     yield Gate.opened
     Gate.opened.set()
@@ -134,8 +134,8 @@ def test_one_that_hangs_is_left_behind_until_it_answers(
     assert asked(IntervalTrigger(HOUR, anchor=START), lambda: 1) == 1
     gate.set()
     assert ended.wait(LONG)
-    asking._hanging[Hanging].result(LONG)
-    monkeypatch.setattr(asking, "PATIENCE", LONG)
+    trigger_timeouts._hanging[Hanging].result(LONG)
+    monkeypatch.setattr(trigger_timeouts, "PATIENCE", LONG)
     assert asked(Hanging(), Hanging().describe) == "now and then"
 
 
@@ -163,7 +163,7 @@ def test_one_that_answers_just_as_it_is_given_up_has_answered(
                 raise TimeoutError
             return found
 
-    monkeypatch.setattr(asking, "Future", Late)
+    monkeypatch.setattr(trigger_timeouts, "Future", Late)
     assert asked(Hanging(), lambda: "just so") == "just so"
 
 

@@ -22,7 +22,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.json import JSON
 from go_scheduler.testing.triggers import TriggerSuite
-from go_scheduler.triggers import Trigger, UnknownTrigger, registry
+from go_scheduler.triggers import Trigger, UnknownTrigger, base
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
@@ -139,12 +139,12 @@ class TestRegistry:
     def forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What a test registers is forgotten."""
         # But for this package's own kinds: no module is imported a second time.
-        for kind in registry.OWN_KINDS:
-            registry.find(kind)
-        monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
-        monkeypatch.setattr(registry, "_imported", set(registry._imported))
-        monkeypatch.setattr(registry, "_announced", threading.Event())
-        monkeypatch.setattr(registry, "_broken", {})
+        for kind in base.OWN_KINDS:
+            base.find(kind)
+        monkeypatch.setattr(base, "_kinds", dict(base._kinds))
+        monkeypatch.setattr(base, "_imported", set(base._imported))
+        monkeypatch.setattr(base, "_announced", threading.Event())
+        monkeypatch.setattr(base, "_broken", {})
 
     @pytest.fixture
     def gate(
@@ -173,7 +173,7 @@ class TestRegistry:
         assert "NoonTrigger" in str(caught.value)
         assert type(load_trigger("tests.noon", {})) is NoonTrigger
 
-    @pytest.mark.parametrize("kind", sorted(registry.OWN_KINDS))
+    @pytest.mark.parametrize("kind", sorted(base.OWN_KINDS))
     def test_a_kind_of_this_package_belongs_to_its_own_class(self, kind: str) -> None:
         with pytest.raises(ConfigurationError, match=r"is taken by go_scheduler\."):
             define(kind)
@@ -183,15 +183,15 @@ class TestRegistry:
             import_module(each.name)
         own = {
             kind: cls.__module__
-            for kind, cls in registry._kinds.items()
+            for kind, cls in base._kinds.items()
             if cls.__module__.startswith(triggers.__name__)
         }
-        assert own == registry.OWN_KINDS
+        assert own == base.OWN_KINDS
 
     def test_a_kind_whose_module_cannot_be_imported_is_kept(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(registry, "OWN_KINDS", {"tests.gone": "go_scheduler.gone"})
+        monkeypatch.setattr(base, "OWN_KINDS", {"tests.gone": "go_scheduler.gone"})
         loaded = load_trigger("tests.gone", {"a": 1})
         assert isinstance(loaded, UnknownTrigger)
         assert "go_scheduler.gone" in loaded.reason
@@ -200,13 +200,13 @@ class TestRegistry:
     def test_a_module_that_another_thread_imports_is_waited_for(
         self, monkeypatch: pytest.MonkeyPatch, gate: SimpleNamespace
     ) -> None:
-        monkeypatch.setattr(registry, "OWN_KINDS", {"tests.slow": "slow_kind"})
+        monkeypatch.setattr(base, "OWN_KINDS", {"tests.slow": "slow_kind"})
 
         def open_and_import(name: str) -> object:
             gate.opens.set()
             return import_module(name)
 
-        monkeypatch.setattr(registry, "import_module", open_and_import)
+        monkeypatch.setattr(base, "import_module", open_and_import)
         with ThreadPoolExecutor(1) as pool:
             imported = pool.submit(import_module, "slow_kind")
             assert gate.reached.wait(10)

@@ -23,9 +23,9 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.combining.nesting import MOST_PARTS
+from go_scheduler.triggers.combining.compound import MOST_PARTS
 from go_scheduler.triggers.combining.search import FireTimeSearch
-from go_scheduler.triggers.years.effort import UndecidedError
+from go_scheduler.triggers.years.sets import UndecidedError
 from tests.triggers.combinations import (
     DAILY,
     DAY,

@@ -28,7 +28,7 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.combining.nesting import DEEPEST
+from go_scheduler.triggers.combining.compound import DEEPEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

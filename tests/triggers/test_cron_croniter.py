@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.cron.expression import parse
-from go_scheduler.triggers.cron.fields import numbers
+from go_scheduler.triggers.cron.expression import numbers, parse
 from tests.triggers.cron_oracle import BOUNDS, FIVE, WEEKDAYS, fire_times
 
 # Left out is what croniter reads otherwise: ranges of one number, steps from a number,

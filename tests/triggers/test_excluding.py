@@ -37,7 +37,7 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.years.effort import UndecidedError
+from go_scheduler.triggers.years.sets import UndecidedError
 from tests.triggers.combinations import (
     DAILY,
     DAY,

@@ -12,14 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.triggers import RecurrenceTrigger
-from go_scheduler.triggers.recurrence.far_count import FarCount
-from go_scheduler.triggers.recurrence.local_times import LocalTimes
-from go_scheduler.triggers.recurrence.recurrence_rule import (
+from go_scheduler.triggers.recurrence.rule import (
     FREQUENCIES,
     RecurrenceRule,
     Weekday,
 )
-from go_scheduler.triggers.recurrence.wall_clock import WallClock
+from go_scheduler.triggers.recurrence.series import LocalTimes, WallClock
+from go_scheduler.triggers.recurrence.years import FarCount
 from tests.triggers.combinations import DAY, MICROSECOND, SECOND, ZONES
 from tests.triggers.test_recurrence_times import rules
 

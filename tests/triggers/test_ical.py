@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.calendars import ical, read_ical
-from go_scheduler.triggers.calendars.ical_text import MOST_BYTES
+from go_scheduler.triggers.calendars.ical import MOST_BYTES
 from tests.triggers.combinations import brief
 
 if TYPE_CHECKING:

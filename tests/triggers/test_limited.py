@@ -25,7 +25,7 @@ from go_scheduler.triggers.combining import (
     ExceptTrigger,
     LimitedTrigger,
 )
-from go_scheduler.triggers.years.effort import UndecidedError
+from go_scheduler.triggers.years.sets import UndecidedError
 from tests.triggers.combinations import (
     BEGINNING,
     DAILY,

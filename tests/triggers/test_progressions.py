@@ -20,13 +20,13 @@ from go_scheduler.triggers import (
     RecurrenceTrigger,
 )
 from go_scheduler.triggers.base import Progression, next_fire_time_of, progression_of
-from go_scheduler.triggers.combining.progressions import (
+from go_scheduler.triggers.combining.search import (
     ProgressionTrigger,
     covered_from,
+    fire_times_of,
     meeting,
 )
-from go_scheduler.triggers.combining.search import fire_times_of
-from go_scheduler.triggers.years.effort import Effort
+from go_scheduler.triggers.years.sets import SearchBudget
 from tests.triggers.combinations import (
     BEGINNING,
     DAY,
@@ -184,7 +184,7 @@ class TestAllOf:
         trigger = AllOfTrigger([every(1009, 0.5), every(1013, 0.5)])
         times = fire_times_of(trigger)
         assert times is not None
-        found = times.next(NOON + SECOND, lambda year: year, Effort())
+        found = times.next(NOON + SECOND, lambda year: year, SearchBudget())
         assert found == NOON + (1009 * 1013 + 0.5) * SECOND
 
     def test_what_never_meets_is_refused(self) -> None:

@@ -14,12 +14,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
-from go_scheduler.triggers.recurrence.local_times import LocalTimes
-from go_scheduler.triggers.recurrence.recurrence_rule import (
+from go_scheduler.triggers.recurrence.rule import (
     FREQUENCIES,
     RecurrenceRule,
     Weekday,
 )
+from go_scheduler.triggers.recurrence.series import LocalTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,10 +30,15 @@ from go_scheduler.triggers import (
 )
 from go_scheduler.triggers.base import years_of
 from go_scheduler.triggers.combining.search import FireTimeSearch, fire_times_of
-from go_scheduler.triggers.years.cells import DAY as DAY_OF
-from go_scheduler.triggers.years.cells import combined, on_days, within
-from go_scheduler.triggers.years.effort import Effort, UndecidedError
 from go_scheduler.triggers.years.fire_times import Tally, microsecond_of
+from go_scheduler.triggers.years.sets import DAY as DAY_OF
+from go_scheduler.triggers.years.sets import (
+    SearchBudget,
+    UndecidedError,
+    combined,
+    on_days,
+    within,
+)
 from tests.triggers.combinations import (
     DAY,
     END,
@@ -209,7 +214,7 @@ def with_sets(trigger: Trigger, begin: datetime, end: datetime) -> list[datetime
     found: list[datetime] = []
     after: datetime | None = begin
     while after is not None and after <= end:
-        after = times.next(after + MICROSECOND, lambda year: year, Effort(PLENTY))
+        after = times.next(after + MICROSECOND, lambda year: year, SearchBudget(PLENTY))
         if after is not None and after <= end:
             found.append(after)
     return found
@@ -554,7 +559,7 @@ class TestSearch:
         assert trigger.next_fire_time(first) == datetime(2050, 1, 1, tzinfo=UTC)
         times = fire_times_of(trigger)
         assert times is not None
-        assert times.next(first, lambda year: None, Effort()) is None
+        assert times.next(first, lambda year: None, SearchBudget()) is None
 
     def test_foreign_triggers_are_asked_one_by_one(self) -> None:
         for trigger in (
@@ -598,7 +603,7 @@ class TestCells:
 
     def test_days_that_two_years_do_not_share_are_no_cell(self) -> None:
         one, other = on_days(1, 365, 3), on_days(2, 365, 5)
-        found = combined(one, other, int.__or__, Effort())
+        found = combined(one, other, int.__or__, SearchBudget())
         assert found == {3: 1, 5: 2, 0: (1 << 365) - 4}
 
     def test_a_week_that_crosses_new_year_is_picked_from_as_a_whole(self) -> None:
@@ -643,7 +648,7 @@ class TestCounts:
         assert times is not None
         tally = Tally(times, datetime(2029, 12, 31, 22, tzinfo=UTC), PLENTY)
         second = datetime(2031, 1, 1, 1, tzinfo=UTC)
-        number = tally.before(2031, microsecond_of(second), Effort())
+        number = tally.before(2031, microsecond_of(second), SearchBudget())
         assert number == 2 + 365 * 24 + 1
 
     def test_a_limit_within_a_combination_ends_what_it_leaves_out(self) -> None:
@@ -704,14 +709,14 @@ class TestCalendars:
 
 class TestEffort:
     def test_it_is_spent_for_one_question(self) -> None:
-        effort = Effort(10)
+        effort = SearchBudget(10)
         effort.spend(10)
         with pytest.raises(UndecidedError):
             effort.spend(1)
 
     def test_a_year_that_takes_too_much_ends_a_search(self) -> None:
         trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * 5-9 * * *"))
-        search = FireTimeSearch(trigger, effort=Effort(3))
+        search = FireTimeSearch(trigger, effort=SearchBudget(3))
         with pytest.raises(UndecidedError):
             search.next_fire_time(datetime(2030, 1, 5, tzinfo=UTC))
         assert trigger.next_fire_time(END) is None
@@ -719,7 +724,7 @@ class TestEffort:
     def test_what_is_rare_is_found_one_by_one_where_sets_take_too_much(self) -> None:
         interval = IntervalTrigger(100_000 * SECOND, NOON)
         trigger = AllOfTrigger([interval, Cron("0 12 20 2 *", "UTC")])
-        search = FireTimeSearch(trigger, effort=Effort(3))
+        search = FireTimeSearch(trigger, effort=SearchBudget(3))
         found = search.next_fire_time(NOON)
         assert found is not None
         assert interval.next_fire_time(found - SECOND) == found

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
     from go_scheduler.models import Cancelled, DefinitionState, State
-    from go_scheduler.stores.declared import Declaration, Declared
-    from go_scheduler.stores.joined_store import JoinedStore
+    from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
         Addition,
         Announcement,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         RunOutcome,
         Tombstone,
     )
+    from go_scheduler.stores.rules import Declaration, Declared
 
 
 class StubStore(Store):

@@ -7,15 +7,12 @@ from uuid import UUID
 
 import typer
 
+from go_scheduler.cli.connection import Where
+from go_scheduler.cli.definition_options import Policies, TriggerOptions
 from go_scheduler.cli.documents import definition_document, previewed_document
-from go_scheduler.cli.groups import grouped
-from go_scheduler.cli.options import Json, text
+from go_scheduler.cli.options import Json, grouped, instant_of, object_of, text
 from go_scheduler.cli.output import at, document, line, note
-from go_scheduler.cli.policies import Policies
-from go_scheduler.cli.reading import instant_of, object_of
 from go_scheduler.cli.showing import described
-from go_scheduler.cli.when import When
-from go_scheduler.cli.where import Where
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
@@ -30,7 +27,7 @@ _NAMELESS = (
 @app.command()
 @grouped
 def add(
-    when: When,
+    when: TriggerOptions,
     policies: Policies,
     where: Where,
     name: Annotated[
@@ -83,7 +80,7 @@ def add(
 @app.command()
 @grouped
 def preview(
-    when: When,
+    when: TriggerOptions,
     words: Annotated[
         str | None,
         typer.Argument(
@@ -102,11 +99,11 @@ def preview(
 ) -> None:
     """Show when something would fire, without a store."""
     if words is not None:
-        if when != When(timezone=when.timezone):
+        if when != TriggerOptions(timezone=when.timezone):
             raise ConfigurationError(
                 "say when by a phrase or by an option, not by both"
             )
-        when = When(phrase=words, timezone=when.timezone)
+        when = TriggerOptions(phrase=words, timezone=when.timezone)
     # Imported here: no other command needs it.
     from go_scheduler.triggers import explain
     from go_scheduler.triggers.previews import preview as previewed

@@ -6,24 +6,26 @@ from uuid import UUID
 
 import typer
 
-from go_scheduler.cli.asking import confirm
-from go_scheduler.cli.choosing import Chosen, failed_meant
+from go_scheduler.cli.connection import Where
 from go_scheduler.cli.documents import definition_document, instance_document
-from go_scheduler.cli.exit_codes import ExitCode
-from go_scheduler.cli.groups import grouped
-from go_scheduler.cli.identifying import definition_meant, instance_meant
+from go_scheduler.cli.filters import Chosen, failed_meant
 from go_scheduler.cli.options import (
     Definition,
     Definitions,
+    ExitCode,
     Instances,
     Json,
     Name,
     Yes,
+    duration_of,
+    grouped,
+    instant_of,
+    object_of,
     text,
 )
 from go_scheduler.cli.output import at, document, line
-from go_scheduler.cli.reading import duration_of, instant_of, object_of
-from go_scheduler.cli.where import Where
+from go_scheduler.cli.prompts import confirm
+from go_scheduler.cli.resolve import definition_meant, instance_meant
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
 

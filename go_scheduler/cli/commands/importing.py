@@ -8,22 +8,26 @@ from uuid import uuid4
 
 import typer
 
-from go_scheduler.cli.exit_codes import ExitCode
-from go_scheduler.cli.groups import grouped
-from go_scheduler.cli.options import Json, text
+from go_scheduler.cli.connection import Where
+from go_scheduler.cli.options import (
+    ExitCode,
+    Json,
+    duration_of,
+    grouped,
+    instant_of,
+    text,
+)
 from go_scheduler.cli.output import document, line, note
-from go_scheduler.cli.reading import duration_of, instant_of
-from go_scheduler.cli.where import Where
 from go_scheduler.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
-    from go_scheduler.http.jobs.spreading import Spread
+    from go_scheduler.http.jobs.jitter import Spread
 
 app = typer.Typer()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spreading:
+class JitterOptions:
     """The options that say when those run that do not say it."""
 
     start: Annotated[
@@ -44,7 +48,7 @@ class Spreading:
             ConfigurationError: One is wrong.
         """
         # Imported here: it takes as long as all of another command.
-        from go_scheduler.http.jobs.spreading import Spread
+        from go_scheduler.http.jobs.jitter import Spread
 
         if self.window is not None and self.interval is not None:
             raise ConfigurationError("say --window or --interval, not both")
@@ -69,7 +73,7 @@ def import_(
         ),
     ],
     where: Where,
-    spreading: Spreading,
+    spreading: JitterOptions,
     name: Annotated[
         str | None,
         text(
@@ -83,9 +87,8 @@ def import_(
     A line that is wrong is told and left out. With --import, or ids and keys, the same
     lines may be imported again.
     """
-    from go_scheduler.cli.imported_lines import Imported
+    from go_scheduler.cli.importing import Imported, lines_of, parts_of
     from go_scheduler.cli.in_process import answering
-    from go_scheduler.cli.progress import lines_of, parts_of
 
     spread = spreading.spread()
     name = name or uuid4().hex

@@ -5,25 +5,23 @@ from typing import Annotated
 
 import typer
 
+from go_scheduler.cli.connection import Where
 from go_scheduler.cli.documents import (
     definition_document,
     instance_document,
     node_document,
     why_document,
 )
-from go_scheduler.cli.groups import grouped
-from go_scheduler.cli.identifying import anything_meant
-from go_scheduler.cli.listing import Listed, definitions_of, instances_of
-from go_scheduler.cli.options import Json, text
+from go_scheduler.cli.filters import Listed, definitions_of, instances_of
+from go_scheduler.cli.options import Json, grouped, instant_of, text
 from go_scheduler.cli.output import at, document, line, note, table
-from go_scheduler.cli.reading import instant_of
+from go_scheduler.cli.resolve import anything_meant
 from go_scheduler.cli.showing import (
     definition_lines,
     described,
     instance_lines,
     standing,
 )
-from go_scheduler.cli.where import Where
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import NodeInfo, State, TaskDefinition, TaskInstance
 

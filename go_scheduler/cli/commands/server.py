@@ -1,15 +1,20 @@
-"""The commands `serve` and `config`."""
+"""The commands `serve`, `config`, `dashboard`, `key`, `login` and `logout`."""
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.exit_codes import ExitCode
-from go_scheduler.cli.groups import grouped
-from go_scheduler.cli.options import Json, text
-from go_scheduler.cli.output import document, line
+from go_scheduler.cli.connection import Where, opened_store
+from go_scheduler.cli.options import ExitCode, Json, grouped, text
+from go_scheduler.cli.output import document, line, note
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.remote_errors import NotAllowedError
+
+if TYPE_CHECKING:
+    from go_scheduler.http.access.login import DeviceCode
 
 app = typer.Typer()
 
@@ -90,3 +95,164 @@ def config_(
             document({"setting": setting, "value": value, "origin": origin})
     else:
         line("\n".join(as_yaml(loaded)))
+
+
+@app.command()
+@grouped
+def dashboard(
+    where: Where,
+    host: Annotated[str | None, text("The address to listen on.")] = None,
+    port: Annotated[int | None, text("The port; 0: any that is free.")] = None,
+    allow_changes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changes",
+            help="Have buttons that change something, for whoever may.",
+        ),
+    ] = False,
+) -> None:
+    """Show in a browser what runs, what failed and what comes, until a signal.
+
+    It is for a store, and schedules and runs nothing. A server has its own, under
+    /dashboard.
+    """
+    from contextlib import closing
+
+    # Imported here: no other command needs a server.
+    from go_scheduler.dashboard.configured import configured
+    from go_scheduler.http.configuration.checking import check
+    from go_scheduler.http.configuration.loading import load_configuration
+    from go_scheduler.http.serving import serve_pages
+
+    if (server := where.server_url()) is not None:
+        raise ConfigurationError(
+            f"a server has pages of its own: open {server.rstrip('/')}/dashboard/"
+        )
+    given = {
+        "--host": (("server", "host"), host),
+        "--port": (("server", "port"), port),
+        "--allow-changes": (("dashboard", "allow_changes"), allow_changes or None),
+    }
+    said = {name: each for name, each in given.items() if each[1] is not None}
+    url = where.url()
+    loaded = load_configuration(where.config, options=said)
+    check(loaded.settings, loaded.named)
+    with closing(opened_store(url, migrates=False)) as store:
+        serve_pages(loaded.settings, configured, store=store, say=line)
+
+
+@app.command()
+def key(
+    subject: Annotated[
+        str, typer.Argument(help="Who is to have it, for the log.", show_default=False)
+    ],
+    scope: Annotated[
+        list[str], text("What it is to allow, such as workers.", "--scope", "-s")
+    ],
+    queue: Annotated[
+        list[str] | None, text("A queue that it is restricted to.", "--queue", "-q")
+    ] = None,
+    owner: Annotated[
+        list[str] | None, text("An owner that it is restricted to.", "--owner")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make an API key, and what the configuration is to have of it.
+
+    The key is shown this once, and kept nowhere. `--scope`, `--queue` and `--owner` may
+    be given more than once.
+    """
+    # Imported here: no other command needs them.
+    import yaml
+
+    from go_scheduler.http.access.keys import ApiKey, new_key
+
+    new = new_key()
+    entry: dict[str, Any] = {"subject": subject, "hash": new.kept, "scopes": scope}
+    entry |= {"queues": queue} if queue else {}
+    entry |= {"owners": owner} if owner else {}
+    ApiKey(**entry)  # Refuses what is no scope.
+    if json:
+        document({"key": new.key, **entry})
+        return
+    note(f"the key, which is shown this once: {new.key}")
+    note("what go_scheduler.yaml is to have of it:")
+    shown = {"access": {"keys": [entry]}}
+    line(yaml.safe_dump(shown, sort_keys=False, default_flow_style=None).rstrip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class There:
+    """The server to sign in to."""
+
+    server: Annotated[
+        str | None,
+        text("The server; else GO_SCHEDULER_SERVER.", metavar="URL"),
+    ] = None
+
+    @property
+    def url(self) -> str:
+        """Its URL.
+
+        Raises:
+            ConfigurationError: Nothing says which.
+        """
+        url = self.server or os.environ.get("GO_SCHEDULER_SERVER")
+        if not url:
+            raise ConfigurationError(
+                "say where: --server URL, or set GO_SCHEDULER_SERVER"
+            )
+        return url
+
+
+@app.command()
+@grouped
+def login(
+    there: There,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="By a browser on this machine.")
+    ] = False,
+    issuer: Annotated[
+        str | None, text("The issuer, instead of the one that the server names.")
+    ] = None,
+    client: Annotated[
+        str | None, text("As which client; else as the server says.")
+    ] = None,
+    scope: Annotated[
+        str | None,
+        text(
+            'The scopes to ask for, such as "openid jobs:read runs:read"; else openid'
+            " alone."
+        ),
+    ] = None,
+) -> None:
+    """Sign in to a server, by any device that has a browser."""
+    import webbrowser
+
+    from go_scheduler.http.access.login import LoginError, Logins
+
+    known = {"issuer": issuer, "client_id": client, "scope": scope}
+    try:
+        if browser:
+            Logins().login_by_browser(there.url, webbrowser.open, **known)
+        else:
+            Logins().login_by_device(there.url, _show, **known)
+    except LoginError as error:
+        raise NotAllowedError(str(error)) from error
+    line(f"signed in to {there.url}")
+
+
+@app.command()
+@grouped
+def logout(there: There) -> None:
+    """Forget the tokens for a server."""
+    from go_scheduler.http.access.login import Logins
+
+    if not Logins().logout(there.url):
+        line(f"nobody was signed in to {there.url}")
+        raise typer.Exit(ExitCode.NOT_SO)
+    line(f"signed out of {there.url}")
+
+
+def _show(code: "DeviceCode") -> None:
+    line(f"open {code.complete_url or code.url} and type in the code {code.code}")

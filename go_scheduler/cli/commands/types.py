@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from go_scheduler.cli.connection import Where
+from go_scheduler.cli.definition_options import RunPolicies
 from go_scheduler.cli.documents import type_document
-from go_scheduler.cli.groups import grouped
-from go_scheduler.cli.listing import pages
-from go_scheduler.cli.options import Json, Limit, text
+from go_scheduler.cli.filters import pages
+from go_scheduler.cli.options import Json, Limit, grouped, object_of, text
 from go_scheduler.cli.output import document, line, note, table
-from go_scheduler.cli.policies import RunPolicies
-from go_scheduler.cli.reading import object_of
 from go_scheduler.cli.showing import runs_where, type_lines
-from go_scheduler.cli.where import Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +110,7 @@ def _types(where: Where, *, migrates: bool = False) -> "Iterator[Remote]":
 
 def _sent(value: object) -> Any:
     """A value of a policy, as it is sent."""
-    from go_scheduler.http.bodies.policies import RetryBody
+    from go_scheduler.http.bodies.definitions import RetryBody
     from go_scheduler.policies import RetryPolicy
 
     if isinstance(value, RetryPolicy):

@@ -1,38 +1,299 @@
-"""Definitions: a list of those that are asked for."""
+"""The list of definitions, the page of each, and what its forms change."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.dashboard import asked
-from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import LISTED, theirs
-from go_scheduler.models import DefinitionState
+from go_scheduler.checks import PRIORITIES
+from go_scheduler.client.awaitable import on_thread
+from go_scheduler.dashboard import request
+from go_scheduler.dashboard.pages.strip import read_strip
+from go_scheduler.dashboard.request import change, page
+from go_scheduler.dashboard.visibility import LISTED, theirs
+from go_scheduler.dashboard.words import fires, span
+from go_scheduler.formatting import shown
+from go_scheduler.http.problems import invalid
+from go_scheduler.http.routes.visibility import seen_definition, seen_why
+from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
+from go_scheduler.triggers.previews import PreviewedTime, preview
+from go_scheduler.triggers.trigger_timeouts import asked as asked_of
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from starlette.responses import Response
 
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.client import Client
+    from go_scheduler.dashboard.request import PageRequest
+    from go_scheduler.why.answer import Why
+
+MOST_BACKFILLED = 1_000
+"""The most fire times that one press runs again."""
+
+
+async def pause(visit: PageRequest) -> Response:
+    """Pause it: nothing of it starts until it is resumed."""
+    found = await _definition(visit)
+    await visit.client.apause(found.id, request.text(visit.form, "note"))
+    return _back(visit, found.id, "paused")
+
+
+async def resume(visit: PageRequest) -> Response:
+    """End its pause."""
+    found = await _definition(visit)
+    await visit.client.aresume(found.id)
+    return _back(visit, found.id, "resumed")
+
+
+async def run(visit: PageRequest) -> Response:
+    """Run it once more, now; its instance is shown."""
+    found = await _definition(visit)
+    payload = request.json_object(visit.form, "payload")
+    key = request.text(visit.form, "key")
+    instance = await visit.client.arun_now(found.id, payload=payload, key=key)
+    return visit.go(f"/instances/{instance.id}")
+
+
+async def backfill(visit: PageRequest) -> Response:
+    """Run what it has not run, for a time that has passed."""
+    found = await _definition(visit)
+    start, end = _required(visit, "from"), _required(visit, "until")
+    await visit.client.abackfill(found.id, start, end, limit=MOST_BACKFILLED)
+    return _back(visit, found.id, "backfilled")
+
+
+async def edit(visit: PageRequest) -> Response:
+    """Change its queue, its priority and its metadata, unless it has been changed."""
+    found = await _definition(visit)
+    form = visit.form
+    revision = _number(visit, "revision", range(2**63))
+    queue = request.text(form, "queue") or found.queue
+    visit.caller.check_queue(queue)
+    changed = replace(
+        found,
+        queue=queue,
+        priority=_number(visit, "priority", PRIORITIES),
+        metadata=request.json_object(form, "metadata") or {},
+        revision=revision,
+    )
+    await visit.client.aschedule(changed)
+    return _back(visit, found.id, "edited")
+
+
+async def _definition(visit: PageRequest) -> TaskDefinition:
+    id: UUID = visit.request.path_params["id"]
+    return await seen_definition(visit.here, visit.caller, id)
+
+
+def _back(visit: PageRequest, id: UUID, done: str) -> Response:
+    return visit.go(f"/definitions/{id}", done=done)
+
+
+def _required(visit: PageRequest, name: str) -> datetime:
+    at = request.instant(visit.form, name)
+    if at is None:
+        raise invalid(name, "say when")
+    return at
+
+
+def _number(visit: PageRequest, name: str, numbers: range) -> int:
+    text = request.text(visit.form, name) or ""
+    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) in numbers:
+        return int(text)
+    raise invalid(name, f"it must be a number from {numbers[0]} to {numbers[-1]}")
+
+
+def _at(path: str) -> str:
+    return f"/definitions/{{id:uuid}}/{path}"
+
+
+_OF_CHANGES = [
+    change(_at("pause"), pause, needs="jobs:pause"),
+    change(_at("resume"), resume, needs="jobs:pause"),
+    change(_at("run"), run, needs="runs:write"),
+    change(_at("backfill"), backfill, needs="runs:write"),
+    change(_at("edit"), edit, needs="jobs:write"),
+]
+
+
+HISTORY = 20
+"""As many fire times a page of the history has, and as many made by hand."""
+_NEXT = 10
+_DONE = {
+    "paused": "It has been paused.",
+    "resumed": "It has been resumed.",
+    "backfilled": "What was missing is being run.",
+    "edited": "It has been changed.",
+}
+_MICROSECOND = timedelta(microseconds=1)
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9900, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionPage:
+    """What the page of a definition shows.
+
+    Attributes:
+        definition: It.
+        described: When it fires, in words.
+        policies: What it says besides, with what each is called.
+        coming: Its next fire times.
+        warnings: What to beware of in its trigger.
+        history: What it fired, the latest first.
+        before: Where the history goes on; None: nowhere.
+        by_hand: What it has without a fire time, the latest first.
+    """
+
+    definition: TaskDefinition
+    described: str
+    policies: Sequence[tuple[str, str]]
+    coming: Sequence[PreviewedTime]
+    warnings: Sequence[str]
+    history: Sequence[TaskInstance]
+    before: datetime | None
+    by_hand: Sequence[TaskInstance]
+
+
+def read_definition(
+    client: Client,
+    definition: TaskDefinition,
+    *,
+    now: datetime,
+    before: datetime | None,
+) -> DefinitionPage:
+    """Read what the page of a definition shows.
+
+    Args:
+        client: Reads it.
+        definition: As it was read.
+        now: The present.
+        before: Of the history what was fired before this; None: all.
+    """
+    coming, warnings = _of_trigger(definition, now)
+    history = client.list_fired(
+        definition.id,
+        since=_EARLIEST,
+        before=before or _LATEST,
+        newest_first=True,
+        limit=HISTORY,
+    )
+    return DefinitionPage(
+        definition=definition,
+        described=fires(definition),
+        policies=policies_of(definition),
+        coming=coming,
+        warnings=warnings,
+        history=history,
+        before=history[-1].fire_time if len(history) == HISTORY else None,
+        by_hand=[] if before else client.list_unscheduled(definition.id, limit=HISTORY),
+    )
+
+
+def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
+    """What a definition says of how it is run; what it leaves out is not there."""
+    found: list[tuple[str, object]] = [("overlap", definition.overlap.value)]
+    found += [("priority", definition.priority)]
+    found += [("lock", definition.lock), ("jitter", definition.jitter)]
+    found += [("max per node", definition.max_per_node)]
+    found += [("max queue", definition.max_queue)]
+    found += [("when full", definition.max_queue and definition.when_full)]
+    found += [
+        ("expire after", definition.expire_after),
+        ("timeout", definition.timeout),
+        ("start timeout", definition.start_timeout),
+        ("heartbeat timeout", definition.heartbeat_timeout),
+    ]
+    for name in ("retry", "catch_up"):
+        policy = getattr(definition, name)
+        if policy is not None:
+            found += [
+                (f"{name.replace('_', ' ')}: {each.name.replace('_', ' ')}", value)
+                for each in fields(policy)
+                if (value := getattr(policy, each.name)) not in (None, ())
+            ]
+    if definition.retry is not None and definition.retry.delay is None:
+        found += [("retry: delay", "until expire after has passed")]
+    return [(name, _said(value)) for name, value in found if value is not None]
+
+
+def _said(value: object) -> str:
+    if isinstance(value, timedelta):
+        return span(value)
+    if isinstance(value, tuple):
+        return ", ".join(getattr(each, "__name__", str(each)) for each in value)
+    return str(value)
+
+
+def _of_trigger(
+    definition: TaskDefinition, now: datetime
+) -> tuple[Sequence[PreviewedTime], Sequence[str]]:
+    """Its next fire times, and what to beware of."""
+    trigger, first = definition.trigger, definition.next_fire_time
+    try:
+        coming: Sequence[PreviewedTime] = []
+        if first is not None:
+            after = first - _MICROSECOND
+            coming = asked_of(trigger, lambda: preview(trigger, _NEXT, after))
+        return coming, asked_of(trigger, lambda: list(trigger.warnings(now)))
+    except Exception as error:
+        # That of a third party may raise anything.
+        return [], [f"its fire times cannot be shown: {shown(error)}"]
+
+
+async def definition(visit: PageRequest) -> Response:
+    """What a definition says, when it fires next, what it fired, and why."""
+    query = visit.request.query_params
+    id = visit.request.path_params["id"]
+    found = await seen_definition(visit.here, visit.caller, id)
+    now = visit.now
+    path = f"/definitions/{found.id}"
+    before = request.instant(query, "before")
+    why: Why | None = None
+    at = request.instant(query, "at")
+    if at is not None:
+        why = await seen_why(visit.here, visit.caller, found.id, at)
+    shown = await on_thread(
+        read_definition, visit.client, found, now=now, before=before
+    )
+    strip = await read_strip(visit, [found], path=path)
+    return visit.show(
+        "definition.html",
+        found=shown,
+        strip=strip,
+        why=why,
+        at=at,
+        now=now,
+        done=_DONE.get(query.get("done", "")),
+        most_backfilled=MOST_BACKFILLED,
+    )
+
+
+_OF_ONE = [page("/definitions/{id:uuid}", definition)]
+
 
 _TEXTS = ("name", "queue", "owner")
 _ORDERS = ("id", "soonest")
 
 
-async def definitions(visit: Visit) -> Response:
+async def definitions(visit: PageRequest) -> Response:
     """A page of the definitions that meet every condition."""
     query = visit.request.query_params
-    name, queue, owner = (asked.text(query, each) for each in _TEXTS)
-    state = asked.word(query, "state", [each.value for each in DefinitionState])
-    order = asked.word(query, "order", _ORDERS)
+    name, queue, owner = (request.text(query, each) for each in _TEXTS)
+    state = request.word(query, "state", [each.value for each in DefinitionState])
+    order = request.word(query, "order", _ORDERS)
     page_of = await visit.client.alist_definitions(
         name=name,
         queue=queue,
         owner=owner,
         state=state,
-        metadata=asked.json_object(query, "metadata"),
+        metadata=request.json_object(query, "metadata"),
         **theirs(visit.caller),
         soonest_first=order == "soonest",
-        after=asked.text(query, "after"),
+        after=request.text(query, "after"),
         limit=LISTED,
     )
     given = {
@@ -41,7 +302,7 @@ async def definitions(visit: Visit) -> Response:
         "owner": owner,
         "state": state,
         "order": order,
-        "metadata": asked.text(query, "metadata"),
+        "metadata": request.text(query, "metadata"),
     }
     return visit.show(
         "definitions.html",
@@ -52,4 +313,7 @@ async def definitions(visit: Visit) -> Response:
     )
 
 
-ROUTES = [page("/definitions", definitions)]
+_OF_ALL = [page("/definitions", definitions)]
+
+
+ROUTES = [*_OF_ALL, *_OF_ONE, *_OF_CHANGES]

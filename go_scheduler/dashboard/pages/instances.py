@@ -1,34 +1,86 @@
-"""Instances, by what became of them."""
+"""The list of instances, the page of each, and what its forms change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from go_scheduler.client.pages import Page
-from go_scheduler.dashboard import asked
-from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import Theirs, full_page, theirs
+from go_scheduler.dashboard import request
+from go_scheduler.dashboard.request import change, page
+from go_scheduler.dashboard.visibility import Theirs, full_page, theirs
+from go_scheduler.errors import TaskInstanceStateError
+from go_scheduler.http.routes.visibility import seen_instance, seen_why
 from go_scheduler.models import Outcome, State
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from uuid import UUID
 
     from starlette.responses import Response
 
     from go_scheduler.client import Client
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.dashboard.request import PageRequest
     from go_scheduler.models import TaskInstance
 
+
+async def instance(visit: PageRequest) -> Response:
+    """Where an instance stands, with the runs that did not end it well."""
+    id = visit.request.path_params["id"]
+    found = await seen_instance(visit.here, visit.caller, id)
+    runs = await visit.client.alist_runs(found.id)
+    why = await seen_why(visit.here, visit.caller, found.id, None)
+    return visit.show(
+        "instance.html",
+        instance=found,
+        runs=runs,
+        why=why,
+        now=visit.now,
+        can_cancel=found.outcome is None and not found.cancel_requested,
+        can_retry=found.outcome is Outcome.FAILED,
+    )
+
+
+_OF_ONE = [page("/instances/{id:uuid}", instance)]
+
+
+async def cancel(visit: PageRequest) -> Response:
+    """Cancel it, or ask its run to stop."""
+    id = await _id(visit)
+    if await visit.client.acancel(id) is None:
+        ended = await visit.client.aget_instance(id)
+        raise TaskInstanceStateError(id, ended.state.value, "it has ended")
+    return visit.go(f"/instances/{id}")
+
+
+async def retry(visit: PageRequest) -> Response:
+    """Run it again that has failed, as soon as possible."""
+    id = await _id(visit)
+    await visit.client.aretry(id)
+    return visit.go(f"/instances/{id}")
+
+
+async def _id(visit: PageRequest) -> UUID:
+    id: UUID = visit.request.path_params["id"]
+    await seen_instance(visit.here, visit.caller, id)
+    return id
+
+
+_OF_CHANGES = [
+    change("/instances/{id:uuid}/cancel", cancel, needs="runs:write"),
+    change("/instances/{id:uuid}/retry", retry, needs="runs:write"),
+]
+
+
 _OUTCOMES = {each.value for each in Outcome}
-_MOST = 200
+_MOST_LISTED = 200
 
 
-async def instances(visit: Visit) -> Response:
+async def instances(visit: PageRequest) -> Response:
     """A page of the instances in a state."""
     query = visit.request.query_params
     states = [each.value for each in State]
-    state = asked.word(query, "state", states) or State.RUNNING.value
-    asked.text(query, "after")
+    state = request.word(query, "state", states) or State.RUNNING.value
+    request.text(query, "after")
     found = await full_page(visit, _reader(visit.client, state, theirs(visit.caller)))
     return visit.show(
         "instances.html",
@@ -36,7 +88,7 @@ async def instances(visit: Visit) -> Response:
         state=state,
         states=states,
         now=visit.now,
-        is_cut=state not in _OUTCOMES and len(found) >= _MOST,
+        is_cut=state not in _OUTCOMES and len(found) >= _MOST_LISTED,
     )
 
 
@@ -47,10 +99,10 @@ def _reader(
         return await client.alist_ended(state, **of, after=after, limit=limit)
 
     async def waiting(after: str | None, limit: int) -> Page[TaskInstance]:
-        return Page(await client.alist_waiting(**of, limit=_MOST))
+        return Page(await client.alist_waiting(**of, limit=_MOST_LISTED))
 
     async def claimed(after: str | None, limit: int) -> Page[TaskInstance]:
-        found = await client.alist_claims(**of, limit=_MOST)
+        found = await client.alist_claims(**of, limit=_MOST_LISTED)
         return Page(each for each in found if each.state.value == state)
 
     if state in _OUTCOMES:
@@ -58,4 +110,7 @@ def _reader(
     return waiting if state == State.PENDING.value else claimed
 
 
-ROUTES = [page("/instances", instances)]
+_OF_ALL = [page("/instances", instances)]
+
+
+ROUTES = [*_OF_ALL, *_OF_ONE, *_OF_CHANGES]

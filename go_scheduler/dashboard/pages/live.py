@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from starlette.responses import StreamingResponse
 
 from go_scheduler.dashboard.live import Restriction
-from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import check_sees_nodes
+from go_scheduler.dashboard.request import page
+from go_scheduler.dashboard.visibility import check_sees_nodes
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.dashboard.request import PageRequest
 
 
-async def live(visit: Visit) -> Response:
+async def live(visit: PageRequest) -> Response:
     """Events of one kind, for as long as somebody views it."""
     kind = visit.request.path_params["kind"]
     if kind == "nodes":

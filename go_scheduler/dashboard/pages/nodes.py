@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import check_sees_nodes
+from go_scheduler.dashboard.request import page
+from go_scheduler.dashboard.visibility import check_sees_nodes
 from go_scheduler.models import State
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.dashboard.request import PageRequest
 
 _CLAIMS = 500
 
 
-async def nodes(visit: Visit) -> Response:
+async def nodes(visit: PageRequest) -> Response:
     """Those that the store has seen within the last hour."""
     check_sees_nodes(visit.caller)
     found = await visit.client.anodes()

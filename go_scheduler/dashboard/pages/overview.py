@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.client.awaitable import on_thread
-from go_scheduler.dashboard.lateness import QueueFigures, by_queue
-from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import sees_nodes, sees_queue, sees_queues, theirs
-from go_scheduler.http.routes.seen import is_restricted
+from go_scheduler.dashboard.pages.lateness import QueueFigures, by_queue
+from go_scheduler.dashboard.request import page
+from go_scheduler.dashboard.visibility import (
+    sees_nodes,
+    sees_queue,
+    sees_queues,
+    theirs,
+)
+from go_scheduler.http.routes.visibility import is_restricted
 from go_scheduler.models import Backlog, Counted, NodeInfo, State, TaskInstance
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from go_scheduler.client import Client
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.dashboard.request import PageRequest
     from go_scheduler.http.access.caller import Caller
 
 _HOUR = timedelta(hours=1)
@@ -84,7 +89,7 @@ def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
     )
 
 
-async def overview(visit: Visit) -> Response:
+async def overview(visit: PageRequest) -> Response:
     """What runs where, what failed lately, what waits, and which nodes there are."""
     now = visit.now
     found = await on_thread(read_overview, visit.client, visit.caller, now)

@@ -6,24 +6,24 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from go_scheduler.dashboard import asked
-from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import LISTED, theirs
+from go_scheduler.dashboard import request
+from go_scheduler.dashboard.request import page
+from go_scheduler.dashboard.visibility import LISTED, theirs
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
-from go_scheduler.http.routes.seen import seen_definition, seen_instance
+from go_scheduler.http.routes.visibility import seen_definition, seen_instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.responses import Response
 
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.dashboard.request import PageRequest
     from go_scheduler.models import TaskDefinition, TaskInstance
 
 
-async def search(visit: Visit) -> Response:
+async def search(visit: PageRequest) -> Response:
     """What is found; of an id there is but one, and that is shown at once."""
-    text = asked.text(visit.request.query_params, "q")
+    text = request.text(visit.request.query_params, "q")
     definitions: Sequence[TaskDefinition] = []
     instances: Sequence[TaskInstance] = []
     if text is not None:
@@ -43,7 +43,7 @@ async def search(visit: Visit) -> Response:
     )
 
 
-async def _of_id(visit: Visit, text: str) -> str | None:
+async def _of_id(visit: PageRequest, text: str) -> str | None:
     """The page of what has an id; None: it is none, or nothing has it."""
     try:
         id = UUID(text)

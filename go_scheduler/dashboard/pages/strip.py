@@ -7,18 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from go_scheduler.client.awaitable import on_thread
-from go_scheduler.dashboard import asked
-from go_scheduler.dashboard.routing import page
-from go_scheduler.dashboard.seen import theirs
-from go_scheduler.dashboard.strips.lane import MOST_HEAPS, Lane, read_lane, zoom_of
-from go_scheduler.dashboard.strips.window import ZOOMS, Window
-from go_scheduler.http.routes.seen import seen_definition
+from go_scheduler.dashboard import request
+from go_scheduler.dashboard.request import page
+from go_scheduler.dashboard.timeline import (
+    MOST_HEAPS,
+    ZOOMS,
+    TimelineRow,
+    Window,
+    read_lane,
+    zoom_of,
+)
+from go_scheduler.dashboard.visibility import theirs
+from go_scheduler.http.routes.visibility import seen_definition
 from go_scheduler.json import write_instant
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from go_scheduler.dashboard.visit import Visit
+    from go_scheduler.dashboard.request import PageRequest
     from go_scheduler.models import TaskDefinition
 
 MOST_LANES = 10
@@ -37,11 +43,11 @@ class Strip:
     """
 
     window: Window
-    lanes: Sequence[Lane]
+    lanes: Sequence[TimelineRow]
     path: str
     of: str | None = None
 
-    def link(self, visit: Visit, window: Window) -> str:
+    def link(self, visit: PageRequest, window: Window) -> str:
         """The same with another window."""
         start = write_instant(window.start)
         return visit.link(self.path, of=self.of, zoom=window.zoom, start=start)
@@ -52,7 +58,7 @@ class Strip:
 
 
 async def read_strip(
-    visit: Visit,
+    visit: PageRequest,
     definitions: Sequence[TaskDefinition],
     *,
     path: str,
@@ -68,8 +74,8 @@ async def read_strip(
     """
     now = visit.now
     query = visit.request.query_params
-    given = asked.word(query, "zoom", ZOOMS)
-    start = asked.instant(query, "start")
+    given = request.word(query, "zoom", ZOOMS)
+    start = request.instant(query, "start")
     heaps = MOST_HEAPS // max(1, len(definitions))
 
     def read() -> Strip:
@@ -86,9 +92,9 @@ async def read_strip(
     return await on_thread(read)
 
 
-async def strip(visit: Visit) -> Response:
+async def strip(visit: PageRequest) -> Response:
     """The definitions that were asked for, or those that fire next."""
-    given = asked.ids(visit.request.query_params, "of", most=MOST_LANES)
+    given = request.ids(visit.request.query_params, "of", most=MOST_LANES)
     definitions: Sequence[TaskDefinition]
     if given:
         definitions = [
@@ -101,7 +107,7 @@ async def strip(visit: Visit) -> Response:
     return visit.show("strip.html", strip=found, most=MOST_LANES)
 
 
-async def _next_to_fire(visit: Visit) -> Sequence[TaskDefinition]:
+async def _next_to_fire(visit: PageRequest) -> Sequence[TaskDefinition]:
     return await visit.client.alist_definitions(
         **theirs(visit.caller), state="active", soonest_first=True, limit=MOST_LANES
     )

@@ -2,21 +2,129 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from queue import Empty
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from amqp.exceptions import AccessRefused, ConsumerCancelled, NotAllowed
 from kombu import Connection
 
-from go_scheduler.dispatch.kombu_bus.options import options_of
-from go_scheduler.dispatch.kombu_bus.wire import Wire
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import socket
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
     from urllib.parse import SplitResult
+
+_SCHEMES = {"queue_type": ("amqp", "amqps"), "tls_ca": ("amqps",)}
+_IN_URLS = {"queue_type": "queue_type", "ca_certs": "tls_ca"}
+
+
+def options_of(hosts: Iterable[SplitResult]) -> Mapping[str, str]:
+    """The options in a URL, or in those of several hosts, of which the last counts.
+
+    Raises:
+        ConfigurationError: There is no such option, or not for this scheme, or it says
+            nothing. What may be a part of a password is not repeated.
+    """
+    found: dict[str, str] = {}
+    for parts in hosts:
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            if parts.scheme not in _SCHEMES.get(name, ()) or not value:
+                known = "; ".join(
+                    f"{each}=… for {' and '.join(schemes)}"
+                    for each, schemes in _SCHEMES.items()
+                )
+                what = "such option" if "@" in parts.query else f"option {shown(name)}"
+                raise ConfigurationError(
+                    f"the URL of a bus has no {what} with {parts.scheme}://; known:"
+                    f" {known}"
+                )
+            found[name] = value
+    return found
+
+
+def check_meant(scheme: str, argument: str) -> None:
+    """Refuse an argument that would promise what a broker does not keep.
+
+    Raises:
+        ConfigurationError: It means nothing with this scheme.
+    """
+    schemes = _SCHEMES[_IN_URLS[argument]]
+    if scheme not in schemes:
+        raise ConfigurationError(
+            f"{argument} means nothing with {scheme}://, but with"
+            f" {' and '.join(schemes)}: leave it out"
+        )
+
+
+class Wire:
+    """A connection that is open; nothing of kombu's connects anew behind our back.
+
+    Args:
+        client: Where to, and how.
+
+    Raises:
+        Exception: Whatever the driver raises, if it cannot be opened.
+    """
+
+    def __init__(self, client: Connection) -> None:
+        # kombu closes it with its client, which nobody else holds.
+        self._client = client
+        self._transport = client.transport
+        self._channels: list[Any] = []
+        self.connection: Any = self._transport.establish_connection()
+
+    @property
+    def socket(self) -> socket.socket:
+        """What a broker of AMQP is heard on."""
+        sock: socket.socket = self.connection.sock
+        return sock
+
+    def channel(self) -> Any:
+        """A new channel."""
+        channel = self._transport.create_channel(self.connection)
+        self._channels.append(channel)
+        return channel
+
+    def drain(self, seconds: float) -> bool:
+        """Handle what comes next; whether anything came in time."""
+        try:
+            self._transport.drain_events(self.connection, timeout=seconds)
+        except (TimeoutError, Empty):
+            return False
+        return True
+
+    def beat(self) -> None:
+        """Tell the broker that we are there.
+
+        Raises:
+            Exception: It has not been heard of for long.
+        """
+        self._transport.heartbeat_check(self.connection)
+
+    def close(self, *, answered: bool = True) -> None:
+        """Close it, and if the broker is there have it say so."""
+        with contextlib.suppress(Exception):
+            if answered:
+                self._transport.close_connection(self.connection)
+        # Whatever has become of it, its sockets are closed.
+        if hasattr(self._transport, "_collect"):
+            with contextlib.suppress(Exception):
+                self._transport._collect(self.connection)
+            return
+        for each in self._channels:
+            # It would give back at the process's end what others have had since.
+            each.do_restore = False
+            # The first time it still waits for an answer, and the second for none.
+            for _ in range(2):
+                with contextlib.suppress(Exception):
+                    each.close()
+
 
 # amqp:// would be librabbitmq, where that is installed, which is another library.
 _TRANSPORTS = {"amqp": "pyamqp", "amqps": "amqps", "memory": "memory"}

@@ -2,27 +2,431 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import threading
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import takewhile
+from select import POLLIN, poll
+from ssl import SSLSocket
+from typing import TYPE_CHECKING, Any, Protocol
 
-from amqp.exceptions import AccessRefused
+from amqp.exceptions import AccessRefused, ChannelError
 
 from go_scheduler.clock import ZERO
 from go_scheduler.dispatch.kombu_bus.address import reason
-from go_scheduler.dispatch.kombu_bus.line import Line
-from go_scheduler.dispatch.kombu_bus.outlets import (
-    ConfirmedOutlet,
-    Outlet,
-    PlainOutlet,
-)
+from go_scheduler.errors import BusUnavailableError
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from go_scheduler.clock import Clock
-    from go_scheduler.dispatch.kombu_bus.address import Address
-    from go_scheduler.dispatch.kombu_bus.posting import Posting
-    from go_scheduler.dispatch.kombu_bus.wire import Wire
+    from go_scheduler.dispatch.kombu_bus.address import Address, Wire
+
+
+class Waker:
+    """Any thread wakes, and one waits: for that, or for a socket besides."""
+
+    def __init__(self) -> None:
+        self._end, self._waker = socket.socketpair()
+        self._end.setblocking(False)
+        self._waker.setblocking(False)
+        self._woken = False
+
+    def wake(self) -> None:
+        """End the wait, or the next one; harmless once it has been closed."""
+        if not self._woken:
+            self._woken = True
+            try:
+                self._waker.send(b"\0")
+            except OSError:
+                # Nobody waits any more.
+                return
+
+    def wait(self, seconds: float, heard: socket.socket | None = None) -> bool:
+        """Wait; whether there is something to be read from the other socket."""
+        if isinstance(heard, SSLSocket) and heard.pending():
+            return True
+        # What the other one is may change from one wait to the next.
+        waited = poll()
+        waited.register(self._end, POLLIN)
+        if heard is not None:
+            waited.register(heard, POLLIN)
+        found = {each for each, _ in waited.poll(max(0, seconds) * 1000)}
+        if self._end.fileno() in found:
+            self._end.recv(1024)
+            # From here on who wakes is seen by the next wait.
+            self._woken = False
+        return heard is not None and heard.fileno() in found
+
+    def close(self) -> None:
+        """Let go of its sockets."""
+        self._end.close()
+        self._waker.close()
+
+
+_LOG = logging.getLogger("go_scheduler.dispatch")
+_BEAT = timedelta(seconds=1)
+_FIRST_BACKOFF = timedelta(milliseconds=100)
+_LONGEST_BACKOFF = timedelta(seconds=5)
+
+
+def backoff(error: Exception, failures: int) -> timedelta:
+    """How long to wait after an error, and so many before it, until the next try."""
+    if isinstance(error, AccessRefused):
+        # Somebody has to grant it first, and some of it shows only in what follows.
+        return _LONGEST_BACKOFF
+    return min(_LONGEST_BACKOFF, _FIRST_BACKOFF * (1 << min(failures, 10)))
+
+
+class Line(ABC):
+    """What the publisher and subscriptions have in common: a life with a broker.
+
+    A connection is used by its thread alone. Others leave what they want done, and wake
+    the thread.
+
+    Args:
+        address: Where the broker is.
+        name: What it is called in the log, and in the name of its thread.
+        clock: Tells when to tell the broker that we are there.
+    """
+
+    def __init__(self, address: Address, *, name: str, clock: Clock) -> None:
+        self.address = address
+        self._clock = clock
+        self._failures = 0
+        self._away = False
+        self.closing = False
+        self._name = name
+        self._thread = threading.Thread(
+            target=self._live, name=f"go_scheduler-bus {name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to connect, in the background."""
+        self._waker = Waker()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have the thread look at what it has been left."""
+        if threading.current_thread() is not self._thread:
+            self._waker.wake()
+
+    def end(self) -> None:
+        """End the thread, and wait until it has ended, unless it is the caller."""
+        self.closing = True
+        self.wake()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _live(self) -> None:
+        try:
+            while not self.closing:
+                self._connect_and_talk()
+        finally:
+            self._waker.close()
+
+    def _connect_and_talk(self) -> None:
+        try:
+            wire = self.address.connect()
+        except Exception as error:
+            self._failed(error)
+            return
+        answered = True
+        try:
+            self._begin(wire)
+            self._failures = 0
+            self._tell_of_return()
+            while not self.closing:
+                self._turn()
+                self._listen(wire)
+            self._finish(wire)
+        except Exception as error:
+            answered = False
+            self._failed(error)
+        finally:
+            wire.close(answered=answered)
+
+    def _listen(self, wire: Wire) -> None:
+        """Wait for the broker or a wake, and handle all that has come."""
+        if not self.address.is_amqp:
+            self._listen_without_socket(wire)
+            return
+        readable = self._waker.wait(_BEAT.total_seconds(), wire.socket)
+        while readable:
+            wire.drain(_BEAT.total_seconds())
+            readable = self._waker.wait(0, wire.socket)
+        wire.beat()
+
+    def _failed(self, error: Exception) -> None:
+        if self.closing:
+            return
+        self._lost(error)
+        self._tell_of_loss(error)
+        delay = backoff(error, self._failures)
+        self._failures += 1
+        self._back_off(delay)
+
+    def _back_off(self, delay: timedelta) -> None:
+        until = self._clock.elapsed() + delay
+        while not self.closing and (left := until - self._clock.elapsed()) > ZERO:
+            self._waker.wait(left.total_seconds())
+
+    def _tell_of_loss(self, error: Exception) -> None:
+        if not self._away:
+            self._away = True
+            _LOG.warning("%s: %s", self._name, self.address.unavailable(error))
+
+    def _tell_of_return(self) -> None:
+        if self._away:
+            self._away = False
+            _LOG.info("%s: the bus at %s is there", self._name, self.address.shown)
+
+    @abstractmethod
+    def _begin(self, wire: Wire) -> None:
+        """A connection has been made."""
+
+    @abstractmethod
+    def _turn(self) -> None:
+        """Do what others have left to be done."""
+
+    @abstractmethod
+    def _listen_without_socket(self, wire: Wire) -> None:
+        """Wait as ``_listen`` does, for a broker that is not heard on a socket."""
+
+    @abstractmethod
+    def _finish(self, wire: Wire) -> None:
+        """It is closed in order; the connection is still there."""
+
+    @abstractmethod
+    def _lost(self, error: Exception) -> None:
+        """There is no connection, for this reason."""
+
+
+_OWN_LIVES = timedelta(minutes=1)
+
+
+class Queues:
+    """Declares queues on a connection, on a channel of its own.
+
+    What the broker refuses closes the channel that asked for it.
+
+    Args:
+        wire: The connection.
+        queue_type: ``classic`` or ``quorum``.
+    """
+
+    def __init__(self, wire: Wire, queue_type: str) -> None:
+        self._wire = wire
+        self._channel: Any = None
+        self._type = queue_type
+
+    def declare(self, queue: str, *, own: bool = False) -> ChannelError | None:
+        """Have a queue be there that survives the broker's restart.
+
+        Args:
+            queue: Its name.
+            own: It is forgotten a while after the last of its consumers.
+
+        Returns:
+            Why the broker does not make it, if it does not: it may be there all the
+            same, made by somebody else.
+        """
+        if self._channel is None:
+            self._channel = self._wire.channel()
+        arguments: dict[str, object] = {}
+        if own:
+            arguments["x-expires"] = int(_OWN_LIVES.total_seconds() * 1000)
+        elif self._type != "classic":
+            arguments["x-queue-type"] = self._type
+        channel, self._channel = self._channel, None
+        try:
+            channel.queue_declare(
+                queue=queue, durable=True, auto_delete=False, arguments=arguments
+            )
+        except ChannelError as error:
+            refused: ChannelError = error
+            return refused
+        self._channel = channel
+        return None
+
+
+# RabbitMQ closes the connection of whoever says more, at about ten years.
+_LONGEST_EXPIRY = timedelta(days=3650)
+
+
+@dataclass(slots=True, eq=False)
+class Posting:
+    """A message to be published.
+
+    Attributes:
+        queue: Where to.
+        body: The message.
+        expires: When the broker may drop it.
+        keep: Whether it needs a queue.
+        explain: Says of an error that the bus cannot be used.
+        refused: Why its queue could not be declared, if it could not.
+        returned: Whether the broker had no queue for it, so that it is sent again.
+        sent: Whether it may have reached the broker.
+        outcome: Done once the broker has it.
+    """
+
+    queue: str
+    body: bytes
+    expires: timedelta | None
+    keep: bool
+    explain: Callable[[BaseException], BusUnavailableError]
+    refused: Exception | None = None
+    returned: bool = False
+    sent: bool = False
+    outcome: Future[None] = field(default_factory=Future)
+
+    def properties(self) -> dict[str, object]:
+        """What goes with it."""
+        found: dict[str, object] = {"delivery_mode": 2 if self.keep else 1}
+        if self.expires is not None and self.expires < _LONGEST_EXPIRY:
+            found["expiration"] = str(int(self.expires.total_seconds() * 1000))
+        return found
+
+    def is_awaited(self) -> bool:
+        """Whether anybody waits for it; who does is from then on told what it is."""
+        outcome = self.outcome
+        if outcome.running():
+            return True
+        return not outcome.done() and outcome.set_running_or_notify_cancel()
+
+    def done(self) -> None:
+        """The broker has it."""
+        with suppress(InvalidStateError):
+            self.outcome.set_result(None)
+
+    def refused_for(self, error: Exception) -> None:
+        """The broker does not have it."""
+        self.sent = False
+        self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """The broker does not have it, or nobody knows."""
+        # One of its own: the same error may be told of many.
+        raised = self.explain(error)
+        raised.unsent = not self.sent
+        # Nobody may wait any more.
+        with suppress(InvalidStateError):
+            self.outcome.set_exception(raised)
+
+
+class Outlet(Protocol):
+    """Sends messages over one connection.
+
+    Attributes:
+        unconfirmed: What has been sent, by its number, and has no outcome yet.
+    """
+
+    unconfirmed: dict[int, Posting]
+
+    def send(self, posting: Posting) -> None:
+        """Send it; its outcome follows."""
+        ...
+
+
+class PlainOutlet:
+    """Sends to a broker that has a message once the call returns."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._channel = wire.channel()
+        self.unconfirmed: dict[int, Posting] = {}
+
+    def send(self, posting: Posting) -> None:
+        """Send it, and wait for the broker."""
+        message = self._channel.prepare_message(
+            posting.body, properties=posting.properties()
+        )
+        try:
+            self._channel.basic_publish(message, exchange="", routing_key=posting.queue)
+        except Exception as error:
+            posting.failed(error)
+            raise
+        posting.done()
+
+
+class ConfirmedOutlet:
+    """Sends without waiting; the broker confirms each message when it has it for good.
+
+    Args:
+        wire: The connection.
+        queue_type: The type of the queues that are not there yet.
+        again: Called with a message for which the broker had no queue, to be sent
+            again.
+    """
+
+    def __init__(
+        self, wire: Wire, queue_type: str, *, again: Callable[[Posting], None]
+    ) -> None:
+        self._queues = Queues(wire, queue_type)
+        self._again = again
+        self._declared: set[str] = set()
+        self._channel: Any = wire.channel()
+        self._channel.confirm_select()
+        self._channel.events["basic_ack"].add(self._acked)
+        self._channel.events["basic_nack"].add(self._nacked)
+        self._channel.events["basic_return"].add(self._returned)
+        # By their number on this channel, in their order.
+        self.unconfirmed: dict[int, Posting] = {}
+        self._sent = 0
+
+    def send(self, posting: Posting) -> None:
+        """Send it."""
+        if posting.keep:
+            self._declare(posting)
+        self._sent += 1
+        number = self._sent
+        self.unconfirmed[number] = posting
+        message = self._channel.prepare_message(
+            posting.body,
+            content_type="application/json",
+            properties={**posting.properties(), "message_id": str(number)},
+        )
+        self._channel.basic_publish(
+            message, exchange="", routing_key=posting.queue, mandatory=posting.keep
+        )
+
+    def _declare(self, posting: Posting) -> None:
+        if posting.queue in self._declared:
+            return
+        posting.refused = self._queues.declare(posting.queue)
+        self._declared.add(posting.queue)
+
+    def _returned(
+        self, error: Exception, exchange: str, routing_key: str, message: Any
+    ) -> None:
+        """There is no queue for it; it is confirmed next."""
+        self._declared.discard(routing_key)
+        posting = self.unconfirmed.pop(int(message.properties["message_id"]))
+        if posting.returned:
+            posting.refused_for(posting.refused or error)
+        else:
+            posting.returned = True
+            self._again(posting)
+
+    def _acked(self, number: int, multiple: bool) -> None:
+        for each in self._taken(number, multiple):
+            each.done()
+
+    def _nacked(self, number: int, multiple: bool) -> None:
+        for each in self._taken(number, multiple):
+            each.refused_for(RuntimeError("the queue has refused the message"))
+
+    def _taken(self, number: int, multiple: bool) -> list[Posting]:
+        """Those that are confirmed by a number."""
+        found = [number]
+        if multiple:
+            found = list(takewhile(lambda each: each <= number, self.unconfirmed))
+        known = [each for each in found if each in self.unconfirmed]
+        return [self.unconfirmed.pop(each) for each in known]
+
 
 _LONG = 3600.0
 _CLOSED = "it has been closed here"

@@ -3,40 +3,681 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from go_scheduler.clock import ZERO
-from go_scheduler.dispatch.messages.actions import Cancel, Run, read_action
-from go_scheduler.dispatch.messages.statuses import Said, Status
-from go_scheduler.dispatch.paced_log import PacedLog
-from go_scheduler.dispatch.taken_delivery import TakenDelivery
-from go_scheduler.dispatch.timeouts import offered_again_after
-from go_scheduler.dispatch.working.ended import Ended
-from go_scheduler.dispatch.working.places import Places
-from go_scheduler.dispatch.working.taken import Key, Taken
-from go_scheduler.dispatch.working.telling import Telling
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.checks import check_name, check_type
+from go_scheduler.clock import ZERO, Clock, SystemClock
+from go_scheduler.dispatch.bus import MessageBus
+from go_scheduler.dispatch.messages.message import (
+    Cancel,
+    Run,
+    Said,
+    Status,
+    many_to_bytes,
+    read_action,
+)
+from go_scheduler.dispatch.recording import (
+    PacedLog,
+    TakenDelivery,
+    Topics,
+    offered_again_after,
+)
+from go_scheduler.errors import (
+    BusUnavailableError,
+    ConfigurationError,
+    SchedulerStateError,
+)
+from go_scheduler.events.instrument import Instrument
+from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import NAMELESS, HandlerRegistry
-from go_scheduler.working import life
-from go_scheduler.working.calling import Calling
+from go_scheduler.json import write_value
+from go_scheduler.models import RESULT_LIMIT
+from go_scheduler.models.values import changed
+from go_scheduler.run import run_here
+from go_scheduler.running.keeper import GRACE
+from go_scheduler.working import worker
+from go_scheduler.working.worker import (
+    Calling,
+    Given,
+    Pauses,
+    Work,
+    frozen,
+    instance_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.dispatch.bus import Delivery, Subscription
-    from go_scheduler.dispatch.working.settings import Settings
     from go_scheduler.json import JSON
-    from go_scheduler.working.given import Ending
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.working.worker import Ending
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a worker is like.
+
+    Attributes:
+        bus: The bus.
+        handler: What it calls.
+        topics: How topics are named.
+        served: Which it takes runs from, each with the task whose own it is, or None.
+        max_workers: The most handlers that run at once.
+        limits: The most of some tasks.
+        name: What it is known by.
+        telemetry: Has a span around each call of a handler; None: there is none.
+        patience: For how long after its stop it still tries to say what came of runs.
+        short_patience: Likewise, that it has a run which it gives back then.
+        grace: How long a handler has to end that was told to.
+        clock: Tells the time.
+    """
+
+    bus: MessageBus
+    handler: Callable[[Any], object]
+    topics: Topics
+    served: Mapping[str, str | None]
+    max_workers: int
+    limits: Mapping[str, int]
+    name: str
+    telemetry: Instrument | None = None
+    patience: timedelta = timedelta(minutes=10)
+    short_patience: timedelta = timedelta(seconds=5)
+    grace: timedelta = GRACE
+    clock: Clock = field(default_factory=SystemClock)
+
+
+_MOST_ENDED = 1000
+_MOST_BYTES_KEPT = 4 * 1024 * 1024
+
+
+class Ended:
+    """The last statuses of the runs that have ended last: some, and not too large.
+
+    Args:
+        most: The most of them.
+        most_bytes: The most bytes that their messages may have together.
+    """
+
+    def __init__(
+        self, most: int = _MOST_ENDED, most_bytes: int = _MOST_BYTES_KEPT
+    ) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._last: OrderedDict[Key, tuple[Status, int]] = OrderedDict()
+
+    def add(self, key: Key, status: Status) -> None:
+        """Remember what was said of one at last."""
+        size = len(status.to_bytes())
+        self._last[key] = status, size
+        self._bytes += size
+        while len(self._last) > self._most or self._bytes > self._most_bytes:
+            _, (_, dropped) = self._last.popitem(last=False)
+            self._bytes -= dropped
+
+    def get(self, key: Key) -> Status | None:
+        """What was said of one at last; None: it has not ended here, or long ago."""
+        found = self._last.get(key)
+        return None if found is None else found[0]
+
+
+_APART, _LONGEST_TURN = timedelta(seconds=1), timedelta(minutes=1)
+
+
+class Places:
+    """Which places are free, and how many messages may come from each topic for them.
+
+    Args:
+        most: The most runs at once.
+        limits: The most of some tasks, by their names.
+        topics: Where runs come from; each with the task whose own topic it is, or None.
+    """
+
+    def __init__(
+        self, most: int, limits: Mapping[str, int], topics: Mapping[str, str | None]
+    ) -> None:
+        self._free = most
+        self._limits = limits
+        self._topics = topics
+        self._running: Counter[str | None] = Counter()
+        self._refused: Counter[str | None] = Counter()
+
+    def room(self, topic: str, task: str | None = None) -> int:
+        """How many more may come from a topic, of its own task or of this one."""
+        task = self._topics[topic] or task
+        # Of a topic that many tasks share, only what has come says whose it is.
+        limit = None if task is None else self._limits.get(task)
+        if limit is None:
+            return self._free
+        return min(self._free, limit - self._running[task])
+
+    def take(self, taken: Taken) -> None:
+        """Give a place to one that has come."""
+        self._free -= 1
+        self._running[taken.run.task] += 1
+        del self._refused[taken.run.task]
+
+    def turn(self, task: str) -> timedelta:
+        """For how long one that is beyond the limit of its task is not to come again.
+
+        As many as may run have the same turn, and others later ones: what came together
+        would else come together again, and all but these few in vain.
+        """
+        turns = self._refused[task] // self._limits[task] + 1
+        self._refused[task] += 1
+        return min(turns * _APART, _LONGEST_TURN)
+
+    def leave(self, taken: Taken) -> None:
+        """Have its place back."""
+        self._free += 1
+        self._running[taken.run.task] -= 1
+
+    def prefetch(self, topic: str, present: int = 0) -> int:
+        """How many messages of a topic may be under way to here.
+
+        It changes once it is off by more than half of what there is room for, or there
+        is none: each change costs a talk with the broker.
+
+        Args:
+            topic: The topic.
+            present: How many may be at present.
+        """
+        # What all topics may bring together is more than there is room for only if
+        # there is less of that than there are topics.
+        share = min(self.room(topic), max(1, self._free // len(self._topics)))
+        return present if share <= 2 * present and present <= 2 * share else share
+
+
+class Key(NamedTuple):
+    """What a run is known by, everywhere."""
+
+    instance_id: UUID
+    attempt: int
+
+
+class Taken(Given):
+    """A run as a worker has it, from the moment it was delivered.
+
+    Args:
+        run: The message.
+        topic: Where it came from.
+        goes_on: Says that it goes on, and how far it has come.
+
+    Attributes:
+        deliveries: Those of its message that wait until it has been accepted.
+        began_at: When its handler was called, by this machine's clock; None: not yet.
+        stop_beating: Ends that it is said again and again that it goes on.
+
+    Raises:
+        ConfigurationError: Its payload or metadata are none.
+    """
+
+    place = "a worker on a bus"
+    recorder = "the scheduler"
+
+    def __init__(
+        self, run: Run, topic: str, goes_on: Callable[[Taken, JSON], None]
+    ) -> None:
+        # As long as it says so, it is kept: how much longer is of no use.
+        super().__init__(_work_of(run), lambda taken, by: goes_on(taken, None))
+        self._goes_on = goes_on
+        self.run = run
+        self.key = Key(run.instance_id, run.attempt)
+        self.topic = topic
+        self.deliveries: list[Delivery] = []
+        self.began_at: datetime | None = None
+        self.stop_beating: Callable[[], None] = _nothing
+
+    def tell(self, progress: JSON) -> None:
+        """Say how far it has come."""
+        self._goes_on(self, progress)
+
+    @cached_property
+    def instance(self) -> TaskInstance:
+        """What is run, as far as a worker knows it."""
+        run = self.run
+        return changed(
+            instance_of(self.work),
+            fire_time=run.fire_time,
+            key=run.key,
+            runs=run.runs,
+        )
+
+
+def _nothing() -> None:
+    """It is not said yet."""
+
+
+def _work_of(run: Run) -> Work:
+    return Work(
+        instance_id=run.instance_id,
+        type=run.task,
+        payload=None if run.payload is None else frozen(run.payload, "payload"),
+        metadata=frozen(run.metadata, "metadata"),
+        attempt=run.attempt,
+        execute_at=run.execute_at,
+        definition_id=run.definition_id,
+        queue=run.queue,
+        traceparent=run.trace_context,
+        tracestate=run.trace_state,
+    )
+
+
+def tell_progress(progress: JSON) -> None:
+    """Say how far the run has come in which this is called.
+
+    The scheduler keeps the last of it as the ``progress`` of the instance.
+
+    Args:
+        progress: Any JSON value, of at most 64 KiB as text.
+
+    Raises:
+        ConfigurationError: It is none.
+        SchedulerStateError: No handler of a ``DispatchWorker`` is executing here.
+    """
+    taken = run_here()
+    if not isinstance(taken, Taken):
+        raise SchedulerStateError(
+            "tell_progress() is for handlers that a DispatchWorker calls"
+        )
+    # A copy: what it was may change before it is sent.
+    text = write_value(progress, name="progress", limit=RESULT_LIMIT)
+    taken.tell(json.loads(text))
+
 
 _LOG = logging.getLogger("go_scheduler.dispatch.worker")
+_LONGEST_PAUSE = 2.0
+# While so many messages are under way, what is said waits, and then goes in one.
+_MOST_MESSAGES = 4
+_MOST_STATUSES, _MOST_BYTES_SENT = 100, 64 * 1024
+ENDS = (Said.SUCCEEDED, Said.FAILED, Said.RELEASED)
+_NEEDLESS = (Said.STARTED, Said.HEARTBEAT, Said.PROGRESS)
+
+
+class What(NamedTuple):
+    """What is said, of which run."""
+
+    instance_id: UUID
+    attempt: int
+    said: Said
+
+
+class _Saying(NamedTuple):
+    what: What
+    body: bytes
+    then: Callable[[bool], None]
+    alone: bool = False
+
+
+class Sender:
+    """Publishes statuses, those of one run one after the other, in their order.
+
+    Some messages are under way at once, and each has whatever has been said meanwhile.
+    What the bus does not take is published again and again, and what is said of the
+    same runs waits. Of what says the same of one run only the newest waits, and of one
+    that has ended only that, so that all of it together is bounded by how many runs
+    there are. It is used on one event loop alone.
+
+    Args:
+        bus: The bus.
+        topic: Where statuses go.
+        loop: The event loop.
+    """
+
+    def __init__(
+        self, bus: MessageBus, topic: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._bus = bus
+        self._topic = topic
+        self._loop = loop
+        self._is_away = False
+        self._pauses = Pauses(_LONGEST_PAUSE)
+        self._waiting: dict[What, _Saying] = {}
+        # By the number of the message they are in.
+        self._under_way: dict[int, Sequence[_Saying]] = {}
+        self._number = 0
+        # It is about to, or waits until it tries again; or it has been closed.
+        self._will_send = False
+
+    def put(
+        self, status: Status, then: Callable[[bool], None] = lambda sent: None
+    ) -> None:
+        """Have a status published after all that was said of its run before.
+
+        Args:
+            status: The status.
+            then: Called, unless an end makes it needless: with true when the bus has
+                it, with false if it never will. Of what says the same of one run while
+                that waits, that of the first is called, once.
+        """
+        what = What(status.instance_id, status.attempt, status.status)
+        saying = _Saying(what, status.to_bytes(), then)
+        if (earlier := self._waiting.get(what)) is not None:
+            saying = saying._replace(then=earlier.then)
+        self._drop_needless(what)
+        self._waiting[what] = saying
+        self._send_soon()
+
+    def close(self) -> Sequence[What]:
+        """Publish nothing more; what the bus is not known to have."""
+        self._will_send = True
+        left = [each.what for some in self._under_way.values() for each in some]
+        left.extend(self._waiting)
+        self._waiting.clear()
+        return left
+
+    def _drop_needless(self, what: What) -> None:
+        if what.said in ENDS:
+            for each in _NEEDLESS:
+                self._waiting.pop(what._replace(said=each), None)
+
+    def _send_soon(self) -> None:
+        # What is said in the same instant goes in the same message.
+        if not self._will_send:
+            self._will_send = True
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        self._will_send = False
+        while len(self._under_way) < _MOST_MESSAGES and (some := self._next()):
+            for each in some:
+                del self._waiting[each.what]
+            self._number += 1
+            self._under_way[self._number] = some
+            body = many_to_bytes([each.body for each in some])
+            future = self._published(body)
+            future.add_done_callback(partial(self._hear, self._number))
+
+    def _published(self, body: bytes) -> Future[None]:
+        try:
+            return self._bus.publish_soon(self._topic, body)
+        # A bus of somebody else's may raise here what is for its future.
+        except Exception as error:
+            failed: Future[None] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _next(self) -> Sequence[_Saying]:
+        """What goes in the next message: of runs of which nothing is under way."""
+        runs = {each.what[:2] for some in self._under_way.values() for each in some}
+        found: list[_Saying] = []
+        size = 0
+        for each in self._waiting.values():
+            if each.what[:2] in runs:
+                continue
+            size += len(each.body)
+            is_full = (
+                len(found) == _MOST_STATUSES or size > _MOST_BYTES_SENT or each.alone
+            )
+            if found and is_full:
+                break
+            found.append(each)
+            if each.alone:
+                break
+        return found
+
+    def _hear(self, number: int, future: Future[None]) -> None:
+        """On a thread of the bus."""
+        error: BaseException | None
+        # A bus of somebody else's may; ours are not cancelled by anybody.
+        if future.cancelled():
+            error = BusUnavailableError("the bus has cancelled it")
+        else:
+            error = future.exception()
+        try:
+            self._loop.call_soon_threadsafe(self._end, number, error)
+        except RuntimeError:
+            # It has been closed, and nobody asks any more.
+            return
+
+    def _end(self, number: int, error: BaseException | None) -> None:
+        some = self._under_way.pop(number)
+        if isinstance(error, BusUnavailableError):
+            self._keep(some)
+            self._pause(error)
+            return
+        if error is not None and len(some) > 1:
+            # It may be about one of them.
+            self._keep([each._replace(alone=True) for each in some])
+        elif error is not None:
+            text = "the bus does not take that %s, attempt %d, has %s"
+            _LOG.error(text, *some[0].what, exc_info=error)
+            some[0].then(False)
+        else:
+            self._note_return()
+            for each in some:
+                each.then(True)
+        self._send_soon()
+
+    def _keep(self, some: Sequence[_Saying]) -> None:
+        """Have it wait again, before all that has been said since."""
+        kept = {each.what: each for each in some}
+        for what in kept.keys() & self._waiting.keys():
+            newer = self._waiting.pop(what)
+            kept[what] = newer._replace(then=kept[what].then, alone=kept[what].alone)
+        self._waiting = kept | self._waiting
+        for what in list(self._waiting):
+            self._drop_needless(what)
+
+    def _pause(self, error: BaseException) -> None:
+        if not self._is_away:
+            self._is_away = True
+            _LOG.warning("statuses wait until the bus is there again: %s", error)
+        if not self._will_send:
+            self._will_send = True
+            self._loop.call_later(self._pauses.next(), self._send)
+
+    def _note_return(self) -> None:
+        self._pauses.reset()
+        if self._is_away:
+            self._is_away = False
+            _LOG.info("the bus takes statuses again")
+
+
+class Telling:
+    """Makes statuses, and has them sent; used on one event loop.
+
+    Args:
+        settings: What the worker is like.
+        stopping: Set once it is told to stop.
+    """
+
+    def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
+        self._name = settings.name
+        self._clock = settings.clock
+        self._loop = asyncio.get_running_loop()
+        self._sender = Sender(settings.bus, settings.topics.statuses, self._loop)
+        self._stop = asyncio.ensure_future(stopping.wait())
+
+    def close(self) -> None:
+        """Send nothing more; what came of runs and is not sent is told in the log."""
+        self._stop.cancel()
+        for id, attempt, said in self._sender.close():
+            if said in ENDS:
+                text = "that %s, attempt %d, has %s is not told: the bus is away"
+                _LOG.warning(text, id, attempt, said)
+
+    def status(self, taken: Taken, said: Said, **more: Any) -> Status:
+        """What is said of a run now."""
+        return Status(
+            status=said,
+            instance_id=taken.key.instance_id,
+            attempt=taken.key.attempt,
+            worker=self._name,
+            at=self._clock.now(),
+            **more,
+        )
+
+    def begin(self, taken: Taken) -> None:
+        """Say that its handler is about to be called."""
+        taken.began_at = self._clock.now()
+        self.say(self.status(taken, Said.STARTED))
+
+    def end(self, taken: Taken, ending: Ending) -> Status:
+        """What is said of a run in the end."""
+        began = taken.began_at
+        assert began is not None
+        # The clock may have been set back.
+        times = {"started_at": began, "ended_at": max(began, self._clock.now())}
+        failure = ending.failure
+        if failure is None:
+            return self.status(taken, Said.SUCCEEDED, result=ending.result, **times)
+        error = failure.error
+        if (delay := failure.given_back_for) is not None:
+            return self.status(taken, Said.RELEASED, delay=delay, error=error)
+        if taken.was_ended:
+            error = f"timed out after {taken.run.timeout}\n\n{error}"
+        _LOG.warning("%s, attempt %d, has failed:\n%s", *taken.key, error)
+        return self.status(
+            taken,
+            Said.FAILED,
+            error=error,
+            retry=False if failure.is_final else None,
+            retry_in=failure.retry_in,
+            **times,
+        )
+
+    def say(
+        self, status: Status, then: Callable[[bool], None] = lambda sent: None
+    ) -> None:
+        """Have it sent, as by ``Sender.put``."""
+        self._sender.put(status, then)
+
+    async def tell(self, status: Status, patience: timedelta) -> bool:
+        """Have it sent, and wait until it is; after a stop only so long.
+
+        Returns:
+            Whether the bus has it.
+        """
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self.say(status, future.set_result)
+        both: list[asyncio.Future[Any]] = [future, self._stop]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            await asyncio.wait([future], timeout=patience.total_seconds())
+        return future.done() and future.result()
+
+
+def served_topics(
+    topics: Topics,
+    queues: Sequence[str],
+    handler: object,
+    topic_per_task: bool | Collection[str],
+) -> Mapping[str, str | None]:
+    """The topics of some queues, each with the task whose own topic it is, or None.
+
+    Args:
+        topics: How they are named.
+        queues: Of which queues.
+        handler: What is called; a registry knows no other tasks than its own.
+        topic_per_task: Which tasks have topics of their own; true: all do.
+
+    Raises:
+        ConfigurationError: They are no names, nobody says which tasks there are, or a
+            topic's name is too long.
+    """
+    known = handler.names if isinstance(handler, HandlerRegistry) else None
+    own = _own(topic_per_task, known)
+    shared = known is None or not set(known) <= set(own)
+    found: dict[str, str | None] = {}
+    for queue in queues:
+        if shared:
+            found[topics.runs(queue)] = None
+        found.update({topics.runs(queue, task): task for task in own})
+    if not found:
+        raise ConfigurationError("the registry has no handlers: there is nothing to do")
+    return found
+
+
+def _own(
+    topic_per_task: bool | Collection[str], known: Sequence[str] | None
+) -> Sequence[str]:
+    if topic_per_task is True:
+        if known is None:
+            raise ConfigurationError(
+                "topic_per_task must name the tasks: only a HandlerRegistry says"
+                " itself which it has"
+            )
+        return known
+    if topic_per_task is False:
+        return ()
+    if isinstance(topic_per_task, str) or not isinstance(topic_per_task, Collection):
+        raise ConfigurationError(
+            "topic_per_task must be True, False or names of tasks, not"
+            f" {shown(topic_per_task)}"
+        )
+    names = sorted({check_name("topic_per_task", each) for each in topic_per_task})
+    return [each for each in names if known is None or each in known]
+
+
+def unserved_texts(
+    queues: Sequence[str], handler: object, topic_per_task: bool | Collection[str]
+) -> Sequence[str]:
+    """What of queues and names looks mistyped, as the registry has nothing for it."""
+    if not isinstance(handler, HandlerRegistry):
+        return ()
+    named = () if isinstance(topic_per_task, bool) else sorted(set(topic_per_task))
+    found = [
+        f"topic_per_task: no handler is registered as {shown(each)}, but"
+        f" {', '.join(handler.names)}: its topic is not heard"
+        for each in named
+        if each not in handler
+    ]
+    tasks = handler.tasks
+    # What is registered without a task may be in any queue.
+    if tasks.keys() >= set(handler.names):
+        known = {each.definition.queue for each in tasks.values()}
+        found += [
+            f"queues: none of the tasks {', '.join(handler.names)} is in"
+            f" {shown(each)}, but in {', '.join(sorted(known))}"
+            for each in queues
+            if each not in known
+        ]
+    return found
+
+
+def checked_limits(limits: object, handler: object) -> Mapping[str, int]:
+    """Limits by the names of tasks.
+
+    Raises:
+        ConfigurationError: They are none, or of a task that the registry does not have.
+    """
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        raise ConfigurationError(
+            f'limits must be such as {{"resize": 2}}, not {shown(limits)}'
+        )
+    for task, most in limits.items():
+        check_name("limits", task)
+        check_type(f"limits[{task!r}]", most, int)
+        if most < 1:
+            raise ConfigurationError(f"limits[{task!r}] must be at least 1: {most}")
+        if isinstance(handler, HandlerRegistry) and task not in handler:
+            raise ConfigurationError(
+                f"limits: no handler is registered as {task!r}, but"
+                f" {', '.join(handler.names)}"
+            )
+    return dict(limits)
+
+
 _CANCELS = 100
 _SHORTEST_BEAT = 0.1
 
 
-class Life(life.Life):
+class Life(worker.Life):
     """Takes runs from a bus, until it is told to stop.
 
     All that it knows is touched on its event loop alone: subscriptions and the sender,

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.issuer import Tokens
 from go_scheduler.http.access.keys import ApiKeys, is_key
-from go_scheduler.http.access.origins import checked_origins
-from go_scheduler.http.access.refusals import bad_request, bad_token, without_token
-from go_scheduler.http.access.tokens import Tokens
+from go_scheduler.http.access.refusals import (
+    bad_request,
+    bad_token,
+    checked_origins,
+    without_token,
+)
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Collection, Sequence
 
-    from starlette.requests import Request
+    from fastapi import Request
 
     from go_scheduler.clock import Clock
-    from go_scheduler.events.hub import Teller
+    from go_scheduler.events.event_bus import Teller
     from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.http.access.keys import ApiKey
 

@@ -1,15 +1,19 @@
-"""Who calls, and what they may do."""
+"""Who calls, and what they may do: scopes, queues and owners."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.http.problems import Problem, invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Iterable, Set
 
+    from go_scheduler.http.access.issuer import OidcIssuer
     from go_scheduler.models import TaskDefinition
 
 SCOPES = {
@@ -114,3 +118,89 @@ class Caller:
         if self.queues is not None and definition.queue not in self.queues:
             return False
         return self.owners is None or definition.owner in self.owners
+
+
+_ALSO = {
+    "jobs:run": frozenset({"jobs:pause", "runs:write"}),
+    "admin": frozenset(SCOPES),
+}
+"""What a name grants that is no scope, or more than one."""
+
+
+def granted(names: Iterable[str]) -> frozenset[str]:
+    """The scopes that names grant; names of others' scopes grant nothing."""
+    found: set[str] = set()
+    for name in names:
+        found |= _ALSO.get(name, {name} & SCOPES.keys())
+    return frozenset(found)
+
+
+def check_scopes(field: str, names: Iterable[str]) -> None:
+    """Refuse what a configuration takes for scopes.
+
+    Raises:
+        ConfigurationError: One grants nothing.
+    """
+    for name in names:
+        if not granted([name]):
+            known = ", ".join(sorted({*SCOPES, *_ALSO}))
+            raise ConfigurationError(
+                f"{field} has {shown(name)}, which is no scope: there are {known}"
+            )
+
+
+_ANY = "*"
+
+
+def scopes_in(claims: Mapping[str, object], issuer: OidcIssuer) -> frozenset[str]:
+    """The scopes by ``scope``, by ``scp``, and by roles."""
+    names = [*texts(claims.get("scope")), *texts(claims.get("scp"))]
+    if issuer.roles_claim is not None:
+        for role in texts(at(claims, issuer.roles_claim)):
+            names += [role] if issuer.roles is None else issuer.roles.get(role, ())
+    return granted(names)
+
+
+def restriction(
+    claims: Mapping[str, object], path: str | None
+) -> frozenset[str] | None:
+    """The names that a token is restricted to.
+
+    Args:
+        claims: Of the token.
+        path: The claim that has them; None: tokens are not restricted.
+
+    Returns:
+        The names; None: any, by ``"*"``. Without the claim, or with another kind of
+        value in it, there are none.
+    """
+    if path is None:
+        return None
+    names = frozenset(texts(at(claims, path)))
+    return None if _ANY in names else names
+
+
+def at(claims: Mapping[str, object], path: str) -> object:
+    """A claim by its name, or by the names that lead to it, with dots between.
+
+    Names that themselves have dots, as URLs do, are found at any depth.
+    """
+    if path in claims:
+        return claims[path]
+    names = path.split(".")
+    for count in range(1, len(names)):
+        inner = claims.get(".".join(names[:count]))
+        if isinstance(inner, Mapping):
+            found = at(inner, ".".join(names[count:]))
+            if found is not None:
+                return found
+    return None
+
+
+def texts(value: object) -> list[str]:
+    """The names in a claim: a text with blanks between, or a list of texts."""
+    if isinstance(value, str):
+        return value.split()
+    if isinstance(value, list):
+        return [each for each in value if isinstance(each, str)]
+    return []

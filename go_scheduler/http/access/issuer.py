@@ -1,17 +1,40 @@
-"""An issuer of tokens, as the configuration has it."""
+"""An OIDC issuer: its settings, its keys, and the tokens that it signs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import hashlib
+import json
+import ssl
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
-from go_scheduler.checks import check_at_least, check_name
+import httpx
+import jwt
+from jwt import PyJWK
+from jwt.exceptions import (
+    InvalidAudienceError,
+    InvalidIssuerError,
+    MissingRequiredClaimError,
+    PyJWTError,
+)
+
+from go_scheduler.checks import NAME_LIMIT, check_at_least, check_name
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.access.loopback import is_safe_url
-from go_scheduler.http.access.scopes import check_scopes
-from go_scheduler.shown import shown
+from go_scheduler.events.event_bus import LOG_ALONE
+from go_scheduler.events.node_events import NoticeGiven
+from go_scheduler.formatting import shown
+from go_scheduler.http.access.caller import Caller, check_scopes, restriction, scopes_in
+from go_scheduler.http.access.loopback import is_loopback, is_safe_url
+from go_scheduler.http.access.refusals import bad_token, provider_away
+
+if TYPE_CHECKING:
+    from go_scheduler.clock import Clock
+    from go_scheduler.events.event_bus import Teller
 
 ASYMMETRIC = frozenset(
     {f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)}
@@ -85,3 +108,364 @@ class OidcIssuer:
             if isinstance(names, str):
                 raise ConfigurationError(f"role {role} must have a list of scopes")
             check_scopes(f"role {role}", names)
+
+
+_RENEWED = timedelta(minutes=10)
+_PAUSE_OF_FETCHES = timedelta(minutes=1)
+_SHORT_PAUSE = timedelta(seconds=5)
+_MOST_BYTES = 256 * 1024
+_MOST_KEYS = 100
+_TIMEOUT = 5.0
+_IN_ALL = 10.0
+
+
+class IssuerKeys:
+    """Knows an issuer's public keys.
+
+    They are fetched when the first token comes, every ten minutes from then on, and
+    when a token names one that is not known; but not within a minute of the last time,
+    whoever asks. One request waits for that, the others go on with what is known.
+
+    Args:
+        issuer: Its URL.
+        clock: Measures how old they are.
+        kept: For how long they are good when the issuer cannot be reached; ten minutes
+            at least.
+        tls: What it is trusted by; None: the certificates that httpx trusts.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        *,
+        clock: Clock,
+        kept: timedelta,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._issuer = issuer
+        self._clock = clock
+        self._kept = max(kept, _RENEWED)
+        self._is_local = is_loopback(urlsplit(issuer).hostname or "")
+        self._tls = httpx.create_ssl_context() if tls is None else tls
+        self._teller = LOG_ALONE.teller("http")
+        self._keys: list[dict[str, Any]] = []
+        self._made: dict[tuple[str | None, str], PyJWK] = {}
+        self._fetched: timedelta | None = None
+        self._asked: timedelta | None = None
+        self._failed = False
+        self._asking = asyncio.Lock()
+
+    def tell_by(self, teller: Teller) -> None:
+        """Tell with this that they cannot be fetched."""
+        self._teller = teller
+
+    async def find(self, kid: str | None, algorithm: str) -> PyJWK | None:
+        """The key of a token.
+
+        Args:
+            kid: As the token names it; None: the issuer has but one.
+            algorithm: By which the token is signed.
+
+        Returns:
+            The key; None: the issuer has none such.
+
+        Raises:
+            Problem: 503, it is not known, and the issuer cannot be reached.
+        """
+        if not self._are_younger_than(_RENEWED):
+            await self._ask(waits=not self._are_younger_than(self._kept))
+        found = self._known(kid, algorithm)
+        if found is None:
+            await self._ask(waits=True)
+            found = self._known(kid, algorithm)
+            if found is None and self._failed:
+                raise provider_away()
+        return found
+
+    def _are_younger_than(self, age: timedelta) -> bool:
+        return self._fetched is not None and self._clock.elapsed() - self._fetched < age
+
+    async def _ask(self, *, waits: bool) -> None:
+        if self._asking.locked() and not waits:
+            return
+        async with self._asking:
+            if self._may_ask():
+                self._asked = self._clock.elapsed()
+                await self._fetch()
+        if not self._are_younger_than(self._kept):
+            raise provider_away()
+
+    def _may_ask(self) -> bool:
+        if self._asked is None:
+            return True
+        pause = (
+            _PAUSE_OF_FETCHES if self._are_younger_than(self._kept) else _SHORT_PAUSE
+        )
+        return self._clock.elapsed() - self._asked >= pause
+
+    async def _fetch(self) -> None:
+        try:
+            async with (
+                asyncio.timeout(_IN_ALL),
+                httpx.AsyncClient(
+                    verify=self._tls,
+                    timeout=_TIMEOUT,
+                    trust_env=not self._is_local,
+                    headers={"Accept-Encoding": "identity"},
+                ) as client,
+            ):
+                self._keys = await self._read(client)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
+            self._failed = True
+            self._teller.tell(
+                NoticeGiven(
+                    text=f"the keys of the issuer {self._issuer} cannot be fetched:"
+                    f" {type(error).__name__}: {error}"
+                )
+            )
+        else:
+            self._failed = False
+            self._made = {}
+            self._fetched = self._clock.elapsed()
+
+    async def _read(self, client: httpx.AsyncClient) -> list[dict[str, Any]]:
+        base = self._issuer.removesuffix("/")
+        document = await _json(client, f"{base}/.well-known/openid-configuration")
+        if document.get("issuer") != self._issuer:
+            raise ValueError("its discovery document is another issuer's")
+        uri = document.get("jwks_uri")
+        if not is_safe_url(uri):
+            raise ValueError("its discovery document has no jwks_uri by https")
+        keys = (await _json(client, str(uri))).get("keys")
+        if not isinstance(keys, list) or len(keys) > _MOST_KEYS:
+            raise ValueError("what it has at its jwks_uri are no keys, or too many")
+        return [each for each in keys if isinstance(each, dict) and _is_public(each)]
+
+    def _known(self, kid: str | None, algorithm: str) -> PyJWK | None:
+        made = self._made.get((kid, algorithm))
+        if made is None:
+            made = self._make(kid, algorithm)
+            if made is not None:  # Anybody may name any number of others.
+                self._made[kid, algorithm] = made
+        return made
+
+    def _make(self, kid: str | None, algorithm: str) -> PyJWK | None:
+        fitting = []
+        for each in self._keys:
+            if kid is not None and each.get("kid") != kid:
+                continue
+            if each.get("alg", algorithm) == algorithm:
+                try:
+                    fitting.append(PyJWK(each, algorithm))
+                except (PyJWTError, TypeError, ValueError):
+                    continue  # A key of another kind, or one that is none.
+        return fitting[0] if len(fitting) == 1 else None
+
+
+def _is_public(key: dict[str, Any]) -> bool:
+    """Whether a key is one to check signatures with."""
+    if key.get("kty") == "oct" or "d" in key or key.get("use", "sig") != "sig":
+        return False
+    uses = key.get("key_ops", ["verify"])
+    return isinstance(uses, list) and "verify" in uses
+
+
+async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    """What is there, if it is an object and not too long."""
+    async with client.stream("GET", url) as response:
+        if response.status_code != 200:
+            raise ValueError(f"{url} answers {response.status_code}")
+        body = bytearray()
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > _MOST_BYTES:
+                raise ValueError(f"{url} answers more than {_MOST_BYTES} bytes")
+    try:
+        found = json.loads(body)
+    except RecursionError as error:
+        raise ValueError(f"{url} answers no JSON") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{url} answers no JSON object")
+    return found
+
+
+LONGEST_TOKEN = 16 * 1024
+"""The most characters that a token may have."""
+
+_MOST_SEEN = 1_000
+_FAR = 10**12
+_ID_TYPES = frozenset({"jwt", None})
+_TIMES = ("exp", "nbf", "iat")
+
+
+class _Seen(NamedTuple):
+    """A token whose signature and contents were right."""
+
+    kid: str | None
+    algorithm: str
+    key: jwt.PyJWK
+    times: Mapping[str, Any]
+    caller: Caller
+
+
+class Tokens:
+    """Knows callers by the tokens that an issuer has given them.
+
+    What a token's header says of its key is not looked at, but for its id: a key
+    within it (``jwk``) or a place to fetch one from (``jku``, ``x5u``) is ignored. A
+    token that comes again is not checked by its key again, but for its times.
+
+    Args:
+        issuer: Whose tokens are taken.
+        clock: Tells whether one is valid yet, or still.
+        tls: What the issuer is trusted by; None: the certificates that httpx trusts.
+    """
+
+    def __init__(
+        self, issuer: OidcIssuer, clock: Clock, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._issuer = issuer
+        self._clock = clock
+        self._seen: dict[bytes, _Seen] = {}
+        self._types: Set[str | None] = frozenset(map(_media_type, issuer.types))
+        self.tls = tls
+        self.keys = IssuerKeys(
+            issuer.issuer, clock=clock, kept=issuer.keys_kept, tls=tls
+        )
+
+    async def caller_of(self, token: str) -> Caller:
+        """Whose token this is.
+
+        Raises:
+            Problem: 401, it is not taken; 503, the issuer's keys cannot be had.
+        """
+        if len(token) > LONGEST_TOKEN:
+            raise bad_token(f"it has more than {LONGEST_TOKEN} characters")
+        digest = hashlib.sha256(token.encode()).digest()
+        seen = self._seen.get(digest)
+        # Another key of that name is another key, and so is one that was fetched anew.
+        if seen is None or await self._key(seen.kid, seen.algorithm) is not seen.key:
+            seen = await self._look_at(token)
+            self._seen[digest] = seen
+            if len(self._seen) > _MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
+        self._check_times(seen.times)
+        return seen.caller
+
+    async def claims_of_id(self, token: str, client: str) -> Mapping[str, Any]:
+        """What a token says by which somebody has signed in (an ID token).
+
+        Args:
+            token: As the issuer has given it.
+            client: As which they have: it is for this client alone.
+
+        Raises:
+            Problem: 401, it is not taken; 503, the issuer's keys cannot be had.
+        """
+        header = self._header(token, _ID_TYPES)
+        algorithm = header["alg"]
+        key = await self._key(header.get("kid"), algorithm)
+        claims = self._claims(token, key, algorithm, audience=client)
+        self._check_times(claims)
+        if claims.get("azp", client) != client:
+            raise bad_token("it was given to another client")
+        return claims
+
+    async def _look_at(self, token: str) -> _Seen:
+        header = self._header(token, self._types)
+        kid, algorithm = header.get("kid"), header["alg"]
+        key = await self._key(kid, algorithm)
+        claims = self._claims(token, key, algorithm, audience=self._issuer.audience)
+        times = {name: claims[name] for name in _TIMES if name in claims}
+        self._check_times(times)
+        self._check_use(claims)
+        caller = Caller(
+            subject=claims["sub"],
+            scopes=scopes_in(claims, self._issuer),
+            queues=restriction(claims, self._issuer.queues_claim),
+            owners=restriction(claims, self._issuer.owners_claim),
+        )
+        return _Seen(kid, algorithm, key, times, caller)
+
+    async def _key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
+        key = await self.keys.find(kid, algorithm)
+        if key is None:
+            raise bad_token("its key is none of the issuer's")
+        return key
+
+    def _header(self, token: str, types: Set[str | None]) -> Mapping[str, Any]:
+        try:
+            header = jwt.get_unverified_header(token)
+        except PyJWTError:
+            raise bad_token("it is no JSON Web Token") from None
+        if header.get("alg") not in self._issuer.algorithms:
+            raise bad_token("it is not signed by an algorithm that is allowed")
+        if _media_type(header.get("typ")) not in types:
+            raise bad_token("it is of another type")
+        return header
+
+    def _claims(
+        self, token: str, key: jwt.PyJWK, algorithm: str, *, audience: str
+    ) -> dict[str, Any]:
+        try:
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=audience,
+                issuer=self._issuer.issuer,
+                options={
+                    "require": ["exp", "iss", "aud", "sub"],
+                    "enforce_minimum_key_length": True,
+                    # Told by our clock, below.
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
+            )
+        except InvalidIssuerError:
+            raise bad_token("it is of another issuer") from None
+        except InvalidAudienceError:
+            raise bad_token("it is for another audience") from None
+        except MissingRequiredClaimError as error:
+            raise bad_token(f"it lacks the claim {error.claim}") from None
+        except PyJWTError:
+            raise bad_token("its signature or contents are wrong") from None
+        subject = claims["sub"]
+        if not (0 < len(subject) <= NAME_LIMIT and subject.isprintable()):
+            raise bad_token("its subject is no name")
+        return claims
+
+    def _check_times(self, claims: Mapping[str, Any]) -> None:
+        now = self._clock.now().timestamp()
+        leeway = self._issuer.leeway.total_seconds()
+        if _instant(claims, "exp", now) <= now - leeway:
+            raise bad_token("it has expired")
+        for name in ("nbf", "iat"):
+            if _instant(claims, name, now) > now + leeway:
+                raise bad_token("it is not valid yet")
+
+    def _check_use(self, claims: Mapping[str, Any]) -> None:
+        clients = self._issuer.clients
+        if clients and claims.get("azp", claims.get("client_id")) not in clients:
+            raise bad_token("it was given to another client")
+        # Keycloak says so of tokens that are to sign in, or to refresh others.
+        if claims.get("typ", "Bearer") != "Bearer":
+            raise bad_token("it is no access token")
+
+
+def _media_type(value: object) -> str | None:
+    """A type as RFC 7515 compares it."""
+    if not isinstance(value, str):
+        return None
+    return value.lower().removeprefix("application/")
+
+
+def _instant(claims: Mapping[str, Any], name: str, default: float) -> float:
+    value = claims.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad_token(f"its {name} is no time")
+    # Nor is what is no number, or too large to be reckoned with.
+    if not -_FAR < value < _FAR:
+        raise bad_token(f"its {name} is no time")
+    return value

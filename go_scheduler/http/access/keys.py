@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.caller import Caller, check_scopes, granted
 from go_scheduler.http.access.refusals import bad_token
-from go_scheduler.http.access.scopes import check_scopes, granted
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:

@@ -1,23 +1,594 @@
-"""Signing in and out from a command line, and the token to send."""
+"""Signing in and out from a command line, and the file that keeps the tokens."""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
+import os
+import secrets
 import ssl
-from collections.abc import Callable
+import stat
+import threading
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import TCPServer
 from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+from pydantic import AwareDatetime, TypeAdapter
 
 from go_scheduler.clock import Clock, SystemClock
-from go_scheduler.http.access.code_login import code_login
-from go_scheduler.http.access.device_login import DeviceCode, device_login
-from go_scheduler.http.access.login_provider import (
-    LoginError,
-    LoginProvider,
-    RefusedError,
-    Tokens,
-    fetch,
-)
-from go_scheduler.http.access.token_file import Login, TokenFile, server_key
+from go_scheduler.errors import GoSchedulerError
+from go_scheduler.http.access.loopback import is_loopback, is_safe_url
+
+_TIMEOUT = 10.0
+_MOST_BYTES = 256 * 1024
+
+
+class LoginError(GoSchedulerError):
+    """Nobody was signed in, or is any more; the text says what to do."""
+
+
+class ProviderAwayError(LoginError):
+    """The issuer, or the server, cannot be reached; trying again may help."""
+
+
+class RefusedError(LoginError):
+    """The issuer has refused what it was asked.
+
+    Attributes:
+        code: Why, as RFC 6749 and 8628 name it.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, str(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What an issuer has given.
+
+    Attributes:
+        access: What is sent to the server.
+        refresh: What another is had for; None: nothing is.
+        lasts: For how long the first is good, from now; None: it does not say.
+    """
+
+    access: str = field(repr=False)
+    refresh: str | None = field(repr=False)
+    lasts: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginProvider:
+    """An issuer, and a client of it: a command line, which has no secret.
+
+    Attributes:
+        issuer: Its URL.
+        client_id: As what people sign in.
+        scope: What is asked for.
+        endpoints: Where it is asked what, by the names of its discovery document.
+        names_itself: Whether it says who it is where it sends a browser back to.
+        tls: What it is trusted by; None: the certificates that httpx trusts.
+    """
+
+    issuer: str
+    client_id: str
+    scope: str
+    endpoints: Mapping[str, str]
+    names_itself: bool = False
+    tls: ssl.SSLContext | None = None
+
+    @classmethod
+    def discover(
+        cls,
+        issuer: str,
+        *,
+        client_id: str,
+        scope: str,
+        tls: ssl.SSLContext | None = None,
+    ) -> LoginProvider:
+        """Ask an issuer where it is asked what.
+
+        Raises:
+            LoginError: It is none, or not to be trusted.
+            ProviderAwayError: It cannot be reached.
+        """
+        if not is_safe_url(issuer):
+            raise LoginError(
+                f"the issuer must be an https URL, or one on this machine: {issuer!r}"
+            )
+        url = f"{issuer.removesuffix('/')}/.well-known/openid-configuration"
+        document = fetch(url, tls=tls)
+        if document.get("issuer") != issuer:
+            raise LoginError(f"what is at {url} is not about the issuer {issuer}")
+        return cls(
+            issuer=issuer,
+            client_id=client_id,
+            scope=scope,
+            endpoints={
+                name: url
+                for name, url in document.items()
+                if name.endswith("_endpoint") and is_safe_url(url)
+            },
+            names_itself=document.get("authorization_response_iss_parameter_supported")
+            is True,
+            tls=tls,
+        )
+
+    def endpoint(self, name: str) -> str:
+        """Where it is asked for something.
+
+        Raises:
+            LoginError: It does not offer that.
+        """
+        url = self.endpoints.get(f"{name}_endpoint")
+        if url is None:
+            raise LoginError(f"{self.issuer} has no {name}_endpoint by https")
+        return url
+
+    def ask(self, name: str, **form: str) -> dict[str, Any]:
+        """What an endpoint answers to a form.
+
+        Raises:
+            RefusedError: It has refused.
+            ProviderAwayError: It cannot be reached.
+            LoginError: It has answered something else.
+        """
+        form["client_id"] = self.client_id
+        return fetch(self.endpoint(name), form, tls=self.tls)
+
+    def tokens(self, **form: str) -> Tokens:
+        """What its token endpoint gives for a grant.
+
+        Raises:
+            RefusedError: It has refused.
+            ProviderAwayError: It cannot be reached.
+            LoginError: It has answered something else.
+        """
+        given = self.ask("token", **form)
+        access, refresh = given.get("access_token"), given.get("refresh_token")
+        if not _is_token(access) or str(given.get("token_type")).lower() != "bearer":
+            raise LoginError(f"{self.issuer} has given no bearer token")
+        return Tokens(
+            access=str(access),
+            refresh=str(refresh) if _is_token(refresh) else None,
+            lasts=_duration(given.get("expires_in")),
+        )
+
+
+def fetch(
+    url: str,
+    form: Mapping[str, str] | None = None,
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> dict[str, Any]:
+    """The JSON object that is found at a URL, or answered to a form.
+
+    Raises:
+        RefusedError: The answer is an error as OAuth has them.
+        ProviderAwayError: There is no answer.
+        LoginError: It is no such object, or too long.
+    """
+    is_local = is_loopback(urlsplit(url).hostname or "")
+    try:
+        with (
+            httpx.Client(
+                verify=True if tls is None else tls,
+                timeout=_TIMEOUT,
+                trust_env=not is_local,
+                headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+            ) as client,
+            client.stream("GET" if form is None else "POST", url, data=form) as answer,
+        ):
+            body = _read(answer)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ProviderAwayError(f"{url} cannot be reached: {error}") from error
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if answer.is_server_error:
+        raise ProviderAwayError(f"{url} answers {answer.status_code}")
+    if not isinstance(found, dict):
+        raise LoginError(f"{url} answers {answer.status_code} without a JSON object")
+    if not answer.is_success:
+        raise _refusal(url, answer.status_code, found)
+    return found
+
+
+def plain(value: object) -> str:
+    """A text from elsewhere, without what a terminal would obey."""
+    text = value if isinstance(value, str) else ""
+    return "".join(each for each in text[:200] if each.isprintable())
+
+
+def _read(answer: httpx.Response) -> bytes:
+    body = bytearray()
+    for part in answer.iter_bytes():
+        body += part
+        if len(body) > _MOST_BYTES:
+            raise LoginError(f"{answer.url} answers more than {_MOST_BYTES} bytes")
+    return bytes(body)
+
+
+def _refusal(url: str, status: int, found: Mapping[str, Any]) -> RefusedError:
+    code = plain(found.get("error")) or str(status)
+    said = plain(found.get("error_description")) or code
+    return RefusedError(code, f"{url} refuses: {said}")
+
+
+def _is_token(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and value.isascii()
+        and value.isprintable()
+        and value != ""
+    )
+
+
+def _duration(value: object) -> timedelta | None:
+    if isinstance(value, int | float) and 0 <= value <= timedelta.max.total_seconds():
+        return timedelta(seconds=min(value, 10**9))
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """What is kept of one server.
+
+    Attributes:
+        issuer: Who has given the tokens.
+        client_id: As what.
+        scope: What was asked for.
+        access: What is sent to the server.
+        refresh: What another is had for; None: nothing is.
+        expires_at: Until when the first is good; None: nobody knows.
+    """
+
+    issuer: str
+    client_id: str
+    scope: str
+    access: str = field(repr=False)
+    refresh: str | None = field(repr=False)
+    expires_at: AwareDatetime | None
+
+
+_LOGINS = TypeAdapter(dict[str, Login])
+
+
+class TokenFile:
+    """Keeps logins by their servers.
+
+    Args:
+        path: The file; None: ``go_scheduler/tokens.json`` in the user's folder for
+            configuration.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = _default() if path is None else path
+
+    def get(self, server: str) -> Login | None:
+        """What is kept of a server.
+
+        Raises:
+            LoginError: Others may read the file, or it is none of ours.
+        """
+        return self._read().get(server_key(server))
+
+    def put(self, server: str, login: Login) -> None:
+        """Keep this of a server, instead of what there was.
+
+        Raises:
+            LoginError: The file is none of ours, or cannot be written.
+        """
+        self._write(self._read() | {server_key(server): login})
+
+    def remove(self, server: str) -> bool:
+        """Forget a server.
+
+        Returns:
+            Whether anything was kept of it.
+        """
+        known = self._read()
+        found = known.pop(server_key(server), None)
+        if found is not None:
+            self._write(known)
+        return found is not None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only process that changes it."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise LoginError(f"{self.path} cannot be written: {error}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _read(self) -> dict[str, Login]:
+        try:
+            with self.path.open("rb") as file:
+                if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                    raise LoginError(
+                        f"others may read the tokens in {self.path}: chmod 600 it, and"
+                        " log in again"
+                    )
+                return _LOGINS.validate_json(file.read())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError):
+            raise LoginError(
+                f"{self.path} cannot be read as tokens: remove it, and log in again"
+            ) from None  # What it holds is in no message.
+
+    def _write(self, known: dict[str, Login]) -> None:
+        new = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(made, "wb") as file:
+                file.write(_LOGINS.dump_json(known, indent=2))
+            new.replace(self.path)
+        except OSError as error:
+            raise LoginError(f"{self.path} cannot be written: {error}") from error
+
+
+def server_key(server: str) -> str:
+    """A server's URL as it is kept.
+
+    Raises:
+        LoginError: No token may be sent there.
+    """
+    if not is_safe_url(server):
+        raise LoginError(
+            f"tokens are sent by https alone, or to this machine: not to {server!r}"
+        )
+    parts = urlsplit(server)
+    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+def _default() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "go_scheduler" / "tokens.json"
+
+
+_PATH = "/callback"
+_LOOKS_EVERY = 0.05
+_CODE_LASTS = timedelta(minutes=5)
+_DONE = "You are signed in, or refused: the command line says which. Close this page."
+_WRONG = "This is not what was asked for."
+
+
+def code_login(
+    provider: LoginProvider, show: Callable[[str], object], clock: Clock
+) -> Tokens:
+    """Have somebody sign in by a browser on this machine.
+
+    The browser is sent back to a port of this machine that is open until then, with a
+    code that only this process can have a token for.
+
+    Args:
+        provider: Where.
+        show: Opens a URL in the browser, or shows it; it is to return at once.
+        clock: Tells when it takes too long: five minutes.
+
+    Raises:
+        LoginError: Nobody has signed in: it was refused, or took too long.
+    """
+    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
+    digest = hashlib.sha256(verifier.encode()).digest()
+    with _Callback(state, provider.issuer if provider.names_itself else None) as back:
+        query = urlencode(
+            {
+                "response_type": "code",
+                "client_id": provider.client_id,
+                "redirect_uri": back.url,
+                "scope": provider.scope,
+                "state": state,
+                "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+                "code_challenge_method": "S256",
+            }
+        )
+        url = provider.endpoint("authorization")
+        show(f"{url}{'&' if urlsplit(url).query else '?'}{query}")
+        code = back.code(clock, clock.elapsed() + _CODE_LASTS)
+        return provider.tokens(
+            grant_type="authorization_code",
+            code=code,
+            redirect_uri=back.url,
+            code_verifier=verifier,
+        )
+
+
+class _Callback(ThreadingHTTPServer):
+    """Where the browser comes back to; it takes one answer, with the right state.
+
+    Args:
+        state: What the answer has to have.
+        issuer: Who has to have sent it, if that is to be said.
+    """
+
+    def __init__(self, state: str, issuer: str | None) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}{_PATH}"
+        self._state = state
+        self._issuer = issuer
+        self._came = threading.Condition()
+        self._answer: dict[str, str] | None = None
+        self._thread = threading.Thread(
+            target=self.serve_forever,
+            args=(_LOOKS_EVERY,),
+            name="go_scheduler login",
+            daemon=True,
+        )
+
+    def server_bind(self) -> None:
+        # Its own also asks for the name of this machine, which may take long.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+
+    def __enter__(self) -> _Callback:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+    def take(self, path: str) -> bool:
+        """Take what the browser brings, if it is the answer to what was asked."""
+        parts = urlsplit(path)
+        given = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        state = given.get("state", "")
+        if parts.path != _PATH or not secrets.compare_digest(
+            state.encode(), self._state.encode()
+        ):
+            return False
+        if self._issuer is not None and given.get("iss") != self._issuer:
+            return False
+        with self._came:
+            self._answer = self._answer or given
+            self._came.notify_all()
+        return True
+
+    def code(self, clock: Clock, until: timedelta) -> str:
+        """Wait for what the browser brings.
+
+        Raises:
+            LoginError: That is an error, or it does not come.
+        """
+        with self._came:
+            while self._answer is None:
+                if clock.elapsed() >= until:
+                    raise LoginError("nobody has signed in in time: log in again")
+                clock.wait(self._came, until)
+        if "code" not in self._answer:
+            error = plain(self._answer.get("error")) or "no code"
+            said = plain(self._answer.get("error_description")) or error
+            raise RefusedError(error, f"the issuer refuses: {said}")
+        return self._answer["code"]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Callback
+    timeout = 10
+
+    def do_GET(self) -> None:
+        is_taken = self.server.take(self.path)
+        body = (_DONE if is_taken else _WRONG).encode()
+        self.send_response(200 if is_taken else 400)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: a line would have the code in it."""
+
+
+_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_INTERVAL = timedelta(seconds=5)
+_DEVICE_CODE_LASTS = timedelta(minutes=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCode:
+    """What somebody is shown who is to sign in elsewhere.
+
+    Attributes:
+        code: What is typed in there.
+        url: Where.
+        complete_url: The same with the code in it, for a link; None: there is none.
+        lasts: For how long.
+    """
+
+    code: str
+    url: str
+    complete_url: str | None
+    lasts: timedelta
+
+
+def device_login(
+    provider: LoginProvider, show: Callable[[DeviceCode], object], clock: Clock
+) -> Tokens:
+    """Have somebody sign in on any device that has a browser.
+
+    Args:
+        provider: Where.
+        show: Shows the code, and where to type it in; it is to return at once.
+        clock: Waits in between, as long as the issuer wishes.
+
+    Raises:
+        LoginError: Nobody has signed in: it was refused, or took too long.
+    """
+    given = provider.ask("device_authorization", scope=provider.scope)
+    shown = _shown(provider, given)
+    interval = max(_seconds(given.get("interval"), _INTERVAL), timedelta(seconds=1))
+    until = clock.elapsed() + shown.lasts
+    show(shown)
+    while clock.elapsed() + interval < until:
+        _wait(clock, clock.elapsed() + interval)
+        try:
+            return provider.tokens(
+                grant_type=_GRANT, device_code=str(given["device_code"])
+            )
+        except ProviderAwayError:
+            interval *= 2
+        except RefusedError as error:
+            if error.code == "slow_down":
+                interval += _INTERVAL
+            elif error.code != "authorization_pending":
+                raise
+    raise LoginError("nobody has signed in in time: log in again")
+
+
+def _shown(provider: LoginProvider, given: Mapping[str, Any]) -> DeviceCode:
+    code, url = plain(given.get("user_code")), given.get("verification_uri")
+    if not (code and is_safe_url(url) and isinstance(given.get("device_code"), str)):
+        raise LoginError(f"{provider.issuer} has given no code for a device")
+    complete = given.get("verification_uri_complete")
+    return DeviceCode(
+        code=code,
+        url=plain(url),
+        complete_url=plain(complete) if is_safe_url(complete) else None,
+        lasts=_seconds(given.get("expires_in"), _DEVICE_CODE_LASTS),
+    )
+
+
+def _seconds(value: object, default: timedelta) -> timedelta:
+    if (
+        isinstance(value, int | float)
+        and 0 < value <= _DEVICE_CODE_LASTS.total_seconds()
+    ):
+        return timedelta(seconds=value)
+    return default
+
+
+def _wait(clock: Clock, until: timedelta) -> None:
+    condition = threading.Condition()
+    with condition:
+        while clock.elapsed() < until:
+            clock.wait(condition, until)
+
 
 _SCOPE = "openid"
 _SOON = timedelta(seconds=30)

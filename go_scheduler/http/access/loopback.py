@@ -14,8 +14,8 @@ from go_scheduler.http.access.refusals import not_here, wrong_type
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from fastapi import Request
     from starlette.datastructures import Headers
-    from starlette.requests import Request
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
 _LONGEST_SHOWN = 40

@@ -1,15 +1,23 @@
-"""What those are told who may not do it: 401, 403, 415, 429, and 503."""
+"""What callers are told who may not do it, and which sites may call from browsers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from starlette.middleware.cors import CORSMiddleware
+
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
+
+    from fastapi import FastAPI
 
 REALM = "go_scheduler"
 
@@ -94,3 +102,39 @@ def wrong_type(types: Sequence[str]) -> Problem:
 def not_here(detail: str) -> Problem:
     """403: refused whoever asks, as the server goes without authentication."""
     return Problem(403, "not-local", "Not allowed", detail)
+
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_SENT = ("Authorization", "Content-Type", "If-Match", "If-None-Match")
+_HEADERS_READ = ("ETag", "Location", "Retry-After", "WWW-Authenticate")
+
+
+def checked_origins(origins: Collection[str]) -> frozenset[str]:
+    """The origins of a configuration.
+
+    Raises:
+        ConfigurationError: One is none as browsers send them; ``*`` is none either.
+    """
+    if isinstance(origins, str):
+        raise ConfigurationError(f"origins must be a list: {shown(origins)}")
+    for each in origins:
+        parts = urlsplit(each)
+        whole = f"{parts.scheme}://{parts.netloc}"
+        if parts.scheme not in ("http", "https") or not parts.netloc or each != whole:
+            raise ConfigurationError(
+                "an origin is written as browsers send it, such as"
+                f" https://tasks.example.org: {shown(each)}"
+            )
+    return frozenset(origins)
+
+
+def allow_origins(app: FastAPI, origins: Collection[str]) -> None:
+    """Have browsers let pages of these sites read what is answered."""
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(origins),
+            allow_methods=_METHODS,
+            allow_headers=_SENT,
+            expose_headers=_HEADERS_READ,
+        )

@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.http.problems import invalid
-from go_scheduler.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -151,11 +151,11 @@ class Body(Given):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class Asked(Given):
+class Query(Given):
     """What stands in the query of a URL: texts, to be read."""
 
 
-class PageAsked(Asked):
+class PageQuery(Query):
     """Which page of a list."""
 
     after: Annotated[str | None, Field(max_length=500)] = Field(

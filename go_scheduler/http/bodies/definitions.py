@@ -1,14 +1,16 @@
-"""Definitions over the wire."""
+"""Definitions over the wire, with their triggers and policies."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID, uuid4
 
-from pydantic import ConfigDict, Field, Strict
+from pydantic import ConfigDict, Discriminator, Field, Strict, Tag
 from pydantic.config import JsonDict
 
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import shown
 from go_scheduler.http.bodies.body import (
     Answer,
     Body,
@@ -16,20 +18,341 @@ from go_scheduler.http.bodies.body import (
     Instant,
     Name,
     Object,
-    PageAsked,
+    PageQuery,
     Seconds,
     if_given,
     of_field,
 )
-from go_scheduler.http.bodies.policies import CatchUpBody, RetryBody
-from go_scheduler.http.bodies.triggers import (
-    TriggerAnswer,
-    TriggerBody,
-    description_of,
-    trigger_of,
-)
+from go_scheduler.json import freeze
 from go_scheduler.models import DefinitionState, TaskDefinition
-from go_scheduler.policies import Overlap
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.triggers import (
+    CronTrigger,
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    OnDemandTrigger,
+    RecurrenceTrigger,
+    Trigger,
+    UnknownTrigger,
+    dump_trigger,
+    load_trigger,
+    parse_phrase,
+)
+from go_scheduler.triggers.base import STATE_LIMIT, find, is_own
+from go_scheduler.triggers.trigger_timeouts import described
+
+
+class Span(Body):
+    """A time, where a number would be a part."""
+
+    seconds: Seconds
+
+
+def _is_span(value: object) -> str:
+    return "{span}" if isinstance(value, dict | Span) else "{part}"
+
+
+Jitter = Annotated[
+    Annotated[float, Field(ge=0, le=1), Tag("{part}")] | Annotated[Span, Tag("{span}")],
+    Discriminator(_is_span),
+]
+
+
+class RetryBody(Body):
+    """What follows a run that did not succeed."""
+
+    max_attempts: int | None = Field(20, description="null: no end.")
+    # No defaults of the schema: they depend on whether a delay is said.
+    delay: Seconds | None = Field(
+        default_factory=lambda: timedelta(seconds=15),
+        description="null: when `expire_after` has passed since the run began. If it is"
+        " left out 15.",
+    )
+    factor: float = Field(
+        default_factory=lambda: 2.0,
+        description="1 to 1,000. If it is left out 2, or 1 beside a `delay`.",
+    )
+    max_delay: Seconds | None = Field(
+        default_factory=lambda: timedelta(minutes=5),
+        description="If it is left out 300, or null beside a `delay`.",
+    )
+    jitter: Jitter = Field(
+        default_factory=lambda: 0.2,
+        description='A part of the delay, or a time: `{"seconds": 5}`. If it is left'
+        " out 0.2, or 0 beside a `delay`.",
+    )
+    stop_on: list[str] = Field(
+        default_factory=list,
+        description="Exceptions after which it is not tried again, by their names.",
+    )
+
+    @classmethod
+    def of(cls, policy: RetryPolicy) -> Self:
+        """That of a policy."""
+        most = policy.jitter
+        return cls(
+            max_attempts=policy.max_attempts,
+            delay=policy.delay,
+            factor=policy.factor,
+            max_delay=policy.max_delay,
+            jitter=Span(seconds=most) if isinstance(most, timedelta) else most,
+            stop_on=[str(each) for each in policy.stop_on],
+        )
+
+    def policy(self, field: str) -> RetryPolicy:
+        """The policy.
+
+        Args:
+            field: What this is in what was sent.
+
+        Raises:
+            Problem: 422.
+        """
+        said: dict[str, Any] = {
+            name: getattr(self, name) for name in self.model_fields_set
+        }
+        if isinstance(jitter := said.get("jitter"), Span):
+            said["jitter"] = jitter.seconds
+        with of_field(field, tuple(type(self).model_fields)):
+            return RetryPolicy(**said)
+
+
+class CatchUpBody(Body):
+    """What becomes of what is late."""
+
+    mode: Literal["latest", "all", "none"] = "latest"
+    grace: Seconds = Field(
+        timedelta(seconds=10), description="How late is not missed yet."
+    )
+    within: Seconds | None = Field(
+        None, description="How late what was missed still runs; null: as late as it is."
+    )
+    drop_after: Seconds | None = Field(
+        None, description="What is later never runs; null: however late."
+    )
+
+    @classmethod
+    def of(cls, policy: CatchUp) -> Self:
+        """That of a policy."""
+        return cls(
+            mode=policy.mode,
+            grace=policy.grace,
+            within=policy.within,
+            drop_after=policy.drop_after,
+        )
+
+    def policy(self, field: str) -> CatchUp:
+        """The policy.
+
+        Args:
+            field: What this is in what was sent.
+
+        Raises:
+            Problem: 422.
+        """
+        with of_field(field, tuple(type(self).model_fields)):
+            return CatchUp(
+                mode=self.mode,
+                grace=self.grace,
+                within=self.within,
+                drop_after=self.drop_after,
+            )
+
+
+Gap = Annotated[
+    Literal["next", "skip"],
+    Field(description="When a local time fires that does not exist."),
+]
+Twice = Annotated[
+    Literal["first", "second", "both"],
+    Field(description="Which of two equal local times fires."),
+]
+Zone = Annotated[str, Field(description="An IANA name.", examples=["Europe/Berlin"])]
+
+
+class Cron(Body):
+    """A cron expression."""
+
+    cron: str = Field(examples=["0 9 * * mon-fri"])
+    timezone: Zone = "UTC"
+    gap: Gap = "next"
+    overlap: Twice = "first"
+
+    def trigger(self, now: datetime | None) -> Trigger:
+        """The trigger that it stands for."""
+        return CronTrigger(self.cron, self.timezone, gap=self.gap, overlap=self.overlap)
+
+
+class Every(Body):
+    """Elapsed time from an anchor."""
+
+    every: Seconds = Field(description="From one fire time to the next.", examples=[60])
+    anchor: Instant | None = Field(None, description="The first fire time.")
+
+    def trigger(self, now: datetime | None) -> Trigger:
+        """The trigger that it stands for."""
+        return IntervalTrigger(self.every, self.anchor)
+
+
+class At(Body):
+    """Once."""
+
+    at: Instant
+
+    def trigger(self, now: datetime | None) -> Trigger:
+        """The trigger that it stands for."""
+        return ExecuteOnceTrigger(self.at)
+
+
+class AfterEnd(Body):
+    """So long after each run has ended."""
+
+    after_end: Seconds = Field(examples=[60])
+
+    def trigger(self, now: datetime | None) -> Trigger:
+        """The trigger that it stands for."""
+        return DelayTrigger(self.after_end)
+
+
+class Rule(Body):
+    """A recurrence rule of RFC 5545."""
+
+    rrule: str = Field(examples=["FREQ=MONTHLY;BYDAY=2TU;BYHOUR=10;BYMINUTE=0"])
+    timezone: Zone | None = None
+    start: Instant | None = Field(None, description="Instead of a DTSTART.")
+    gap: Gap = "next"
+    overlap: Twice = "first"
+
+    def trigger(self, now: datetime | None) -> Trigger:
+        """The trigger that it stands for."""
+        return RecurrenceTrigger(
+            self.rrule,
+            self.timezone,
+            start=self.start,
+            gap=self.gap,
+            overlap=self.overlap,
+        )
+
+
+class Phrase(Body):
+    """An English phrase."""
+
+    phrase: str = Field(examples=["every other tuesday at 9:34am"])
+    timezone: Zone = "UTC"
+
+    def trigger(self, now: datetime | None) -> Trigger:
+        """The trigger that it stands for."""
+        return parse_phrase(self.phrase, self.timezone, now)
+
+
+class OnDemand(Body):
+    """Only when somebody asks for it."""
+
+    on_demand: Literal[True]
+
+    def trigger(self, now: datetime | None) -> Trigger:
+        """The trigger that it stands for."""
+        return OnDemandTrigger()
+
+
+class ByKind(Body):
+    """Any kind of trigger that the server knows, as it answers them."""
+
+    kind: str = Field(examples=["interval"])
+    state: dict[str, Any] = Field(
+        default_factory=dict, examples=[{"every": {"microseconds": 60000000}}]
+    )
+
+    def trigger(self, now: datetime | None) -> Trigger:
+        """The trigger that it stands for."""
+        state = freeze(self.state, name="state", limit=STATE_LIMIT)
+        if find(self.kind) is None:
+            raise ConfigurationError(f"kind {shown(self.kind)} is not known here")
+        trigger = load_trigger(self.kind, state)
+        if isinstance(trigger, UnknownTrigger):
+            raise ConfigurationError(f"state {trigger.reason}")
+        return trigger
+
+
+_FORMS = ("cron", "every", "at", "after_end", "rrule", "phrase", "on_demand", "kind")
+
+
+def _form_of(value: object) -> str | None:
+    """The tag of a form, which ``problems`` leaves out of the path to a field."""
+    if not isinstance(value, dict):
+        return None
+    return next((f"{{{each}}}" for each in _FORMS if each in value), None)
+
+
+TriggerBody = Annotated[
+    Annotated[Cron, Tag("{cron}")]
+    | Annotated[Every, Tag("{every}")]
+    | Annotated[At, Tag("{at}")]
+    | Annotated[AfterEnd, Tag("{after_end}")]
+    | Annotated[Rule, Tag("{rrule}")]
+    | Annotated[Phrase, Tag("{phrase}")]
+    | Annotated[OnDemand, Tag("{on_demand}")]
+    | Annotated[ByKind, Tag("{kind}")],
+    Discriminator(
+        _form_of,
+        custom_error_type="form",
+        custom_error_message=(
+            'it must be an object such as {"cron": "0 9 * * *"}, {"every": 60},'
+            ' {"at": "2030-01-01T09:00:00Z"}, {"after_end": 60},'
+            ' {"rrule": "FREQ=DAILY"}, {"phrase": "every day at noon"},'
+            ' {"on_demand": true} or {"kind": "...", "state": {...}}'
+        ),
+    ),
+]
+"""A trigger as it is sent, in one of its forms."""
+
+
+def trigger_of(body: TriggerBody, now: datetime, *, field: str = "trigger") -> Trigger:
+    """The trigger that a body stands for.
+
+    Args:
+        body: As it was sent.
+        now: The present time, from which some phrases count.
+        field: What the body is in what was sent.
+
+    Raises:
+        Problem: 422, with the field that is wrong.
+    """
+    names = tuple(type(body).model_fields)
+    # What does not name a field is about the first, after which the form is called.
+    with of_field(field, names, otherwise=names[0]):
+        return body.trigger(now)
+
+
+class TriggerAnswer(Answer):
+    """A trigger as the server keeps it."""
+
+    kind: str
+    state: Any
+
+    @classmethod
+    def of(cls, trigger: Trigger) -> Self:
+        """That of a trigger."""
+        kind, state = dump_trigger(trigger)
+        return cls(kind=kind, state=state)
+
+
+def description_of(trigger: Trigger) -> str | None:
+    """A trigger in words; None: it is not known here, or does not say."""
+    if isinstance(trigger, UnknownTrigger):
+        return None
+    try:
+        return described(trigger)
+    # It may be somebody else's code.
+    except Exception:
+        return None
+
+
+def warnings_of(trigger: Trigger, now: datetime) -> list[str]:
+    """What the author of a trigger may not have meant, in sentences."""
+    return list(trigger.warnings(now)) if is_own(trigger) else []
+
 
 Overlapping = Annotated[Overlap, Strict(False)]
 MaxQueue = Annotated[
@@ -285,7 +608,7 @@ class DeleteAnswer(Answer):
     )
 
 
-class DefinitionsAsked(PageAsked):
+class DefinitionsQuery(PageQuery):
     """Which definitions."""
 
     name: Name | None = None

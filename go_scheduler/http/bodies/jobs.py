@@ -10,23 +10,26 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
-from go_scheduler.handlers.job_types import JobType
-from go_scheduler.handlers.marked import MARK
+from go_scheduler.handlers.job_types import MARK, JobType
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.task import task_id
 from go_scheduler.http.bodies.body import (
     Answer,
-    Asked,
     Body,
     Instant,
     Name,
     Object,
+    Query,
     Seconds,
     if_given,
     of_field,
 )
-from go_scheduler.http.bodies.definitions import MaxQueue, Overlapping, WhenFull
-from go_scheduler.http.bodies.policies import RetryBody
+from go_scheduler.http.bodies.definitions import (
+    MaxQueue,
+    Overlapping,
+    RetryBody,
+    WhenFull,
+)
 from go_scheduler.http.jobs.known_types import check_type_name, said_of
 from go_scheduler.http.problems import invalid
 from go_scheduler.json import check_text, freeze
@@ -113,7 +116,7 @@ class SubmittedAnswer(Answer):
     state: State = Field(description="Where it stands; skipped: it was dropped.")
 
 
-class ImportAsked(Asked):
+class ImportQuery(Query):
     """How many jobs are imported."""
 
     import_: str | None = Field(

@@ -9,20 +9,20 @@ from uuid import UUID
 from pydantic import Field
 
 from go_scheduler.clock import ZERO
-from go_scheduler.handlers.marked import unmarked
+from go_scheduler.handlers.job_types import unmarked
 from go_scheduler.http.bodies.body import (
     Answer,
-    Asked,
     Body,
     Id,
     Instant,
     Object,
+    Query,
     Seconds,
     if_given,
     of_field,
 )
-from go_scheduler.running.elsewhere import times_text
-from go_scheduler.traced import parted
+from go_scheduler.running.desk import times_text
+from go_scheduler.trace_context import parted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ _TOKEN = Field(
 )
 
 
-class WorkAsked(Asked):
+class WorkQuery(Query):
     """What a worker waits for."""
 
     queues: str = Field(

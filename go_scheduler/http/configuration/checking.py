@@ -11,7 +11,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKeys
 from go_scheduler.http.access.loopback import may_bind_openly
-from go_scheduler.http.access.origins import checked_origins
+from go_scheduler.http.access.refusals import checked_origins
 from go_scheduler.http.configuration.loading import settings_below
 from go_scheduler.policies import CatchUp
 from go_scheduler.scheduler import Scheduler
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from go_scheduler.http.access.keys import ApiKey
-    from go_scheduler.http.configuration.access_sections import AccessSection
-    from go_scheduler.http.configuration.configuration import Configuration
-    from go_scheduler.http.configuration.sections import ServerSection
-    from go_scheduler.http.configuration.yaml_text import Place
+    from go_scheduler.http.configuration.files import Place
+    from go_scheduler.http.configuration.loading import Configuration
+    from go_scheduler.http.configuration.sections import AccessSection, ServerSection
 
 
 def check(settings: Configuration, named: Callable[[Place], str] | None = None) -> None:

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 _UNITS = {
     "ms": "milliseconds",

@@ -1,4 +1,4 @@
-"""The file of the configuration: where it is, what it has, and in which line."""
+"""The configuration file: where it is, what it has as YAML, and in which line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,169 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.configuration.yaml_text import NotYamlError, Place, read_yaml
+
+Place = tuple[str | int, ...]
+"""A setting, by the names of its sections and its own."""
+
+_MOST = 100_000
+_TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+# What is wrong is told without the value, which may be a secret.
+_QUOTES = {
+    "could not determine a constructor": "what begins with ! has to be in quotes",
+    "found undefined alias": "what begins with * has to be in quotes",
+}
+
+
+class NotYamlError(ConfigurationError):
+    """A text is no YAML, or has what no settings have.
+
+    Attributes:
+        line: Where; 0: nobody knows.
+    """
+
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+def read_yaml(text: str) -> tuple[Any, dict[Place, int]]:
+    """What a text has, and in which line each setting begins.
+
+    Raises:
+        NotYamlError: It is none, or would take a machine to its knees.
+    """
+    lines = _Lines()
+    try:
+        return _read(text, lines), lines.found
+    except yaml.MarkedYAMLError as error:
+        line = getattr(error.problem_mark, "line", 0) + 1
+        raise NotYamlError(f"it is no YAML: {_told(error)}", line) from None
+    except yaml.YAMLError as error:
+        reason = str(error).partition("\n")[0]
+        raise NotYamlError(f"it is no YAML: {reason}") from None
+    except NotYamlError:
+        raise
+    except ValueError as error:
+        # Of a day that no month has, or of a number of thousands of digits.
+        reason = str(error).partition(";")[0]
+        raise NotYamlError(f"a value cannot be read: {reason}", lines.last) from None
+    except RecursionError:
+        raise NotYamlError("it is nested too deep") from None
+
+
+def _read(text: str, lines: _Lines) -> Any:
+    loader = _Loader(text)
+    try:
+        if (node := loader.get_single_node()) is None:
+            return None
+        lines.note(node, ())
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """Merges a list of mappings as YAML 1.1 says: the first that has a key wins.
+
+    In PyYAML 6.0.4 the last one wins.
+    """
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        node.value = [
+            (key, self._one(value) if key.tag == _MERGE else value)
+            for key, value in node.value
+        ]
+        super().flatten_mapping(node)
+
+    def _one(self, merged: yaml.Node) -> yaml.Node:
+        if not isinstance(merged, yaml.SequenceNode) or not all(
+            isinstance(each, yaml.MappingNode) for each in merged.value
+        ):
+            return merged
+        pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for each in merged.value:
+            self.flatten_mapping(each)
+            pairs = {pair[0].value: pair for pair in each.value} | pairs
+        return yaml.MappingNode("tag:yaml.org,2002:map", [*pairs.values()])
+
+
+def _told(error: yaml.MarkedYAMLError) -> str:
+    problem = str(error.problem)
+    for begin, remedy in _QUOTES.items():
+        if problem.startswith(begin):
+            return remedy
+    return problem
+
+
+class _Lines:
+    """Finds in which line each setting begins.
+
+    Attributes:
+        found: The lines.
+        last: The one looked at last.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[Place, int] = {}
+        self.last = 0
+        self._left = _MOST
+        self._above: set[int] = set()
+
+    def note(self, node: yaml.Node, place: Place, *, is_merged: bool = False) -> None:
+        """Note a node, and all below it; of one that is merged, what is not there."""
+        self.last = node.start_mark.line + 1
+        self._left -= 1
+        if self._left < 0 or id(node) in self._above:
+            raise NotYamlError(
+                "an alias repeats too much: it has what no settings have", self.last
+            )
+        self._above.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            # What is merged holds if nothing else is said, wherever it stands.
+            for key, value in sorted(node.value, key=_is_merge):
+                if _is_merge((key, value)):
+                    self._merge(value, place)
+                else:
+                    self._note_named(key, value, place, is_merged=is_merged)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, value in enumerate(node.value):
+                self.found[*place, index] = value.start_mark.line + 1
+                self.note(value, (*place, index))
+        self._above.remove(id(node))
+
+    def _merge(self, merged: yaml.Node, place: Place) -> None:
+        is_list = isinstance(merged, yaml.SequenceNode)
+        for each in merged.value if is_list else [merged]:
+            self.note(each, place, is_merged=True)
+
+    def _note_named(
+        self, key: yaml.Node, value: yaml.Node, place: Place, *, is_merged: bool
+    ) -> None:
+        line = key.start_mark.line + 1
+        if key.tag != _TEXT or not key.value.isprintable():
+            raise NotYamlError(
+                f"{_shown(key)} is no name as YAML reads it: put it in quotes", line
+            )
+        below = (*place, str(key.value))
+        if below not in self.found:
+            self.found[below] = line
+            self.note(value, below)
+        elif not is_merged:
+            raise NotYamlError(
+                f"{key.value} is there twice, first in line {self.found[below]}", line
+            )
+
+
+def _is_merge(named: tuple[yaml.Node, yaml.Node]) -> bool:
+    return named[0].tag == _MERGE
+
+
+def _shown(key: yaml.Node) -> str:
+    return str(key.value) if isinstance(key, yaml.ScalarNode) else "a list or a mapping"
+
 
 NAME = "go_scheduler.yaml"
 AT_HOME = Path("~/.config/go_scheduler") / NAME

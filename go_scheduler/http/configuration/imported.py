@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 
 def imported(named: str) -> object:

@@ -1,21 +1,126 @@
-"""The sections of the configuration, but for access and types of jobs."""
+"""The sections of the configuration, but for types of jobs."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from go_scheduler.http.access.rates import Rate
-from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.dispatch.dispatcher import Dispatcher
+from go_scheduler.dispatch.opening import open_bus
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.handlers.schema import Schema
+from go_scheduler.http.access.authentication import Access, OpenAccess
+from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.issuer import OidcIssuer
+from go_scheduler.http.access.keys import ApiKey
+from go_scheduler.http.access.rate_limits import Rate, Waiting
 from go_scheduler.http.configuration.section import Duration, Section, Texts
-from go_scheduler.http.jobs.spreading import JobDefaults
+from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.limits import Limits
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from go_scheduler.dispatch.bus import MessageBus
+    from go_scheduler.handlers.job_types import JobTypes
+
+
+class KeySection(Section):
+    """An API key; see ``ApiKey``."""
+
+    subject: str
+    hash: SecretStr
+    scopes: Texts
+    queues: Texts | None = None
+    owners: Texts | None = None
+    expires_at: datetime | None = None
+
+    def key(self) -> ApiKey:
+        """The key.
+
+        Raises:
+            ConfigurationError: Something of it is wrong.
+        """
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        return ApiKey(**given | {"hash": self.hash.get_secret_value()})
+
+
+class OidcSection(Section):
+    """Whose tokens are taken; see ``OidcIssuer``."""
+
+    issuer: str
+    audience: str
+    algorithms: Texts = ("RS256", "PS256", "ES256", "EdDSA")
+    types: Texts = ("at+jwt", "JWT")
+    clients: Texts = ()
+    leeway: Duration = timedelta(seconds=30)
+    roles_claim: str | None = None
+    roles: dict[str, Texts] | None = None
+    queues_claim: str | None = None
+    owners_claim: str | None = None
+    keys_kept: Duration = timedelta(hours=1)
+    client_id: str | None = None
+
+
+class AccessSection(Section):
+    """Who may call; with neither keys nor an issuer, this machine alone.
+
+    Attributes:
+        keys: API keys that are taken.
+        oidc: Whose tokens are taken.
+        origins: Sites whose pages may call from a browser.
+    """
+
+    keys: tuple[KeySection, ...] = ()
+    oidc: OidcSection | None = None
+    origins: Texts = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to say who they are."""
+        return not self.keys and self.oidc is None
+
+    def access(self) -> Access:
+        """What tells who calls.
+
+        Raises:
+            ConfigurationError: A key or the issuer is wrong.
+        """
+        if self.is_open:
+            return OpenAccess(self.origins)
+        issuer = None if self.oidc is None else OidcIssuer(**dict(self.oidc))
+        keys = [each.key() for each in self.keys]
+        return BearerAccess(keys=keys, issuer=issuer, origins=self.origins)
+
+
+class DashboardSection(Section):
+    """The dashboard that a server has; see ``create_dashboard`` and ``SignIn``.
+
+    Attributes:
+        enabled: Whether it has one.
+        allow_changes: Whether its pages change anything, for those who may; None: where
+            there is authentication.
+        origin: Where browsers have it; None: the host that they ask for.
+        client_id: As what the issuer knows it; None: as the command line.
+        client_secret: By what the issuer knows that it is.
+        scope: What the issuer is asked for.
+        session: After so long people have to sign in again.
+    """
+
+    enabled: bool = True
+    allow_changes: bool | None = None
+    origin: str | None = None
+    client_id: str | None = None
+    client_secret: SecretStr | None = None
+    scope: str = "openid"
+    session: Duration = timedelta(hours=8)
+
 
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _RATE = Rate(per_second=5_000, burst=10_000)
@@ -234,3 +339,113 @@ class LogSection(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     requests: bool = True
     log_polls: bool = False
+
+
+_UNSAID = "Run by a worker on the message bus."
+
+
+class DispatchTypeSection(Section):
+    """A type of jobs that workers on the bus run.
+
+    Attributes:
+        description: What it does, for a person to read.
+        payload: The JSON schema of its payload.
+        queue: Its queue; None: that of the server's types.
+        timeout: How long a run may last; None: the scheduler's default.
+        expire_after: Likewise, how long it may take before it is presumed hung.
+        start_timeout: How long it may wait to be accepted, and then to begin; None:
+            that of the section.
+        heartbeat_timeout: How long its worker may be silent; None likewise.
+        retry: What follows a run that did not succeed; None: the scheduler's default.
+    """
+
+    description: str = _UNSAID
+    payload: dict[str, Any] = Field(default_factory=dict)
+    queue: str | None = None
+    timeout: Duration | None = None
+    expire_after: Duration | None = None
+    start_timeout: Duration | None = None
+    heartbeat_timeout: Duration | None = None
+    retry: RetrySection | None = None
+
+    def definition(self, queue: str) -> Mapping[str, Any]:
+        """What is said of its task.
+
+        Raises:
+            ConfigurationError: Its policy is wrong.
+        """
+        return {
+            "queue": self.queue or queue,
+            "timeout": self.timeout,
+            "expire_after": self.expire_after,
+            "start_timeout": self.start_timeout,
+            "heartbeat_timeout": self.heartbeat_timeout,
+            "retry": None if self.retry is None else self.retry.policy(),
+        }
+
+
+class DispatchSection(Section):
+    """A message bus, and what is run over it; see ``Dispatcher``.
+
+    Attributes:
+        url: Of the bus; None: there is none.
+        namespace: What all its topics begin with.
+        topic_per_task: Whether each type has a topic of its own, within its queue.
+        start_timeout: How long a run may wait to be accepted, and then to begin.
+        heartbeat_timeout: How long a worker may be silent that has begun a run; None:
+            as long as its ``expire_after``.
+        types: The types of jobs that are run there, by their names.
+    """
+
+    url: SecretStr | None = None
+    namespace: str = "go_scheduler"
+    topic_per_task: bool = False
+    start_timeout: Duration = timedelta(minutes=1)
+    heartbeat_timeout: Duration | None = None
+    types: dict[str, DispatchTypeSection] = Field(default_factory=dict)
+
+    def bus(self) -> MessageBus | None:
+        """The bus, connected to nothing yet; None: there is none.
+
+        Raises:
+            ConfigurationError: No bus has such a URL, or there are types without one.
+        """
+        if self.url is not None:
+            return open_bus(self.url.get_secret_value())
+        if self.types:
+            raise ConfigurationError(
+                "dispatch.types: they are run over a bus, and dispatch.url names none"
+            )
+        return None
+
+    def dispatcher(self, bus: MessageBus, types: JobTypes, *, queue: str) -> Dispatcher:
+        """What publishes runs, once it has been added to the types that it runs.
+
+        Args:
+            bus: Where they are published.
+            types: Gets the types.
+            queue: That of those that do not say.
+
+        Raises:
+            ConfigurationError: A setting is wrong, or a name is taken.
+        """
+        dispatcher = Dispatcher(
+            bus,
+            namespace=self.namespace,
+            topic_per_task=self.topic_per_task,
+            start_timeout=self.start_timeout,
+            heartbeat_timeout=self.heartbeat_timeout,
+        )
+        for name, each in self.types.items():
+            try:
+                Schema(each.payload, name="payload")  # named as it is here
+                add = types.job_type(
+                    name,
+                    schema=each.payload,
+                    description=each.description,
+                    **each.definition(queue),
+                )
+            except ConfigurationError as error:
+                raise ConfigurationError(f"dispatch.types.{name}: {error}") from None
+            add(dispatcher)
+        return dispatcher

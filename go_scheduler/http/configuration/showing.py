@@ -13,8 +13,8 @@ from pydantic import BaseModel, SecretStr
 from go_scheduler.http.configuration.durations import write_duration
 
 if TYPE_CHECKING:
+    from go_scheduler.http.configuration.files import Place
     from go_scheduler.http.configuration.loading import Loaded
-    from go_scheduler.http.configuration.yaml_text import Place
 
 MASK = "***"
 _SCHEME = re.compile(r"[a-z][\w+-]*", re.ASCII)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 from uuid import uuid4
 
+from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from go_scheduler.client.awaitable import on_thread
@@ -15,29 +18,149 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.http.bodies.body import of_field
 from go_scheduler.http.bodies.jobs import JobBody
-from go_scheduler.http.jobs.known_types import no_type
-from go_scheduler.http.jobs.lines import Line, Lines
-from go_scheduler.http.jobs.planning import Planned, planned
-from go_scheduler.http.jobs.reading import read
-from go_scheduler.http.jobs.spreading import Spread
-from go_scheduler.http.jobs.submitting import Submitting
-from go_scheduler.http.problems import Problem, problem_of
+from go_scheduler.http.jobs.jitter import Spread
+from go_scheduler.http.jobs.known_types import check_type_name, no_type
+from go_scheduler.http.jobs.submitting import Planned, Submitting, planned
+from go_scheduler.http.problems import FieldError, Problem, mismatch, problem_of
 from go_scheduler.json import write_instant
 from go_scheduler.models import State
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from go_scheduler.http.access.caller import Caller
-    from go_scheduler.http.bodies.jobs import ImportAsked
+    from go_scheduler.http.bodies.jobs import ImportQuery
     from go_scheduler.http.context import Context
     from go_scheduler.http.jobs.known_types import KnownType
     from go_scheduler.models import TaskInstance
 
+_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line that is not empty.
+
+    Attributes:
+        number: The one before has one less; those that are empty are counted.
+        data: What stands in it, without its end; None: it is too long.
+    """
+
+    number: int
+    data: bytes | None
+
+
+class Lines:
+    """Makes lines of parts, ended by LF or CRLF.
+
+    Args:
+        longest: The most bytes that a line may have.
+        first: The number of the first line.
+
+    Attributes:
+        number: That of the line that has ended last.
+    """
+
+    def __init__(self, longest: int, *, first: int = 1) -> None:
+        self._longest = longest
+        self._held = bytearray()
+        self._is_too_long = False
+        self.number = first - 1
+
+    def take(self, part: bytes) -> Iterator[Line]:
+        """The lines that end in a part."""
+        begin = 0
+        while (end := part.find(b"\n", begin)) >= 0:
+            self._hold(part[begin:end])
+            begin = end + 1
+            yield from self._end()
+        self._hold(part[begin:])
+
+    def rest(self) -> Iterator[Line]:
+        """The last line, if it has no end."""
+        if self._held or self._is_too_long:
+            yield from self._end()
+
+    def _hold(self, part: bytes) -> None:
+        if not self._is_too_long:
+            self._held += part
+            # The end of the line may follow its CR.
+            self._is_too_long = len(self._held) > self._longest + 1
+
+    def _end(self) -> Iterator[Line]:
+        self.number += 1
+        data, is_too_long = bytes(self._held), self._is_too_long
+        self._held.clear()
+        self._is_too_long = False
+        if self.number == 1:
+            data = data.removeprefix(_MARK)
+        data = data.strip(b" \t\r")
+        if is_too_long or len(data) > self._longest:
+            yield Line(self.number, None)
+        elif data:
+            yield Line(self.number, data)
+
+
+def read(line: Line, *, longest: int) -> JobBody | Problem:
+    """The job of a line, or what is wrong with it.
+
+    Args:
+        line: Which.
+        longest: The most bytes that it may have.
+    """
+    if line.data is None:
+        return _unreadable(
+            f"a line has at most {longest} bytes: store large payloads"
+            " elsewhere and import references to them"
+        )
+    try:
+        text = line.data.decode()
+    except UnicodeDecodeError as error:
+        return _unreadable(
+            f"it is not UTF-8 from its byte {error.start + 1} on: save"
+            " the file as UTF-8"
+        )
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        return _unreadable(
+            f"it is no JSON: {error.msg} at column {error.colno}; each"
+            " line is a whole object"
+        )
+    except (ValueError, RecursionError):
+        return _unreadable(
+            "it is JSON that nobody keeps: nested too deep, NaN, or a"
+            " number of too many digits"
+        )
+    try:
+        body = JobBody.model_validate(value)
+        check_type_name(body.type)
+    except ValidationError as error:
+        return mismatch(error)
+    except Problem as problem:
+        return problem
+    return body
+
+
+def _refuse(_: str) -> Never:
+    raise ValueError
+
+
+def _unreadable(detail: str) -> Problem:
+    errors: tuple[FieldError] = ({"field": "", "detail": detail},)
+    return Problem(400, "malformed", "The line cannot be read", detail, errors=errors)
+
+
 _BATCH = 500
 _OFTEN = timedelta(seconds=1)
-_PART = 500
+_PART_OF_TIME = 500
 _MOST_TOLD = 1000
 _COUNTED = ("read", "made", "known", "dropped", "refused")
 
@@ -54,7 +177,7 @@ class Import:
         asked: How it is to be done.
     """
 
-    def __init__(self, here: Context, caller: Caller, asked: ImportAsked) -> None:
+    def __init__(self, here: Context, caller: Caller, asked: ImportQuery) -> None:
         self.name = asked.import_ or uuid4().hex
         self._here = here
         self._caller = caller
@@ -126,7 +249,7 @@ class Import:
         network has to hold what they were told.
         """
         now = self._here.clock.elapsed()
-        if now - self._told < max(_OFTEN, (now - self._began) / _PART):
+        if now - self._told < max(_OFTEN, (now - self._began) / _PART_OF_TIME):
             return False
         self._told = now
         return True
@@ -235,7 +358,7 @@ class Import:
             return problem
 
 
-def spread_of(here: Context, asked: ImportAsked) -> Spread:
+def spread_of(here: Context, asked: ImportQuery) -> Spread:
     """When the lines of an import are to run."""
     window, interval = asked.seconds("window"), asked.seconds("interval")
     if window is None and interval is None:

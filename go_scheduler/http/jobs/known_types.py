@@ -1,9 +1,11 @@
-"""What is known of types: those that the server runs, and those in the store."""
+"""What is known of types of jobs, and the keys whose jobs are being written."""
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections import OrderedDict
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -11,17 +13,15 @@ from urllib.parse import quote
 
 from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.handlers.job_types import JobType, JobTypes
-from go_scheduler.handlers.marked import MARK
+from go_scheduler.handlers.job_types import MARK, JobType, JobTypes
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.task import task_id
-from go_scheduler.http.jobs.keys import Keys
 from go_scheduler.http.problems import Problem, invalid
 from go_scheduler.json import NOTHING, freeze
 from go_scheduler.models import PAYLOAD_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping, Set
 
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
@@ -31,7 +31,33 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition
 
-_MOST = 1000
+
+class Keys:
+    """Has requests that write jobs of the same keys follow one another."""
+
+    def __init__(self) -> None:
+        self._held: set[tuple[str, str]] = set()
+        self._let_go = asyncio.Event()
+
+    @asynccontextmanager
+    async def held(self, keys: Set[tuple[str, str]]) -> AsyncIterator[None]:
+        """Have these, all at once, as soon as nobody else has any of them.
+
+        Args:
+            keys: Each with its type.
+        """
+        while not self._held.isdisjoint(keys):
+            await self._let_go.wait()
+        self._held |= keys
+        try:
+            yield
+        finally:
+            self._held -= keys
+            self._let_go.set()
+            self._let_go = asyncio.Event()
+
+
+_MOST_KNOWN = 1000
 _AGE = timedelta(seconds=10)
 
 
@@ -198,7 +224,7 @@ class KnownTypes:
         known = KnownType(name=name, task=task, stored=stored, schema=schema)
         self._kept[name] = self._clock.elapsed(), known
         self._kept.move_to_end(name)
-        if len(self._kept) > _MOST:
+        if len(self._kept) > _MOST_KNOWN:
             self._kept.popitem(last=False)
         return known
 

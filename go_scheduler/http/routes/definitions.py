@@ -1,58 +1,271 @@
-"""Definitions: create, read, change, pause, run and explain them."""
+"""The routes of definitions: create, read, change, pause, run and explain them."""
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import APIRouter, Body, Header, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 
 from go_scheduler.client.awaitable import on_thread
-from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
+from go_scheduler.errors import (
+    ConfigurationError,
+    ConflictError,
+    TaskDefinitionNotFoundError,
+)
+from go_scheduler.http.access.authentication import allowed
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.guard import allowed
 from go_scheduler.http.bodies.body import PageOf, of_field, read_object
 from go_scheduler.http.bodies.definitions import (
     DefinitionAnswer,
     DefinitionBody,
     DefinitionPut,
-    DefinitionsAsked,
+    DefinitionsQuery,
     DeleteAnswer,
     PauseBody,
     PutAnswer,
-)
-from go_scheduler.http.bodies.explanations import (
-    PreviewAnswer,
-    PreviewAsked,
-    WhyAnswer,
-    WhyAsked,
+    warnings_of,
 )
 from go_scheduler.http.bodies.instances import (
     BackfillAnswer,
     BackfillBody,
     InstanceAnswer,
+    PreviewAnswer,
+    PreviewQuery,
     RunBody,
+    WhyAnswer,
+    WhyQuery,
 )
-from go_scheduler.http.bodies.triggers import warnings_of
 from go_scheduler.http.context import Here
+from go_scheduler.http.jobs.known_types import is_type
 from go_scheduler.http.paths import path_from_outside
-from go_scheduler.http.problems import invalid
-from go_scheduler.http.routes.conditions import (
-    IfMatch,
-    IfNoneMatch,
-    check_match,
-    etag,
-    is_to_be_new,
-)
-from go_scheduler.http.routes.putting import patched, put, put_again, stored_definition
-from go_scheduler.http.routes.seen import (
+from go_scheduler.http.problems import Problem, invalid
+from go_scheduler.http.routes.visibility import (
+    check_declares,
     check_sees,
     is_restricted,
     seen_definition,
     seen_why,
 )
 from go_scheduler.models import TaskDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from go_scheduler.http.context import Context
+
+IfMatch = Annotated[
+    str | None,
+    Header(description="Only if it is as read: the `ETag` of that.", examples=['"3"']),
+]
+IfNoneMatch = Annotated[
+    str | None, Header(description="`*`: only if there is none yet.", examples=["*"])
+]
+
+_TAG = r'(?:W/)?"[^"]*"'
+_TAGS = re.compile(rf"\s*{_TAG}\s*(?:,\s*{_TAG}\s*)*")
+
+
+def etag(definition: TaskDefinition) -> str:
+    """The ETag of a definition: its revision."""
+    return f'"{definition.revision}"'
+
+
+def check_match(id: UUID, stored: TaskDefinition | None, given: str | None) -> None:
+    """Refuse a request that is about another revision than the stored one.
+
+    Args:
+        id: The definition.
+        stored: As it is; None: there is none.
+        given: The If-Match of the request.
+
+    Raises:
+        ConflictError: It is.
+        Problem: 422, that is no If-Match.
+    """
+    if given is None:
+        return
+    if given.strip() == "*":
+        matches = stored is not None
+    elif _TAGS.fullmatch(given):
+        matches = stored is not None and etag(stored) in re.findall(_TAG, given)
+    else:
+        raise invalid(
+            "If-Match", 'it must be an ETag as it was answered, such as "3", or *'
+        )
+    if not matches:
+        tags = re.findall(r'"(\d{1,18})"', given)
+        raise ConflictError(
+            id,
+            expected=int(tags[0]) if tags else None,
+            revision=None if stored is None else stored.revision,
+        )
+
+
+def is_to_be_new(given: str | None) -> bool:
+    """Whether an If-None-Match says that there is to be none.
+
+    Raises:
+        Problem: 422, it says something else.
+    """
+    if given is None:
+        return False
+    if given.strip() != "*":
+        raise invalid("If-None-Match", "it must be *: only if there is none yet")
+    return True
+
+
+_ATTEMPTS = 5
+
+
+async def stored_definition(
+    here: Context, caller: Caller, id: UUID
+) -> TaskDefinition | None:
+    """A definition; None: there is none.
+
+    Raises:
+        TaskDefinitionNotFoundError: There is one that the caller may not know of.
+    """
+    with suppress(TaskDefinitionNotFoundError):
+        definition = await here.client.aget_definition(id)
+        if not caller.sees(definition):
+            raise _not_theirs(id)
+        return definition
+    return None
+
+
+async def put(
+    here: Context,
+    caller: Caller,
+    definition: TaskDefinition,
+    *,
+    owner: str | None,
+    stored: TaskDefinition | None,
+) -> TaskDefinition:
+    """Put a definition, in the set of whose it is.
+
+    Args:
+        here: The context.
+        caller: Who sends it.
+        definition: As it is to be.
+        owner: Whose it is to be, as was sent; None: that of the stored one, or of a
+            caller who has one.
+        stored: The one that is there; None: there is none.
+
+    Raises:
+        Problem: 403, the caller may not have it there; 409, what has versions, or is of
+            a type that the server runs; 422, it is another's.
+    """
+    caller.check_queue(definition.queue)
+    if is_restricted(caller):
+        _check_is_no_type_here(here, definition)
+        if is_type(definition) and not (stored is not None and is_type(stored)):
+            check_declares(caller)
+    if stored is not None:
+        if owner not in (None, stored.owner):
+            raise invalid("owner", "whose a definition is cannot be changed")
+        return await here.client.aschedule(definition)
+    owner = caller.owner_for(owner)
+    if owner is None:
+        return await here.client.aschedule(definition)
+    named = replace(definition, named=True)
+    try:
+        put = await here.client.adeclare([named], owner=owner, removed="keep")
+    except ConfigurationError:
+        # It is somebody else's by now, perhaps one's of whom nothing is to be said.
+        for each in await here.client.alist_definitions(ids=[definition.id]):
+            if not caller.sees(each):
+                raise _not_theirs(each.id) from None
+        raise
+    if not put:
+        raise Problem(
+            409,
+            "declared",
+            "The owner's set has versions",
+            f"what {owner} has is declared by versions, and by nothing else",
+        )
+    return put[0]
+
+
+async def put_again(
+    once: Callable[[], Awaitable[TaskDefinition]], *, again: bool
+) -> TaskDefinition:
+    """Put what is made of the stored definition, anew if somebody else changes that.
+
+    Args:
+        once: Reads it, and puts what is made of it.
+        again: Whether that may be done again: nobody has said of which revision it is.
+
+    Raises:
+        ConflictError: It may not, or it is changed again and again.
+    """
+    for _ in range(_ATTEMPTS - 1 if again else 0):
+        with suppress(ConflictError):
+            return await once()
+    return await once()
+
+
+def patched(stored: TaskDefinition, patch: Mapping[str, Any]) -> DefinitionPut:
+    """What would have to be sent to change a definition by a merge patch (RFC 7396).
+
+    A trigger is replaced as a whole.
+
+    Raises:
+        RequestValidationError: It would be none.
+        Problem: 422, it changes what is not changed so.
+    """
+    document = DefinitionBody.of(stored)
+    for each in ("paused", "note"):
+        if each in patch and patch[each] != document[each]:
+            raise invalid(each, "POST to its /pause or /resume changes that")
+    merged = _merged(document, {**patch, "trigger": None})
+    merged["trigger"] = patch.get("trigger") or document["trigger"]
+    try:
+        return DefinitionPut.model_validate(merged)
+    except ValidationError as error:
+        found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise RequestValidationError(found) from None
+
+
+def _merged(old: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            merged[name] = _merged(merged.get(name), value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
+    """Refuse what would have everybody's jobs of a type go where the caller says."""
+    for name, task in here.job_types.tasks.items():
+        if task.definition.id == definition.id:
+            raise Problem(
+                409,
+                "type",
+                "The type is not to be changed here",
+                f"the server runs the type {name!r} itself: POST its jobs to /v1/jobs",
+            )
+
+
+def _not_theirs(id: UUID) -> Problem:
+    # Not the error for one that is not there: this one is, and nothing may be put.
+    return Problem(
+        404,
+        "no-definition",
+        "No such definition",
+        f"no task definition has the id {id}",
+    )
+
 
 router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
 
@@ -178,13 +391,13 @@ async def change_definition(
 
 @router.get("")
 async def list_definitions(
-    asked: Annotated[DefinitionsAsked, Query()], here: Here, caller: Reader
+    asked: Annotated[DefinitionsQuery, Query()], here: Here, caller: Reader
 ) -> PageOf[DefinitionAnswer]:
     """List definitions, by their ids or their next fire times, a page at a time."""
     if asked.queue is not None:
         caller.check_queue(asked.queue)
     metadata = asked.metadata
-    with of_field("", tuple(DefinitionsAsked.model_fields)):
+    with of_field("", tuple(DefinitionsQuery.model_fields)):
         page = await here.client.alist_definitions(
             name=asked.name,
             queue=asked.queue,
@@ -292,7 +505,7 @@ async def backfill(
 
 @router.get("/{id}/preview")
 async def preview_definition(
-    id: UUID, asked: Annotated[PreviewAsked, Query()], here: Here, caller: Reader
+    id: UUID, asked: Annotated[PreviewQuery, Query()], here: Here, caller: Reader
 ) -> PreviewAnswer:
     """The next fire times of a definition's trigger."""
     definition = await seen_definition(here, caller, id)
@@ -302,7 +515,7 @@ async def preview_definition(
 
 @router.get("/{id}/why")
 async def why_definition(
-    id: UUID, asked: Annotated[WhyAsked, Query()], here: Here, caller: RunReader
+    id: UUID, asked: Annotated[WhyQuery, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
     """What happened to a definition at an instant, or will, and what decided it."""
     await check_sees(here, caller, id)

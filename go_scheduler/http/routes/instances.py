@@ -9,18 +9,18 @@ from fastapi import APIRouter, Query
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import TaskInstanceStateError
+from go_scheduler.http.access.authentication import allowed
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.guard import allowed
 from go_scheduler.http.bodies.body import PageOf, of_field
 from go_scheduler.http.bodies.instances import (
     CancelAnswer,
     InstanceAnswer,
-    InstancesAsked,
+    InstancesQuery,
     RunAnswer,
     RunsAnswer,
 )
 from go_scheduler.http.context import Here
-from go_scheduler.http.routes.seen import is_restricted, seen_instance
+from go_scheduler.http.routes.visibility import is_restricted, seen_instance
 
 router = APIRouter(prefix="/v1/instances", tags=["instances"])
 
@@ -30,10 +30,10 @@ Runner = Annotated[Caller, allowed("runs:write")]
 
 @router.get("")
 async def list_instances(
-    asked: Annotated[InstancesAsked, Query()], here: Here, caller: Reader
+    asked: Annotated[InstancesQuery, Query()], here: Here, caller: Reader
 ) -> PageOf[InstanceAnswer]:
     """List instances, by the time when they are to run, a page at a time."""
-    with of_field("", tuple(InstancesAsked.model_fields)):
+    with of_field("", tuple(InstancesQuery.model_fields)):
         page = await here.client.alist_instances(
             definition_id=asked.definition_id,
             name=asked.name,

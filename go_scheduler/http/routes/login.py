@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
+from go_scheduler.http.access.authentication import METADATA
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES
-from go_scheduler.http.access.entrance import METADATA
 from go_scheduler.http.context import Here
 from go_scheduler.http.problems import Problem
 

@@ -9,13 +9,14 @@ from fastapi.responses import PlainTextResponse
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.http.access.authentication import allowed
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.explanations import (
+from go_scheduler.http.bodies.definitions import trigger_of
+from go_scheduler.http.bodies.instances import (
     PreviewAnswer,
     PreviewBody,
     WhyAnswer,
-    WhyOfAsked,
+    WhyOfQuery,
 )
 from go_scheduler.http.bodies.system import (
     HealthAnswer,
@@ -23,11 +24,10 @@ from go_scheduler.http.bodies.system import (
     NodesAnswer,
     StatsAnswer,
 )
-from go_scheduler.http.bodies.triggers import trigger_of
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.metrics import OfStore, written
 from go_scheduler.http.problems import RETRY_AFTER, Problem
-from go_scheduler.http.routes.seen import (
+from go_scheduler.http.routes.visibility import (
     check_unrestricted,
     is_restricted,
     seen_definition,
@@ -125,7 +125,7 @@ async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswe
 
 @router.get("/v1/why")
 async def why(
-    asked: Annotated[WhyOfAsked, Query()], here: Here, caller: RunReader
+    asked: Annotated[WhyOfQuery, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
     """What happened at an instant, or will, and what decided it."""
     id = asked.definition_id

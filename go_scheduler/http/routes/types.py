@@ -8,11 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.handlers.marked import MARK
+from go_scheduler.handlers.job_types import MARK
 from go_scheduler.handlers.task import task_id
+from go_scheduler.http.access.authentication import allowed
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.guard import allowed
-from go_scheduler.http.bodies.body import PageAsked
+from go_scheduler.http.bodies.body import PageQuery
 from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
 from go_scheduler.http.context import Context, Here
 from go_scheduler.http.jobs.known_types import (
@@ -22,7 +22,7 @@ from go_scheduler.http.jobs.known_types import (
     no_type,
 )
 from go_scheduler.http.problems import Problem
-from go_scheduler.http.routes.seen import check_declares, is_restricted
+from go_scheduler.http.routes.visibility import check_declares, is_restricted
 from go_scheduler.models import TaskDefinition
 
 router = APIRouter(prefix="/v1", tags=["types"])
@@ -34,7 +34,7 @@ Type = Annotated[str, Path(description="The name of the type.")]
 async def list_types(
     here: Here,
     caller: Annotated[Caller, allowed("jobs:read")],
-    asked: Annotated[PageAsked, Query()],
+    asked: Annotated[PageQuery, Query()],
 ) -> TypesAnswer:
     """List types: on the first page those that the server runs, then those declared."""
     own = here.job_types.tasks

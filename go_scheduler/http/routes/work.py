@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from go_scheduler.checks import check_at_least, check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import GoSchedulerError
+from go_scheduler.http.access.authentication import allowed
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.guard import allowed
 from go_scheduler.http.bodies.body import of_field
 from go_scheduler.http.bodies.work import (
     CompleteBody,
@@ -27,7 +27,7 @@ from go_scheduler.http.bodies.work import (
     RecordedAnswer,
     ReleaseBody,
     WorkAnswer,
-    WorkAsked,
+    WorkQuery,
 )
 from go_scheduler.http.problems import Problem, invalid, problem_of
 from go_scheduler.http.work.crews import Crews
@@ -65,7 +65,7 @@ Handing = Annotated[Crews, Depends(_crews)]
 @router.get("", response_model=WorkAnswer, responses=_ANSWERS)
 async def take(
     request: Request,
-    asked: Annotated[WorkAsked, Query()],
+    asked: Annotated[WorkQuery, Query()],
     caller: Worker,
     crews: Handing,
 ) -> Response:

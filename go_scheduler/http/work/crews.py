@@ -1,34 +1,42 @@
-"""The crews of a server: who waits for which queues, and what they report."""
+"""The crews of a server: which workers wait for which queues, and what they report."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from go_scheduler.checks import check_at_least, check_positive, check_type
-from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.formatting import shown
+from go_scheduler.http.access.rate_limits import Waiting
+from go_scheduler.http.access.refusals import too_many
 from go_scheduler.http.problems import RETRY_AFTER, Problem
-from go_scheduler.http.work.crew import Waiter
-from go_scheduler.http.work.ended import ended_otherwise, lost
-from go_scheduler.http.work.reported import Reported
-from go_scheduler.http.work.returned import Returned
-from go_scheduler.http.work.roster import Roster
-from go_scheduler.http.work.signing import Signing
-from go_scheduler.http.work.tokens import Signed
+from go_scheduler.http.work.tokens import Signed, Signing
 from go_scheduler.models import Extension
 from go_scheduler.run import HandedOn
-from go_scheduler.running.elsewhere import Extending, Failing, Success, result_text
-from go_scheduler.running.handed_out import HandedOut
-from go_scheduler.running.overdue import GRACE
-from go_scheduler.shown import shown
+from go_scheduler.running.calling.elastic_executor import ElasticExecutor
+from go_scheduler.running.desk import (
+    Desks,
+    Extending,
+    Failing,
+    HandedOut,
+    Success,
+    lets_others_run,
+    result_text,
+)
+from go_scheduler.running.keeper import GRACE
+from go_scheduler.stores.messages import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from concurrent.futures import Executor
     from uuid import UUID
 
     from go_scheduler.http.access.caller import Caller
@@ -36,6 +44,527 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
     from go_scheduler.scheduler import Scheduler
+
+
+def lost() -> Problem:
+    """That of a run which goes on elsewhere, or whose instance has ended."""
+    return Problem(
+        409,
+        "lost",
+        "The run is lost",
+        "it runs elsewhere by now, or its instance has ended: stop working on it",
+    )
+
+
+def ended_otherwise() -> Problem:
+    """That of a success which is not the first."""
+    return Problem(
+        409,
+        "ended",
+        "It has ended otherwise",
+        "another run has completed it, or it was cancelled or deleted: this success"
+        " changes nothing",
+    )
+
+
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
+
+_WRITTEN_AT_ONCE = 500
+
+
+class GatheredWrites(Generic[_Asked, _Answer]):
+    """Writes at once while nothing is being written, else all that comes meanwhile.
+
+    So one waits for no more than two writes, however many there are.
+
+    Args:
+        write: Writes many, in a thread, and answers each in its order; an error in the
+            place of an answer is raised for that one alone.
+        threads: Where it does.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[_Asked]], Sequence[_Answer | Exception]],
+        threads: Executor,
+    ) -> None:
+        self._write = write
+        self._threads = threads
+        self._asked: list[tuple[_Asked, asyncio.Future[_Answer]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def ask(self, asked: _Asked) -> _Answer:
+        """Have it written, with others; it is, even if this is cancelled.
+
+        Raises:
+            Exception: What became of it, or of the write as a whole.
+        """
+        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        self._asked.append((asked, future))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_all())
+        return await future
+
+    async def close(self) -> None:
+        """Wait until all is written."""
+        if self._writing is not None:
+            await self._writing
+
+    async def _write_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._asked:
+            some, self._asked = (
+                self._asked[:_WRITTEN_AT_ONCE],
+                self._asked[_WRITTEN_AT_ONCE:],
+            )
+            try:
+                answers: Sequence[_Answer | Exception] = await loop.run_in_executor(
+                    self._threads, self._write, [asked for asked, _ in some]
+                )
+            except Exception as error:
+                answers = [error] * len(some)
+            for (_, future), answer in zip(some, answers, strict=True):
+                _settle(future, answer)
+        self._writing = None
+
+
+def _settle(future: asyncio.Future[_Answer], answer: _Answer | Exception) -> None:
+    # Whoever asked may be gone.
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+class Returned:
+    """Gives back to the store what is not run after all.
+
+    Args:
+        scheduler: That of whose store the runs are.
+        threads: Where it is written.
+    """
+
+    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
+        self._scheduler = scheduler
+        self._threads = threads
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def give_back(
+        self, claim: Claim, *, delay: timedelta = ZERO, reason: str | None = None
+    ) -> bool:
+        """Give one back for a time; whether its claim was current.
+
+        Raises:
+            StoreError: The store is away.
+        """
+        release = partial(self._scheduler.release, delay=delay, reason=reason)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, release, claim.instance_id, claim.attempt
+        )
+
+    def give_back_all(self, instances: Iterable[TaskInstance]) -> None:
+        """Begin to give some back; if the store is away their leases lapse."""
+        for each in instances:
+            task = asyncio.create_task(self._try(Claim.of(each)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Wait until all is written."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _try(self, claim: Claim) -> None:
+        with suppress(StoreError):
+            await self.give_back(claim)
+
+
+class Reported:
+    """Has what workers report written, each kind apart from the others.
+
+    Args:
+        scheduler: That of whose store the runs are; its settings say what follows.
+        threads: Where it is written.
+    """
+
+    def __init__(self, scheduler: Scheduler, threads: Executor) -> None:
+        self._scheduler = scheduler
+        self._desks = Desks(
+            scheduler._ready,
+            scheduler._clock,
+            defaults=scheduler._defaults,
+            tell=scheduler._events.tell,
+            count=scheduler._count_end,
+        )
+        self._extend = GatheredWrites[Extending, Extension](self._extend_all, threads)
+        self._complete = GatheredWrites[Success, bool](self._complete_all, threads)
+        self._fail = GatheredWrites[Failing, bool](self._fail_all, threads)
+        self.extend, self.complete = self._extend.ask, self._complete.ask
+        self.fail = self._fail.ask
+
+    async def close(self) -> None:
+        """Wait until all is written."""
+        for each in (self._extend, self._complete, self._fail):
+            await each.close()
+
+    def _extend_all(
+        self, runs: Sequence[Extending]
+    ) -> Sequence[Extension | StoreError]:
+        answers = self._desks.desk().extend_all(runs)
+        # One that has timed out may run again at once.
+        if Extension.LOST in answers:
+            self._scheduler._look_at_all()
+        return answers
+
+    def _complete_all(self, runs: Sequence[Success]) -> Sequence[bool | StoreError]:
+        answers = self._desks.desk().complete_all(runs)
+        ended = [run for run, it in zip(runs, answers, strict=True) if it is True]
+        if any(lets_others_run(each) for each in ended):
+            self._scheduler._look_at_all()
+        return answers
+
+    def _fail_all(self, runs: Sequence[Failing]) -> Sequence[bool | StoreError]:
+        answers = self._desks.desk().fail_all(runs)
+        # They may run again at once.
+        if True in answers:
+            self._scheduler._look_at_all()
+        return answers
+
+
+_TURNS = 4
+
+
+class Waiter:
+    """A worker that waits, on the event loop in which it is made.
+
+    Args:
+        handed_on: What the store is told of what it is handed.
+        most: How many instances it takes.
+    """
+
+    def __init__(self, handed_on: HandedOn, most: int) -> None:
+        self.handed_on = handed_on
+        self.left = most
+        self.found: list[TaskInstance] = []
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Have it wait no longer; from the event loop."""
+        self._woken.set()
+
+    def wake_soon(self) -> None:
+        """Have it wait no longer; from any thread."""
+        # The event loop of a server that was left behind may be closed.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def wait(self, at_most: timedelta) -> None:
+        """Wait until it is woken, and no longer than this."""
+        timer = self._loop.call_later(at_most.total_seconds(), self.wake)
+        try:
+            await self._woken.wait()
+        finally:
+            timer.cancel()
+        # That somebody has hung up is known some turns of the event loop later.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
+
+class Crew(ElasticExecutor):
+    """Hands each run to one of the workers that wait, the longest waiting first.
+
+    One that takes several gets its second when all have one.
+
+    Args:
+        give_back: Takes what no worker is there for any more; called from any thread.
+    """
+
+    def __init__(self, give_back: Callable[[TaskInstance], None]) -> None:
+        super().__init__()
+        self._give_back = give_back
+        self._guard = threading.Lock()
+        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
+        # What those take that have got nothing yet, and what all take.
+        self._free = self._left = 0
+
+    @property
+    def room(self) -> int:
+        """What those take that have got nothing yet: who has is about to leave."""
+        return self._free
+
+    @property
+    def places(self) -> int:
+        """What all take that have not left."""
+        return self._left
+
+    def join(self, waiter: Waiter) -> None:
+        """Let a worker wait."""
+        with self._guard:
+            self._waiters[waiter] = None
+            self._free += waiter.left
+            self._left += waiter.left
+        self.grow()
+
+    def leave(self, waiter: Waiter) -> Sequence[TaskInstance]:
+        """Let a worker wait no more; answers what it was handed."""
+        with self._guard:
+            self._left -= waiter.left
+            if not waiter.found:
+                self._free -= waiter.left
+            waiter.left = 0
+            self._waiters.pop(waiter, None)
+            return waiter.found
+
+    def handle(self, instance: TaskInstance) -> HandedOn:
+        """Hand an instance to a worker: the handler of the crew's scheduler."""
+        waiter = self._hand_over(instance)
+        if waiter is None:
+            self._give_back(instance)
+            return HandedOn()
+        return waiter.handed_on
+
+    def wake_all(self) -> None:
+        """Have all wait no longer; from the event loop."""
+        with self._guard:
+            waiting = list(self._waiters)
+        for each in waiting:
+            each.wake()
+
+    def _hand_over(self, instance: TaskInstance) -> Waiter | None:
+        with self._guard:
+            if not self._waiters:
+                return None
+            waiter, _ = self._waiters.popitem(last=False)
+            if not waiter.found:
+                self._free -= waiter.left
+                waiter.wake_soon()
+            waiter.found.append(instance)
+            waiter.left -= 1
+            self._left -= 1
+            if waiter.left:
+                self._waiters[waiter] = None
+            return waiter
+
+
+# In memory alone: how the scheduler is.
+_LOOK_EVERY = timedelta(seconds=1)
+_LEFT_BEHIND = timedelta(seconds=30)
+
+
+class Served:
+    """Lets workers wait while its scheduler runs, and tells those whose store is away.
+
+    Args:
+        crew: Those that wait.
+        scheduler: What claims for them.
+        threads: Where it is started and stopped.
+        caller: Who has waited first.
+    """
+
+    def __init__(
+        self, crew: Crew, scheduler: Scheduler, threads: Executor, *, caller: str
+    ) -> None:
+        self._crew = crew
+        self._scheduler = scheduler
+        self._threads = threads
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.run_in_executor(threads, scheduler.start)
+        self._looking: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.caller = caller
+        self.waiting = 0
+        self.idle_since = self._loop.time()
+
+    async def wait(self, waiter: Waiter, at_most: timedelta) -> Sequence[TaskInstance]:
+        """Let a worker wait; answers what it is handed, which may be nothing.
+
+        It is handed nothing once this returns; if it is cancelled, what it was handed
+        meanwhile is found in the waiter.
+
+        Raises:
+            StoreError: The scheduler could not be started.
+            Problem: 503, the store is away.
+        """
+        self.waiting += 1
+        try:
+            # Others wait for it as well.
+            await asyncio.shield(self._started)
+            if self._closed:
+                return []
+            self._check()
+            self._look_on()
+            self._crew.join(waiter)
+            try:
+                await waiter.wait(at_most)
+            finally:
+                found = self._crew.leave(waiter)
+            if not found:
+                self._check()
+            return found
+        finally:
+            self.waiting -= 1
+            self.idle_since = self._loop.time()
+
+    @property
+    def failed(self) -> bool:
+        """Whether its scheduler could not be started."""
+        started = self._started
+        return started.done() and started.exception() is not None
+
+    def close(self) -> None:
+        """Have nobody wait any longer, nor anybody who comes."""
+        self._closed = True
+        self._crew.wake_all()
+
+    async def stop(self) -> None:
+        """Stop the scheduler: what it has claimed and nobody was handed goes back."""
+        self.close()
+        # One that is just being started has to be stopped then.
+        await asyncio.wait([self._started])
+        await self._loop.run_in_executor(
+            self._threads, self._scheduler.stop, _LEFT_BEHIND
+        )
+
+    def _look_on(self) -> None:
+        """While anybody waits, look whether the store is away."""
+        if self._looking is None:
+            self._looking = self._loop.call_later(
+                _LOOK_EVERY.total_seconds(), self._look
+            )
+
+    def _look(self) -> None:
+        self._looking = None
+        if self._scheduler._is_cut_off:
+            self._crew.wake_all()
+        elif self.waiting:
+            self._look_on()
+
+    def _check(self) -> None:
+        if self._scheduler._is_cut_off:
+            raise Problem(
+                503,
+                "store-unavailable",
+                "The store cannot be reached",
+                "the store does not answer at the moment: come again later",
+                headers=RETRY_AFTER,
+            )
+
+
+class Roster:
+    """Makes a crew when somebody waits for its queues, and dissolves it later.
+
+    Args:
+        scheduler: What those are like that claim for crews.
+        threads: Where these are started and stopped.
+        most: How many crews there may be.
+        each: How many of one caller.
+        idle: After so long without anybody waiting one is dissolved.
+        give_back: Takes what no worker is there for any more; called from any thread.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        threads: Executor,
+        *,
+        most: int,
+        each: int,
+        idle: timedelta,
+        give_back: Callable[[TaskInstance], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._threads = threads
+        self._most = most
+        self._each = each
+        self._idle = idle
+        self._give_back = give_back
+        self._served: dict[tuple[str, ...], Served] = {}
+        self._stops: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def serve(self, queues: tuple[str, ...], caller: str) -> Served:
+        """The crew of these queues, which is that of who waits for them first.
+
+        Raises:
+            ConfigurationError: One of them can be no queue.
+            Problem: 429, there are too many others.
+        """
+        served = self._served.get(queues)
+        if served is not None and not served.failed:
+            if not served.waiting:
+                served.caller = caller
+            return served
+        if served is None:
+            self._make_place_for(caller)
+        crew = Crew(self._give_back)
+        scheduler = self._scheduler.another(crew.handle, queues=queues, executor=crew)
+        served = Served(crew, scheduler, self._threads, caller=caller)
+        self._served[queues] = served
+        self._look_for_idle()
+        return served
+
+    def close(self) -> None:
+        """Have nobody wait any longer."""
+        for each in self._served.values():
+            each.close()
+
+    async def stop(self) -> None:
+        """Dissolve all of them."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for queues in list(self._served):
+            self._dissolve(queues)
+        if self._stops:
+            await asyncio.wait(self._stops)
+
+    def _make_place_for(self, caller: str) -> None:
+        """If there are too many, dissolve one for which nobody waits.
+
+        Raises:
+            Problem: 429, somebody waits for each.
+        """
+        own = {q: each for q, each in self._served.items() if each.caller == caller}
+        if len(own) >= self._each:
+            self._dissolve_idlest(own, "workers of this caller wait", "the others")
+        elif len(self._served) >= self._most:
+            self._dissolve_idlest(self._served, "workers wait", "theirs")
+
+    def _dissolve_idlest(
+        self, served: Mapping[tuple[str, ...], Served], who: str, whose: str
+    ) -> None:
+        idle = [queues for queues, each in served.items() if not each.waiting]
+        if not idle:
+            raise too_many(
+                f"{who} for {len(served)} different sets of queues already, and the"
+                f" server takes no more: wait for one of {whose}",
+                self._idle,
+                field="queues",
+            )
+        self._dissolve(min(idle, key=lambda queues: served[queues].idle_since))
+
+    def _look_for_idle(self) -> None:
+        """Dissolve crews for which nobody waits any more, now and then."""
+        if self._sweep is None:
+            loop, delay = asyncio.get_running_loop(), self._idle.total_seconds()
+            self._sweep = loop.call_later(delay, self._dissolve_idle)
+
+    def _dissolve_idle(self) -> None:
+        self._sweep = None
+        before = asyncio.get_running_loop().time() - self._idle.total_seconds()
+        for queues, each in list(self._served.items()):
+            if not each.waiting and each.idle_since <= before:
+                self._dissolve(queues)
+        if self._served:
+            self._look_for_idle()
+
+    def _dissolve(self, queues: tuple[str, ...]) -> None:
+        stop = asyncio.create_task(self._served.pop(queues).stop())
+        self._stops.add(stop)
+        stop.add_done_callback(self._stops.discard)
+
 
 MOST_QUEUES = 64
 """So many a worker may wait for at once."""

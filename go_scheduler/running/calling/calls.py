@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.event import of_instance
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.instance_events import InstanceStarted
 from go_scheduler.handlers.registry import (
     HandlerRegistry,
@@ -21,9 +21,8 @@ from go_scheduler.handlers.registry import (
 )
 from go_scheduler.run import HandedOn, enter_run, leave_run
 from go_scheduler.running.calling.child import described_there
-from go_scheduler.running.calling.sending import check_sendable
-from go_scheduler.running.failure import Failure, failure_of
-from go_scheduler.running.outcomes import not_run
+from go_scheduler.running.calling.process_executor import check_sendable
+from go_scheduler.running.outcomes import Failure, failure_of, not_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.process_executor import ProcessExecutor
-    from go_scheduler.running.calling.spares import Spares
-    from go_scheduler.running.held import Held
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.calling.workers import Spares
+    from go_scheduler.running.held import Held, HeldRun
     from go_scheduler.running.keeper import Keeper
     from go_scheduler.running.recorder import Recorder
 

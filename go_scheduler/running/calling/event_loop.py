@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine
     from contextvars import Context
 
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import HeldRun
 
     Perform = Callable[[HeldRun], Coroutine[None, None, None]]
 

@@ -8,19 +8,19 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import ExecutorFailed, ExecutorRecovered
+from go_scheduler.formatting import shown
 from go_scheduler.running.calling.elastic_executor import ElasticExecutor
-from go_scheduler.running.calling.places import Places
 from go_scheduler.running.calling.process_executor import ProcessExecutor
-from go_scheduler.shown import shown
+from go_scheduler.running.calling.workers import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from go_scheduler.clock import Clock
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import HeldRun
 
 _PAUSE = timedelta(seconds=1)
 _ARGUMENTS = (

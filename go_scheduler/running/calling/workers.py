@@ -5,35 +5,274 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections import Counter
+from collections import Counter, deque
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from go_scheduler.errors import SchedulerStateError
-from go_scheduler.events.hub import LOG_ALONE, Events
+from go_scheduler.events.event import of_instance
+from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.events.instance_events import ResultLost
+from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import refuse_generator
 from go_scheduler.running.calling.calls import await_here
 from go_scheduler.running.calling.event_loop import OwnEventLoop, running_loop
-from go_scheduler.running.calling.places import Places
-from go_scheduler.running.calling.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Sequence,
+    )
     from concurrent.futures import Executor, Future
 
     from go_scheduler.clock import StoreClock
+    from go_scheduler.handlers.registry import Handler
+    from go_scheduler.models import TaskInstance
     from go_scheduler.running.calling.calls import Calls
-    from go_scheduler.running.calling.event_loop import EventLoop
+    from go_scheduler.running.calling.event_loop import ApplicationLoop, EventLoop
     from go_scheduler.running.calling.feed import Feed
-    from go_scheduler.running.calling.handling import Handling
-    from go_scheduler.running.calling.spares import Spares
-    from go_scheduler.running.held_run import HeldRun
+    from go_scheduler.running.held import Held, HeldRun
 
-_NOT_CALLED = "its executor or thread does not call it"
+
+class Places:
+    """Lets runs begin while there are places; the others wait their turn.
+
+    Args:
+        size: How many there are.
+        begin: Begins a run that has got a place.
+    """
+
+    def __init__(self, size: int, begin: Callable[[HeldRun], None]) -> None:
+        self.size = size
+        self._begin = begin
+        self._waiting: SimpleQueue[HeldRun] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._taken: dict[HeldRun, None] = {}
+
+    def enter(self, run: HeldRun) -> None:
+        """Begin a run as soon as there is a place."""
+        self._waiting.put(run)
+        self.fill()
+
+    def leave(self, run: HeldRun) -> None:
+        """Give the place of a run to the next, if it has one still."""
+        self.vacate(run)
+        self.fill()
+
+    def vacate(self, run: HeldRun) -> None:
+        """Leave a place, which the next ``fill`` gives away."""
+        with self._lock:
+            self._taken.pop(run, None)
+
+    def fill(self) -> None:
+        """Begin what waits, as far as there are places."""
+        while (run := self._next()) is not None:
+            self._begin(run)
+
+    def drain(self) -> Iterator[HeldRun]:
+        """Take out what waits."""
+        while True:
+            try:
+                yield self._waiting.get_nowait()
+            except Empty:
+                return
+
+    def empty(self) -> Iterator[HeldRun]:
+        """Take out all there is: what has a place, and what waits."""
+        with self._lock:
+            taken, self._taken = self._taken, {}
+        yield from taken
+        yield from self.drain()
+
+    def _next(self) -> HeldRun | None:
+        with self._lock:
+            if len(self._taken) >= self.size:
+                return None
+            try:
+                run = self._waiting.get_nowait()
+            except Empty:
+                return None
+            self._taken[run] = None
+            return run
+
+
+_LEAST_EACH = 3
+_SHARE = 8
+
+
+class Spares:
+    """How many handlers may hang on a node without costing it a worker.
+
+    Args:
+        held: The node's runs.
+        most: The most of them.
+    """
+
+    def __init__(self, held: Held, *, most: int) -> None:
+        self._held = held
+        self._most = most
+        # So many of one definition, and no further run of it begins here.
+        self._enough = max(1, min(max(_LEAST_EACH, most // _SHARE), most - 1))
+        # Runs that were begun by then may need more, but must leave as many to others.
+        self._most_of_one = max(self._enough, most - self._enough)
+
+    @property
+    def used_up(self) -> bool:
+        """Whether there is none left."""
+        return len(self._held.apart()) >= self._most
+
+    @property
+    def hanging(self) -> Collection[HeldRun]:
+        """The runs that are presumed hung."""
+        return self._held.hung()
+
+    @property
+    def unreplaced(self) -> Sequence[HeldRun]:
+        """Those of them that still keep a worker."""
+        hung, apart = self._held.hung(), self._held.apart()
+        return [run for run in hung if run not in apart]
+
+    def take(self, run: HeldRun) -> bool:
+        """Let another worker take the place of a run that hangs; false: none may."""
+        same = [each for each in self._held.apart() if _are_of_one(each, run.instance)]
+        if self.used_up or len(same) >= self._most_of_one:
+            return False
+        return self._held.set_apart(run)
+
+    def refusal(self, instance: TaskInstance) -> str | None:
+        """Why an instance is left to other nodes, if it is."""
+        # All together first: this is asked of every instance.
+        if self._held.hanging < self._enough:
+            return None
+        same = sum(_are_of_one(run, instance) for run in self._held.hung())
+        if same < self._enough:
+            return None
+        definition = instance.definition
+        return f"{self._enough} runs of {definition.name or definition.id} hang here"
+
+
+def _are_of_one(run: HeldRun, instance: TaskInstance) -> bool:
+    return run.instance.definition.id == instance.definition.id
+
+
+class Threads:
+    """Calls runs on threads that are started as they are needed.
+
+    Args:
+        call: Calls the handler of one run.
+        most: The most threads, those that have been replaced not counted.
+        events: Told of calls of which nobody else can tell.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[HeldRun], None],
+        *,
+        most: int,
+        events: Events = LOG_ALONE,
+    ) -> None:
+        self._events = events.teller("running")
+        self._call = call
+        self._most = most
+        self._runs: SimpleQueue[HeldRun | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = 0
+        self._stopped = False
+        # One entry for each thread that waits; taking one out is atomic.
+        self._free: deque[None] = deque()
+        # The runs that are being called; whoever takes one out has the say over its
+        # thread.
+        self._calling: dict[HeldRun, None] = {}
+        self.count = 0
+
+    def prepare(self, count: int) -> None:
+        """Have threads for so many runs that fall due soon: a start takes time."""
+        # What cannot be started now is tried again when it is needed.
+        with suppress(RuntimeError):
+            for _ in range(min(count, self._most) - self.count):
+                self._add()
+                self._free.append(None)
+
+    def submit(self, run: HeldRun) -> None:
+        """Call a run as soon as a thread is free."""
+        self._runs.put(run)
+        if self.count >= self._most:
+            return
+        try:
+            self._free.pop()
+        except IndexError:
+            self._add()
+
+    def replace(self, run: HeldRun) -> None:
+        """If a thread of these calls it, let another one take that one's place."""
+        if self._calling.pop(run, _GONE) is _GONE:
+            return
+        with self._lock:
+            self.count -= 1
+        self._add()
+
+    def stop(self) -> None:
+        """Let the threads end once they are free; what runs goes on."""
+        with self._lock:
+            self._stopped = True
+            for _ in range(self.count):
+                self._runs.put(None)
+
+    def _add(self) -> None:
+        with self._lock:
+            # One that is started once it has stopped would never end.
+            if self.count < self._most and not self._stopped:
+                name = f"go_scheduler worker {self._started + 1}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._started += 1
+                self.count += 1
+
+    def _work(self) -> None:
+        while (run := self._runs.get()) is not None:
+            self._calling[run] = None
+            try:
+                self._call(run)
+            except BaseException as error:
+                ids = of_instance(run.instance)
+                event = ResultLost(**ids, error=shown(error), exception=error)
+                self._events.tell(event)
+            if self._calling.pop(run, _GONE) is _GONE:
+                return
+            if self.count < self._most:
+                self._free.append(None)
+
+
+_GONE = object()
 
 
 def _nobody() -> None:
     """Nobody is told."""
+
+
+class Handling(NamedTuple):
+    """A handler, and where it is called.
+
+    Attributes:
+        handler: What is called; None: nothing is, and the node claims nothing.
+        executor: Calls it instead of the node's own threads; None: those.
+        application: The event loop on which it is called if it is async; None: one of
+            the node's own.
+        beside: Has other nodes of the process look for instances.
+    """
+
+    handler: Handler | None
+    executor: Executor | None = None
+    application: ApplicationLoop | None = None
+    beside: Callable[[], None] = _nobody
+
+
+_NOT_CALLED = "its executor or thread does not call it"
 
 
 class Workers:

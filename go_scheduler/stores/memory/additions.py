@@ -1,23 +1,38 @@
-"""How instances come into a ``MemoryStore`` that are no fire times'."""
+"""How instances come into a ``MemoryStore`` that users ask for, and declared sets."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import Outcome, Skipped
-from go_scheduler.stores.full import FULL, dropped
-from go_scheduler.stores.memory.stored import StoredInstance
+from go_scheduler.stores.base import may_start
+from go_scheduler.stores.memory.tables import StoredInstance
+from go_scheduler.stores.messages import Fired
+from go_scheduler.stores.rules import (
+    FULL,
+    Declared,
+    SetVersion,
+    check_is_as_read,
+    check_owners,
+    dropped,
+    is_outdated,
+    removal_note,
+    was_removed,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.memory.stored import StoredDefinition
-    from go_scheduler.stores.memory.tables import Tables
-    from go_scheduler.stores.messages import Addition
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.policies import Overlap
+    from go_scheduler.stores.memory.tables import PutPlan, StoredDefinition, Tables
+    from go_scheduler.stores.messages import Addition, Claimant, Firing
+    from go_scheduler.stores.rules import Declaration
 
 
 def add(
@@ -75,3 +90,158 @@ def _row(
     rows.add(made)
     tables.definitions.note_busy(of)
     return made
+
+
+def backfill(
+    definition: TaskDefinition,
+    fire_times: Sequence[datetime],
+    overlap: Overlap,
+    tables: Tables,
+    now: datetime,
+) -> Sequence[datetime]:
+    """Make instances, as ``Store.backfill_instances``."""
+    of = tables.definitions.get(definition.id)
+    if of is None:
+        raise TaskDefinitionNotFoundError(definition.id)
+    check_is_as_read(definition, of.definition.revision)
+    done = [each for each in fire_times if _make(of, each, overlap, tables, now)]
+    for each in done:
+        made = of.fired_at(each)
+        assert made is not None
+        made.own_trace_context = definition.trace_context
+    return done
+
+
+def _make(
+    of: StoredDefinition,
+    fire_time: datetime,
+    overlap: Overlap,
+    tables: Tables,
+    now: datetime,
+) -> bool:
+    rows = tables.instances
+    known = None if of.instances is None else of.instances.get(fire_time)
+    if known is None:
+        rows.add(
+            StoredInstance(
+                uuid4(),
+                of,
+                fire_time,
+                fire_time=fire_time,
+                created_at=now,
+                backfilled=overlap,
+            )
+        )
+        tables.definitions.note_busy(of)
+        return True
+    if known.outcome is not Outcome.SKIPPED or known.backfilled is not None:
+        return False
+    known.backfilled, known.skipped = overlap, None
+    rows.reopen(known, now)
+    rows.unlist_pending(known)
+    known.due_at = known.execute_at
+    known.follow()
+    rows.list_pending(known)
+    return True
+
+
+def declare(declaration: Declaration, tables: Tables, now: datetime) -> Declared:
+    """Let an owner have these definitions, as ``Store.declare_definitions``."""
+    owner, version = declaration.owner, declaration.version
+    last = tables.sets.get(owner)
+    if last is not None and is_outdated(version, last.version):
+        return Declared(outdated_by=last.version)
+    definitions = tables.definitions
+    ids = {each.id for each in declaration.definitions}
+    rows = definitions.find(ids)
+    check_owners(declaration, {row.definition.id: row.definition for row in rows})
+    plans = [definitions.plan_put(each) for each in declaration.definitions]
+    # Nothing is refused from here on.
+    tables.sets[owner] = SetVersion(owner=owner, version=version, declared_at=now)
+    again = [row for row in rows if was_removed(row.definition)]
+    put = {
+        plan.definition.id: definitions.put(plan, now, owner=owner) for plan in plans
+    }
+    for row in again:
+        definitions.resume(row, now)
+        put[row.definition.id] = row.definition
+    owned = [row for row in definitions.rows if row.definition.owner == owner]
+    gone = [row for row in owned if row.definition.id not in ids]
+    deleted = gone if declaration.removed == "delete" else []
+    for row in deleted:
+        definitions.delete(row, now)
+        tables.tombstones.forget(row.definition.id)
+    pauses = declaration.removed == "pause"
+    paused = [row for row in gone if pauses and not row.definition.paused]
+    for row in paused:
+        definitions.pause(row, removal_note(owner), now)
+    return Declared(
+        definitions=[put[each.id] for each in declaration.definitions],
+        resumed=[row.definition for row in again],
+        deleted={row.definition.id for row in deleted},
+        paused=[row.definition for row in paused],
+    )
+
+
+def put_and_start(
+    plan: PutPlan, firing: Firing, tables: Tables, claimant: Claimant, now: datetime
+) -> tuple[TaskDefinition, TaskInstance | None]:
+    """Put and start, as ``Store.put_and_start``."""
+    put = tables.definitions.put(plan, now)
+    if not plan.is_new:
+        return put, None
+    tables.definitions.fire(replace(firing, definition=put), now)
+    of = tables.definitions.get(put.id)
+    assert of is not None
+    [row] = of.rows
+    _start([row], tables, claimant, now)
+    return put, row.view()
+
+
+def fire_and_start(
+    firings: Sequence[Firing], tables: Tables, claimant: Claimant, now: datetime
+) -> Fired:
+    """Fire and start, as ``Store.fire_and_start``."""
+    done: set[UUID] = set()
+    started: list[StoredInstance] = []
+    for firing in firings:
+        [fire_time] = firing.fire_times
+        of = tables.definitions.get(firing.definition.id)
+        before = None if of is None else of.fired_at(fire_time)
+        if of is not None and tables.definitions.fire(firing, now):
+            done.add(firing.definition.id)
+            made = of.fired_at(fire_time)
+            if made is not None and before is None:
+                started.append(made)
+    _start(started, tables, claimant, now)
+    return Fired(done=done, started=[row.view() for row in started])
+
+
+def add_and_start(
+    definition_id: UUID,
+    additions: Sequence[Addition],
+    tables: Tables,
+    claimant: Claimant,
+    names: Collection[str] | None,
+    now: datetime,
+) -> Sequence[TaskInstance]:
+    """Add and start, as ``Store.add_and_start``."""
+    rows = tables.instances
+    ids = {each.id for each in additions}
+    added = add(definition_id, additions, tables, now)
+    found = [row for each in added if (row := rows.get(each.id)) is not None]
+    startable = (
+        row
+        for row, each in zip(found, added, strict=True)
+        if each.id in ids and each.due_at <= now and may_start(each, claimant, names)
+    )
+    _start(startable, tables, claimant, now)
+    return [row.view() for row in found]
+
+
+def _start(
+    rows: Iterable[StoredInstance], tables: Tables, claimant: Claimant, now: datetime
+) -> None:
+    for row in rows:
+        tables.instances.unlist_pending(row)
+        tables.instances.claim([row], claimant, now, row.due_at)

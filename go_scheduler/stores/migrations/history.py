@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

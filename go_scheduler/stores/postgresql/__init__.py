@@ -4,7 +4,7 @@ import typing
 
 import sqlalchemy  # noqa: F401 - the whole before its parts, as in stores/sql
 
-from go_scheduler import on_demand as _on_demand
+from go_scheduler import lazy_imports as _on_demand
 
 if typing.TYPE_CHECKING:
     from go_scheduler.stores.postgresql.store import PostgreSQLStore

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.models.changed import changed
-from go_scheduler.stores.postgresql import arrays
+from go_scheduler.models.values import changed
+from go_scheduler.stores.postgresql import dialect
 from go_scheduler.stores.sql.database import Lane, Overtaken
-from go_scheduler.stores.sql.instance_rows import read_instance
-from go_scheduler.stores.sql.rows import DEFINITION_COLUMNS, DefinitionRow
-from go_scheduler.stores.sql.types import to_microseconds
+from go_scheduler.stores.sql.rows import (
+    DEFINITION_COLUMNS,
+    DefinitionRow,
+    read_instance,
+    to_microseconds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -80,8 +83,8 @@ class AddedInstances:
         """Add and start, as ``Store.add_and_start``."""
         start = {
             "node": claimant.node,
-            "queues": arrays.texts(claimant.queues),
-            "names": None if names is None else arrays.texts(names),
+            "queues": dialect.texts(claimant.queues),
+            "names": None if names is None else dialect.texts(names),
             "lease": claimant.lease,
             "expire_after": claimant.expire_after,
         }
@@ -183,13 +186,13 @@ class AddedInstances:
 
     def _columns(self, new: Sequence[Addition]) -> Mapping[str, object]:
         return {
-            "ids": arrays.ids(each.id for each in new),
-            "shards": arrays.numbers(each.id.int % self._shards for each in new),
-            "keys": arrays.texts(each.key for each in new),
-            "payloads": arrays.texts(each.payload_text for each in new),
-            "times": arrays.times(each.at for each in new),
-            "delays": arrays.numbers(to_microseconds(each.delay) for each in new),
-            "trace_contexts": arrays.texts(each.trace_context for each in new),
+            "ids": dialect.ids(each.id for each in new),
+            "shards": dialect.numbers(each.id.int % self._shards for each in new),
+            "keys": dialect.texts(each.key for each in new),
+            "payloads": dialect.texts(each.payload_text for each in new),
+            "times": dialect.times(each.at for each in new),
+            "delays": dialect.numbers(to_microseconds(each.delay) for each in new),
+            "trace_contexts": dialect.texts(each.trace_context for each in new),
         }
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import StoreError
 from go_scheduler.models import RUNS_KEPT, Cancelled
 from go_scheduler.stores.messages import Answer
-from go_scheduler.stores.postgresql import arrays
-from go_scheduler.stores.postgresql.writes import Write
-from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.postgresql import dialect
+from go_scheduler.stores.postgresql.executing import Write
+from go_scheduler.stores.sql.database import LATE_AFTER, Lane
 from go_scheduler.stores.sql.reader import as_parked, readable_claims
-from go_scheduler.stores.sql.sweep import LATE_AFTER
-from go_scheduler.stores.sql.types import to_microseconds
+from go_scheduler.stores.sql.rows import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
         Renewal,
         RunOutcome,
     )
-    from go_scheduler.stores.postgresql.executing import Statements
-    from go_scheduler.stores.postgresql.writes import Item, Writes
+    from go_scheduler.stores.postgresql.executing import Item, Statements, Writes
     from go_scheduler.stores.sql.reader import Reader
 
 
@@ -134,7 +132,7 @@ class ClaimedInstances:
             each.claim.instance_id for each in kept if each.claim.attempt > RUNS_KEPT
         ]
         if ids:
-            parameters = {"ids": arrays.ids(sorted(ids)), "kept": RUNS_KEPT}
+            parameters = {"ids": dialect.ids(sorted(ids)), "kept": RUNS_KEPT}
             # What was finished stays so: the next run of it trims what is left, or its
             # cleanup does.
             with suppress(StoreError):
@@ -156,8 +154,8 @@ class ClaimedInstances:
             return {}
         ordered = sorted(cancellations, key=lambda each: each.int)
         parameters = {
-            "ids": arrays.ids(ordered),
-            "next_times": arrays.times(cancellations[each] for each in ordered),
+            "ids": dialect.ids(ordered),
+            "next_times": dialect.times(cancellations[each] for each in ordered),
             "late": LATE_AFTER,
         }
         rows = self._statements.run(
@@ -196,17 +194,17 @@ def _renewal_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
     leases = (to_microseconds(each.lease) for each in renewals)
     return {
         **_keys([each.claim for each in renewals]),
-        "leases": arrays.numbers(leases),
-        "handed_on": arrays.truths(each.handed_on for each in renewals),
+        "leases": dialect.numbers(leases),
+        "handed_on": dialect.truths(each.handed_on for each in renewals),
     }
 
 
 def _elsewhere_parameters(renewals: Sequence[Renewal]) -> Mapping[str, object]:
     return {
         **_renewal_parameters(renewals),
-        "workers": arrays.texts(each.worker for each in renewals),
-        "steps": arrays.numbers(each.step for each in renewals),
-        "progresses": arrays.texts(each.progress for each in renewals),
+        "workers": dialect.texts(each.worker for each in renewals),
+        "steps": dialect.numbers(each.step for each in renewals),
+        "progresses": dialect.texts(each.progress for each in renewals),
     }
 
 
@@ -214,8 +212,8 @@ def _release_parameters(releases: Sequence[Release]) -> Mapping[str, object]:
     delays = (to_microseconds(each.delay) for each in releases)
     return {
         **_keys([each.claim for each in releases]),
-        "delays": arrays.numbers(delays),
-        "reasons": arrays.texts(each.reason for each in releases),
+        "delays": dialect.numbers(delays),
+        "reasons": dialect.texts(each.reason for each in releases),
     }
 
 
@@ -223,27 +221,27 @@ def _outcome_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
     retries = (to_microseconds(each.retry_in) for each in outcomes)
     return {
         **_keys([each.claim for each in outcomes]),
-        "outcomes": arrays.words(each.outcome for each in outcomes),
-        "ended": arrays.ids(
+        "outcomes": dialect.words(each.outcome for each in outcomes),
+        "ended": dialect.ids(
             each.claim.instance_id for each in outcomes if each.outcome is not None
         ),
-        "started": arrays.times(each.started_at for each in outcomes),
-        "retries": arrays.numbers(retries),
-        "hung": arrays.truths(each.hung for each in outcomes),
-        "errors": arrays.texts(each.error for each in outcomes),
-        "next_times": arrays.times(each.next_fire_time for each in outcomes),
+        "started": dialect.times(each.started_at for each in outcomes),
+        "retries": dialect.numbers(retries),
+        "hung": dialect.truths(each.hung for each in outcomes),
+        "errors": dialect.texts(each.error for each in outcomes),
+        "next_times": dialect.times(each.next_fire_time for each in outcomes),
         "late": LATE_AFTER,
     }
 
 
 def _result_parameters(outcomes: Sequence[RunOutcome]) -> Mapping[str, object]:
-    results = arrays.texts(each.result for each in outcomes)
-    clients = arrays.texts(each.client for each in outcomes)
+    results = dialect.texts(each.result for each in outcomes)
+    clients = dialect.texts(each.client for each in outcomes)
     return {**_outcome_parameters(outcomes), "results": results, "clients": clients}
 
 
 def _keys(claims: Sequence[Claim]) -> dict[str, object]:
     return {
-        "ids": arrays.ids(each.instance_id for each in claims),
-        "attempts": arrays.numbers(each.attempt for each in claims),
+        "ids": dialect.ids(each.instance_id for each in claims),
+        "attempts": dialect.numbers(each.attempt for each in claims),
     }

@@ -1,22 +1,37 @@
-"""PostgreSQL's own words."""
+"""PostgreSQL's own words: expressions, arrays, and notices to other processes.
+
+A batch is one array literal a column, whatever its size. psycopg would write them in
+Python as well, value by value and with a search for what is to be quoted in each, which
+takes longer than the server needs for the whole statement.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ARRAY, Text, Uuid, any_, bindparam, cast, func, select, text
+from sqlalchemy import (
+    ARRAY,
+    Text,
+    TwoPhaseTransaction,
+    Uuid,
+    any_,
+    bindparam,
+    cast,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql
 
-from go_scheduler.stores.hints import is_any_soon
-from go_scheduler.stores.postgresql import arrays
-from go_scheduler.stores.postgresql.notices import NOTIFY, may_notify
-from go_scheduler.stores.sql.dialect import Dialect
-from go_scheduler.stores.sql.tables import contents
-from go_scheduler.stores.sql.types import from_server_time
+from go_scheduler.clock import ZERO
+from go_scheduler.stores.hints import SOON, News, is_any_soon
+from go_scheduler.stores.sql.rows import from_server_time, to_microseconds
+from go_scheduler.stores.sql.tables import Dialect, contents
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, Table
@@ -24,6 +39,133 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
+
+
+def ids(values: Iterable[UUID]) -> str:
+    """Ids, to be cast to ``uuid[]``."""
+    # Digits without hyphens, which a server reads as well, take half the time.
+    return _array([each.hex for each in values])
+
+
+def numbers(values: Iterable[int | None]) -> str:
+    """Whole numbers, to be cast to ``bigint[]``."""
+    return _array(["NULL" if each is None else str(each) for each in values])
+
+
+def truths(values: Iterable[bool]) -> str:
+    """Truth values, to be cast to ``boolean[]``."""
+    return _array(["t" if each else "f" for each in values])
+
+
+def times(values: Iterable[datetime | None]) -> str:
+    """Times, to be cast to ``timestamptz[]``."""
+    return _array(["NULL" if each is None else _time(each) for each in values])
+
+
+def durations(values: Iterable[timedelta]) -> str:
+    """Durations, to be cast to ``interval[]``."""
+    return _array([f"{to_microseconds(each)}us" if each else "0s" for each in values])
+
+
+def words(values: Iterable[str | None]) -> str:
+    """Words of letters alone, to be cast to ``text[]``."""
+    return _array(["NULL" if each is None else each for each in values])
+
+
+def texts(values: Iterable[str | None]) -> str:
+    """Texts of any kind, to be cast to ``text[]``."""
+    return _array(["NULL" if each is None else _quoted(each) for each in values])
+
+
+def _time(at: datetime) -> str:
+    # UTC, for a server reads no offset of other than whole minutes.
+    return _written(at if at.tzinfo is UTC else at.astimezone(UTC))
+
+
+# Many times of a batch are the same; in UTC equal ones are written alike.
+@lru_cache(maxsize=4096)
+def _written(at: datetime) -> str:
+    return at.isoformat()
+
+
+def _array(items: Sequence[str]) -> str:
+    return f"{{{','.join(items)}}}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+# By the table and not by its schema: whoever writes has found it by a search path.
+CHANNEL = "concat('go_scheduler ', CAST(CAST('task_definitions' AS regclass) AS oid))"
+"""The channel, as SQL; it is one database's, and the table's own."""
+
+# In few letters: they are sent to every node.
+NEWS = {b"d": News.DEFINITIONS, b"i": News.INSTANCES}
+"""What a notification is about, by what it says; of anything, if that is nothing."""
+
+NOTIFY = f"SELECT pg_notify({CHANNEL}, '')"
+"""Others hear of it when the transaction commits, and once."""
+
+NOTIFY_EVERY = timedelta(milliseconds=5)
+
+
+def may_notify(connection: Connection) -> bool:
+    """Whether its transaction may: one that has notified cannot be prepared."""
+    return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
+
+
+def hinted(notifies: bool, news: News, *, made: str, at: str) -> str:
+    """The column that says whether others were notified of what was made.
+
+    Args:
+        notifies: Whether they are at all.
+        news: What of.
+        made: The relation of what was made.
+        at: Its column that says when that is due.
+    """
+    if not notifies:
+        return "CAST(NULL AS boolean) AS hinted"
+    [about] = (word for word, each in NEWS.items() if each is news)
+    return f"""(SELECT pg_notify(
+                 {CHANNEL},
+                 '{about.decode()}') IS NOT NULL
+          FROM {made} AS m
+         WHERE m.{at} <= now() + CAST(:hint_within AS interval)
+         LIMIT 1) AS hinted"""
+
+
+class Notices:
+    """Sees to it that the writes of a process notify others now and then, not each.
+
+    Commits that notify wait for each other. Who has been notified looks twice: what is
+    written in silence must have committed by then. So the silence is counted from the
+    start of the statement that notified, and where answers take as long there is none.
+
+    Args:
+        elapsed: Measures the time in between.
+    """
+
+    def __init__(self, elapsed: Callable[[], timedelta]) -> None:
+        self.elapsed = elapsed
+        self._next = ZERO
+
+    def within(self, started: timedelta) -> timedelta | None:
+        """How soon it must be due what others are notified of by a write.
+
+        Args:
+            started: The elapsed time at which it starts.
+
+        Returns:
+            None: they are notified of nothing.
+        """
+        return SOON if started >= self._next else None
+
+    def note(self, row: Any, started: timedelta) -> None:
+        """Take note of whether a write has notified others, as its answer says."""
+        if row.hinted:
+            self._next = started + NOTIFY_EVERY
 
 
 class PostgreSQLDialect(Dialect):
@@ -102,6 +244,6 @@ class PostgreSQLDialect(Dialect):
         return postgresql.insert(table)
 
 
-def array(ids: Collection[UUID]) -> ColumnElement[Any]:
+def array(several: Collection[UUID]) -> ColumnElement[Any]:
     """Ids as one parameter, which the driver need not write one by one."""
-    return cast(bindparam(None, arrays.ids(ids), type_=Text), ARRAY(Uuid))
+    return cast(bindparam(None, ids(several), type_=Text), ARRAY(Uuid))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -14,10 +15,8 @@ from sqlalchemy import create_engine, event, exc
 
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.shown import shown
-from go_scheduler.stores.postgresql.url_options import OF_THE_DIALECT, check_options
-from go_scheduler.stores.sql.database import FOR_USERS, Fault, Lane
-from go_scheduler.stores.sql.urls import read_server_url
+from go_scheduler.formatting import shown
+from go_scheduler.stores.sql.database import FOR_USERS, Fault, Lane, read_server_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping, Sequence
@@ -25,6 +24,31 @@ if TYPE_CHECKING:
     from psycopg.abc import PQGen
     from sqlalchemy import Engine
     from sqlalchemy.engine import URL, ExceptionContext
+
+OF_THE_DIALECT = "disable_cockroachdb_telemetry"
+"""An option for SQLAlchemy's dialect of CockroachDB, and not for libpq."""
+
+
+def check_options(given: Mapping[str, object]) -> None:
+    """See that libpq knows each option of a URL, and that it is there once.
+
+    Raises:
+        ConfigurationError: One is unknown, or there more than once.
+    """
+    # The libpq that is there says which it has: they differ by its version.
+    known = {each.keyword.decode() for each in psycopg.pq.Conninfo.parse(b"")}
+    for name, value in given.items():
+        if name not in known | {OF_THE_DIALECT}:
+            # With an @ in it, it may be a part of a password.
+            if "@" in str(given):
+                raise ConfigurationError("an option of the URL is none of libpq's")
+            near = get_close_matches(name, known, n=1)
+            raise ConfigurationError(
+                f"the option {shown(name)} of the URL is none of libpq's"
+                + (f": did you mean {near[0]}?" if near else "")
+            )
+        if not isinstance(value, str):
+            raise ConfigurationError(f"the URL has the option {name} more than once")
 
 
 RV = TypeVar("RV")

@@ -9,13 +9,12 @@ from uuid import UUID, uuid4
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import TaskInstance
-from go_scheduler.stores.changes import fired
 from go_scheduler.stores.messages import Answer, Fired
-from go_scheduler.stores.postgresql import arrays
-from go_scheduler.stores.postgresql.writes import Write
-from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.postgresql import dialect
+from go_scheduler.stores.postgresql.executing import Write
+from go_scheduler.stores.rules import fired
+from go_scheduler.stores.sql.database import LATE_AFTER, Lane
 from go_scheduler.stores.sql.rows import DefinitionRow, read_time
-from go_scheduler.stores.sql.sweep import LATE_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import Claimant, Firing
-    from go_scheduler.stores.postgresql.executing import Statements
-    from go_scheduler.stores.postgresql.writes import Writes, Written
+    from go_scheduler.stores.postgresql.executing import Statements, Writes, Written
     from go_scheduler.stores.sql.reader import Reader
 
 # A definition that is due and not fired for longer than this is left to deeper looks:
@@ -126,20 +124,20 @@ class DueDefinitions:
         ids = [uuid4() for _ in made]
         return {
             "late": LATE_AFTER,
-            "ids": arrays.ids(each.definition.id for each in firings),
-            "expected": arrays.times(
+            "ids": dialect.ids(each.definition.id for each in firings),
+            "expected": dialect.times(
                 each.definition.next_fire_time for each in firings
             ),
-            "revisions": arrays.numbers(each.definition.revision for each in firings),
-            "next_times": arrays.times(each.next_fire_time for each in firings),
-            "instance_ids": arrays.ids(ids),
-            "shards": arrays.numbers(id.int % self._shards for id in ids),
-            "definition_ids": arrays.ids(each.definition_id for each in made),
-            "fire_times": arrays.times(each.fire_time for each in made),
-            "later": arrays.durations(each.later for each in made),
-            "lasts": arrays.times(each.last for each in made),
-            "counts": arrays.numbers(each.skipped for each in made),
-            "reasons": arrays.texts(each.reason for each in made),
+            "revisions": dialect.numbers(each.definition.revision for each in firings),
+            "next_times": dialect.times(each.next_fire_time for each in firings),
+            "instance_ids": dialect.ids(ids),
+            "shards": dialect.numbers(id.int % self._shards for id in ids),
+            "definition_ids": dialect.ids(each.definition_id for each in made),
+            "fire_times": dialect.times(each.fire_time for each in made),
+            "later": dialect.durations(each.later for each in made),
+            "lasts": dialect.times(each.last for each in made),
+            "counts": dialect.numbers(each.skipped for each in made),
+            "reasons": dialect.texts(each.reason for each in made),
         }
 
 

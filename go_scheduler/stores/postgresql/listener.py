@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import psycopg
 
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.stores.heard_hints import HeardHints
-from go_scheduler.stores.hints import News
-from go_scheduler.stores.postgresql.notices import CHANNEL, NEWS, NOTIFY_EVERY
+from go_scheduler.stores.hints import HeardHints, News
+from go_scheduler.stores.postgresql.dialect import CHANNEL, NEWS, NOTIFY_EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

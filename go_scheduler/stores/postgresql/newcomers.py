@@ -13,17 +13,15 @@ from uuid import uuid4
 from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.models import TaskInstance
-from go_scheduler.models.changed import changed
-from go_scheduler.stores.changes import created, is_over_at_once
+from go_scheduler.models.values import changed
 from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL
-from go_scheduler.stores.postgresql import arrays
-from go_scheduler.stores.postgresql.notices import may_notify
-from go_scheduler.stores.slots import overlap_of, slot_of
-from go_scheduler.stores.sql.database import Overtaken
-from go_scheduler.stores.sql.putting import Newcomer
-from go_scheduler.stores.sql.rows import write_contents
-from go_scheduler.stores.sql.sweep import LATE_AFTER
-from go_scheduler.stores.sql.types import to_microseconds
+from go_scheduler.stores.postgresql import dialect
+from go_scheduler.stores.postgresql.dialect import may_notify
+from go_scheduler.stores.postgresql.executing import understands
+from go_scheduler.stores.rules import created, is_over_at_once, overlap_of, slot_of
+from go_scheduler.stores.sql.database import LATE_AFTER, Lane, Overtaken
+from go_scheduler.stores.sql.puts import Newcomer, Putting
+from go_scheduler.stores.sql.rows import to_microseconds, write_contents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Claimant, Firing
     from go_scheduler.stores.postgresql.executing import Statements
     from go_scheduler.stores.sql.rows import ContentsRow
-
 
 _LARGEST = 2000
 
@@ -191,8 +188,8 @@ class _Batch:
         self.keys = [uuid4() for _ in new]
         self.contents = [write_contents(each) for each in new]
         self.columns = {
-            "keys": arrays.ids(self.keys),
-            "shards": arrays.numbers(key.int % shards for key in self.keys),
+            "keys": dialect.ids(self.keys),
+            "shards": dialect.numbers(key.int % shards for key in self.keys),
             **_columns(new, self.contents),
         }
 
@@ -211,26 +208,89 @@ def _columns(
 ) -> Mapping[str, object]:
     names, metadata, kinds, states, policies = zip(*contents, strict=True)
     return {
-        "ids": arrays.ids([each.id for each in new]),
-        "queues": arrays.texts([each.queue for each in new]),
-        "priorities": arrays.numbers([each.priority for each in new]),
-        "expiries": arrays.numbers(
+        "ids": dialect.ids([each.id for each in new]),
+        "queues": dialect.texts([each.queue for each in new]),
+        "priorities": dialect.numbers([each.priority for each in new]),
+        "expiries": dialect.numbers(
             [
                 None if (after := each.expire_after) is None else to_microseconds(after)
                 for each in new
             ]
         ),
-        "waits": arrays.truths([each.trigger.waits for each in new]),
-        "fire_times": arrays.times([each.next_fire_time for each in new]),
-        "over": arrays.truths(map(is_over_at_once, new)),
-        "paused": arrays.truths([each.paused for each in new]),
-        "slots": arrays.texts([slot_of(each, fired=False) for each in new]),
-        "overlaps": arrays.words([overlap_of(each, fired=False) for each in new]),
-        "notes": arrays.texts([each.note for each in new]),
-        "named": arrays.truths([each.named for each in new]),
-        "names": arrays.texts(names),
-        "metadata": arrays.texts(metadata),
-        "kinds": arrays.texts(kinds),
-        "states": arrays.texts(states),
-        "policies": arrays.texts(policies),
+        "waits": dialect.truths([each.trigger.waits for each in new]),
+        "fire_times": dialect.times([each.next_fire_time for each in new]),
+        "over": dialect.truths(map(is_over_at_once, new)),
+        "paused": dialect.truths([each.paused for each in new]),
+        "slots": dialect.texts([slot_of(each, fired=False) for each in new]),
+        "overlaps": dialect.words([overlap_of(each, fired=False) for each in new]),
+        "notes": dialect.texts([each.note for each in new]),
+        "named": dialect.truths([each.named for each in new]),
+        "names": dialect.texts(names),
+        "metadata": dialect.texts(metadata),
+        "kinds": dialect.texts(kinds),
+        "states": dialect.texts(states),
+        "policies": dialect.texts(policies),
     }
+
+
+class ServerPutting(Putting):
+    """Puts definitions; a single one is put alone, and may be started at once."""
+
+    _newcomers: Newcomers
+
+    def put_new(self, definition: TaskDefinition) -> TaskDefinition | None:
+        """Put one if it is new: no transaction has to be begun and ended for it."""
+        made = self._database.run(
+            Lane.NEW,
+            lambda connection: self._newcomers.insert_one(connection, definition),
+        )
+        if made is None:
+            return None
+        if made.is_read_soon:
+            self.remember([made])
+        return made.definition
+
+    def put(
+        self, definitions: Sequence[TaskDefinition], *, late: bool, repeatable: bool
+    ) -> Sequence[TaskDefinition]:
+        """Put several; a single one is not new, for that was tried."""
+        if len(definitions) > 1:
+            return super().put(definitions, late=late, repeatable=repeatable)
+        return self._database.transact(
+            lambda connection: self._puts.put(connection, definitions, late=late),
+            repeatable=repeatable,
+        )
+
+    def put_within(
+        self,
+        connection: Connection,
+        definitions: Sequence[TaskDefinition],
+        *,
+        late: bool,
+    ) -> Sequence[TaskDefinition]:
+        """Put definitions within a transaction of the user's."""
+        if understands(connection):
+            return super().put_within(connection, definitions, late=late)
+        return self._puts.put(connection, definitions, late=late)
+
+    def start(
+        self, firing: Firing, claimant: Claimant
+    ) -> tuple[TaskDefinition, TaskInstance] | None:
+        """Put one that fires at once and start it; None: it is not new."""
+        if firing.definition.revision is not None:
+            return None
+        started = self._database.run(
+            Lane.NEW,
+            lambda connection: self._newcomers.start(connection, firing, claimant),
+            # One that was done, and is repeated, finds an id that is not new.
+            repeatable=False,
+        )
+        if started is None:
+            return None
+        newcomer, instance = started
+        if newcomer.definition.completed_at is None:
+            self.remember([newcomer])
+        put = changed(
+            newcomer.definition, next_fire_time=instance.fire_time, completed_at=None
+        )
+        return put, instance

@@ -19,9 +19,11 @@ from go_scheduler.stores.findings import (
     SESSIONS_HIDDEN,
     well,
 )
+from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.questions import (
     TABLES,
     Question,
+    answers,
     judged_indexes,
     literal,
     named,
@@ -30,11 +32,57 @@ from go_scheduler.stores.sql.questions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
     from go_scheduler.stores.findings import Finding
+    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.tables import Read
+
+
+def within(
+    kind: str, connection: Connection, read: Callable[[Connection], Read]
+) -> Read:
+    """Read within a transaction of a kind."""
+    connection.exec_driver_sql(f"BEGIN {kind}")
+    try:
+        found = read(connection)
+    except BaseException:
+        if not connection.invalidated:
+            connection.exec_driver_sql("ROLLBACK")
+        raise
+    # COMMIT also where nothing was written: after a ROLLBACK psycopg would prepare
+    # every statement anew.
+    connection.exec_driver_sql("COMMIT")
+    return found
+
+
+LONGEST = 5
+"""Seconds that one statement may take."""
+
+
+def examined(
+    database: Database, questions: Mapping[str, Question]
+) -> Sequence[Finding]:
+    """The answers to all questions.
+
+    Raises:
+        StoreUnavailableError: The server cannot be reached.
+    """
+    database.run(Lane.BY_HAND, lambda each: each.exec_driver_sql("SELECT 1").all())
+
+    def ask(read: Callable[[Connection], list[Finding]]) -> list[Finding]:
+        def bounded(connection: Connection) -> list[Finding]:
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{LONGEST}s'")
+            return read(connection)
+
+        return database.run(
+            Lane.BY_HAND, lambda each: within("READ ONLY", each, bounded)
+        )
+
+    return list(answers(questions, ask))
+
 
 OLDEST = 120_000
 """PostgreSQL 12, as the server counts versions."""

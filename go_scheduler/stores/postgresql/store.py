@@ -11,25 +11,23 @@ from go_scheduler.checks import check_type
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.stores.postgresql.added_instances import AddedInstances
 from go_scheduler.stores.postgresql.claimed_instances import ClaimedInstances
-from go_scheduler.stores.postgresql.contacts import Contacts
-from go_scheduler.stores.postgresql.deletions import Deletions
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, make_engines
 from go_scheduler.stores.postgresql.due_definitions import DueDefinitions
 from go_scheduler.stores.postgresql.due_instances import DueInstances
-from go_scheduler.stores.postgresql.examining import examined
-from go_scheduler.stores.postgresql.executing import Statements
+from go_scheduler.stores.postgresql.executing import (
+    Contacts,
+    Deletions,
+    Statements,
+    Writes,
+)
 from go_scheduler.stores.postgresql.listener import Listener
-from go_scheduler.stores.postgresql.newcomers import Newcomers
-from go_scheduler.stores.postgresql.questions import QUESTIONS
-from go_scheduler.stores.postgresql.server_putting import ServerPutting
-from go_scheduler.stores.postgresql.writes import Writes
-from go_scheduler.stores.remembered import note_forgotten
-from go_scheduler.stores.silences import with_silences
-from go_scheduler.stores.sql.classes import Classes
-from go_scheduler.stores.sql.database import Database, Lane
-from go_scheduler.stores.sql.lapsed import silences_of
+from go_scheduler.stores.postgresql.newcomers import Newcomers, ServerPutting
+from go_scheduler.stores.postgresql.questions import QUESTIONS, examined
+from go_scheduler.stores.rules import note_forgotten, with_silences
+from go_scheduler.stores.sql.database import Classes, Database, Lane
 from go_scheduler.stores.sql.reader import earliest_first
+from go_scheduler.stores.sql.rows import silences_of
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.spare import Spare, connect_as
 from go_scheduler.stores.sql.store import SQLStore

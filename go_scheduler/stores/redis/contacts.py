@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.models import Histogram, QueueStats
 from go_scheduler.stores.messages import Announcement, NodeContact
-from go_scheduler.stores.redis.rows import given_time
-from go_scheduler.stores.redis.texts import micros, read_id, time_text
-from go_scheduler.stores.sql.types import from_microseconds, to_microseconds
+from go_scheduler.stores.redis.rows import given_time, micros, read_id, time_text
+from go_scheduler.stores.sql.rows import from_microseconds, to_microseconds
 
 if TYPE_CHECKING:
     from datetime import timedelta

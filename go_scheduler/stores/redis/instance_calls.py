@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.models import RUNS_KEPT, Cancelled
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.changes import run_end
-from go_scheduler.stores.hand_over_store import HandOverStore
+from go_scheduler.stores.base import HandOverStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
-from go_scheduler.stores.redis.calls import AHEAD, DUE, RedisCalls, parts
 from go_scheduler.stores.redis.definition_calls import write_claimant
-from go_scheduler.stores.redis.rows import read_silences
-from go_scheduler.stores.redis.texts import (
+from go_scheduler.stores.redis.lists import AHEAD, DUE, RedisCalls, parts
+from go_scheduler.stores.redis.rows import (
+    fresh_id,
     maybe_time_text,
     micros,
     present,
     read_id,
+    read_silences,
+    read_time,
     time_text,
 )
-from go_scheduler.stores.silences import with_silences
-from go_scheduler.stores.slots import MOST_BUFFERED, REPLACED, fate_of
+from go_scheduler.stores.rules import (
+    FULL,
+    MOST_BUFFERED,
+    REPLACED,
+    check_is_as_read,
+    fate_of,
+    run_end,
+    with_silences,
+)
 from go_scheduler.stores.sql.rows import NO_ID
 
 if TYPE_CHECKING:
@@ -29,15 +38,16 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import (
+        Addition,
         Claim,
         Claimant,
         Release,
         Renewal,
         RunOutcome,
     )
-    from go_scheduler.stores.priorities import Turns
+    from go_scheduler.stores.rules import Turns
 
 
 class RedisInstances(RedisCalls, HandOverStore):
@@ -234,3 +244,83 @@ _FATES = _fates()
 
 def _ids(found: Iterable[str]) -> Set[UUID]:
     return {read_id(each) for each in found}  # type: ignore[misc]
+
+
+class RedisAdditions(RedisCalls, HandOverStore):
+    """What a ``RedisStore`` makes by hand."""
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+        return self._add(definition_id, additions, {})
+
+    def add_and_start(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant,
+        *,
+        names: Collection[str] | None,
+    ) -> Sequence[TaskInstance]:
+        """Make instances, and start those that are due."""
+        served: object = "all" if names is None else dict.fromkeys(names, True)
+        queues = dict.fromkeys(claimant.queues, True)
+        node = {"names": served, "queues": queues, **write_claimant(claimant)}
+        return self._add(definition_id, additions, node)
+
+    def _add(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        node: Mapping[str, object],
+    ) -> Sequence[TaskInstance]:
+        answer = self._server.run(
+            "add_instances",
+            now=self._now(),
+            of=definition_id.hex,
+            soon=micros(SOON),
+            full=FULL,
+            additions=[
+                present(
+                    {
+                        "id": each.id.hex,
+                        "at": maybe_time_text(each.at),
+                        "delay": micros(each.delay),
+                        "payload": each.payload_text,
+                        "key": each.key,
+                        "trace_context": each.trace_context,
+                    }
+                )
+                for each in additions
+            ],
+            **node,
+        )
+        if answer is None:
+            raise TaskDefinitionNotFoundError(definition_id)
+        if isinstance(answer, int):
+            raise QueueFullError(definition_id, answer)
+        return self._reader.instances(answer)
+
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        """Make instances for fire times of a definition that have none."""
+        revision, *made = self._server.run(
+            "backfill_instances",
+            now=self._now(),
+            of=definition.id.hex,
+            revision=definition.revision,
+            overlap=overlap.value,
+            trace_context=definition.trace_context,
+            soon=micros(SOON),
+            fire_times=[[time_text(each), fresh_id()] for each in fire_times],
+        )
+        if revision is None:
+            raise TaskDefinitionNotFoundError(definition.id)
+        check_is_as_read(definition, revision)
+        return [read_time(each) for each in made[0]]  # type: ignore[misc]

@@ -7,8 +7,7 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.stores.heard_hints import HeardHints
-from go_scheduler.stores.hints import News
+from go_scheduler.stores.hints import HeardHints, News
 from go_scheduler.stores.redis.server import told
 
 if TYPE_CHECKING:

@@ -1,23 +1,42 @@
-"""The lists of a Redis store: a chunk at a time, of what may meet the conditions."""
+"""The lists of a Redis store, a chunk at a time, and the pages that people look at."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
+from go_scheduler.errors import (
+    TaskInstanceNotFoundError,
+)
 from go_scheduler.json import contains
 from go_scheduler.models import State
-from go_scheduler.stores.declared import is_among
-from go_scheduler.stores.redis.facets import choices_of
-from go_scheduler.stores.redis.texts import maybe_time_text, time_text
+from go_scheduler.models.counts import Backlog, Counted
+from go_scheduler.stores.base import (
+    KEYS_LOOKED_AT,
+    LOOKED_AT,
+    InstanceStore,
+    Stretch,
+    ViewStore,
+)
+from go_scheduler.stores.messages import Position
+from go_scheduler.stores.redis.rows import (
+    choices_of,
+    given_time,
+    maybe_time_text,
+    read_run,
+    time_text,
+)
+from go_scheduler.stores.rules import is_among, is_fired_within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
+    from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-    from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.stores.messages import Position
+    from go_scheduler.models import Outcome, TaskDefinition, TaskInstance, TaskRun
     from go_scheduler.stores.redis.rows import Reader
     from go_scheduler.stores.redis.server import Server
 
@@ -220,3 +239,274 @@ def _definition_place(at: Position, soonest_first: bool) -> str:
 def _soonest_place(definition: TaskDefinition) -> str:
     when = maybe_time_text(definition.next_fire_time) or _NEVER
     return f"{when}{definition.id.hex}"
+
+
+Value = TypeVar("Value")
+
+AHEAD = 8
+"""Of what is fired or claimed ahead of its time, a script does so many: what is due at
+that moment waits meanwhile, for the server, which does nothing else, and for Python's
+lock, while the answer is read."""
+DUE = 128
+"""Of what is due, or has run, so many: the more there are, the less each costs, and
+the longer the server waits while they are read."""
+
+
+class RedisCalls:
+    """Runs scripts and reads what they answer."""
+
+    clock: Clock | None
+    _server: Server
+    _reader: Reader
+    _lists: Lists
+
+    def _now(self) -> str | None:
+        """The text of the time of the clock that was passed; None: the server's."""
+        return None if self.clock is None else time_text(self.clock.now())
+
+
+def parts(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+    """All of them, so many at a time."""
+    for first in range(0, len(values), size):
+        yield values[first : first + size]
+
+
+_QUEUES = 100
+
+
+class RedisViews(RedisCalls, ViewStore):
+    """What pages show of a Redis store."""
+
+    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
+        """How many instances of a definition have not ended, and have not begun."""
+        found: int = self._server.run("count_waiting", of=definition_id.hex, most=most)
+        return found
+
+    def list_backlog(
+        self, most: int, *, queues: Collection[str] | None = None
+    ) -> Sequence[Backlog]:
+        """What is due and has not been claimed, by queue."""
+        limit = _QUEUES if queues is None else LOOKED_AT
+        found = self._server.run("list_backlog", now=self._now(), limit=limit)
+        return [
+            Backlog(
+                queue=queue,
+                due=Counted.up_to(most, number),
+                oldest=given_time(oldest),
+            )
+            for queue, number, oldest in found
+            if queues is None or queue in queues
+        ][:_QUEUES]
+
+    def list_waiting(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what can be claimed, or will be when it is due, earliest due first."""
+        return self._first("list_waiting", queues, owners, limit)
+
+    def list_ended(
+        self,
+        outcome: Outcome,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        before: Position | None = None,
+        limit: int,
+    ) -> Stretch:
+        """Read instances that ended in one way, those that ended last first."""
+        last = "+"
+        if before is not None:
+            last = f"({maybe_time_text(before.at)}{before.id.hex}"
+        sets = {"sets": [f"e:{outcome.value}"]}
+        walked = self._lists.walk(sets, "-", last, newest_first=True, limit=limit + 1)
+        page: list[TaskInstance] = []
+        most, end = _looked_at(limit, queues, owners), None
+        for number, each in enumerate(walked):
+            if number == most or len(page) == limit:
+                return Stretch(found=page, next=end)
+            page += _among([each], queues, owners)
+            end = Position(at=each.completed_at, id=each.id)
+        return Stretch(found=page, next=None)
+
+    def list_claims(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what nodes hold and run, those first whose claims expire first."""
+        return self._first("list_claims", queues, owners, limit)
+
+    def _first(
+        self,
+        script: str,
+        queues: Collection[str] | None,
+        owners: Collection[str] | None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        most = _looked_at(limit, queues, owners)
+        found = self._reader.instances(self._server.run(script, limit=most))
+        return list(islice(_among(found, queues, owners), limit))
+
+    def list_fired(
+        self,
+        definition_id: UUID,
+        *,
+        since: datetime,
+        before: datetime,
+        newest_first: bool = False,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has fired, in the order of fire times."""
+        walked = self._lists.walk(
+            {"of": definition_id.hex, "set": "df:"},
+            f"[{time_text(since)}",
+            f"({time_text(before)}",
+            newest_first=newest_first,
+            limit=limit,
+        )
+        return list(islice(walked, limit))
+
+    def list_unscheduled(
+        self, definition_id: UUID, *, limit: int
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has without a fire time, the latest first."""
+        sets = {"of": definition_id.hex, "set": "du:"}
+        walked = self._lists.walk(sets, "-", "+", newest_first=True, limit=limit)
+        return list(islice(walked, limit))
+
+    def search_names(
+        self,
+        prefix: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskDefinition]:
+        """Read definitions whose name begins with a text, of ten thousand such."""
+        most = _looked_at(limit, queues, owners)
+        found = self._reader.definitions(
+            self._server.run("search_names", prefix=prefix, limit=most, most=LOOKED_AT)
+        )
+        return [each for each in found if is_among(each, queues, owners)][:limit]
+
+    def search_key(
+        self,
+        key: str,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read the instances that have a key, of a thousand such at most."""
+        most = _looked_at(limit, queues, owners)
+        found = self._reader.instances(
+            self._server.run("search_key", key=key, limit=most, most=KEYS_LOOKED_AT)
+        )
+        return list(islice(_among(found, queues, owners), limit))
+
+
+def _looked_at(
+    limit: int, queues: Collection[str] | None, owners: Collection[str] | None
+) -> int:
+    """Of how many some are picked."""
+    return limit if queues is None and owners is None else LOOKED_AT
+
+
+def _among(
+    instances: Iterable[TaskInstance],
+    queues: Collection[str] | None,
+    owners: Collection[str] | None,
+) -> Iterable[TaskInstance]:
+    return (each for each in instances if is_among(each.definition, queues, owners))
+
+
+class RedisInstanceLists(RedisCalls, InstanceStore):
+    """What a ``RedisStore`` knows of instances."""
+
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended."""
+        last = None if after is None else after.id.hex
+        answer = self._server.run(
+            "list_claimed", node=node.hex, after=last, limit=limit
+        )
+        return self._reader.instances(answer)
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance."""
+        found = self._reader.instances(
+            self._server.run("get_instance", id=instance_id.hex)
+        )
+        if not found:
+            raise TaskInstanceNotFoundError(instance_id)
+        return found[0]
+
+    def slot_holder(self, slot: str) -> TaskInstance | None:
+        """Read which instance has a slot."""
+        found = self._reader.instances(self._server.run("get_instance", slot=slot))
+        return found[0] if found else None
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read what is kept of the runs of an instance."""
+        kept = self._server.run("list_runs", id=instance_id.hex)
+        return [read_run(instance_id, each) for each in kept]
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        state: State | None = None,
+        since: datetime | None = None,
+        fired_since: datetime | None = None,
+        fired_before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        """Read a page of the instances that meet every condition given."""
+        walked = self._lists.instances(
+            definition_id=definition_id,
+            name=name,
+            key=key,
+            state=state,
+            since=since,
+            queues=queues,
+            owners=owners,
+            newest_first=newest_first,
+            after=after,
+            limit=limit,
+        )
+        found = (
+            each
+            for each in walked
+            if (key is None or each.key == key)
+            and (state is None or each.state is state)
+            and is_fired_within(each, fired_since, fired_before)
+        )
+        return list(islice(found, limit))
+
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
+        """How many instances are in each state; every state has a number."""
+        if queues is None and owners is None:
+            states = [each.value for each in State]
+            numbers = map(int, self._server.run("counts", states=states))
+            return dict(zip(State, numbers, strict=True))
+        walked = self._lists.instances(queues=queues, owners=owners)
+        mine = Counter(each.state for each in walked)
+        return {state: mine[state] for state in State}

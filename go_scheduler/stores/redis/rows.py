@@ -1,14 +1,26 @@
 """Between values and what a Redis store keeps of them.
 
+A time is 18 digits, the microseconds since the year 1: such texts are in the order of
+the times, and any time that Python has is one. An id is 32 hexadecimal digits.
+
+Definitions are found by sorted sets of ids. What is found so contains what is looked
+for, or nearly: it is compared afterwards.
+
 Reading never fails, as for the SQL stores: a definition that this process cannot read
 gets an ``UnknownTrigger`` that says why.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import read_frozen, read_object, to_text
@@ -20,36 +32,147 @@ from go_scheduler.models import (
     TaskInstance,
     TaskRun,
 )
-from go_scheduler.models.changed import changed
+from go_scheduler.models.values import changed
 from go_scheduler.stores.messages import Tombstone
-from go_scheduler.stores.redis.facets import facets_of
-from go_scheduler.stores.redis.texts import (
-    maybe_time_text,
-    micros,
-    read_id,
-    read_time,
-)
-from go_scheduler.stores.sql.contents import ContentsCache
-from go_scheduler.stores.sql.instance_rows import read_instance
-from go_scheduler.stores.sql.lapsed import silences_of
+from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import (
+    UNREADABLE,
     ContentsRow,
     DefinitionRow,
+    Unreadable,
     missing_definition,
     read_definition,
+    read_instance,
+    silences_of,
     write_contents,
-)
-from go_scheduler.stores.sql.types import (
-    UNREADABLE,
 )
 from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from uuid import UUID
+    from collections.abc import Callable, Collection, Iterator
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Silence
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+# A number that a script can reckon with: 142 years.
+_MOST_MICROSECONDS = 2**52
+
+Value = TypeVar("Value")
+
+
+def time_text(at: datetime) -> str:
+    """The text of an aware time."""
+    since = at - _FIRST
+    return f"{since.days * 86400 + since.seconds:012d}{since.microseconds:06d}"
+
+
+def maybe_time_text(at: datetime | None) -> str | None:
+    """The text of a time, if it is one."""
+    return None if at is None else time_text(at)
+
+
+# Most values have been read just before: the times of a batch, the same few ids.
+@lru_cache(maxsize=4096)
+def read_time(text: str | None) -> datetime | Unreadable | None:
+    """The time of a text."""
+    if text is None:
+        return None
+    try:
+        return _FIRST + timedelta(seconds=int(text[:12]), microseconds=int(text[12:]))
+    except (ValueError, OverflowError):
+        return UNREADABLE
+
+
+@lru_cache(maxsize=4096)
+def read_id(text: str | None) -> UUID | Unreadable | None:
+    """The id of a text."""
+    if text is None:
+        return None
+    try:
+        return UUID(hex=text)
+    except ValueError:
+        return UNREADABLE
+
+
+def micros(duration: timedelta) -> int:
+    """A duration in microseconds, as far as a script can reckon."""
+    return max(-_MOST_MICROSECONDS, min(duration // _MICROSECOND, _MOST_MICROSECONDS))
+
+
+def fresh_id() -> str:
+    """The text of a random id."""
+    digits = token_hex(16)
+    return f"{digits[:12]}4{digits[13:16]}a{digits[17:]}"
+
+
+def present(values: Mapping[str, Value | None]) -> dict[str, Value]:
+    """Those that are there: a script takes what is absent for nothing."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_MOST_FACETS = 64
+_ANY = "metadata"
+"""Holds those that have more parts than are indexed."""
+
+
+def facets_of(definition: TaskDefinition) -> list[str]:
+    """The sorted sets that a definition stands in, but for that of its owner."""
+    parts = list(islice(_parts(definition.metadata), _MOST_FACETS + 1))
+    found = [f"queue {definition.queue}", *dict.fromkeys(parts[:_MOST_FACETS])]
+    if definition.name is not None:
+        found.append(f"name {definition.name}")
+    if len(parts) > _MOST_FACETS:
+        found.append(_ANY)
+    return found
+
+
+def choices_of(
+    *,
+    metadata: Mapping[str, JSON] | None,
+    name: str | None,
+    queues: Collection[str] | None,
+    owners: Collection[str] | None,
+) -> list[list[str]]:
+    """For each condition the sorted sets one of which has what meets it."""
+    found = [] if name is None else [[f"name {name}"]]
+    if queues is not None:
+        found.append([f"queue {each}" for each in set(queues)])
+    if owners is not None:
+        found.append([f"owner {each}" for each in set(owners)])
+    parts = islice(_parts(metadata or {}), _MOST_FACETS)
+    return [*found, *([part, _ANY] for part in parts)]
+
+
+def _parts(metadata: Mapping[str, JSON]) -> Iterator[str]:
+    """A text for each plain value in it, the same wherever that is contained."""
+    for path, value in _leaves(metadata, ()):
+        text = to_text([*path, _comparable(value)])
+        digest = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        yield f"metadata {digest}"
+
+
+def _leaves(
+    value: JSON, path: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], JSON]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(part, (*path, key))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for part in value:
+            # Wherever it stands in an array.
+            yield from _leaves(part, (*path, 0))
+    else:
+        yield path, value
+
+
+def _comparable(value: JSON) -> JSON:
+    """The same for numbers that are equal, and another one for true than for 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
 
 _MOST_KNOWN, _MOST_CHARACTERS = 1024, 4096
 _LINES = 4
@@ -185,14 +308,14 @@ class Reader:
         of = {each[0]: self.definition(each) for each in definitions}
         return [
             read_instance(
-                _values(row, next(payload) or "" if "body" in row else None),
+                _values_of_row(row, next(payload) or "" if "body" in row else None),
                 of.get(row["of"]) or missing_definition(None),
             )
             for row in _scan(f"[{','.join(rows)}]", 0)[0]
         ]
 
 
-def _values(row: Mapping[str, Any], payload: str | None) -> list[Any]:
+def _values_of_row(row: Mapping[str, Any], payload: str | None) -> list[Any]:
     """The values of an instance's columns, as ``read_instance`` takes them."""
     get = row.get
     return [

@@ -1,25 +1,297 @@
-"""The server of a Redis store: connections, scripts, and errors told in our words."""
+"""The server of a Redis store: its URL, connections, scripts, and what it may lose."""
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
 
 import redis
+from redis import cluster, sentinel
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.checks import check_name
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.formatting import shown
 from go_scheduler.json import to_text
-from go_scheduler.stores.redis.clients import client_of
-from go_scheduler.stores.redis.cluster_node import run_where
 from go_scheduler.stores.redis.scripts import script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import timedelta
 
-    from go_scheduler.stores.redis.urls import Address
+_SCHEMES = ("redis", "rediss", "redis+sentinel", "redis+cluster")
+NAMESPACE = "go_scheduler"
+"""Of a store of which nobody says another."""
+_OPTIONS = ("namespace", "tls", "tls_ca")
+_NUMBER = re.compile("[0-9]{1,9}")
+_HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?")
+_HIGHEST_PORT = 65_535
+_LIKE = (
+    "redis://user:password@host:6379/0, rediss://… for TLS,"
+    " redis+sentinel://host:26379,other:26379/name-of-master or"
+    " redis+cluster://host:6379,other:6379"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Which servers, and how to be let in.
+
+    Attributes:
+        kind: One of ``redis``, ``rediss``, ``redis+sentinel`` and ``redis+cluster``.
+        hosts: Names and ports: one, or some of the sentinels or of the cluster.
+        master: What the sentinels call the master; else empty.
+        database: Which of its databases.
+        username: Who asks.
+        password: By what that is known.
+        tls: Whether connections are encrypted.
+        ca: The file of whoever vouches for the servers; None: the machine's.
+        namespace: What the keys of the store begin with.
+    """
+
+    kind: str
+    hosts: tuple[tuple[str, int], ...]
+    master: str = ""
+    database: int = 0
+    username: str | None = None
+    password: str | None = None
+    tls: bool = False
+    ca: str | None = None
+    namespace: str = NAMESPACE
+
+    def __str__(self) -> str:
+        hosts = ",".join(
+            f"{f'[{host}]' if ':' in host else host}:{port}"
+            for host, port in self.hosts
+        )
+        path = f"{self.master}/{self.database}" if self.master else str(self.database)
+        option = ""
+        if self.namespace != NAMESPACE:
+            option = f"?namespace={quote(self.namespace, safe='')}"
+        return f"{self.kind}://{hosts}/{path}{option}"
+
+
+def parse(url: str, namespace: str | None = None) -> Address:
+    """What a URL says.
+
+    Args:
+        url: Of a Redis store.
+        namespace: What somebody says besides; None: nothing.
+
+    Raises:
+        ConfigurationError: It names no Redis, or another namespace. It says which part
+            is wrong, and repeats none but the name of an option: any other may be of a
+            password. Or the namespace cannot be part of a key.
+    """
+    if namespace is not None:
+        _check_namespace("namespace", namespace)
+    try:
+        return _parse(url, namespace)
+    # What it is raised from would repeat a part of it.
+    except (ValueError, AttributeError) as error:
+        ours = isinstance(error, ConfigurationError)
+        what = f"{error}; one" if ours else "the URL of a Redis store"
+        raise ConfigurationError(f"{what} is like {_LIKE}") from None
+
+
+def _parse(url: str, namespace: str | None) -> Address:
+    parts = urlsplit(url)
+    kind = parts.scheme
+    if kind not in _SCHEMES:
+        raise ValueError
+    if parts.fragment or "@" in parts.path + parts.query:
+        raise _wrong(
+            "has a # or, behind its host, an @: in a user or password write %40 for"
+            " @, %2F for /, %3F for ? and %23 for #"
+        )
+    options = _options(parts.query)
+    logged_in, _, hosts = parts.netloc.rpartition("@")
+    username, _, password = logged_in.partition(":")
+    master, database = _place(kind, parts.path)
+    tls = kind == "rediss" or options.get("tls") == "true"
+    ca = options.get("tls_ca")
+    if ca is not None and not tls:
+        raise _wrong(
+            "has a tls_ca without TLS: begin it with rediss://, or add tls=true"
+        )
+    said = options.get("namespace", namespace or NAMESPACE)
+    if said != (namespace or said):
+        raise _wrong(
+            f"has another namespace than the argument, {shown(namespace)}: say one"
+        )
+    return Address(
+        kind=kind,
+        hosts=_hosts(kind, hosts),
+        master=master,
+        database=database,
+        username=unquote(username) or None,
+        password=unquote(password) or None,
+        tls=tls,
+        ca=ca,
+        namespace=said,
+    )
+
+
+def _options(query: str) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for each in filter(None, query.split("&")):
+        name, _, value = (
+            unquote(part, errors="strict") for part in each.partition("=")
+        )
+        if name not in _OPTIONS:
+            raise _wrong(f"has no option {shown(name)}, only namespace, tls and tls_ca")
+        if name in found or not value:
+            raise _wrong(f"has the option {name} more than once, or without a value")
+        found[name] = value
+    if found.get("tls", "true") not in ("true", "false"):
+        raise _wrong("has an option tls that is neither true nor false")
+    if (namespace := found.get("namespace")) is not None:
+        _check_namespace("the namespace in the URL of a Redis store", namespace)
+    return found
+
+
+def _check_namespace(what: str, namespace: object) -> None:
+    if set(check_name(what, namespace)) & set("{}"):
+        raise ConfigurationError(
+            f"{what} must be without braces: they mark the part of a key that all keys"
+            " have in common"
+        )
+
+
+def _place(kind: str, path: str) -> tuple[str, int]:
+    """What the sentinels call the master, and which database."""
+    names = [unquote(each) for each in path.split("/") if each]
+    master = ""
+    if kind == "redis+sentinel":
+        if not names:
+            raise _wrong("has sentinels and not the name of their master")
+        master = names.pop(0)
+    if len(names) > 1 or not all(map(_NUMBER.fullmatch, names)):
+        raise _wrong("has a database that is no whole number from 0, such as /0")
+    database = int(names[0]) if names else 0
+    if database and kind == "redis+cluster":
+        raise _wrong("has a database, of which a cluster has 0 alone")
+    return master, database
+
+
+def _hosts(kind: str, text: str) -> tuple[tuple[str, int], ...]:
+    hosts: Sequence[str] = text.split(",")
+    if len(hosts) > 1 and "+" not in kind:
+        raise _wrong("has several hosts, which only those of sentinels or a cluster do")
+    if len(hosts) > 1 and not all(hosts):
+        raise _wrong("has several hosts, and one is empty")
+    return tuple(_host(each, 26379 if "sentinel" in kind else 6379) for each in hosts)
+
+
+def _host(text: str, default: int) -> tuple[str, int]:
+    found = _HOST.fullmatch(text)
+    port = int((found and found[2]) or default)
+    if found is None or not 0 < port <= _HIGHEST_PORT:
+        raise _wrong(
+            f"has a port that is no number from 1 to {_HIGHEST_PORT}, or an IPv6"
+            " address without brackets"
+        )
+    return found[1].strip("[]").lower() or "localhost", port
+
+
+def _wrong(what: str) -> ConfigurationError:
+    return ConfigurationError(f"the URL of a Redis store {what}")
+
+
+_MOST_CONNECTIONS = 64
+
+# Half of it has no types.
+_cluster: Any = cluster
+_sentinel: Any = sentinel
+_plain: Any = redis
+
+
+def client_of(address: Address, timeout: float) -> Any:
+    """A client, not connected yet; each call of it takes a connection of its own.
+
+    Args:
+        address: Which servers.
+        timeout: How many seconds an answer is waited for.
+    """
+    common: Mapping[str, object] = {
+        "username": address.username,
+        "password": address.password,
+        "decode_responses": True,
+        # Reading never fails, whatever somebody has written.
+        "encoding_errors": "replace",
+        "socket_timeout": timeout,
+        "socket_connect_timeout": timeout,
+        "socket_keepalive": True,
+        "protocol": 2,
+        **({"ssl_ca_certs": address.ca} if address.tls else {}),
+    }
+    if address.kind == "redis+cluster":
+        return _cluster.RedisCluster(
+            startup_nodes=[_cluster.ClusterNode(*each) for each in address.hosts],
+            ssl=address.tls,
+            **common,
+        )
+    # A call that was perhaps done is not repeated here: the loops know what to do.
+    alone = {**common, "db": address.database, "retry": Retry(NoBackoff(), 0)}
+    if address.kind == "redis+sentinel":
+        sentinels = _sentinel.Sentinel(
+            address.hosts,
+            sentinel_kwargs={"socket_timeout": timeout},
+            ssl=address.tls,
+            **alone,
+        )
+        return sentinels.master_for(address.master, max_connections=_MOST_CONNECTIONS)
+    [(host, port)] = address.hosts
+    pool = _plain.BlockingConnectionPool(
+        max_connections=_MOST_CONNECTIONS,
+        timeout=timeout,
+        connection_class=redis.SSLConnection if address.tls else redis.Connection,
+        host=host,
+        port=port,
+        **alone,
+    )
+    return redis.Redis(connection_pool=pool)
+
+
+def run_where(client: Any, key: str, *arguments: object) -> Any:
+    """Run a command on the node of a cluster that has the slot of a key.
+
+    The client of a cluster would send it again if its answer is lost, though it was
+    perhaps done; and while a slot is being moved to another node, it would send it
+    there, where a script finds some of its keys, and makes others anew.
+
+    Args:
+        client: That of the cluster.
+        key: Nothing has this name, but what has its slot.
+        *arguments: The command.
+    """
+    try:
+        return _run(client, key, arguments)
+    except redis.exceptions.MovedError:
+        # It was not done there, and it is known now where it is to be done.
+        return _run(client, key, arguments)
+
+
+def _run(client: Any, key: str, arguments: tuple[object, ...]) -> Any:
+    node = client.get_node_from_key(key)
+    try:
+        return client.get_redis_connection(node).execute_command(*arguments)
+    except (
+        redis.exceptions.MovedError,
+        redis.exceptions.ConnectionError,
+        redis.exceptions.TimeoutError,
+        redis.exceptions.ClusterDownError,
+    ):
+        # Another one may have it now, for the next call.
+        client.nodes_manager.initialize()
+        raise
+
 
 _PASSING = (
     redis.exceptions.ConnectionError,
@@ -167,3 +439,59 @@ def told() -> Iterator[None]:
         if passes or _PASSING_WORDS.search(str(error)):
             raise StoreUnavailableError(f"Redis: {error}") from error
         raise StoreError(f"Redis: {error}") from error
+
+
+log = logging.getLogger("go_scheduler.stores.redis.server")
+
+SETTINGS = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
+_LEAST_VERSION = (6, 2)
+
+
+def check_version(server: Server) -> None:
+    """Refuse a server whose scripts cannot do what ours do; not one that does not tell.
+
+    Raises:
+        ConfigurationError: It is older than Redis 6.2.
+    """
+    version = server.version()
+    if version is not None and version < _LEAST_VERSION:
+        shown = ".".join(map(str, version))
+        raise ConfigurationError(
+            f"the server is Redis {shown}: a store needs Redis 6.2 or later, or Valkey"
+        )
+
+
+def warn(server: Server) -> None:
+    """Say what would be lost, and what to set; nothing if the server does not tell."""
+    settings = server.settings(SETTINGS)
+    for risk in _risks(settings):
+        log.warning("%s", risk)
+    if (
+        settings.get("appendonly") == "yes"
+        and settings.get("appendfsync") == "everysec"
+    ):
+        log.info(
+            "Redis has appendfsync everysec: if its machine dies, what was written in"
+            " the last second is lost; set appendfsync always to lose nothing"
+        )
+
+
+def _risks(settings: Mapping[str, str]) -> Iterator[str]:
+    if settings.get("appendonly") == "no":
+        yield (
+            "Redis has appendonly no: when it ends, what was written since its last"
+            " snapshot is lost; set appendonly yes, and appendfsync always to lose"
+            " nothing"
+        )
+    elif settings.get("appendfsync") == "no":
+        yield (
+            "Redis has appendfsync no: if its machine dies, what was written in the"
+            " last half minute may be lost; set appendfsync always to lose nothing, or"
+            " everysec to lose a second"
+        )
+    policy = settings.get("maxmemory-policy", "")
+    if settings.get("maxmemory", "0") != "0" and policy.startswith("allkeys"):
+        yield (
+            f"Redis has maxmemory-policy {policy}: when its memory is full it removes"
+            " definitions and instances; set maxmemory-policy noeviction"
+        )

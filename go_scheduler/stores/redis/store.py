@@ -7,28 +7,20 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_positive
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
-from go_scheduler.stores.priorities import Turns
-from go_scheduler.stores.redis.additions import RedisAdditions
 from go_scheduler.stores.redis.contacts import (
     read_contact,
     read_stats,
     write_announcement,
     write_stats,
 )
-from go_scheduler.stores.redis.definition_calls import RedisDefinitions
-from go_scheduler.stores.redis.durability import check_version, warn
-from go_scheduler.stores.redis.instance_calls import RedisInstances
-from go_scheduler.stores.redis.instance_lists import RedisInstanceLists
+from go_scheduler.stores.redis.definition_calls import Puts, RedisDefinitions
+from go_scheduler.stores.redis.instance_calls import RedisAdditions, RedisInstances
 from go_scheduler.stores.redis.listener import Listener
-from go_scheduler.stores.redis.lists import Lists
-from go_scheduler.stores.redis.puts import Puts
+from go_scheduler.stores.redis.lists import Lists, RedisInstanceLists, RedisViews
 from go_scheduler.stores.redis.questions import findings
-from go_scheduler.stores.redis.rows import Reader, given_time
-from go_scheduler.stores.redis.server import Server
-from go_scheduler.stores.redis.texts import micros, time_text
-from go_scheduler.stores.redis.urls import parse
-from go_scheduler.stores.redis.views import RedisViews
-from go_scheduler.stores.remembered import note_forgotten
+from go_scheduler.stores.redis.rows import Reader, given_time, micros, time_text
+from go_scheduler.stores.redis.server import Server, check_version, parse, warn
+from go_scheduler.stores.rules import Turns, note_forgotten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

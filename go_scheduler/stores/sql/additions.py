@@ -1,4 +1,4 @@
-"""How instances are added that are no fire times', each batch in one transaction.
+"""How instances are added that users ask for, each batch in one transaction.
 
 In words that every engine and every driver understands.
 """
@@ -6,28 +6,158 @@ In words that every engine and every driver understands.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import and_, case, literal, select
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import Outcome
-from go_scheduler.stores.full import FULL, dropped
-from go_scheduler.stores.sql.counting import count_waiting
+from go_scheduler.stores.base import ByHandStore
+from go_scheduler.stores.rules import (
+    FULL,
+    check_is_as_read,
+    dropped,
+    overlap_of_backfilled,
+    slot_of,
+)
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.edits import definition_of, live_among
-from go_scheduler.stores.sql.instance_rows import INSTANCE_COLUMNS, read_instance
+from go_scheduler.stores.sql.lists import count_waiting
+from go_scheduler.stores.sql.rows import INSTANCE_COLUMNS, NOT_ELSEWHERE, read_instance
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.policies import Overlap
     from go_scheduler.stores.messages import Addition
-    from go_scheduler.stores.sql.dialect import Dialect
+    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.tables import Dialect
+
+# What one that was skipped is without, so that it is as if it were new.
+_BEGUN_ANEW = {
+    "parked": False,
+    "waits": False,
+    "runs": 0,
+    "hangs": 0,
+    "claimed_by": None,
+    **NOT_ELSEWHERE,
+    "expires_at": None,
+    "started_at": None,
+    "completed_at": None,
+    "outcome": None,
+    "ended_attempt": None,
+    "cancel_requested": False,
+    "skipped_first": None,
+    "skipped_last": None,
+    "skipped_count": None,
+    "skipped_reason": None,
+}
+_FOLLOWING = (
+    "queue",
+    "priority",
+    "expire_after",
+    "slot",
+    "overlap",
+    "frozen",
+    "backfilled",
+    "trace_context",
+)
+
+
+def backfill(
+    connection: Connection,
+    dialect: Dialect,
+    definition: TaskDefinition,
+    fire_times: Sequence[datetime],
+    overlap: Overlap,
+) -> Sequence[datetime]:
+    """Make instances, as ``Store.backfill_instances``.
+
+    Args:
+        connection: In a transaction.
+        dialect: The engine's own words.
+        definition: As it was read.
+        fire_times: Of it.
+        overlap: By which they are judged.
+    """
+    query = live_among(dialect, [definition.id])
+    # As whoever fires it: no two make the same at one moment, and a loop finds a
+    # definition that is busy, and not rows that a transaction of the user's has made.
+    locked = query.with_for_update(key_share=True, of=definitions)
+    of = connection.execute(locked).one_or_none()
+    if of is None:
+        raise TaskDefinitionNotFoundError(definition.id)
+    check_is_as_read(definition, of.revision)
+    if not fire_times:
+        return []
+    now = dialect.now(connection)
+    # One order for all nodes, so that none waits for another in a circle.
+    rows = [
+        {**each, "trace_context": definition.trace_context}
+        for each in _rows(of, sorted(fire_times), overlap, dialect, now)
+    ]
+    made = dialect.insert(instances)
+    made = made.on_conflict_do_update(
+        index_elements=[instances.c.definition_key, instances.c.fire_time],
+        set_={
+            **_BEGUN_ANEW,
+            **{name: made.excluded[name] for name in _FOLLOWING},
+            "due_at": instances.c.execute_at,
+            "claimable_at": _claimable_at(of, now),
+        },
+        where=and_(
+            instances.c.outcome == Outcome.SKIPPED.value,
+            instances.c.backfilled.is_(None),
+        ),
+    )
+    found = connection.execute(made.returning(instances.c.fire_time), rows)
+    done = set(found.scalars())
+    dialect.hint(connection, [now for _ in done], now)
+    return [each for each in fire_times if each in done]
+
+
+def _claimable_at(of: Row[Any], now: datetime) -> object:
+    """When one that was skipped joins the line, which may be due but later."""
+    if of.paused:
+        return None
+    column = instances.c.execute_at
+    return case((column < now, literal(now, column.type)), else_=column)
+
+
+def _rows(
+    of: Row[Any],
+    fire_times: Sequence[datetime],
+    overlap: Overlap,
+    dialect: Dialect,
+    now: datetime,
+) -> Iterator[dict[str, object]]:
+    judged_by = overlap_of_backfilled(overlap)
+    slot = slot_of(definition_of(of), fired=False, backfilled=overlap)
+    for fire_time in fire_times:
+        id = uuid4()
+        yield {
+            "id": id,
+            "definition_key": of.key,
+            "shard": id.int % dialect.shards,
+            "queue": of.queue,
+            "priority": of.priority,
+            "expire_after": of.expire_after,
+            "slot": slot,
+            "overlap": None if judged_by is None else judged_by.value,
+            "frozen": of.paused,
+            "backfilled": overlap.value,
+            "created_at": now,
+            "fire_time": fire_time,
+            "execute_at": fire_time,
+            "due_at": fire_time,
+            "claimable_at": None if of.paused else max(fire_time, now),
+        }
 
 
 class Additions:
@@ -235,3 +365,33 @@ class Additions:
             "skipped_count": 1 if ended else None,
             "skipped_reason": reason,
         }
+
+
+class SQLByHand(ByHandStore):
+    """Makes instances, each batch in a transaction of its own."""
+
+    _database: Database
+    _dialect: Dialect
+    _additions: Additions
+
+    def add_instances(
+        self, definition_id: UUID, additions: Sequence[Addition]
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+        return self._database.transact(
+            lambda connection: self._additions.add(connection, definition_id, additions)
+        )
+
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        """Make instances for fire times of a definition that have none."""
+        return self._database.transact(
+            lambda each: backfill(each, self._dialect, definition, fire_times, overlap),
+            # What was made, and is repeated, is there already.
+            repeatable=False,
+        )

@@ -1,21 +1,39 @@
-"""The connections of a store: who uses which, what is tried again, and for how long."""
+"""The connections of a store: which is used, what is tried again, and for how long.
+
+Rows that were deleted or moved leave traces at the head of such an index, for hours on
+CockroachDB, and a scan from its beginning walks over all of them. New rows, however,
+are never written below the present time, so that a scan need not look much further back
+than to the place that the one before has reached.
+
+That one may have left out rows that were there: locked for a moment, or for as long as
+a user kept a transaction open; committed, but not settled; not committed yet. Nobody
+says so. Therefore rows that have been out of sight for some time are looked for again
+and again, after pauses of a small part of that time: rarely enough for all that such a
+look walks over, and soon enough for a row that has waited.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import random
+import re
 import threading
 import weakref
 from collections import Counter
 from contextlib import ExitStack, closing
+from datetime import timedelta
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
+from urllib.parse import unquote
 
-from sqlalchemy import exc
+from sqlalchemy import URL, exc, make_url
 
-from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.checks import PRIORITIES
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.stores.rules import NORMAL, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +41,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, QueuePool
 
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.sql.spare import Spare
 
 log = logging.getLogger(__name__)
@@ -272,3 +291,242 @@ def _abandon_all() -> None:
 
 
 os.register_at_fork(after_in_child=_abandon_all)
+
+
+LATE_AFTER = timedelta(seconds=10)
+"""A fire time that lies further back than this when it is written is marked as late."""
+
+_LEAST_DEPTH = timedelta(seconds=1)
+_GREATER_DEPTHS = [2**number * _LEAST_DEPTH for number in range(2, 11)]
+_LOOKS_PER_DEPTH = 16
+_WHOLE_DEPTH = timedelta(days=36_525 * 20)
+_LONGEST_PAUSE_OF_SWEEPS = timedelta(minutes=5)
+
+
+class Sweep:
+    """One scan, repeated for ever.
+
+    Args:
+        elapsed: The time on a clock that nobody sets.
+    """
+
+    def __init__(self, elapsed: Callable[[], timedelta]) -> None:
+        self._elapsed = elapsed
+        self._reached = ZERO
+        self._next = dict.fromkeys(_GREATER_DEPTHS, ZERO)
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Look at everything the next time, and soon again."""
+        self._began: timedelta | None = None
+        self._next_whole = self._elapsed()
+        self._pause = _LEAST_DEPTH
+
+    @property
+    def back(self) -> timedelta:
+        """How far to look back now; the next note is of this look."""
+        now = self._elapsed()
+        if self._began is None:
+            self._began = now
+        # The bound stays where it was while there is more above it.
+        return now - self._reached + self._depth(self._began)
+
+    def go_on(self, age: timedelta) -> None:
+        """Note that there is more.
+
+        Args:
+            age: How long ago the time of the last row was; below zero if it is to come.
+        """
+        # New rows may have been written since below a time that is still to come.
+        self._reach(max(age, ZERO))
+
+    def finish(self) -> None:
+        """Note that nothing more was found."""
+        self._reach(ZERO)
+
+    def _reach(self, age: timedelta) -> None:
+        if (began := self._began) is None:
+            return
+        depth = self._depth(began)
+        for each in _GREATER_DEPTHS:
+            if each <= depth:
+                self._next[each] = began + each / _LOOKS_PER_DEPTH
+        if depth == _WHOLE_DEPTH:
+            self._next_whole = began + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE_OF_SWEEPS)
+        self._reached, self._began = began - age, None
+
+    def _depth(self, began: timedelta) -> timedelta:
+        """How far below the place that was reached a look has to begin."""
+        if began >= self._next_whole:
+            return _WHOLE_DEPTH
+        due = (depth for depth in _GREATER_DEPTHS if began >= self._next[depth])
+        return max(due, default=_LEAST_DEPTH)
+
+
+# SQLAlchemy divides a URL in this way: a password goes on up to the first @.
+_PARTS = re.compile(r"([\w+]+://(?:[^:/]*(?::[^@]*)?@)?)([^/?]*)(.*)", re.DOTALL)
+_BRACKETED = re.compile(r"\[([^\[\]]*)\](?::(.*))?")
+_PORT = re.compile("[0-9]{1,5}")
+_HIGHEST_PORT = 65_535
+_NO_PORT = f"a port that is no number from 1 to {_HIGHEST_PORT}"
+
+
+def read_url(url: str | URL, *, example: str) -> URL:
+    """A URL in its parts.
+
+    Args:
+        url: As users write it, or in its parts already.
+        example: What one looks like, for the error.
+
+    Raises:
+        ConfigurationError: It is none, holds a NUL, or an option without a value.
+    """
+    refusal = ConfigurationError(f"no database URL, such as {example}")
+    if not isinstance(url, str | URL):
+        raise refusal
+    if isinstance(url, str) and (parts := _PARTS.match(url)):
+        _refuse_half_options(parts[3])
+    try:
+        parsed = make_url(url)
+    except (exc.ArgumentError, ValueError):
+        raise refusal from None
+    _refuse_nul(parsed.render_as_string(hide_password=False))
+    return parsed
+
+
+def _refuse_half_options(rest: str) -> None:
+    options = filter(None, rest.partition("?")[2].split("&"))
+    if not all(value for _, _, value in (each.partition("=") for each in options)):
+        # SQLAlchemy leaves it out, and nobody would know that it does nothing.
+        raise ConfigurationError(
+            "the URL has an option without a value: write ?name=value&other=value"
+        )
+
+
+def _refuse_nul(text: str) -> None:
+    if "\0" in unquote(text):
+        # The driver would connect with what is before it, to somewhere else.
+        raise ConfigurationError("the URL holds a NUL")
+
+
+def read_server_url(url: str | URL, *, example: str, port: int) -> URL:
+    """The URL of a server, or of several that keep the same.
+
+    Several are written as ``host1:port1,host2:port2``, or as libpq has it, after a
+    ``?``: ``host=host1,host2&port=port1,port2``.
+
+    Args:
+        url: As users write it, or in its parts already.
+        example: What one looks like, for the error.
+        port: What is meant where several hosts have none.
+
+    Returns:
+        The URL; several hosts and their ports as libpq has them.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    written: Sequence[str] = ()
+    if isinstance(url, str) and (parts := _PARTS.match(url)) and "," in parts[2]:
+        # SQLAlchemy takes them for one host.
+        _refuse_nul(parts[2])
+        written = parts[2].split(",")
+        url = parts[1] + parts[3]
+    parsed = read_url(url, example=example)
+    hosts = written or _listed(parsed.query.get("host", parsed.host))
+    if any("@" in each for each in hosts):
+        raise ConfigurationError(
+            "the URL's host holds an @: write one that belongs to the password as %40"
+        )
+    ports = _listed(parsed.query.get("port", parsed.port))
+    if len(hosts) > 1 or len(ports) > 1:
+        return _with_hosts(parsed, hosts, ports or [str(port)])
+    if not all(map(_is_port, ports)):
+        raise ConfigurationError(f"the URL names {_NO_PORT}")
+    return parsed
+
+
+def _listed(given: str | int | Sequence[str] | None) -> Sequence[str]:
+    if given is None:
+        return []
+    return str(given).split(",") if isinstance(given, str | int) else given
+
+
+def _with_hosts(url: URL, hosts: Sequence[str], ports: Sequence[str]) -> URL:
+    if len(ports) == 1:
+        ports = [*ports] * len(hosts)
+    if len(ports) != len(hosts):
+        raise ConfigurationError(
+            f"the URL has {len(hosts)} hosts and {len(ports)} ports: write"
+            " host1:port1,host2:port2"
+        )
+    servers = [_server(*each) for each in zip(hosts, ports, strict=True)]
+    several = {
+        "host": ",".join(host for host, _ in servers),
+        "port": ",".join(port for _, port in servers),
+    }
+    return url.set(host=None, port=None, query={**url.query, **several})
+
+
+def _server(host: str, port: str) -> tuple[str, str]:
+    """A host and its port, of which the one that is written beside it counts."""
+    if (bracketed := _BRACKETED.fullmatch(host)) is not None:
+        host, port = bracketed[1], bracketed[2] or port
+    elif host.count(":") == 1:
+        host, _, own = host.partition(":")
+        port = own or port
+    if not host:
+        raise ConfigurationError("the URL names several hosts, and one is empty")
+    if not _is_port(port):
+        raise ConfigurationError(f"the URL names several hosts, and {_NO_PORT}")
+    return unquote(host), port
+
+
+def _is_port(text: str) -> bool:
+    return bool(_PORT.fullmatch(text)) and 0 < int(text) <= _HIGHEST_PORT
+
+
+_PAUSE = timedelta(seconds=1)
+
+
+class Classes:
+    """Knows which classes are in use, so that the others cost no statement.
+
+    One is known as soon as this process has put or read a definition of it. What
+    others have put is found by a claim: once in a second one looks into all classes.
+
+    Args:
+        elapsed: The time on a clock that nobody sets.
+    """
+
+    def __init__(self, elapsed: Callable[[], timedelta]) -> None:
+        self._elapsed = elapsed
+        self._turns = Turns()
+        # In order; replaced, never changed, so that it is read without a lock.
+        self.known: tuple[int, ...] = (NORMAL,)
+        self._look_at = elapsed()
+
+    def learn(self, priorities: Iterable[int]) -> None:
+        """Note that these are in use."""
+        new = set(priorities).difference(self.known)
+        if new:
+            self.known = tuple(sorted(new.union(self.known)))
+
+    def seen(self, definitions: Sequence[TaskDefinition]) -> Sequence[TaskDefinition]:
+        """Note those of definitions, and answer these."""
+        self.learn(each.priority for each in definitions)
+        return definitions
+
+    def in_turn(self, *, every: bool = False) -> Sequence[int]:
+        """Those that are known, or all, in the order in which a claim asks them."""
+        known = PRIORITIES if every else self.known
+        return [each for each in self._turns.next() if each in known]
+
+    def look(self) -> bool:
+        """Whether the claim that is about to be made looks for others."""
+        elapsed = self._elapsed()
+        if elapsed < self._look_at or len(self.known) == len(PRIORITIES):
+            return False
+        self._look_at = elapsed + _PAUSE
+        return True

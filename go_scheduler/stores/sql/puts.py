@@ -1,4 +1,4 @@
-"""How definitions are put, each batch in one transaction.
+"""How definitions are put and sets of them declared, each batch in one transaction.
 
 In words that every engine and every driver understands.
 """
@@ -6,42 +6,49 @@ In words that every engine and every driver understands.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, or_, select, update
 
 from go_scheduler.models import Outcome
-from go_scheduler.stores.changes import (
+from go_scheduler.stores.rules import (
     EDITED,
+    Declared,
+    check_owners,
     check_revision,
     created,
     edited,
+    ended_before,
     goes_on,
+    is_over,
     kept,
+    removal_note,
     rescheduled,
+    unfired,
+    was_removed,
 )
-from go_scheduler.stores.remembered import ended_before, is_over
-from go_scheduler.stores.sql.database import Overtaken
-from go_scheduler.stores.sql.edits import definition_of
-from go_scheduler.stores.sql.open_instances import OpenInstances
+from go_scheduler.stores.sql.database import LATE_AFTER, Overtaken
+from go_scheduler.stores.sql.edits import OpenInstances, definition_of
+from go_scheduler.stores.sql.locks import free_slots
 from go_scheduler.stores.sql.rows import write_definition
-from go_scheduler.stores.sql.slots import free_slots
-from go_scheduler.stores.sql.sweep import LATE_AFTER
-from go_scheduler.stores.sql.tables import contents, definitions, instances
-from go_scheduler.stores.unfired import unfired
+from go_scheduler.stores.sql.tables import contents, definitions, instances, sets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection, Row
 
     from go_scheduler.models import Skipped, TaskDefinition
     from go_scheduler.stores.messages import Tombstone
-    from go_scheduler.stores.sql.dialect import Dialect
-    from go_scheduler.stores.sql.edits import Edits
-    from go_scheduler.stores.sql.tombstones import Tombstones
+    from go_scheduler.stores.rules import Declaration
+    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.edits import Edits, Tombstones
+    from go_scheduler.stores.sql.reader import Reader
+    from go_scheduler.stores.sql.rows import ContentsRow
+    from go_scheduler.stores.sql.tables import Dialect
 
 # Columns that follow the definition, for claims and starts without a join.
 _FOLLOWING = ("queue", "priority", "expire_after", "waits")
@@ -346,3 +353,198 @@ def _moment(definition: TaskDefinition, how: _How) -> dict[str, object]:
 
 def _is_late(next_fire_time: datetime | None, now: datetime) -> bool:
     return next_fire_time is not None and next_fire_time <= now - LATE_AFTER
+
+
+_SOON = timedelta(minutes=1)
+
+
+class Newcomer(NamedTuple):
+    """A definition that was inserted, as it is stored."""
+
+    definition: TaskDefinition
+    key: UUID
+    contents: ContentsRow
+    made_at: datetime
+
+    @property
+    def is_read_soon(self) -> bool:
+        """Whether a loop reads it soon, or whenever somebody asks for it."""
+        fires_at = self.definition.next_fire_time
+        return fires_at is None or fires_at <= self.made_at + _SOON
+
+
+class Inserts(Protocol):
+    """What inserts definitions that are new."""
+
+    def insert(
+        self, connection: Connection, given: Sequence[TaskDefinition], *, late: bool
+    ) -> Iterable[Newcomer]:
+        """Insert those whose ids neither are nor were stored, nor are remembered."""
+
+
+class Putting:
+    """Puts definitions, and reads only what is there of those that are not new.
+
+    Args:
+        database: Where.
+        newcomers: Inserts the new ones.
+        puts: Puts the others.
+        reader: Told of what has been committed and fires soon.
+    """
+
+    def __init__(
+        self, database: Database, newcomers: Inserts, puts: Puts, reader: Reader
+    ) -> None:
+        self._database = database
+        self._newcomers = newcomers
+        self._puts = puts
+        self._reader = reader
+
+    def put(
+        self, definitions: Sequence[TaskDefinition], *, late: bool, repeatable: bool
+    ) -> Sequence[TaskDefinition]:
+        """Put several in one transaction; as for ``Database.transact``."""
+        put, soon = self._database.transact(
+            lambda connection: self._put(connection, definitions, late=late),
+            repeatable=repeatable,
+        )
+        # Not before it has been committed.
+        self.remember(soon)
+        return put
+
+    def put_within(
+        self,
+        connection: Connection,
+        definitions: Sequence[TaskDefinition],
+        *,
+        late: bool,
+    ) -> Sequence[TaskDefinition]:
+        """Put definitions within a transaction that may be the user's."""
+        if any(each.revision is not None for each in definitions):
+            # Whoever is told of a conflict may still commit: nothing is put before.
+            return self._puts.put(connection, definitions, late=late)
+        return self._put(connection, definitions, late=late)[0]
+
+    def remember(self, soon: Iterable[Newcomer]) -> None:
+        """Let the loops find what they read soon."""
+        for each in soon:
+            self._reader.remember(each.key, each.definition, each.contents)
+
+    def _put(
+        self,
+        connection: Connection,
+        definitions: Sequence[TaskDefinition],
+        *,
+        late: bool,
+    ) -> tuple[Sequence[TaskDefinition], Sequence[Newcomer]]:
+        put: dict[UUID, TaskDefinition] = {}
+        soon = []
+        for made in self._newcomers.insert(connection, definitions, late=late):
+            put[made.definition.id] = made.definition
+            if made.is_read_soon:
+                soon.append(made)
+        others = [each for each in definitions if each.id not in put]
+        if others:
+            stored = self._puts.put(connection, others, late=late)
+            put.update((each.id, each) for each in stored)
+        return [put[each.id] for each in definitions], soon
+
+
+class Sets:
+    """Declares sets of definitions, each in one transaction.
+
+    Args:
+        puts: Puts those that are in a set.
+        edits: Resumes, pauses and deletes the others.
+        dialect: The engine's own words.
+    """
+
+    def __init__(self, puts: Puts, edits: Edits, dialect: Dialect) -> None:
+        self._puts = puts
+        self._edits = edits
+        self._dialect = dialect
+
+    def declare(
+        self, connection: Connection, declaration: Declaration, *, late: bool
+    ) -> Declared:
+        """Let an owner have these definitions.
+
+        Args:
+            connection: In a transaction.
+            declaration: The definitions, each once.
+            late: Whether others may see them only much later.
+        """
+        owner = declaration.owner
+        if not self._enter(connection, declaration):
+            last = select(sets.c.version).where(sets.c.owner == owner)
+            return Declared(outdated_by=connection.execute(last).scalar_one())
+        ids = [each.id for each in declaration.definitions]
+        rows = self._edits.live(connection, ids)
+        stored = {row.id: definition_of(row) for row in rows}
+        check_owners(declaration, stored)
+        put = self._puts.put_over(
+            connection, rows, declaration.definitions, late=late, owner=owner
+        )
+        again = [each.id for each in stored.values() if was_removed(each)]
+        resumed = self._edits.resume(connection, again) if again else ()
+        if any(each.owner != owner for each in resumed):
+            # One that is kept as it was is not written, and may have been taken.
+            raise Overtaken
+        as_stored = {each.id: each for each in (*put, *resumed)}
+        declared = Declared(
+            definitions=[as_stored[each] for each in ids], resumed=resumed
+        )
+        if declaration.removed == "keep":
+            return declared
+        gone = self._owned(connection, owner, apart_from=ids)
+        if declaration.removed == "pause":
+            return replace(declared, paused=self._pause(connection, gone, owner))
+        deleted = self._edits.delete(connection, [*gone])
+        return replace(declared, deleted=deleted.keys())
+
+    def _enter(self, connection: Connection, declaration: Declaration) -> bool:
+        """Enter a declaration, unless a later one has been made.
+
+        From here on, no other one of this owner is until the transaction has ended.
+        """
+        new = self._dialect.insert(sets).values(
+            owner=declaration.owner,
+            version=declaration.version,
+            declared_at=self._dialect.now(connection),
+        )
+        entered = new.on_conflict_do_update(
+            index_elements=[sets.c.owner],
+            set_={
+                "version": new.excluded.version,
+                "declared_at": new.excluded.declared_at,
+            },
+            where=or_(sets.c.version.is_(None), new.excluded.version >= sets.c.version),
+        ).returning(sets.c.owner)
+        return connection.execute(entered).one_or_none() is not None
+
+    def _owned(
+        self, connection: Connection, owner: str, *, apart_from: Collection[UUID]
+    ) -> dict[UUID, bool]:
+        """The others that an owner has, and whether each is paused."""
+        owned = select(definitions.c.id, definitions.c.paused).where(
+            definitions.c.owner == owner, definitions.c.deleted_at.is_(None)
+        )
+        found = self._dialect.looked_up(
+            owned, definitions, "task_definitions_owner_idx"
+        )
+        others = {row.id for row in connection.execute(found)} - set(apart_from)
+        if not others:
+            return {}
+        # Locked: another owner may be about to take one that this one has paused.
+        locked = self._dialect.looked_up(
+            owned.where(self._dialect.among(definitions.c.id, others)),
+            definitions,
+            "task_definitions_id_key",
+        ).with_for_update()
+        return {row.id: row.paused for row in connection.execute(locked)}
+
+    def _pause(
+        self, connection: Connection, gone: dict[UUID, bool], owner: str
+    ) -> Sequence[TaskDefinition]:
+        going = [each for each, paused in gone.items() if not paused]
+        return self._edits.pause(connection, going, removal_note(owner))

@@ -9,7 +9,7 @@ from sqlalchemy import UniqueConstraint
 from sqlalchemy.schema import CreateIndex
 
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.stores.findings import (
     INDEX_INVALID,
     INDEX_MISSING,

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import select
 
-from go_scheduler.stores.sql.contents import ContentsCache
-from go_scheduler.stores.sql.instance_rows import (
-    CLAIMED_COLUMNS,
-    INSTANCE_COLUMNS,
-    read_instance,
-)
 from go_scheduler.stores.sql.rows import (
+    CLAIMED_COLUMNS,
     DEFINITION_COLUMNS,
+    INSTANCE_COLUMNS,
     Contents,
     ContentsRow,
     DefinitionRow,
     missing_definition,
     read_contents,
     read_definition,
+    read_instance,
 )
 from go_scheduler.stores.sql.tables import contents, definitions
 from go_scheduler.triggers.base import is_own
+from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,73 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.sql.database import Database, Lane
-    from go_scheduler.stores.sql.dialect import Dialect
+    from go_scheduler.stores.sql.tables import Dialect
+
+_MOST_BYTES = 32 * 1024 * 1024
+_BYTES_OF_AN_ENTRY = 1024
+
+
+class _Entry(NamedTuple):
+    revision: object
+    contents: Contents
+    size: int
+
+
+class ContentsCache:
+    """Contents by key and revision, up to some 32 MiB of text.
+
+    Where a revision can come again, another value stands for it that changes with them.
+
+    Only what is committed may be put in: the loops go by what they find here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[UUID, _Entry] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: UUID, revision: object) -> Contents | None:
+        """The contents that a definition had at this revision, if they are known."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.revision != revision:
+                return None
+            self._entries.move_to_end(key)
+            return entry.contents
+
+    def put(
+        self, key: UUID, revision: object, row: ContentsRow | Row[Any] | None
+    ) -> Contents:
+        """Read a row of ``task_contents``, and remember its contents."""
+        contents = read_contents(row)
+        if isinstance(contents.trigger, UnknownTrigger):
+            # An unknown trigger may become known: its class may still be imported, or
+            # its row be written anew.
+            return contents
+        assert row is not None, "what is missing has an unknown trigger"
+        self.keep(key, revision, contents, row)
+        return contents
+
+    def keep(
+        self,
+        key: UUID,
+        revision: object,
+        contents: Contents,
+        row: ContentsRow | Row[Any],
+    ) -> None:
+        """Remember the contents of a row of ``task_contents``."""
+        size = _BYTES_OF_AN_ENTRY + len(row.metadata) + len(row.trigger_state)
+        with self._lock:
+            self._remove(key)
+            self._entries[key] = _Entry(revision, contents, size)
+            self._size += size
+            while self._size > _MOST_BYTES:
+                self._remove(next(iter(self._entries)))
+
+    def _remove(self, key: UUID) -> None:
+        if (entry := self._entries.pop(key, None)) is not None:
+            self._size -= entry.size
+
 
 # Where the columns of a definition begin, the first of which is its id, and where those
 # of its contents.

@@ -1,37 +1,308 @@
-"""Between rows and values: definitions and their contents.
+"""Between rows and values: definitions, instances and contacts.
 
-Reading never fails. A definition whose row holds what this process cannot read gets an
-``UnknownTrigger`` that says why, so that it is reported, left alone and not lost.
+Reading never fails. A row that was written by other means than this package may hold
+anything. Its value is read as ``UNREADABLE``: it affects its own row, and not all that
+are fetched with it. A definition whose row holds what this process cannot read gets an
+``UnknownTrigger`` that says why, and an instance whose row cannot be read belongs to
+one, so that it is reported, not run and not lost.
+
+Of policies a field that has its default is left out, and one that only a newer version
+knows cannot be read.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+import json
+from collections import namedtuple
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args, get_type_hints
 from uuid import UUID
+
+from sqlalchemy import CHAR, TIMESTAMP, BigInteger, Text, TypeDecorator, Uuid
 
 from go_scheduler.checks import NOTE_LIMIT, check_type
 from go_scheduler.errors import StoreError
-from go_scheduler.json import JSON, FrozenObject, read_object, read_value, to_text
-from go_scheduler.models import TaskDefinition
-from go_scheduler.models.trusted import trusted
-from go_scheduler.stores.slots import overlap_of, slot_of
-from go_scheduler.stores.sql.policy_json import dump_policies, load_policies
-from go_scheduler.stores.sql.types import (
-    UNREADABLE,
-    Unreadable,
-    from_microseconds,
-    to_microseconds,
+from go_scheduler.json import (
+    JSON,
+    FrozenObject,
+    read_frozen,
+    read_object,
+    read_value,
+    to_text,
 )
+from go_scheduler.models import Outcome, Pause, Skipped, TaskDefinition, TaskInstance
+from go_scheduler.models.values import trusted
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.stores.messages import Announcement, NodeContact
+from go_scheduler.stores.rules import overlap_of, silence_of, slot_of
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sqlalchemy import Row
+    from sqlalchemy import ColumnElement, Row
+    from sqlalchemy.engine import Dialect
+    from sqlalchemy.types import TypeEngine
 
+    from go_scheduler.models import Silence
     from go_scheduler.triggers.base import Trigger
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Unreadable:
+    """A value in the database that is none of ours, such as a time past 9999."""
+
+    def __repr__(self) -> str:
+        return "an unreadable value"
+
+
+UNREADABLE: Final = Unreadable()
+
+
+def to_microseconds(duration: timedelta) -> int:
+    """A duration as durations are kept in every table."""
+    return duration // _MICROSECOND
+
+
+def from_microseconds(count: int) -> timedelta:
+    """The duration that was kept as this."""
+    return timedelta(microseconds=count)
+
+
+def to_sqlite_time(at: datetime) -> int:
+    """A time as SQLite keeps it: microseconds since 1970, in UTC."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+# Most values have been read just before: the times of a batch, the same few keys.
+@lru_cache(maxsize=4096)
+def from_sqlite_time(value: object) -> datetime | Unreadable | None:
+    """The time that SQLite keeps as this."""
+    if value is None:
+        return None
+    if not isinstance(value, int):
+        return UNREADABLE
+    try:
+        return _EPOCH + timedelta(microseconds=value)
+    except OverflowError:
+        return UNREADABLE
+
+
+@lru_cache(maxsize=4096)
+def from_server_time(value: object) -> datetime | Unreadable | None:
+    """The time that a server whose time zone is UTC writes as this text.
+
+    A connection of the user's has read it already, in whatever zone is the user's.
+    """
+    if value is None:
+        return None
+    try:
+        if isinstance(value, datetime):
+            return value.astimezone(UTC)
+        return datetime.fromisoformat(str(value))
+    except (ValueError, OverflowError):
+        return UNREADABLE
+
+
+def to_sqlite_id(id: UUID) -> str:
+    """An id as SQLite keeps it: 32 hexadecimal digits."""
+    return id.hex
+
+
+@lru_cache(maxsize=4096)
+def from_sqlite_id(value: object) -> UUID | Unreadable | None:
+    """The id that SQLite keeps as this."""
+    if value is None:
+        return None
+    try:
+        found = UUID(int=int(value, 16))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return UNREADABLE
+    # An id in capitals, or with hyphens, is one that no statement would find again.
+    return found if found.hex == value else UNREADABLE
+
+
+class _Exact(TypeDecorator[Any]):
+    """A value that SQLite has no type of its own for."""
+
+    cache_ok = True
+    _to_sqlite: Callable[[Any], object]
+    _from_sqlite: Callable[[object], object]
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
+        if dialect.name != "sqlite":
+            return None
+        convert = type(self)._to_sqlite
+        return lambda value: None if value is None else convert(value)
+
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[Any], Any] | None:
+        return type(self)._from_sqlite if dialect.name == "sqlite" else None
+
+
+class Time(_Exact):
+    """An aware instant, to the microsecond."""
+
+    impl = TIMESTAMP(timezone=True)
+    cache_ok = True
+    _to_sqlite = staticmethod(to_sqlite_time)
+    _from_sqlite = staticmethod(from_sqlite_time)
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """A whole number on SQLite."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(BigInteger())
+        return dialect.type_descriptor(TIMESTAMP(timezone=True))
+
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[Any], Any] | None:
+        """A server's text is read here: the driver is slow to."""
+        return super().result_processor(dialect, coltype) or from_server_time
+
+
+class Id(_Exact):
+    """A UUID."""
+
+    impl = Uuid
+    cache_ok = True
+    _to_sqlite = staticmethod(to_sqlite_id)
+    _from_sqlite = staticmethod(from_sqlite_id)
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Text on SQLite."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(CHAR(32))
+        return dialect.type_descriptor(Uuid())
+
+
+class Object(TypeDecorator[Any]):
+    """A JSON object, as text: no JSON type keeps every number as it is."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: Mapping[str, JSON] | None, dialect: Dialect
+    ) -> str | None:
+        """Its text."""
+        return None if value is None else to_text(value)
+
+    def process_result_value(
+        self, value: object, dialect: Dialect
+    ) -> FrozenObject | Unreadable | None:
+        """The object, read-only."""
+        if value is None:
+            return None
+        try:
+            return read_object(str(value))
+        except (ValueError, RecursionError):
+            return UNREADABLE
+
+
+class Value(TypeDecorator[Any]):
+    """A JSON value of any kind, as text; written as text, and read as the value."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: Dialect) -> object:
+        """The value, read-only."""
+        if value is None:
+            return None
+        try:
+            return read_frozen(str(value))
+        except (ValueError, RecursionError):
+            return UNREADABLE
+
+
+def dump_policies(definition: TaskDefinition) -> dict[str, JSON]:
+    """Those that are not the default, as ``load_policies`` reads them."""
+    return {
+        name: _dump(value)
+        for name in _READERS
+        if (value := getattr(definition, name)) != _DEFAULTS[name]
+    }
+
+
+# Most definitions have those of others, or none.
+@lru_cache(maxsize=1024)
+def load_policies(text: str) -> Mapping[str, Any]:
+    """Arguments of ``TaskDefinition``.
+
+    Raises:
+        Exception: They are not as ``dump_policies`` makes them.
+    """
+    return {name: _READERS[name](value) for name, value in json.loads(text).items()}
+
+
+def _dump(value: Any) -> JSON:
+    if isinstance(value, timedelta):
+        return to_microseconds(value)
+    if type(value) in _POLICIES:
+        return {each.name: _dump(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Pause):
+        return [value.since.isoformat(), value.until.isoformat(), value.note]
+    plain: JSON = value
+    return plain
+
+
+def _reader(kind: type) -> Callable[[Mapping[str, Any]], object]:
+    durations = {
+        name
+        for name, hint in get_type_hints(kind).items()
+        if timedelta in (hint, *get_args(hint))
+    }
+
+    def read(stored: Mapping[str, Any]) -> object:
+        return kind(
+            **{
+                # What may be a number as well is kept as one with a point.
+                name: from_microseconds(value)
+                if name in durations and isinstance(value, int)
+                else value
+                for name, value in stored.items()
+            }
+        )
+
+    return read
+
+
+def _read_pause(stored: Any) -> Pause:
+    since, until, note = stored
+    return Pause(
+        since=datetime.fromisoformat(since),
+        until=datetime.fromisoformat(until),
+        note=note,
+    )
+
+
+_POLICIES = (RetryPolicy, CatchUp)
+_READERS: Mapping[str, Callable[[Any], object]] = {
+    "retry": _reader(RetryPolicy),
+    "catch_up": _reader(CatchUp),
+    "timeout": from_microseconds,
+    "start_timeout": from_microseconds,
+    "heartbeat_timeout": from_microseconds,
+    "jitter": from_microseconds,
+    "overlap": Overlap,
+    "lock": str,
+    "max_per_node": int,
+    "max_queue": int,
+    "when_full": str,
+    "last_pause": _read_pause,
+    "overdue": bool,
+    "trace_context": str,
+}
+_DEFAULTS = {
+    each.name: each.default for each in fields(TaskDefinition) if each.name in _READERS
+}
+
 
 DEFINITION_COLUMNS = (
     "key",
@@ -271,3 +542,238 @@ def _note(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     return value.replace("\0", "")[:NOTE_LIMIT]
+
+
+CLAIMED_COLUMNS = (
+    "id",
+    "definition_key",
+    "fire_time",
+    "execute_at",
+    "due_at",
+    "attempt",
+    "runs",
+    "hangs",
+    "claimed_by",
+    "expires_at",
+    "started_at",
+    "outcome",
+    "error",
+    "cancel_requested",
+    "payload",
+    "key",
+    "backfilled",
+    "reopened_at",
+    "created_at",
+    "trace_context",
+)
+"""The columns to be read of an instance that is claimed."""
+INSTANCE_COLUMNS = (
+    *CLAIMED_COLUMNS,
+    "completed_at",
+    "ended_attempt",
+    "parked",
+    "worker",
+    "result",
+    "client",
+    "accepted_at",
+    "start_by",
+    "progress",
+    "given_back",
+    "skipped_first",
+    "skipped_last",
+    "skipped_count",
+    "skipped_reason",
+)
+"""The columns to be read of any other: all but those that only statements use."""
+
+NOT_ELSEWHERE = {
+    "worker": None,
+    "accepted_at": None,
+    "start_by": None,
+    "progress": None,
+    "given_back": None,
+}
+"""What has a row that nobody has outside of nodes, nor has given back."""
+
+_OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
+_OUTCOME = INSTANCE_COLUMNS.index("outcome")
+_NOT_READ = (None,) * (len(INSTANCE_COLUMNS) - len(CLAIMED_COLUMNS))
+_instance: Callable[..., TaskInstance] = trusted(TaskInstance)
+_OVERLAPS = {None: None} | {overlap.value: overlap for overlap in Overlap}
+_STAND_INS = {
+    "id": NO_ID,
+    "execute_at": LATEST,
+    "due_at": LATEST,
+    "skipped_first": LATEST,
+    "skipped_last": LATEST,
+}
+
+
+def read_instance(values: Sequence[Any], definition: TaskDefinition) -> TaskInstance:
+    """The instance whose ``INSTANCE_COLUMNS`` have these values.
+
+    Of one that is claimed those beyond ``CLAIMED_COLUMNS`` may be left out.
+    """
+    if Unreadable in map(type, values) or values[_OUTCOME] not in _OUTCOMES:
+        definition, values = _repaired(values, definition)
+    id, _, fire_time, execute_at, due_at, attempt, runs, hangs, *rest = values
+    claimed_by, expires_at, started_at, outcome, error, *rest = rest
+    cancel_requested, payload, key, backfilled, reopened_at, *rest = rest
+    created_at, trace_context, *rest = rest
+    completed_at, ended_attempt, parked, worker, result, *rest = rest or _NOT_READ
+    client, *rest = rest
+    on_bus, given_back, of_skipped = rest[:3], rest[3], rest[4:]
+    return _instance(
+        id,
+        definition,
+        fire_time,
+        execute_at,
+        due_at,
+        attempt,
+        runs,
+        hangs,
+        claimed_by,
+        expires_at,
+        started_at,
+        completed_at,
+        _OUTCOMES[outcome],
+        ended_attempt,
+        error,
+        bool(cancel_requested),
+        bool(parked),
+        _skipped(fire_time or execute_at, *of_skipped),
+        payload,
+        key,
+        _OVERLAPS.get(backfilled, Overlap.ALLOW),
+        reopened_at,
+        worker,
+        result,
+        created_at,
+        client,
+        trace_context,
+        *on_bus,
+        given_back,
+    )
+
+
+def _skipped(at: Any, first: Any, last: Any, count: Any, reason: Any) -> Skipped | None:
+    if count is not None:
+        return Skipped(first=first, last=last, count=count, reason=reason)
+    return None if reason is None else Skipped.itself(at, reason)
+
+
+def _repaired(
+    values: Sequence[Any], definition: TaskDefinition
+) -> tuple[TaskDefinition, Sequence[Any]]:
+    """Values that can be read, and a definition that keeps it from running."""
+    named = dict(zip(INSTANCE_COLUMNS, values, strict=False))
+    bad = [name for name, value in named.items() if value is UNREADABLE]
+    for name in bad:
+        named[name] = _STAND_INS.get(name)
+    if named["outcome"] not in _OUTCOMES:
+        bad.append("outcome")
+        named["outcome"] = Outcome.FAILED.value
+    reason = f"the row of an instance cannot be read: {', '.join(bad)}"
+    trigger = unknown(definition.trigger, reason)
+    return replace(definition, trigger=trigger), tuple(named.values())
+
+
+_ANNOUNCED = ("queues", "names", "host", "pid", "version", "lease", "stopping")
+CONTACT_COLUMNS = ("node", "contact_since", "seen_at", *_ANNOUNCED)
+
+
+def read_contacts(rows: Sequence[Row[Any]]) -> list[NodeContact]:
+    """The contacts of rows of ``CONTACT_COLUMNS``, but for what cannot be read."""
+    return [
+        NodeContact(announced=_announcement(node, *announced), since=since, until=until)
+        for node, since, until, *announced in rows
+        if Unreadable not in (type(node), type(since), type(until))
+    ]
+
+
+def write_announcement(announced: Announcement) -> Mapping[str, object]:
+    """The columns of what a node tells, but for its id."""
+    values = {name: getattr(announced, name) for name in _ANNOUNCED}
+    return values | {
+        "queues": _write_words(announced.queues),
+        "names": _write_words(announced.names),
+        "lease": None if announced.lease is None else to_microseconds(announced.lease),
+    }
+
+
+def _announcement(node: Any, queues: Any, names: Any, *others: Any) -> Announcement:
+    host, pid, version, lease, stopping = others
+    return Announcement(
+        node=node,
+        host=host,
+        pid=pid,
+        version=version,
+        queues=_read_words(queues),
+        names=_read_words(names),
+        lease=from_microseconds(lease) if isinstance(lease, int) else None,
+        stopping=bool(stopping),
+    )
+
+
+def _write_words(words: Sequence[str] | None) -> str | None:
+    return None if words is None else json.dumps(list(words))
+
+
+def _read_words(text: str | None) -> tuple[str, ...] | None:
+    try:
+        return tuple(map(str, json.loads(text)))  # type: ignore[arg-type]
+    # A row that was written by other means than this package may hold anything.
+    except (ValueError, TypeError):
+        return None
+
+
+def silences_of(rows: Iterable[Any]) -> dict[UUID, Silence]:
+    """By the ids of instances, of rows as they were before they were claimed.
+
+    Args:
+        rows: Of ``id``, ``began``, ``taken_at``, ``due_by`` and ``ran_by``.
+    """
+    found = {}
+    for row in rows:
+        times = row.began, row.taken_at, row.due_by
+        # Whoever cannot tell when it was takes it over as one of no bus.
+        if UNREADABLE not in times:
+            silence = silence_of(
+                row.began,
+                accepted_at=row.taken_at,
+                start_by=row.due_by,
+                worker=row.ran_by,
+            )
+            if silence is not None:
+                found[row.id] = silence
+    return found
+
+
+class Columns:
+    """The columns that a statement returns, and how their values are read.
+
+    Args:
+        columns: In their order, each by a name of its own.
+        dialect: The driver's, whose values these are.
+    """
+
+    def __init__(self, columns: Iterable[ColumnElement[Any]], dialect: Dialect) -> None:
+        columns = list(columns)
+        row = namedtuple("_Row", [str(each.key) for each in columns])  # type: ignore[misc]
+        # As its ``_make`` does it, without a call of Python's for each row.
+        self._row = partial(tuple.__new__, row)
+        types = (each.type.dialect_impl(dialect) for each in columns)
+        reads = (each.result_processor(dialect, None) for each in types)
+        self._reads = [
+            (number, read) for number, read in enumerate(reads) if read is not None
+        ]
+
+    def read(self, rows: Sequence[Iterable[object]]) -> Sequence[Any]:
+        """Named tuples of the values of rows, which are as the driver has them."""
+        if not rows:
+            return []
+        # Column by column: that takes a third of the steps.
+        columns: list[Iterable[object]] = list(zip(*rows, strict=True))
+        for number, read in self._reads:
+            columns[number] = map(read, columns[number])
+        return list(map(self._row, zip(*columns, strict=True)))

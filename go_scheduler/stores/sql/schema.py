@@ -20,7 +20,7 @@ from sqlalchemy import exc, text
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.stores.migrations import version
 from go_scheduler.stores.migrations.history import history
 from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql

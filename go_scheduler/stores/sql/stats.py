@@ -1,4 +1,4 @@
-"""What nodes have counted, as SQL stores keep it."""
+"""What nodes have counted, and what all of them agree on, as SQL stores keep it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from go_scheduler.models import Histogram, QueueStats
-from go_scheduler.stores.sql.tables import stats
-from go_scheduler.stores.sql.types import (
+from go_scheduler.stores.sql.rows import (
     Unreadable,
     from_microseconds,
     to_microseconds,
 )
+from go_scheduler.stores.sql.tables import settings, stats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from go_scheduler.stores.sql.dialect import Dialect
+    from go_scheduler.stores.sql.tables import Dialect
+
+
+def keep_setting(
+    connection: Connection, dialect: Dialect, *, name: str, value: str
+) -> str:
+    """Set what nobody has set, as ``Store.keep_setting``."""
+    # It waits for whoever sets it at this moment, so that what is read is there.
+    new = dialect.insert(settings).values(name=name, value=value)
+    connection.execute(new.on_conflict_do_nothing())
+    query = select(settings.c.value).where(settings.c.name == name)
+    return str(connection.execute(query).scalar_one())
+
 
 _LATER = "later"
 _KEY = (stats.c.every, stats.c.begins_at, stats.c.queue, stats.c.node)

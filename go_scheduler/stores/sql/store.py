@@ -14,26 +14,18 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.stores.base import TransactionalStore
-from go_scheduler.stores.changes import check_each_once
-from go_scheduler.stores.sql.additions import Additions
-from go_scheduler.stores.sql.by_hand import SQLByHand
+from go_scheduler.stores.rules import check_each_once
+from go_scheduler.stores.sql.additions import Additions, SQLByHand
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.declaring import Sets
-from go_scheduler.stores.sql.due_queues import due_queues
-from go_scheduler.stores.sql.edits import Edits, definition_of
+from go_scheduler.stores.sql.edits import Edits, Tombstones, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
-from go_scheduler.stores.sql.joined import Joined
-from go_scheduler.stores.sql.joining import join, when_committed
-from go_scheduler.stores.sql.lists import BOTH
-from go_scheduler.stores.sql.puts import Puts
+from go_scheduler.stores.sql.joined import Joined, join, when_committed
+from go_scheduler.stores.sql.lists import BOTH, due_queues, page_of_definitions
+from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
-from go_scheduler.stores.sql.reopening import reopen
-from go_scheduler.stores.sql.reviewing import Reviewing
-from go_scheduler.stores.sql.settings import keep_setting
-from go_scheduler.stores.sql.soonest import page_of_definitions
-from go_scheduler.stores.sql.stats import list_stats, note_stats
+from go_scheduler.stores.sql.reviewing import Reviewing, reopen
+from go_scheduler.stores.sql.stats import keep_setting, list_stats, note_stats
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sql.tombstones import Tombstones
 from go_scheduler.stores.sql.views import SQLViews
 
 if TYPE_CHECKING:
@@ -51,8 +43,7 @@ if TYPE_CHECKING:
         TaskDefinition,
         TaskInstance,
     )
-    from go_scheduler.stores.declared import Declaration, Declared
-    from go_scheduler.stores.joined_store import JoinedStore
+    from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
         Addition,
         Position,
@@ -60,10 +51,11 @@ if TYPE_CHECKING:
         RunOutcome,
         Tombstone,
     )
+    from go_scheduler.stores.rules import Declaration, Declared
     from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.dialect import Dialect
-    from go_scheduler.stores.sql.putting import Putting
+    from go_scheduler.stores.sql.puts import Putting
     from go_scheduler.stores.sql.schema import Schema
+    from go_scheduler.stores.sql.tables import Dialect
 
 _LARGE_BATCH = 500
 # All nodes of an application declare the same, commonly at once.

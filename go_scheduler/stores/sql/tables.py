@@ -16,6 +16,10 @@ has to, in batches, and a row without its definition harms nobody.
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -28,11 +32,32 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    select,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from go_scheduler.stores.sql.types import Id, Object, Time, Value
+from go_scheduler.models import RunEnd, Stage, TaskRun
+from go_scheduler.stores.sql.rows import (
+    UNREADABLE,
+    Id,
+    Object,
+    Time,
+    Value,
+    write_contents,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from sqlalchemy import ColumnElement, Connection, Delete, Row, Select, Update
+    from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
+    from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
+
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskDefinition
 
 metadata = MetaData()
 
@@ -333,3 +358,127 @@ indexes = (
     ),
     Index("task_tombstones_completed_idx", tombstones.c.completed_at, tombstones.c.id),
 )
+
+
+_COLUMNS = (
+    "instance_id",
+    "attempt",
+    "node",
+    "started_at",
+    "ended_at",
+    "outcome",
+    "error",
+    "worker",
+    "lost_in",
+)
+_STAGES = {None: None} | {stage.value: stage for stage in Stage}
+_ENDS = {end.value: end for end in RunEnd}
+
+
+def read_runs(connection: Connection, instance_id: UUID) -> Sequence[TaskRun]:
+    """The runs of an instance, earliest attempt first; but for what cannot be read."""
+    rows = connection.execute(
+        select(*(runs.c[name] for name in _COLUMNS))
+        .where(runs.c.instance_id == instance_id)
+        .order_by(runs.c.attempt)
+    )
+    return [_run(row) for row in rows if _is_readable(row)]
+
+
+def _is_readable(row: Row[Any]) -> bool:
+    known = row.outcome in _ENDS and row.lost_in in _STAGES
+    return known and UNREADABLE not in row
+
+
+def _run(row: Row[Any]) -> TaskRun:
+    values = {**row._mapping, "outcome": _ENDS[row.outcome]}
+    values["lost_in"] = _STAGES[row.lost_in]
+    return TaskRun(**values)
+
+
+Read = TypeVar("Read")
+Query = TypeVar("Query", "Select[Any]", "Update", "Delete")
+
+
+class Dialect(ABC):
+    """The differences between engines, but for the statements of the loops.
+
+    Attributes:
+        name: What SQLAlchemy calls it.
+        shards: Over how many parts of an index what is due is spread.
+    """
+
+    name: str
+    shards = 1
+
+    @abstractmethod
+    def now(self, connection: Connection) -> datetime:
+        """The store's time."""
+
+    @abstractmethod
+    def among(
+        self, column: ColumnElement[Any], ids: Collection[UUID]
+    ) -> ColumnElement[bool]:
+        """Whether a column is one of many ids, as one parameter."""
+
+    def looked_up(self, query: Query, table: Table, index: str) -> Query:
+        """A statement on some rows of a table, which are looked up by an index only."""
+        return query
+
+    @abstractmethod
+    def contains(self, metadata: Mapping[str, JSON]) -> ColumnElement[bool]:
+        """Whether a definition's metadata contains this."""
+
+    @abstractmethod
+    def insert(self, table: Table) -> PostgreSQLInsert | SQLiteInsert:
+        """Insert rows; what conflicts may be left out."""
+
+    def write_contents(self, definition: TaskDefinition) -> dict[str, object]:
+        """The columns of ``task_contents``, but for the key."""
+        row = write_contents(definition)
+        return {**row._asdict(), "metadata_search": json.loads(row.metadata)}
+
+    @abstractmethod
+    def ready(self, connection: Connection) -> None:
+        """Make a connection of the user's ready for these words."""
+
+    def in_autocommit(self, connection: Connection) -> bool:
+        """Whether a connection of the user's commits each statement by itself."""
+        # Every driver of SQLAlchemy's for such a server has this attribute; SQLAlchemy
+        # itself has none before 2.0.43.
+        driver: Any = connection.connection.dbapi_connection
+        return bool(driver.autocommit)
+
+    @abstractmethod
+    def ordered(self, connection: Connection, texts: Collection[str]) -> Sequence[str]:
+        """Texts in the order in which an index has them."""
+
+    @abstractmethod
+    def hint(
+        self,
+        connection: Connection,
+        times: Iterable[datetime | None],
+        now: datetime,
+        *,
+        late: bool = False,
+    ) -> None:
+        """Have other processes look, once this commits, if any of these is soon.
+
+        Args:
+            connection: Within whose transaction.
+            times: When what was put is due.
+            now: When it was put.
+            late: Whether that may commit only much later.
+        """
+
+    def listed(
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
+        """Read; the result need not be of this very moment."""
+        return read(connection)
+
+    def past_locks(
+        self, connection: Connection, read: Callable[[Connection], Read]
+    ) -> Read:
+        """Read, though somebody else may have locked the rows."""
+        return read(connection)

@@ -2,39 +2,275 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import func, select, true, union_all
+from sqlalchemy import func, literal, select, true, union_all
 
 from go_scheduler.checks import PRIORITIES
-from go_scheduler.models.looked_up import Backlog, Counted
-from go_scheduler.stores.messages import Position
-from go_scheduler.stores.sql.counting import CLAIMED, counts_up_to
-from go_scheduler.stores.sql.counting_theirs import counts_among
-from go_scheduler.stores.sql.edits import LIVE, definition_of
-from go_scheduler.stores.sql.ended import ended_first
-from go_scheduler.stores.sql.fired import SQLFired
-from go_scheduler.stores.sql.lists import among, are_of
-from go_scheduler.stores.sql.tables import contents, definitions, instances
-from go_scheduler.stores.view_store import (
+from go_scheduler.errors import TaskInstanceNotFoundError
+from go_scheduler.models import State
+from go_scheduler.models.counts import Backlog, Counted
+from go_scheduler.stores.base import (
     KEYS_LOOKED_AT,
     LOOKED_AT,
     STRETCH,
+    FiredStore,
+    InstanceStore,
     Stretch,
     ViewStore,
 )
+from go_scheduler.stores.messages import Position
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.edits import LIVE, definition_of
+from go_scheduler.stores.sql.lists import (
+    CLAIMED,
+    among,
+    are_of,
+    count_waiting,
+    counts_among,
+    counts_up_to,
+    ended_first,
+    instance_state,
+    instances_like,
+    with_state,
+)
+from go_scheduler.stores.sql.tables import (
+    contents,
+    definitions,
+    instances,
+    read_runs,
+    slots,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Subquery
+    from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, Subquery
 
-    from go_scheduler.models import Outcome, State, TaskDefinition, TaskInstance
+    from go_scheduler.models import Outcome, TaskDefinition, TaskInstance, TaskRun
+    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.reader import Reader
+    from go_scheduler.stores.sql.tables import Dialect
+
+Listed = TypeVar("Listed")
+_MOST_READ = 1000
+
+
+class InstanceLists(InstanceStore):
+    """What a SQL store reads of instances."""
+
+    _database: Database
+    _dialect: Dialect
+    _reader: Reader
+    _both: Select[tuple[object, ...]]
+
+    def get_instance(self, instance_id: UUID) -> TaskInstance:
+        """Read one instance."""
+        found = self._read(self._both.where(instances.c.id == instance_id))
+        if not found:
+            raise TaskInstanceNotFoundError(instance_id)
+        return found[0]
+
+    def find_instances(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
+        """Read many instances, by one statement for each thousand."""
+        wanted = list(ids)
+        found: dict[UUID, TaskInstance] = {}
+        for start in range(0, len(wanted), _MOST_READ):
+            some = wanted[start : start + _MOST_READ]
+            read = self._read(self._both.where(instances.c.id.in_(some)))
+            found.update((each.id, each) for each in read)
+        return found
+
+    def slot_holder(self, slot: str) -> TaskInstance | None:
+        """Read which instance has a slot."""
+        holder = select(slots.c.instance_id).where(slots.c.name == slot)
+        query = self._both.where(
+            instances.c.id == holder.scalar_subquery(),
+            instances.c.completed_at.is_(None),
+        )
+        return next(iter(self._read(query)), None)
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read what is kept of the runs of an instance."""
+        return self._list(lambda connection: read_runs(connection, instance_id))
+
+    def list_instances(
+        self,
+        *,
+        definition_id: UUID | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        state: State | None = None,
+        since: datetime | None = None,
+        fired_since: datetime | None = None,
+        fired_before: datetime | None = None,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+        newest_first: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskInstance]:
+        """Read a page of the instances that meet every condition given."""
+        query = instances_like(
+            self._both,
+            self._dialect,
+            definition_id=definition_id,
+            name=name,
+            key=key,
+            state=state,
+            since=since,
+            fired_since=fired_since,
+            fired_before=fired_before,
+            queues=queues,
+            owners=owners,
+            newest_first=newest_first,
+            after=after,
+        ).limit(limit)
+        return self._listed(query)
+
+    def counts(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
+    ) -> Mapping[State, int]:
+        """How many instances are in each state; every state has a number."""
+        query = select(instance_state, func.count()).group_by(instance_state)
+        if wanted := among(queues, owners):
+            query = query.join_from(
+                instances,
+                definitions,
+                definitions.c.key == instances.c.definition_key,
+            ).where(*wanted)
+        found = self._list(
+            lambda connection: {row[0]: row[1] for row in connection.execute(query)}
+        )
+        return {state: found.get(state.value, 0) for state in State}
+
+    def _read(self, query: Select[tuple[object, ...]]) -> Sequence[TaskInstance]:
+        rows = self._database.run(
+            Lane.BY_HAND, lambda connection: connection.execute(query).all()
+        )
+        return self._reader.instances(Lane.BY_HAND, rows)
+
+    def _listed(self, query: Select[Any]) -> Sequence[TaskInstance]:
+        rows = self._list(lambda connection: connection.execute(query).all())
+        return self._reader.instances(Lane.BY_HAND, rows)
+
+    def _in_order(self, ids: Sequence[UUID]) -> Sequence[TaskInstance]:
+        """The instances of these ids that are still there, in their order.
+
+        An id that cannot be read finds nothing.
+        """
+        ids = [each for each in ids if isinstance(each, UUID)]
+        if not ids:
+            return []
+        found = self._listed(self._both.where(self._dialect.among(instances.c.id, ids)))
+        by_id = {each.id: each for each in found}
+        return [by_id[id] for id in ids if id in by_id]
+
+    def _list(self, read: Callable[[Connection], Listed]) -> Listed:
+        """Read a list; it need not be of this very moment."""
+        return self._database.run(
+            Lane.BY_HAND, lambda connection: self._dialect.listed(connection, read)
+        )
+
 
 _column = instances.c
+_STATES = {each.value: each for each in State}
+# With statistics of the table CockroachDB 26.1 answers by an internal error ("cannot
+# overwrite [limit hint: 1.00]") if it is asked for less than five rows.
+_FEWEST = 20
+
+
+class SQLFired(InstanceLists, FiredStore):
+    """What a SQL store reads of one definition."""
+
+    def list_fired(
+        self,
+        definition_id: UUID,
+        *,
+        since: datetime,
+        before: datetime,
+        newest_first: bool = False,
+        limit: int,
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has fired, in the order of fire times."""
+        order = _column.fire_time.desc() if newest_first else _column.fire_time
+        query = self._both.where(
+            _column.definition_key == self._live(definition_id),
+            _column.fire_time >= since,
+            _column.fire_time < before,
+        )
+        index = "task_instances_fire_key"
+        query = self._dialect.looked_up(query, instances, index)
+        query = query.order_by(order).limit(max(_FEWEST, limit))
+        return self._listed(query)[:limit]
+
+    def count_fired(
+        self, definition_id: UUID, bounds: Sequence[datetime], *, most: int
+    ) -> Sequence[Mapping[State, int]]:
+        """How many a definition has fired, by their state, in some spans of time."""
+        counts: list[Counter[State]] = [Counter() for _ in bounds[1:]]
+
+        def read(connection: Connection) -> Sequence[Any]:
+            key = connection.execute(select(self._live(definition_id))).scalar()
+            if key is None:
+                return []
+            parts = (
+                with_state(_column.definition_key == key)
+                .add_columns(literal(number).label("part"))
+                .where(_column.fire_time >= since, _column.fire_time < before)
+                .order_by(_column.fire_time)
+                .limit(most)
+                .subquery()
+                for number, (since, before) in enumerate(pairwise(bounds))
+            )
+            heads = (select(each.c.part, each.c.state) for each in parts)
+            return connection.execute(union_all(*heads)).all()
+
+        for part, state in self._list(read):
+            # What is no outcome of ours, and was written by hand, has not ended.
+            counts[part][_STATES.get(state, State.PENDING)] += 1
+        return counts
+
+    def list_unscheduled(
+        self, definition_id: UUID, *, limit: int
+    ) -> Sequence[TaskInstance]:
+        """Read what a definition has without a fire time, the latest first."""
+        without = select(_column.id, _column.execute_at).where(
+            _column.definition_key == self._live(definition_id),
+            _column.fire_time.is_(None),
+        )
+        index = "task_instances_fire_key"
+        without = self._dialect.looked_up(without, instances, index)
+        some = without.limit(LOOKED_AT).subquery()
+        order = (some.c.execute_at.desc(), some.c.id.desc())
+        latest = select(some.c.id).order_by(*order).limit(limit)
+        ids = self._list(lambda connection: connection.execute(latest).scalars().all())
+        return self._in_order(ids)
+
+    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
+        """How many instances of a definition have not ended, and have not begun."""
+        key = self._live(definition_id)
+        found: int = self._list(
+            lambda each: count_waiting(each, self._dialect, key=key, most=most)
+        )
+        return found
+
+    def _live(self, definition_id: UUID) -> ScalarSelect[Any]:
+        live = select(definitions.c.key).where(
+            definitions.c.id == definition_id, definitions.c.deleted_at.is_(None)
+        )
+        return self._dialect.looked_up(
+            live, definitions, "task_definitions_id_key"
+        ).scalar_subquery()
+
+
 _QUEUES = 100
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 

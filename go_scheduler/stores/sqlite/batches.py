@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from go_scheduler.models import RUNS_KEPT, Outcome
-from go_scheduler.stores.changes import run_end
-from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
+from go_scheduler.stores.rules import run_end
+from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from go_scheduler.models import Cancelled
 from go_scheduler.stores.messages import Answer
-from go_scheduler.stores.silences import with_silences
-from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.instance_rows import read_instance
+from go_scheduler.stores.rules import with_silences
+from go_scheduler.stores.sql.database import LATE_AFTER, Lane
 from go_scheduler.stores.sql.reader import (
     as_parked,
     earliest_first,
@@ -22,28 +21,27 @@ from go_scheduler.stores.sql.rows import (
     missing_definition,
     read_contents,
     read_definition,
+    read_instance,
+    silences_of,
+    to_microseconds,
 )
-from go_scheduler.stores.sql.types import to_microseconds
+from go_scheduler.stores.sqlite import statements
 from go_scheduler.stores.sqlite.batches import (
+    ends,
+    kept_runs,
     key_of,
+    long_histories,
     results,
+    retries,
     run_batch,
     successes,
+    time_of,
     write_all,
 )
-from go_scheduler.stores.sqlite.finishing import (
-    finish_in_full,
-    free_slots,
-    go_on,
-)
-from go_scheduler.stores.sqlite.lapsed import claim_lapsed
-from go_scheduler.stores.sqlite.statements import claims as claiming
-from go_scheduler.stores.sqlite.statements import definitions, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
     from datetime import datetime, timedelta
-    from typing import Any
 
     from sqlalchemy import Connection, Row
 
@@ -55,9 +53,70 @@ if TYPE_CHECKING:
         Renewal,
         RunOutcome,
     )
-    from go_scheduler.stores.sql.classes import Classes
+    from go_scheduler.stores.sql.database import Classes
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
+
+
+def claim_lapsed(
+    connection: Connection, queues: Sequence[str], terms: Mapping[str, object]
+) -> tuple[Sequence[Row[Any]], Mapping[UUID, Silence]]:
+    """Claim what has lapsed anew.
+
+    Returns:
+        The rows, and by their ids what is known of those runs that were on a bus.
+    """
+    parameters = {**terms, "queues": json.dumps(queues)}
+    found = statements.FIND_LAPSED.fetch(connection, parameters)
+    if not found:
+        return [], {}
+    named = {**terms, "ids": json.dumps([row.id.hex for row in found])}
+    connection.exec_driver_sql(statements.KEEP_LOST, named)
+    return statements.CLAIM_NAMED.execute(connection, named), silences_of(found)
+
+
+_LATE = to_microseconds(LATE_AFTER)
+
+
+def finish_in_full(
+    connection: Connection, by_id: Mapping[str, RunOutcome], now: int
+) -> Set[str]:
+    """Record what became of runs, whatever it is; the ids of those that counted."""
+    batch = [(*key_of(each.claim), each.outcome) for each in by_id.values()]
+    rows = run_batch(connection, statements.FINISH_FOUND, batch)
+    recorded = [(row, by_id[row.id]) for row in rows]
+    write_all(connection, statements.FINISH_END, ends(recorded, now))
+    write_all(connection, statements.FINISH_RETRY, retries(recorded, now))
+    kept = kept_runs(recorded, now)
+    write_all(connection, statements.KEEP_RUN, kept)
+    write_all(connection, statements.TRIM_RUNS, long_histories(kept))
+    waiting = {
+        row.definition_key: each.next_fire_time
+        for row, each in recorded
+        if row.waits and each.outcome
+    }
+    go_on(connection, waiting, now)
+    free_slots(connection, [row for row, each in recorded if each.outcome])
+    return {row.id for row in rows}
+
+
+def go_on(
+    connection: Connection, waiting: Mapping[str, datetime | None], now: int
+) -> None:
+    """Move the definitions on, by their keys, that waited for what has ended."""
+    late = now - _LATE
+    moved = [
+        {"key": key, "next_at": time_of(at), "now": now, "late": late}
+        for key, at in waiting.items()
+    ]
+    write_all(connection, statements.GO_ON, moved)
+
+
+def free_slots(connection: Connection, rows: Sequence[Row[Any]]) -> None:
+    """Let instances that have ended go of their slots."""
+    freed = [(row.slot, row.id) for row in rows if row.slot is not None]
+    write_all(connection, statements.FREE_SLOT, freed)
+
 
 _WIDTH = len(DEFINITION_COLUMNS)
 
@@ -139,7 +198,7 @@ class ClaimedInstances:
         return self._database.run(
             Lane.BY_TIME,
             lambda connection: bool(
-                connection.exec_driver_sql(claiming.LOOK, parameters).scalar()
+                connection.exec_driver_sql(statements.LOOK, parameters).scalar()
             ),
         )
 
@@ -147,7 +206,7 @@ class ClaimedInstances:
         """The instances of rows; read without keeping others from writing."""
         by_key: dict[object, TaskDefinition] = {}
         known: dict[object, DefinitionRow] = {}
-        read = definitions.DEFINITIONS.read(taken.definitions)
+        read = statements.DEFINITIONS.read(taken.definitions)
         for stored, values in zip(taken.definitions, read, strict=True):
             row = DefinitionRow(*values[:_WIDTH])
             if values.trigger_kind is None:
@@ -163,7 +222,7 @@ class ClaimedInstances:
                     by_key.get(row.definition_key) or missing_definition(values[1]),
                 )
                 for row, values in zip(
-                    rows, claiming.CLAIM_NAMED.read(rows), strict=True
+                    rows, statements.CLAIM_NAMED.read(rows), strict=True
                 )
             ]
             for rows in taken.instances
@@ -175,7 +234,7 @@ class ClaimedInstances:
 
         def read(connection: Connection) -> _Taken:
             return _taken(
-                connection, claiming.LIST_CLAIMED.execute(connection, parameters)
+                connection, statements.LIST_CLAIMED.execute(connection, parameters)
             )
 
         [claimed] = self._instances(self._database.run(Lane.BY_TIME, read))
@@ -192,7 +251,7 @@ class ClaimedInstances:
         def start(connection: Connection) -> _Taken:
             terms = _terms(claimant, self._microseconds())
             parameters = {"batch": json.dumps(batch), **terms}
-            rows = runs.START.execute(connection, parameters)
+            rows = statements.START.execute(connection, parameters)
             # What has to have a slot is left over.
             left = [row.id for row in rows if row.started_at is None]
             if not left:
@@ -221,7 +280,9 @@ class ClaimedInstances:
         ]
 
         def renew(connection: Connection) -> Mapping[UUID, bool]:
-            rows = run_batch(connection, runs.RENEW, batch, now=self._microseconds())
+            rows = run_batch(
+                connection, statements.RENEW, batch, now=self._microseconds()
+            )
             return {UUID(row.id): bool(row.cancel_requested) for row in rows}
 
         return Answer(done=self._database.transact(renew))
@@ -235,11 +296,11 @@ class ClaimedInstances:
 
         def finish(connection: Connection) -> Set[UUID]:
             now = self._microseconds()
-            rows = run_batch(connection, runs.FINISH_WELL, well, now=now)
+            rows = run_batch(connection, statements.FINISH_WELL, well, now=now)
             done = {row.id for row in rows}
             if left := {id: each for id, each in by_id.items() if id not in done}:
                 done |= finish_in_full(connection, left, now)
-            write_all(connection, runs.KEEP_RESULT, results(by_id, done))
+            write_all(connection, statements.KEEP_RESULT, results(by_id, done))
             return {by_id[id].claim.instance_id for id in done}
 
         return Answer(done=self._database.transact(finish))
@@ -255,7 +316,7 @@ class ClaimedInstances:
                 (*key_of(each.claim), now + to_microseconds(each.delay), each.reason)
                 for each in releases
             ]
-            rows = run_batch(connection, runs.RELEASE, batch, now=now)
+            rows = run_batch(connection, statements.RELEASE, batch, now=now)
             free_slots(connection, [row for row in rows if not row.runs])
             return {UUID(row.id) for row in rows}
 
@@ -272,7 +333,7 @@ class ClaimedInstances:
 
         def cancel(connection: Connection) -> Mapping[UUID, Cancelled]:
             now = self._microseconds()
-            rows = run_batch(connection, runs.CANCEL, batch, now=now)
+            rows = run_batch(connection, statements.CANCEL, batch, now=now)
             waiting = {
                 row.definition_key: cancellations[by_id[row.id]]
                 for row in rows
@@ -295,9 +356,9 @@ def _start_in_slots(
 ) -> Sequence[Row[Any]]:
     """Give those their slots that come first, and park the others."""
     among = json.dumps(ids)
-    wanted = connection.exec_driver_sql(runs.WANTED_SLOTS, {"ids": among})
-    write_all(connection, runs.TAKE_SLOT, [tuple(row) for row in wanted])
-    return runs.START_IN_SLOTS.execute(connection, {"ids": among, **terms})
+    wanted = connection.exec_driver_sql(statements.WANTED_SLOTS, {"ids": among})
+    write_all(connection, statements.TAKE_SLOT, [tuple(row) for row in wanted])
+    return statements.START_IN_SLOTS.execute(connection, {"ids": among, **terms})
 
 
 def _claim_free(
@@ -307,7 +368,7 @@ def _claim_free(
     terms: Mapping[str, object],
 ) -> Sequence[Row[Any]]:
     named = {f"queue{number}": each for number, each in enumerate(queues)}
-    statement = claiming.claim(len(queues), tuple(classes))
+    statement = statements.claim(len(queues), tuple(classes))
     return statement.execute(connection, {**terms, **named})
 
 
@@ -331,7 +392,7 @@ def _taken(
     if not started:
         return _Taken(rows, [])
     parameters = {"batch": json.dumps(list(started.items()))}
-    found = definitions.DEFINITIONS.execute(connection, parameters)
+    found = statements.DEFINITIONS.execute(connection, parameters)
     return _Taken(rows, found)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import threading
+from collections import deque
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import lru_cache
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,18 +18,96 @@ from sqlalchemy import QueuePool, create_engine, event, exc
 
 from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.shown import shown
-from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken
-from go_scheduler.stores.sql.urls import read_url
-from go_scheduler.stores.sqlite.functions import add_functions
-from go_scheduler.stores.sqlite.write_lock import WriteLock
+from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.formatting import shown
+from go_scheduler.json import JSON, contains
+from go_scheduler.stores.hints import Hints, News
+from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken, read_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
+
+
+class WriteLock:
+    """Lets one thread at a time write, each in its turn.
+
+    A common lock, and a connection pool, go to whoever asks at the right moment: a
+    thread that asks again at once can keep the others waiting for seconds.
+
+    Args:
+        longest: How many seconds to wait for it.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._lock = threading.Lock()
+        self._taken = False
+        self._waiting: deque[threading.Lock] = deque()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take it, and pass it on in the end.
+
+        Raises:
+            StoreUnavailableError: It was not passed on in time.
+        """
+        self._take()
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _take(self) -> None:
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append(mine)
+        if mine.acquire(timeout=self._longest):
+            return
+        with self._lock:
+            # It may have been passed on at the last moment.
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+                raise StoreUnavailableError(
+                    f"other threads have been writing for {self._longest:g} s"
+                )
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False
+
+
+CONTAINS = "go_scheduler_contains"
+"""Whether JSON contains JSON."""
+
+
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Give them to a connection of the driver."""
+    connection.create_function(CONTAINS, 2, _contains, deterministic=True)
+
+
+def _contains(outer: bytes, inner: str) -> bool:
+    """Whether JSON contains JSON; a text that is none contains nothing."""
+    try:
+        return contains(json.loads(outer), _parsed(inner))
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str) -> JSON:
+    parsed: JSON = json.loads(text)
+    return parsed
+
 
 Result = TypeVar("Result")
 
@@ -323,3 +405,32 @@ def _code_of(error: BaseException) -> int | None:
     """The primary code: the upper bits only say more about it."""
     code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
+
+
+# It costs some microseconds, and no lock of the file.
+_EVERY = timedelta(milliseconds=20)
+
+
+class FileWatch(Hints):
+    """Asks for the version of a file, again and again.
+
+    Args:
+        version: Answers another number if another process has written since.
+    """
+
+    def __init__(self, version: Callable[[], int]) -> None:
+        self._version = version
+        self._seen: int | None = None
+        self._closed = threading.Event()
+
+    def wait(self) -> News:
+        """Wait until it is another one; the first is one too."""
+        while not self._closed.wait(_EVERY.total_seconds()):
+            before, self._seen = self._seen, self._version()
+            if before != self._seen:
+                return News.ANYTHING
+        return News.NOTHING
+
+    def close(self) -> None:
+        """End a wait."""
+        self._closed.set()

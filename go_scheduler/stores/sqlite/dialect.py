@@ -9,9 +9,8 @@ from uuid import UUID
 from sqlalchemy import Boolean, LargeBinary, cast, func, select
 from sqlalchemy.dialects import sqlite
 
-from go_scheduler.stores.sql.dialect import Dialect
-from go_scheduler.stores.sql.tables import contents
-from go_scheduler.stores.sqlite.functions import CONTAINS, add_functions
+from go_scheduler.stores.sql.tables import Dialect, contents
+from go_scheduler.stores.sqlite.database import CONTAINS, add_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

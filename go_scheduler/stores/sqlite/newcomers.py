@@ -1,4 +1,4 @@
-"""Definitions of ids that were never stored before, written as rows to SQLite."""
+"""Definitions and instances that are new to a SQLite file, written as rows."""
 
 from __future__ import annotations
 
@@ -8,31 +8,149 @@ from uuid import uuid4
 
 from sqlalchemy.exc import IntegrityError
 
+from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.json import to_text
 from go_scheduler.models import TaskInstance
-from go_scheduler.models.changed import changed
-from go_scheduler.stores.changes import created
-from go_scheduler.stores.sql.database import Overtaken
-from go_scheduler.stores.sql.putting import Newcomer
-from go_scheduler.stores.sql.rows import write_contents, write_definition
-from go_scheduler.stores.sql.sweep import LATE_AFTER
-from go_scheduler.stores.sql.types import to_sqlite_time
-from go_scheduler.stores.sqlite.added_instances import started
-from go_scheduler.stores.sqlite.batches import time_of, write_all
-from go_scheduler.stores.sqlite.statements.additions import ADD_STARTED
-from go_scheduler.stores.sqlite.statements.definitions import (
+from go_scheduler.models.values import changed
+from go_scheduler.stores.base import may_start
+from go_scheduler.stores.rules import created
+from go_scheduler.stores.sql.additions import Additions
+from go_scheduler.stores.sql.database import LATE_AFTER, Overtaken
+from go_scheduler.stores.sql.puts import Newcomer
+from go_scheduler.stores.sql.rows import (
+    DEFINITION_COLUMNS,
+    ContentsRow,
+    DefinitionRow,
+    read_contents,
+    read_definition,
+    read_instance,
+    to_sqlite_time,
+    write_contents,
+    write_definition,
+)
+from go_scheduler.stores.sqlite.batches import run_batch, time_of, write_all
+from go_scheduler.stores.sqlite.statements import (
+    ADD,
+    ADD_STARTED,
     INSERT_CONTENTS,
     INSERT_NEW,
     KNOWN,
+    LIVE,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
+    from typing import Any
+    from uuid import UUID
 
     from sqlalchemy import Connection
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.messages import Claimant, Firing
+    from go_scheduler.stores.messages import Addition, Claimant, Firing
+
+_WIDTH = len(DEFINITION_COLUMNS)
+_KIND = _WIDTH + ContentsRow._fields.index("trigger_kind")
+
+
+class AddedInstances(Additions):
+    """Adds instances by two statements, and may start them as well."""
+
+    def add(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Add, as any ``Additions`` do it."""
+        return self._add(connection, definition_id, additions, None, names=None)
+
+    def start(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant,
+        *,
+        names: Collection[str] | None,
+    ) -> Sequence[TaskInstance]:
+        """Add and start, as ``Store.add_and_start``."""
+        return self._add(connection, definition_id, additions, claimant, names=names)
+
+    def _add(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant | None,
+        *,
+        names: Collection[str] | None,
+    ) -> Sequence[TaskInstance]:
+        found = LIVE.fetch(connection, {"id": definition_id.hex})
+        if not found:
+            raise TaskDefinitionNotFoundError(definition_id)
+        if not additions:
+            return []
+        [values] = found
+        definition = _definition(values)
+        if self.dropped(connection, values[0], definition, additions):
+            return super().add(connection, definition_id, additions)
+        now = self._dialect.now(connection)
+        made = [each.made(definition, now) for each in additions]
+        if claimant is not None and may_start(made[0], claimant, names):
+            made = [
+                started(each, claimant, now) if each.due_at <= now else each
+                for each in made
+            ]
+        added = _insert(connection, values[0], made, now)
+        left = [each for each in additions if each.id.hex not in added]
+        existing = self.existing(connection, values[0], left)
+        return [
+            read_instance(tuple(existing[each.id]), definition)
+            if each.id in existing
+            else each
+            for each in made
+        ]
+
+
+def started(made: TaskInstance, claimant: Claimant, at: datetime) -> TaskInstance:
+    """A new instance as it is when it has been claimed and started at once."""
+    longest = made.definition.expire_after
+    if longest is None:
+        longest = claimant.expire_after
+    return changed(
+        made,
+        claimed_by=claimant.node,
+        attempt=1,
+        runs=1,
+        started_at=at,
+        expires_at=at + min(claimant.lease, longest),
+    )
+
+
+def _insert(
+    connection: Connection, key: UUID, made: Sequence[TaskInstance], now: datetime
+) -> Collection[str]:
+    """Insert those that are not there, by one statement; say which those were."""
+    batch = [
+        (
+            each.id.hex,
+            each.key,
+            None if each.payload is None else to_text(each.payload),
+            to_sqlite_time(each.execute_at),
+            None if each.claimed_by is None else each.claimed_by.hex,
+            time_of(each.expires_at),
+            each.own_trace_context,
+        )
+        for each in made
+    ]
+    terms = {"definition_key": key.hex, "now": to_sqlite_time(now)}
+    return {row.id for row in run_batch(connection, ADD, batch, **terms)}
+
+
+def _definition(values: Sequence[Any]) -> TaskDefinition:
+    contents = None if values[_KIND] is None else ContentsRow(*values[_WIDTH:])
+    return read_definition(DefinitionRow(*values[:_WIDTH]), read_contents(contents))
 
 
 class Newcomers:

@@ -6,25 +6,25 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.models.changed import changed
-from go_scheduler.stores.remembered import note_forgotten
-from go_scheduler.stores.sql.classes import Classes
-from go_scheduler.stores.sql.contacts import read_contacts, write_announcement
-from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.putting import Putting
+from go_scheduler.models.values import changed
+from go_scheduler.stores.rules import note_forgotten
+from go_scheduler.stores.sql.database import Classes, Lane
+from go_scheduler.stores.sql.puts import Putting
+from go_scheduler.stores.sql.rows import (
+    read_contacts,
+    to_microseconds,
+    to_sqlite_time,
+    write_announcement,
+)
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
-from go_scheduler.stores.sql.types import to_microseconds, to_sqlite_time
-from go_scheduler.stores.sqlite.added_instances import AddedInstances
 from go_scheduler.stores.sqlite.claimed_instances import ClaimedInstances
-from go_scheduler.stores.sqlite.database import SQLiteDatabase
-from go_scheduler.stores.sqlite.deletions import delete_ended
+from go_scheduler.stores.sqlite.database import FileWatch, SQLiteDatabase
 from go_scheduler.stores.sqlite.dialect import SQLiteDialect
-from go_scheduler.stores.sqlite.due_definitions import DueDefinitions
-from go_scheduler.stores.sqlite.file_watch import FileWatch
-from go_scheduler.stores.sqlite.newcomers import Newcomers
+from go_scheduler.stores.sqlite.due_definitions import DueDefinitions, delete_ended
+from go_scheduler.stores.sqlite.newcomers import AddedInstances, Newcomers
 from go_scheduler.stores.sqlite.questions import Examined
-from go_scheduler.stores.sqlite.statements.cleanup import LIST_CONTACTS, NOTE_CONTACT
+from go_scheduler.stores.sqlite.statements import LIST_CONTACTS, NOTE_CONTACT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set

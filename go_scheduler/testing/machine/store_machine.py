@@ -11,24 +11,24 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores.messages import Firing, Retention
-from go_scheduler.testing.machine.addition_rules import AdditionRules
-from go_scheduler.testing.machine.backfill_rules import BackfillRules
-from go_scheduler.testing.machine.declaration_rules import DeclarationRules
-from go_scheduler.testing.machine.definition_rules import DefinitionRules
-from go_scheduler.testing.machine.drawn import (
+from go_scheduler.testing.machine.rules import (
     ALL,
     ALL_IDS,
     EXCLUSIONS,
     STEP,
     TRIGGERS,
+    AdditionRules,
+    BackfillRules,
+    DeclarationRules,
+    DefinitionRules,
+    HandOverRules,
+    InstanceRules,
+    ReadingRules,
+    SeriesRules,
     fires_first,
     seconds,
+    seen_of,
 )
-from go_scheduler.testing.machine.hand_over_rules import HandOverRules
-from go_scheduler.testing.machine.instance_rules import InstanceRules
-from go_scheduler.testing.machine.pair import seen_of
-from go_scheduler.testing.machine.reading_rules import ReadingRules
-from go_scheduler.testing.machine.series_rules import SeriesRules
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.stored import dump_trigger
 

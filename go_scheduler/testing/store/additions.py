@@ -1,46 +1,75 @@
-"""Store suite: instances are made that are no fire times'."""
+"""Store suite: instances are made by hand, up to the ``max_queue`` of a definition.
+
+Of calls that are made at the same moment any may be told that it is busy, the more so
+on a busy machine; a node then asks again.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
 from go_scheduler.errors import (
     ConfigurationError,
+    QueueFullError,
+    StoreUnavailableError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.models import PAYLOAD_LIMIT, Outcome, State
-from go_scheduler.stores.messages import Addition
+from go_scheduler.models import (
+    PAYLOAD_LIMIT,
+    DefinitionState,
+    Outcome,
+    Skipped,
+    Stage,
+    State,
+)
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.messages import Addition, Release, RunOutcome
 from go_scheduler.testing.builders import (
     HOUR,
+    LEASE,
     MINUTE,
     NOBODY,
+    OTHER_NODE,
     SECOND,
+    WAITING,
     YEAR,
     at_once,
+    cancel,
     claim,
+    claim_of,
+    claimant,
     clean_up,
     definition,
+    due,
     finish,
+    fire,
+    firing,
+    hand_on,
     ids,
     instances,
     put,
+    release,
     start,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.remote_runs import told
 from go_scheduler.testing.store.values import METADATA, TEXTS, TIMES, same
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Answer, Claim, Firing
     from go_scheduler.testing.clock import ManualClock
 
 
@@ -271,3 +300,345 @@ class AddTests:
             at_once(add_one, delete, add_one)
         assert store.counts()[State.PENDING] == 0
         assert claim(store) == []
+
+
+class AddedTests:
+    """What ``add_instances`` has made, and its definition."""
+
+    def test_a_definition_that_fires_goes_on_as_it_would(self, store: Store) -> None:
+        of = put(store, definition(START + HOUR))
+        added = add(store, of, at=START + HOUR)
+        found = store.get_definition(of.id)
+        assert found.next_fire_time == START + HOUR
+        assert found.revision == of.revision
+        [one, other] = fire(store, found)
+        assert {one.fire_time, other.fire_time} == {None, START + HOUR}
+        assert added.id in ids([one, other])
+
+    def test_a_completed_definition_gets_one_too(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        of = put(store)
+        assert store.fire_definitions([firing(of)]).done
+        [run] = claim(store)
+        assert finish(store, run)
+        clock.advance(HOUR)
+        assert clean_up(store, older_than=2 * HOUR) == 0
+        added = add(store, of)
+        assert store.get_definition(of.id).state is DefinitionState.COMPLETED
+        clock.advance(YEAR)
+        assert clean_up(store) == 1
+        assert ids(instances(store, of)) == [added.id]
+        [run] = claim(store)
+        assert finish(store, run)
+        clock.advance(YEAR)
+        assert clean_up(store) == 2
+
+    def test_an_idle_definition_that_gets_one_is_kept(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        of = put(store, definition(None))
+        assert of.state is DefinitionState.COMPLETED
+        clock.advance(YEAR)
+        added = add(store, of)
+        assert clean_up(store) == 0
+        assert ids(claim(store)) == [added.id]
+
+    def test_it_is_cancelled_like_any(self, store: Store) -> None:
+        of = put(store, task())
+        added = add(store, of)
+        assert cancel(store, added)
+        assert store.get_instance(added.id).state is State.CANCELLED
+        assert store.get_definition(of.id).state is DefinitionState.ACTIVE
+        assert claim(store) == []
+
+    def test_it_goes_with_its_definition(self, store: Store) -> None:
+        of = put(store, task())
+        add(store, of, at=START + HOUR)
+        store.delete_definitions([of.id])
+        assert store.counts()[State.PENDING] == 0
+
+    def test_it_follows_its_definition(self, store: Store) -> None:
+        of = put(store, task())
+        added = add(store, of, at=START)
+        put(store, replace(of, queue="other", expire_after=SECOND))
+        assert claim(store) == []
+        [run] = claim(store, queues=["other"])
+        assert run.id == added.id
+        assert run.expires_at == START + SECOND
+
+    def test_it_runs_for_as_long_as_its_definition_says(self, store: Store) -> None:
+        add(store, put(store, task(expire_after=SECOND)))
+        [run] = claim(store)
+        assert run.expires_at == START + SECOND
+
+    def test_a_pause_keeps_it(self, store: Store, clock: ManualClock) -> None:
+        of = put(store, task())
+        waiting = add(store, of, at=START + SECOND)
+        assert ids(claim(store, ahead=SECOND)) == [waiting.id]
+        [paused] = store.pause_definitions([of.id])
+        assert (paused.next_fire_time, paused.completed_at) == (None, None)
+        assert store.get_instance(waiting.id).state is State.PENDING
+        clock.advance(LEASE)
+        assert claim(store, lapsed=True) == []
+        store.resume_definitions([of.id])
+        assert ids(claim(store)) == [waiting.id]
+
+    def test_what_is_added_to_a_paused_one_is_kept(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        of = put(store, replace(task(), paused=True))
+        added = add(store, of)
+        assert added.state is State.PENDING
+        clock.advance(HOUR)
+        assert claim(store) == []
+        store.resume_definitions([of.id])
+        assert ids(claim(store)) == [added.id]
+
+    def test_another_trigger_keeps_it(self, store: Store) -> None:
+        of = put(store, definition(START + HOUR))
+        added = add(store, of)
+        fire(store, of)
+        new = put(store, replace(task(), id=of.id))
+        assert ids(instances(store, new)) == [added.id]
+
+    def test_it_is_given_back_and_tried_again_like_any(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        of = put(store, task())
+        added = add(store, of)
+        [run] = claim(store)
+        assert release(store, run)
+        [run] = claim(store)
+        assert finish(store, run, None, retry_in=SECOND)
+        clock.advance(SECOND)
+        [run] = claim(store, OTHER_NODE)
+        assert (run.id, run.attempt, run.runs) == (added.id, 3, 2)
+
+    def test_no_trigger_waits_for_it(self, store: Store) -> None:
+        of = put(store, definition(trigger=WAITING))
+        add(store, of)
+        [run] = claim(store)
+        assert store.fire_definitions([firing(of)]).done == {of.id}
+        assert finish(store, run, next_fire_time=START + YEAR)
+        found = store.get_definition(of.id)
+        assert (found.next_fire_time, found.completed_at) == (None, None)
+
+    def test_no_trigger_that_an_edit_gives_waits_for_it(self, store: Store) -> None:
+        of = put(store, task())
+        add(store, of)
+        [run] = claim(store)
+        put(store, replace(definition(START + HOUR, trigger=WAITING), id=of.id))
+        assert finish(store, run, next_fire_time=START + YEAR)
+        [waiting] = due(store)
+        assert waiting.next_fire_time == START + HOUR
+        assert store.fire_definitions([firing(waiting)]).done == {of.id}
+        later = add(store, of, at=START + YEAR)
+        assert cancel(store, later, next_fire_time=START + YEAR)
+        assert store.get_definition(of.id).next_fire_time is None
+
+
+_Row = TypeVar("_Row")
+_Done = TypeVar("_Done")
+
+
+def started(store: Store, *given: TaskInstance) -> Sequence[TaskInstance]:
+    """Start instances under the claims they were read with."""
+    return started_all(store, [claim_of(each) for each in given])
+
+
+def started_all(store: Store, claims: Sequence[Claim]) -> Sequence[TaskInstance]:
+    """Start instances under these claims."""
+    start = partial(store.start_instances, claimant())
+    return _done(start, claims, lambda each: each.instance_id)
+
+
+def finished(
+    store: Store, instance: TaskInstance, outcome: Outcome = Outcome.COMPLETED
+) -> bool:
+    """Finish one run, and tell whether it was accepted."""
+    end = RunOutcome(
+        claim=claim_of(instance), started_at=instance.started_at, outcome=outcome
+    )
+    return bool(_done(store.finish_instances, [end], _instance_of))
+
+
+def released(store: Store, instance: TaskInstance) -> bool:
+    """Give one instance back for an hour, and tell whether it was accepted."""
+    release = Release(claim=claim_of(instance), delay=HOUR)
+    return bool(_done(store.release_instances, [release], _instance_of))
+
+
+def fired(store: Store, firings: Sequence[Firing]) -> Sequence[UUID]:
+    """Fire definitions; those that were not fired by another."""
+    return _done(store.fire_definitions, firings, lambda each: each.definition.id)
+
+
+def backfilled(
+    store: Store, definition: TaskDefinition, fire_times: Sequence[datetime]
+) -> Sequence[datetime]:
+    """Give fire times their instances; those that no other has given them."""
+    made: list[Sequence[datetime]] = []
+    while not made:
+        with suppress(StoreUnavailableError):
+            made.append(
+                store.backfill_instances(definition, fire_times, overlap=Overlap.ALLOW)
+            )
+    return made[0]
+
+
+def _done(
+    call: Callable[[Sequence[_Row]], Answer[Collection[_Done]]],
+    rows: Sequence[_Row],
+    id_of: Callable[[_Row], UUID],
+) -> Sequence[_Done]:
+    """What a call has done in the end, made again for the rows that were busy."""
+    done: list[_Done] = []
+    while rows:
+        answer = call(rows)
+        done += answer.done
+        rows = [each for each in rows if id_of(each) in answer.busy]
+    return done
+
+
+def _instance_of(row: RunOutcome | Release) -> UUID:
+    return row.claim.instance_id
+
+
+class FullTests:
+    """``add_instances`` of what is full, and what counts what waits."""
+
+    def test_no_more_wait_than_may(self, store: Store) -> None:
+        of = put(store, replace(task(), max_queue=3))
+        first = add(store, of, key="a")
+        [run] = claim(store)
+        assert run.id == first.id
+        # What runs does not wait; a key that is there, or comes twice, is nothing new.
+        keys = ("a", "b", "b", "c", "d")
+        wanted = [Addition(key=key) for key in keys]
+        made = store.add_instances(of.id, wanted)
+        assert len({*ids(made)}) == 4
+        for again in (wanted, wanted[:1], wanted[-1:], [replace(wanted[1], key=None)]):
+            assert len(store.add_instances(of.id, again)) == len(again)
+        for refused in ([Addition()], [Addition(), *wanted], [Addition(key="e")]):
+            with pytest.raises(QueueFullError, match="3 instances waiting") as caught:
+                store.add_instances(of.id, refused)
+            assert (caught.value.definition_id, caught.value.max_queue) == (of.id, 3)
+        assert len(instances(store, of)) == 4
+        release(store, run)
+        put(store, replace(of, revision=None, max_queue=4))
+        with pytest.raises(QueueFullError):
+            add(store, of)
+        store.cancel_instances({first.id: None})
+        add(store, of)
+        put(store, replace(of, revision=None, max_queue=None))
+        assert len(store.add_instances(of.id, [Addition(), Addition()])) == 2
+
+    def test_what_is_dropped_is_recorded(self, store: Store) -> None:
+        of = put(store, replace(task(), max_queue=2, when_full="drop"))
+        keys = ("a", "b", "b", "c", None)
+        wanted = [Addition(key=key, delay=SECOND, payload={"n": 1}) for key in keys]
+        *made, lost, last = found = store.add_instances(of.id, wanted)
+        assert ids(found) == [wanted[each].id for each in (0, 1, 1, 3, 4)]
+        assert {each.state for each in made} == {State.PENDING}
+        at = START + SECOND
+        reason = "2 of it wait, and no more may (max_queue)"
+        for each, addition in ((lost, wanted[3]), (last, wanted[4])):
+            assert each == store.get_instance(each.id)
+            assert (each.state, each.completed_at) == (State.SKIPPED, START)
+            assert each.skipped == Skipped(first=at, last=at, count=1, reason=reason)
+            assert (each.execute_at, each.created_at) == (at, START)
+            assert (each.key, each.payload) == (addition.key, {"n": 1})
+            assert (each.attempt, each.runs, each.parked) == (0, 0, False)
+        assert store.counts()[State.SKIPPED] == 2
+        # It stays what it was, whether or not there is room by now.
+        store.cancel_instances({made[0].id: None})
+        assert store.add_instances(of.id, wanted[2:4]) == [made[1], lost]
+        assert add(store, of, key="c", payload={"n": 2}) == lost
+        assert add(store, of).state is State.PENDING
+        assert len(claim(store, ahead=SECOND, limit=9)) == 2
+
+    def test_a_key_that_was_dropped_goes_with_its_record(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        of = put(store, replace(task(), max_queue=1, when_full="drop"))
+        first = add(store, of)
+        assert add(store, of, key="k").state is State.SKIPPED
+        store.cancel_instances({first.id: None})
+        clock.advance(YEAR)
+        assert clean_up(store) == 2
+        assert add(store, of, key="k").state is State.PENDING
+
+    def test_what_is_dropped_of_one_that_excludes_others_waits_for_none(
+        self, store: Store
+    ) -> None:
+        of = put(
+            store,
+            replace(task(), overlap=Overlap.BUFFER_ALL, max_queue=1, when_full="drop"),
+        )
+        [first, lost] = store.add_instances(of.id, [Addition(), Addition()])
+        assert lost.state is State.SKIPPED
+        [run] = claim(store)
+        assert run.id == first.id
+        start(store, run)
+        store.pause_definitions([of.id])
+        waits, lost = store.add_instances(of.id, [Addition(), Addition()])
+        assert (waits.state, lost.state) == (State.PENDING, State.SKIPPED)
+        store.resume_definitions([of.id])
+        assert finish(store, run)
+        store.review_parked(limit=9)
+        assert ids(claim(store)) == [waits.id]
+
+    def test_those_that_wait_are_counted_up_to_a_bound(self, store: Store) -> None:
+        of = put(store, task())
+        assert store.count_waiting(of.id, most=3) == 0
+        for _ in range(5):
+            add(store, of)
+        running, *_ = claim(store, limit=2)
+        assert store.count_waiting(of.id, most=9) == 3
+        assert store.count_waiting(of.id, most=2) == 2
+        release(store, running)
+        assert store.count_waiting(of.id, most=9) == 4
+        store.cancel_instances({running.id: None})
+        assert store.count_waiting(of.id, most=9) == 3
+        assert store.count_waiting(NOBODY, most=9) == 0
+
+    def test_what_nobody_has_begun_on_a_bus_waits(self, store: Store) -> None:
+        of = put(store, replace(task(), max_queue=4, when_full="drop"))
+        for _ in range(5):
+            add(store, of)
+            claim(store)
+        published, accepted, asked, begun, handed_on = instances(store, of)
+        hand_on(store, handed_on, lease=MINUTE)
+        for each in (published, accepted, asked, begun):
+            told(store, each, Stage.PUBLISHED)
+        told(store, accepted, Stage.ACCEPTED)
+        told(store, begun, Stage.STARTED)
+        store.cancel_instances({asked.id: None})
+        assert store.count_waiting(of.id, most=9) == 3
+        assert store.count_waiting(of.id, most=1) == 1
+        states = [add(store, of).state for _ in range(2)]
+        assert states == [State.PENDING, State.SKIPPED]
+        # It begins; another one ends.
+        told(store, accepted, Stage.STARTED)
+        assert finish(store, published)
+        assert store.count_waiting(of.id, most=9) == 2
+        states = [add(store, of).state for _ in range(3)]
+        assert states == [State.PENDING, State.PENDING, State.SKIPPED]
+
+    @pytest.mark.parametrize("when_full", ["refuse", "drop"])
+    def test_those_that_add_at_once_do_not_exceed_it_together(
+        self, store: Store, when_full: Literal["refuse", "drop"]
+    ) -> None:
+        of = put(store, replace(task(), max_queue=3, when_full=when_full))
+
+        def try_to() -> bool:
+            try:
+                return add(store, of).state is State.PENDING
+            except QueueFullError:
+                return False
+
+        assert at_once(*[try_to] * 6).count(True) == 3
+        found = [each.state for each in instances(store, of)]
+        assert found.count(State.PENDING) == 3
+        assert found.count(State.SKIPPED) == (3 if when_full == "drop" else 0)

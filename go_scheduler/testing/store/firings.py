@@ -6,32 +6,139 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.models import DefinitionState, Outcome, Skipped, State
 from go_scheduler.stores.messages import Firing
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
     NOBODY,
+    OTHER_NODE,
+    SECOND,
     TICK,
     WAITING,
+    YEAR,
+    cancel,
     claim,
+    clean_up,
     definition,
     due,
     ended,
+    finish,
     fire,
     firing,
     ids,
     instances,
+    pending,
     put,
     running,
     times,
+    waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.additions import add, task
+from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+
+
+class DueTests:
+    """``due_definitions``."""
+
+    def test_what_is_not_fired_stays_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        early, late = put(store), put(store, definition(START + MINUTE))
+        clock.advance(MINUTE)
+        for _ in range(3):
+            assert store.due_definitions(ahead=ZERO, limit=10) == [early, late]
+            assert store.due_definitions(ahead=ZERO, limit=1) == [early]
+            clock.advance(SECOND)
+
+    def test_a_definition_is_due_when_its_fire_time_is_within_ahead(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        new = put(store, definition(START + MINUTE))
+        assert due(store, ahead=MINUTE) == [new]
+        assert due(store, ahead=MINUTE - TICK) == []
+        clock.advance(TICK)
+        assert due(store, ahead=MINUTE - TICK) == [new]
+
+    def test_a_definition_whose_fire_time_has_passed_is_due(self, store: Store) -> None:
+        new = put(store, definition(START - 1000 * HOUR))
+        assert due(store, ahead=0 * HOUR) == [new]
+
+    def test_it_is_read_as_it_is_stored(self, store: Store) -> None:
+        put(store, definition(metadata={"a": 1}, name="b"))
+        [read] = due(store)
+        stored = store.get_definition(read.id)
+        assert read == stored
+        assert (read.next_fire_time, read.revision) == (START, 1)
+
+    def test_a_definition_without_a_fire_time_is_not_due(self, store: Store) -> None:
+        put(store, definition(None))
+        put(store, definition(None, trigger=WAITING))
+        assert due(store) == []
+
+    def test_due_definitions_come_in_the_order_of_fire_time_and_id(
+        self, store: Store
+    ) -> None:
+        fire_times = {4: START, 2: START + TICK, 3: START, 1: START + 2 * TICK}
+        for key, at in fire_times.items():
+            put(store, definition(at, key=key))
+        assert [each.id.int for each in due(store)] == [3, 4, 2, 1]
+
+    def test_a_page_has_at_most_limit_definitions(self, store: Store) -> None:
+        for key in range(5):
+            put(store, definition(START + key * TICK, key=key))
+        assert [each.id.int for each in due(store, limit=2)] == [0, 1]
+
+    def test_pages_of_due_definitions_follow_each_other(self, store: Store) -> None:
+        for key in range(5):
+            put(store, definition(START + key // 3 * SECOND, key=key))
+        first = due(store, limit=2)
+        second = due(store, after=first[-1], limit=2)
+        third = due(store, after=second[-1], limit=2)
+        assert [each.id.int for each in (*first, *second, *third)] == [0, 1, 2, 3, 4]
+        assert due(store, after=third[-1], limit=2) == []
+
+    def test_the_next_page_follows_even_if_the_last_one_has_moved_on(
+        self, store: Store
+    ) -> None:
+        for key in range(3):
+            put(store, definition(START + key * SECOND, key=key))
+        [first] = due(store, limit=1)
+        fire(store, first, next_fire_time=START + MINUTE)
+        assert [each.id.int for each in due(store, after=first)] == [1, 2, 0]
+
+    def test_the_next_page_follows_even_if_the_last_one_is_gone(
+        self, store: Store
+    ) -> None:
+        for key in range(2):
+            put(store, definition(START + key * SECOND, key=key))
+        [first] = due(store, limit=1)
+        store.delete_definitions([first.id])
+        assert [each.id.int for each in due(store, after=first)] == [1]
+
+    def test_a_trigger_that_cannot_be_read_costs_only_itself(
+        self, store: Store
+    ) -> None:
+        unknown = UnknownTrigger("from.another.node", {"a": [1, None]}, "not here")
+        strange = put(store, definition(START - HOUR, trigger=unknown))
+        known = put(store, definition())
+        first, second = due(store)
+        assert (first, second) == (strange, known)
+        assert isinstance(first.trigger, UnknownTrigger)
+        assert first.trigger.reason
+        assert fire(store, second)
+
 
 EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
 SKIPPED = Skipped(first=START - 2 * HOUR, last=START - HOUR, count=2, reason="too late")
@@ -292,3 +399,249 @@ class SkipTests:
         assert store.fire_definitions([step]).done == {read.id}
         moved = store.get_definition(read.id)
         assert times(fire(store, moved)) == [None, START]
+
+
+class WaitingTests:
+    """``fire_definitions``, where the trigger waits for the end of the last run."""
+
+    def test_it_does_not_fire_while_an_instance_is_pending(self, store: Store) -> None:
+        read = put(store, definition(trigger=WAITING))
+        fire(store, read, next_fire_time=START + HOUR)
+        self.assert_it_does_not_fire(store, store.get_definition(read.id))
+
+    def test_it_does_not_fire_while_an_instance_is_claimed(self, store: Store) -> None:
+        read = put(store, definition(START + SECOND, trigger=WAITING))
+        fire(store, read, next_fire_time=START + HOUR)
+        claim(store, ahead=MINUTE)
+        self.assert_it_does_not_fire(store, store.get_definition(read.id))
+
+    def test_it_does_not_fire_while_an_instance_runs(self, store: Store) -> None:
+        self.assert_it_does_not_fire(store, self.edited_while_running(store))
+
+    def test_it_does_not_fire_while_an_instance_waits_for_a_retry(
+        self, store: Store
+    ) -> None:
+        read = self.edited_while_running(store)
+        [instance] = instances(store, read)
+        assert finish(store, instance, None, retry_in=HOUR)
+        self.assert_it_does_not_fire(store, read)
+
+    def test_it_does_not_fire_while_an_instance_has_lapsed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = self.edited_while_running(store)
+        clock.advance(HOUR)
+        self.assert_it_does_not_fire(store, read)
+        claim(store, OTHER_NODE, lapsed=True)
+        self.assert_it_does_not_fire(store, read)
+
+    def test_it_fires_when_the_instance_has_ended(self, store: Store) -> None:
+        read = self.edited_while_running(store)
+        [instance] = instances(store, read)
+        assert finish(store, instance)
+        assert times(fire(store, read)) == [START, START + HOUR]
+
+    def test_it_fires_when_the_instance_has_been_cancelled(self, store: Store) -> None:
+        read = put(store, definition(trigger=WAITING))
+        [instance] = fire(store, read, next_fire_time=START + HOUR)
+        cancel(store, instance)
+        moved = store.get_definition(read.id)
+        assert times(fire(store, moved)) == [START, START + HOUR]
+
+    @staticmethod
+    def edited_while_running(store: Store) -> TaskDefinition:
+        """A definition that waits and has a fire time although its instance runs."""
+        instance = running(store, definition(trigger=WAITING))
+        other = DelayTrigger(2 * HOUR)
+        new = replace(instance.definition, trigger=other, next_fire_time=START + HOUR)
+        return put(store, new)
+
+    @staticmethod
+    def assert_it_does_not_fire(store: Store, read: TaskDefinition) -> None:
+        """A firing of it loses and changes nothing."""
+        before = instances(store, read)
+        assert store.fire_definitions([firing(read)]).done == set()
+        assert instances(store, read) == before
+        assert store.get_definition(read.id).next_fire_time == read.next_fire_time
+
+
+class NextFireTimeTests:
+    """``finish_instances`` and ``cancel_instances``, where the trigger waits."""
+
+    def test_a_definition_that_waits_fires_after_the_end(self, store: Store) -> None:
+        instance = running(store, definition(trigger=WAITING))
+        assert finish(store, instance, next_fire_time=START + HOUR)
+        found = self.definition_of(store, instance, START + HOUR)
+        assert (found.completed_at, found.revision) == (None, 1)
+        assert due(store, ahead=HOUR, limit=10) == [found]
+        assert len(fire(store, found)) == 2
+
+    def test_a_definition_that_waits_is_completed_if_it_fires_no_more(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store, definition(trigger=WAITING))
+        clock.advance(SECOND)
+        assert finish(store, instance)
+        found = self.definition_of(store, instance, None)
+        assert found.completed_at == START + SECOND
+
+    def test_an_edit_during_the_run_does_not_stop_the_series(
+        self, store: Store
+    ) -> None:
+        instance = running(store, definition(trigger=WAITING))
+        put(store, replace(instance.definition, name="edited"))
+        assert finish(store, instance, next_fire_time=START + HOUR)
+        self.definition_of(store, instance, START + HOUR)
+
+    def test_a_pause_during_the_run_does_not_stop_the_series(
+        self, store: Store
+    ) -> None:
+        instance = running(store, definition(trigger=WAITING))
+        store.pause_definitions([instance.definition.id])
+        assert finish(store, instance, next_fire_time=START + HOUR)
+        self.definition_of(store, instance, START + HOUR)
+        assert due(store, ahead=HOUR, limit=10) == []
+        [resumed] = store.resume_definitions([instance.definition.id])
+        assert due(store, ahead=HOUR, limit=10) == [resumed]
+
+    def test_a_next_fire_time_that_is_known_stays(self, store: Store) -> None:
+        read = put(store, definition(trigger=WAITING))
+        fire(store, read, next_fire_time=START + MINUTE)
+        [instance] = claim(store)
+        assert finish(store, instance, next_fire_time=START + HOUR)
+        self.definition_of(store, instance, START + MINUTE)
+
+    def test_a_definition_that_does_not_wait_takes_no_next_fire_time(
+        self, store: Store
+    ) -> None:
+        instance = running(store)
+        assert finish(store, instance, next_fire_time=START + HOUR)
+        found = self.definition_of(store, instance, None)
+        assert found.completed_at == START
+
+    def test_an_end_does_not_complete_a_definition_that_does_not_wait(
+        self, store: Store
+    ) -> None:
+        read = put(store)
+        fire(store, read, next_fire_time=START + HOUR)
+        [instance] = claim(store)
+        assert finish(store, instance)
+        found = self.definition_of(store, instance, START + HOUR)
+        assert found.completed_at is None
+
+    def test_a_retry_sets_no_next_fire_time(self, store: Store) -> None:
+        instance = running(store, definition(trigger=WAITING))
+        assert finish(store, instance, None, next_fire_time=START + HOUR)
+        self.definition_of(store, instance, None)
+
+    def test_a_lost_claim_sets_no_next_fire_time(self, store: Store) -> None:
+        waiting_for_retry(store, definition(trigger=WAITING))
+        [second] = claim(store)
+        stale = replace(second, attempt=1)
+        assert not finish(store, stale, Outcome.FAILED, next_fire_time=START + HOUR)
+        found = self.definition_of(store, second, None)
+        assert found.completed_at is None
+
+    def test_a_definition_that_waits_fires_after_a_cancelled_one(
+        self, store: Store
+    ) -> None:
+        instance = pending(store, definition(trigger=WAITING))
+        cancel(store, instance, next_fire_time=START + HOUR)
+        found = self.definition_of(store, instance, START + HOUR)
+        assert due(store, ahead=HOUR, limit=10) == [found]
+
+    def test_a_definition_that_waits_is_completed_by_a_cancel_if_it_fires_no_more(
+        self, store: Store
+    ) -> None:
+        instance = pending(store, definition(trigger=WAITING))
+        cancel(store, instance)
+        assert self.definition_of(store, instance, None).completed_at == START
+
+    def test_a_request_to_stop_sets_no_next_fire_time(self, store: Store) -> None:
+        instance = running(store, definition(trigger=WAITING))
+        cancel(store, instance, next_fire_time=START + HOUR)
+        found = self.definition_of(store, instance, None)
+        assert found.completed_at is None
+
+    @staticmethod
+    def definition_of(
+        store: Store, instance: TaskInstance, next_fire_time: datetime | None
+    ) -> TaskDefinition:
+        """An instance's definition as stored, which fires then."""
+        found = store.get_definition(instance.definition.id)
+        assert found.next_fire_time == next_fire_time
+        return found
+
+
+class OnDemandTests:
+    """Definitions that fire only on demand."""
+
+    def test_one_on_demand_is_active_and_never_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        new = put(store, task())
+        clock.advance(YEAR)
+        for found in (new, store.get_definition(new.id)):
+            assert found.trigger == OnDemandTrigger()
+            assert found.next_fire_time is None
+            assert found.completed_at is None
+            assert found.state is DefinitionState.ACTIVE
+        assert due(store) == []
+        assert ids(store.list_definitions(state=DefinitionState.ACTIVE)) == [new.id]
+
+    def test_one_of_many_on_demand_is_active(self, store: Store) -> None:
+        stored = store.put_definitions([task(), definition(), task()])
+        assert {each.completed_at for each in stored} == {None}
+
+    def test_one_on_demand_is_not_cleaned_up(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        new = put(store, task())
+        add(store, new)
+        [run] = claim(store)
+        assert finish(store, run)
+        clock.advance(YEAR)
+        assert clean_up(store) == 1
+        assert store.get_definition(new.id) == new
+        assert instances(store, new) == []
+
+    def test_one_that_does_not_last_is_completed_and_runs_when_asked(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        new = put(store, definition(None, trigger=OnDemandTrigger(lasting=False)))
+        for found in (new, store.get_definition(new.id)):
+            assert found.trigger == OnDemandTrigger(lasting=False)
+            assert (found.completed_at, found.next_fire_time) == (START, None)
+        added = add(store, new, at=START + YEAR)
+        clock.advance(YEAR)
+        assert clean_up(store) == 0
+        [run] = claim(store)
+        assert run.id == added.id
+        assert finish(store, run)
+        clock.advance(YEAR)
+        assert clean_up(store) == 2
+        assert store.list_definitions() == []
+
+    def test_one_that_fired_becomes_one_on_demand(self, store: Store) -> None:
+        old = put(store, definition(START + HOUR))
+        fire(store, old)
+        new = put(store, replace(task(), id=old.id))
+        assert (new.next_fire_time, new.completed_at) == (None, None)
+        assert instances(store, new) == []
+
+    def test_one_on_demand_becomes_one_that_fires(self, store: Store) -> None:
+        old = put(store, task())
+        added = add(store, old)
+        new = put(store, replace(definition(START), id=old.id))
+        assert new.next_fire_time == START
+        assert ids(due(store)) == [old.id]
+        assert ids(instances(store, new)) == [added.id]
+
+    def test_the_end_of_a_former_run_completes_no_one_on_demand(
+        self, store: Store
+    ) -> None:
+        run = running(store, definition(trigger=WAITING))
+        put(store, replace(task(), id=run.definition.id))
+        assert finish(store, run, next_fire_time=START + HOUR)
+        found = store.get_definition(run.definition.id)
+        assert (found.next_fire_time, found.completed_at) == (None, None)

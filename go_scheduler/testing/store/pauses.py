@@ -1,4 +1,4 @@
-"""Store suite: a paused definition starts nothing and loses nothing."""
+"""Store suite: a paused definition starts nothing, loses nothing, and goes on."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import Pause, State
+from go_scheduler.models import Cancelled, Pause, State
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
+    LEASE,
+    MINUTE,
     NOBODY,
+    OTHER_NODE,
     SECOND,
     WAITING,
     cancel,
     claim,
     claimed,
+    clean_up,
     definition,
     due,
     ended,
@@ -29,9 +33,11 @@ from go_scheduler.testing.builders import (
     instances,
     pending,
     put,
+    release,
     renew,
     running,
     start,
+    times,
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+    from go_scheduler.triggers.base import Trigger
 
 
 def pause(store: Store, read: TaskDefinition) -> TaskDefinition:
@@ -263,3 +270,231 @@ class PauseTests:
         frozen, free = (waiting_for_retry(store, retry_in=HOUR) for _ in range(2))
         pause(store, frozen.definition)
         assert ids(claim(store, ahead=HOUR)) == [free.id]
+
+
+class FrozenTests:
+    """What has passed, and has not ended, is frozen by a pause."""
+
+    @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
+    def test_what_has_passed_and_not_started_is_frozen(
+        self, store: Store, trigger: Trigger
+    ) -> None:
+        instance = pending(store, definition(trigger=trigger))
+        paused = pause(store, instance.definition)
+        assert paused.next_fire_time is None
+        assert paused.completed_at == instance.definition.completed_at
+        assert claim(store, ahead=HOUR) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_what_has_passed_and_is_claimed_is_frozen(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = claimed(store, definition(START + SECOND))
+        clock.advance(SECOND)
+        pause(store, instance.definition)
+        assert start(store, instance) == []
+        assert renew(store, instance) == {}
+        assert claim(store, ahead=HOUR) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_no_fire_time_that_has_passed_fires_again(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        read = put(store)
+        # The first one is to run after the second one, as by a jitter.
+        later = firing(read, START, START + SECOND, next_fire_time=START + HOUR)
+        execute_times = (START + MINUTE, START + SECOND)
+        store.fire_definitions([replace(later, execute_times=execute_times)])
+        clock.advance(SECOND)
+        [second] = claim(store)
+        assert finish(store, second)
+        assert clean_up(store) == 1
+        assert pause(store, read).next_fire_time == START + HOUR
+        assert times(instances(store, read)) == [START]
+
+    def test_what_waits_for_a_retry_is_frozen(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        pause(store, instance.definition)
+        assert claim(store, ahead=HOUR) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_a_claimed_retry_does_not_start(self, store: Store) -> None:
+        waiting_for_retry(store, retry_in=SECOND)
+        [instance] = claim(store, ahead=SECOND)
+        pause(store, instance.definition)
+        assert start(store, instance) == []
+        assert claim(store, ahead=HOUR) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_what_is_given_back_meanwhile_is_frozen(self, store: Store) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        assert release(store, instance)
+        assert claim(store, ahead=HOUR) == []
+        found = store.get_instance(instance.id)
+        assert (found.state, found.runs) == (State.PENDING, 0)
+
+    def test_what_fails_meanwhile_is_frozen(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        assert finish(store, instance, None, retry_in=SECOND)
+        clock.advance(HOUR)
+        assert claim(store, lapsed=True) == []
+        assert store.get_instance(instance.id).state is State.PENDING
+
+    def test_a_run_that_lapses_meanwhile_does_not_start_again(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        clock.advance(LEASE)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        assert finish(store, instance)
+
+    def test_what_is_frozen_can_be_cancelled(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        pause(store, instance.definition)
+        answer = cancel(store, instance)
+        assert answer == {instance.id: Cancelled.CANCELLED}
+        store.resume_definitions([instance.definition.id])
+        assert claim(store) == []
+
+    def test_what_is_frozen_goes_with_its_definition(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        pause(store, instance.definition)
+        store.delete_definitions([instance.definition.id])
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(instance.id)
+
+    def test_what_is_frozen_stays_frozen_when_the_definition_is_edited(
+        self, store: Store
+    ) -> None:
+        instance = waiting_for_retry(store)
+        paused = pause(store, instance.definition)
+        put(store, replace(paused, queue="other"))
+        assert claim(store, queues=["default", "other"], ahead=HOUR) == []
+
+    def test_what_is_frozen_goes_to_the_new_queue(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        paused = pause(store, instance.definition)
+        put(store, replace(paused, queue="other"))
+        store.resume_definitions([paused.id])
+        assert claim(store) == []
+        assert ids(claim(store, queues=["other"])) == [instance.id]
+
+
+class ResumeTests:
+    """``resume_definitions``."""
+
+    def test_the_pause_and_its_note_go(self, store: Store) -> None:
+        new = put(store)
+        store.pause_definitions([new.id], note="why")
+        [resumed] = store.resume_definitions([new.id])
+        for found in (resumed, store.get_definition(new.id)):
+            assert found == new
+            assert (found.paused, found.note, found.revision) == (False, None, 3)
+
+    def test_a_resume_answers_those_that_exist(self, store: Store) -> None:
+        one, other = put(store), put(store)
+        store.pause_definitions([one.id])
+        resumed = store.resume_definitions([one.id, NOBODY, other.id])
+        assert sorted(ids(resumed)) == sorted([one.id, other.id])
+        assert store.resume_definitions([NOBODY]) == []
+
+    def test_a_definition_that_is_not_paused_stays_as_it_is(self, store: Store) -> None:
+        new = put(store)
+        [resumed] = store.resume_definitions([new.id])
+        assert (resumed.paused, resumed.revision) == (False, 1)
+
+    def test_what_was_removed_at_the_pause_fires_after_it(self, store: Store) -> None:
+        old = pending(store, definition(START + SECOND))
+        pause(store, old.definition)
+        [resumed] = store.resume_definitions([old.definition.id])
+        assert ids(due(store, ahead=HOUR, limit=10)) == [resumed.id]
+        assert times(fire(store, resumed)) == [START + SECOND]
+
+    def test_what_had_passed_at_the_pause_goes_on(self, store: Store) -> None:
+        instance = pending(store)
+        pause(store, instance.definition)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store)) == [instance.id]
+
+    def test_what_waited_for_a_retry_is_claimable(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        pause(store, instance.definition)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store)) == [instance.id]
+
+    def test_a_claimed_retry_is_claimable(self, store: Store) -> None:
+        waiting_for_retry(store, retry_in=SECOND)
+        [instance] = claim(store, ahead=SECOND)
+        pause(store, instance.definition)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store, OTHER_NODE, ahead=SECOND)) == [instance.id]
+
+    def test_what_was_given_back_meanwhile_is_claimable(self, store: Store) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        release(store, instance)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store)) == [instance.id]
+
+    def test_what_failed_meanwhile_is_claimable_when_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        finish(store, instance, None, retry_in=SECOND)
+        store.resume_definitions([instance.definition.id])
+        assert claim(store) == []
+        clock.advance(SECOND)
+        assert ids(claim(store)) == [instance.id]
+
+    def test_what_lapsed_meanwhile_is_taken_over(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        clock.advance(LEASE)
+        store.resume_definitions([instance.definition.id])
+        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
+
+    def test_what_lapsed_meanwhile_lapses_at_the_resume(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        clock.advance(HOUR)
+        store.resume_definitions([instance.definition.id])
+        assert store.get_instance(instance.id).expires_at == store.now()
+
+    def test_what_lapsed_before_the_pause_lapses_at_the_resume(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        clock.advance(HOUR)
+        pause(store, instance.definition)
+        store.resume_definitions([instance.definition.id])
+        assert store.get_instance(instance.id).expires_at == store.now()
+
+    def test_a_claim_that_holds_at_the_resume_holds_on(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        clock.advance(SECOND)
+        store.resume_definitions([instance.definition.id])
+        found = store.get_instance(instance.id)
+        assert found.expires_at == instance.expires_at
+
+    def test_a_paused_definition_that_ran_on_keeps_what_it_ran(
+        self, store: Store
+    ) -> None:
+        instance = running(store)
+        pause(store, instance.definition)
+        finish(store, instance)
+        store.resume_definitions([instance.definition.id])
+        assert times(instances(store, instance.definition)) == [START]
+        assert claim(store, ahead=HOUR) == []

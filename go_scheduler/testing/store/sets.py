@@ -11,10 +11,10 @@ import pytest
 
 from go_scheduler.errors import ConfigurationError, ConflictError
 from go_scheduler.models import State, TaskDefinition
-from go_scheduler.stores.declared import Declaration, Declared, Removed, removal_note
 from go_scheduler.stores.messages import (
     Position,
 )
+from go_scheduler.stores.rules import Declaration, Declared, Removed, removal_note
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,

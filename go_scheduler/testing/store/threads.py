@@ -31,7 +31,7 @@ from go_scheduler.testing.builders import (
     times,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.asked_again import finished, fired, released, started
+from go_scheduler.testing.store.additions import finished, fired, released, started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,20 +6,113 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import OWN
-from go_scheduler.triggers.calendars.calendar_years import AskedYears, WeekdayYears
-from go_scheduler.triggers.years.clock_years import union
-from go_scheduler.triggers.years.years import CombinedYears, ListedYears, without
+from go_scheduler.triggers.years.fire_times import union
+from go_scheduler.triggers.years.sets import (
+    UNSETTLED,
+    CombinedYears,
+    ListedYears,
+    Remembered,
+    Years,
+    days_in,
+    on_days,
+    without,
+)
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.years import Years
+    from collections.abc import Callable, Collection
+
+    from go_scheduler.triggers.years.sets import Cells, SearchBudget
+
+_DAY = timedelta(days=1)
+_DAYS_PER_UNIT = 4
+
+
+class CalendarYears(Years):
+    """The days that a calendar says are in it, of which each is asked for.
+
+    Args:
+        includes: Tells whether a day is.
+    """
+
+    def __init__(self, includes: Callable[[date], bool]) -> None:
+        self._includes = includes
+        self._known: Remembered[Cells] = Remembered(len)
+
+    @property
+    def settled(self) -> int:
+        """Never: what it says of each year is its own."""
+        return UNSETTLED
+
+    def cells(self, year: int, effort: SearchBudget) -> Cells:
+        """Those of a year."""
+
+        def make() -> Cells:
+            number, first = days_in(year), date(year, 1, 1)
+            effort.spend(number // _DAYS_PER_UNIT)
+            return on_days(
+                sum(
+                    1 << day
+                    for day in range(number)
+                    if self._includes(first + day * _DAY)
+                ),
+                number,
+            )
+
+        return self._known.get(year, make)
+
+
+class WeekdayYears(Years):
+    """Some days of the week.
+
+    Args:
+        weekdays: Monday is 0.
+    """
+
+    def __init__(self, weekdays: Collection[int]) -> None:
+        self._weekdays = weekdays
+
+    @property
+    def settled(self) -> int:
+        """From the beginning."""
+        return 0
+
+    def cells(self, year: int, effort: SearchBudget) -> Cells:
+        """Those of a year."""
+        number, first = days_in(year), date(year, 1, 1).weekday()
+        days = (day for day in range(number) if (first + day) % 7 in self._weekdays)
+        return on_days(sum(1 << day for day in days), number)
+
+
+class WholeDays(Years):
+    """The days on which there is any time of a set.
+
+    Args:
+        years: The set.
+    """
+
+    def __init__(self, years: Years) -> None:
+        self._years = years
+
+    @property
+    def settled(self) -> int:
+        """When the set is."""
+        return self._years.settled
+
+    def cells(self, year: int, effort: SearchBudget) -> Cells:
+        """Those of a year."""
+        cells = self._years.cells(year, effort)
+        return on_days(
+            sum(days for times, days in cells.items() if times), days_in(year)
+        )
+
 
 MOST_DAYS = 100_000
 """The most days that a ``DateCalendar`` may list: 273 years."""
@@ -225,7 +318,7 @@ def _years_of(name: str) -> Years:
     calendar = find_calendar(name)
     is_own = type(calendar).__module__.startswith(OWN)
     known = calendar._years() if is_own else None
-    return known or AskedYears(partial(is_in, (name,)))
+    return known or CalendarYears(partial(is_in, (name,)))
 
 
 def are_own(names: Iterable[str]) -> bool:

@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.triggers.base import Progression, Trigger, phases_of, progression_of
-from go_scheduler.triggers.combining.compound import CompoundTrigger
-from go_scheduler.triggers.combining.nesting import (
+from go_scheduler.triggers.combining.compound import (
+    CompoundTrigger,
     all_years_of,
     checked_items,
     checked_part,
     in_brackets,
 )
-from go_scheduler.triggers.combining.progressions import ProgressionTrigger, meeting
+from go_scheduler.triggers.combining.search import ProgressionTrigger, meeting
 from go_scheduler.triggers.words import listed
-from go_scheduler.triggers.years.clock_years import union
-from go_scheduler.triggers.years.years import NEVER, CombinedYears
+from go_scheduler.triggers.years.fire_times import union
+from go_scheduler.triggers.years.sets import NEVER, CombinedYears
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from go_scheduler.triggers.combining.search import Candidate, FireTimeSearch
-    from go_scheduler.triggers.years.years import Years
+    from go_scheduler.triggers.years.sets import Years
 
 
 # Among no more than these, each is asked: the one that fires the most seldom says how

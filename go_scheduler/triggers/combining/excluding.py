@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.instead import write_instead
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.triggers.base import Trigger, phases_of, progression_of, years_of
 from go_scheduler.triggers.calendars.calendar import (
     are_own,
@@ -16,29 +16,29 @@ from go_scheduler.triggers.calendars.calendar import (
     is_in,
     years_of_names,
 )
-from go_scheduler.triggers.combining.compound import CompoundTrigger
-from go_scheduler.triggers.combining.nesting import (
+from go_scheduler.triggers.combining.compound import (
+    CompoundTrigger,
     all_years_of,
     checked_items,
     checked_part,
     in_brackets,
 )
-from go_scheduler.triggers.combining.progressions import covered_from, instant
-from go_scheduler.triggers.instants import FIRST_INSTANT, just_after
+from go_scheduler.triggers.combining.search import covered_from, instant
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.stored import dump_trigger
+from go_scheduler.triggers.times import FIRST_INSTANT, just_after
 from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import listed
-from go_scheduler.triggers.years.clock_years import ClockYears, union
-from go_scheduler.triggers.years.years import CombinedYears, without
+from go_scheduler.triggers.years.fire_times import ClockYears, union
+from go_scheduler.triggers.years.sets import CombinedYears, without
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.combining.search import Candidate, FireTimeSearch
-    from go_scheduler.triggers.years.years import Years
+    from go_scheduler.triggers.years.sets import Years
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = time()

@@ -9,38 +9,40 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.instead import write_instead
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Trigger, phases_of, progression_of, utc, years_of
 from go_scheduler.triggers.calendars.calendar import edition_of_names
-from go_scheduler.triggers.combining.compound import CompoundTrigger
+from go_scheduler.triggers.combining.compound import (
+    CompoundTrigger,
+    anchored_part,
+    checked_part,
+)
 from go_scheduler.triggers.combining.excluding import before_suffix
-from go_scheduler.triggers.combining.nesting import anchored_part, checked_part
-from go_scheduler.triggers.combining.progressions import instant
 from go_scheduler.triggers.combining.search import (
     Candidate,
     FireTimeSearch,
     fire_times_of,
+    instant,
 )
-from go_scheduler.triggers.instants import (
+from go_scheduler.triggers.times import (
     FIRST_INSTANT,
     LAST_INSTANT,
     MICROSECOND,
+    checked_length,
     just_after,
     microseconds_of,
     seconds_until,
 )
-from go_scheduler.triggers.lengths import checked_length
 from go_scheduler.triggers.wall.local_time import period_at
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import length, moment
-from go_scheduler.triggers.years.effort import Effort, UndecidedError
 from go_scheduler.triggers.years.fire_times import CountedYears, Tally, microsecond_of
-from go_scheduler.triggers.years.years import BoundedYears
+from go_scheduler.triggers.years.sets import BoundedYears, SearchBudget, UndecidedError
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.years import Years
+    from go_scheduler.triggers.years.sets import Years
 
 MOST_TIMES = 100_000
 """The most fire times a limit can count."""
@@ -288,7 +290,7 @@ class _SetCount:
         """Whether a fire time is within the limit."""
         until = microsecond_of(fire_time)
         try:
-            passed = self._tally.before(fire_time.year, until, Effort())
+            passed = self._tally.before(fire_time.year, until, SearchBudget())
         except UndecidedError:
             if self._tally.most > _MOST_WALKED:
                 raise

@@ -1,34 +1,85 @@
-"""The trigger that fires by a cron expression, in a time zone."""
+"""The trigger that fires by a cron expression, in a time zone, and its search."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.instead import write_instead
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.triggers.base import Progression
-from go_scheduler.triggers.cron.cron_description import describe
-from go_scheduler.triggers.cron.cron_warnings import warnings
-from go_scheduler.triggers.cron.cron_years import CronYears
-from go_scheduler.triggers.cron.expression import normalise, parse, search, split
-from go_scheduler.triggers.cron.named_fields import expression_of
-from go_scheduler.triggers.instants import SECOND
+from go_scheduler.triggers.cron.description import describe, warnings
+from go_scheduler.triggers.cron.expression import (
+    expression_of,
+    normalise,
+    numbers,
+    parse,
+    search,
+    split,
+)
+from go_scheduler.triggers.times import SECOND
 from go_scheduler.triggers.wall.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON
-from go_scheduler.triggers.years.clock_years import ClockYears
-from go_scheduler.triggers.years.years import NEVER
+from go_scheduler.triggers.years.fire_times import ClockYears
+from go_scheduler.triggers.years.sets import (
+    NEVER,
+    Remembered,
+    Years,
+    days_in,
+    nothing,
+    on_days,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
+    from go_scheduler.triggers.cron.expression import CronFields, CronSearch
     from go_scheduler.triggers.wall.local_time import Search
-    from go_scheduler.triggers.years.years import Years
+    from go_scheduler.triggers.years.sets import Cells, SearchBudget
+
+
+class CronYears(Years):
+    """The local times that match, year by year.
+
+    Args:
+        fields: What to match.
+        search: Finds the days.
+    """
+
+    def __init__(self, fields: CronFields, search: CronSearch) -> None:
+        self._years = fields.years
+        self._times = _times(fields.hours, fields.minutes, fields.seconds)
+        self._search = search
+        self._known: Remembered[Cells] = Remembered(len)
+
+    @property
+    def settled(self) -> int:
+        """After the last of the years that are named."""
+        return max(self._years) + 2 if self._years else 0
+
+    def cells(self, year: int, effort: SearchBudget) -> Cells:
+        """Those of a year."""
+        number = days_in(year)
+        if self._years and year not in self._years:
+            return nothing(number)
+
+        def make() -> Cells:
+            return on_days(self._search.days_as_bits(year), number, self._times)
+
+        return self._known.get(self._search.calendar(year), make)
+
+
+@lru_cache(maxsize=256)
+def _times(hours: int, minutes: int, seconds: int) -> int:
+    """The seconds of a day, of the bits of each field."""
+    hour = sum(seconds << 60 * minute for minute in numbers(minutes))
+    return sum(hour << 3600 * each for each in numbers(hours))
 
 
 @write_instead('CronTrigger(hour=9, minute=30, day_of_week="mon-fri")')

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.instead import write_instead
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.phrases.building import Builder
-from go_scheduler.triggers.phrases.phrase_words import LONGEST, PhraseError
+from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
 from go_scheduler.triggers.wall.zones import zone_key
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def parse_phrase(
         )
     key = zone_key(timezone)
     # The parser library is slow to import, and of no use without phrases.
-    from go_scheduler.triggers.phrases.parsing import read_phrase
+    from go_scheduler.triggers.phrases.reading import read_phrase
 
     try:
         builder = Builder(key, None if now is None else utc(now, name="now"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.triggers.phrases.phrase_words import PhraseError
+from go_scheduler.triggers.phrases.words import PhraseError
 
 if TYPE_CHECKING:
     from datetime import date, datetime

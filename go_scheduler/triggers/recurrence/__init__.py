@@ -2,7 +2,7 @@
 
 import typing
 
-from go_scheduler import on_demand as _on_demand
+from go_scheduler import lazy_imports as _on_demand
 
 if typing.TYPE_CHECKING:
     from go_scheduler.triggers.recurrence.recurrence_trigger import RecurrenceTrigger

@@ -7,40 +7,42 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.instead import write_instead
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Progression, utc
-from go_scheduler.triggers.instants import FIRST_INSTANT
-from go_scheduler.triggers.recurrence.local_times import LocalTimes
-from go_scheduler.triggers.recurrence.recurrence_description import describe
-from go_scheduler.triggers.recurrence.recurrence_text import (
-    LONGEST,
-    local_time,
-    read_recurrence,
-)
-from go_scheduler.triggers.recurrence.recurrence_warnings import (
+from go_scheduler.triggers.recurrence.description import (
+    describe,
     idle_exceptions,
     passed_over,
 )
-from go_scheduler.triggers.recurrence.rrule_text import write_rule
-from go_scheduler.triggers.recurrence.series import RecurrenceSeries
-from go_scheduler.triggers.recurrence.wall_clock import WallClock
+from go_scheduler.triggers.recurrence.series import (
+    LocalTimes,
+    RecurrenceSeries,
+    WallClock,
+)
+from go_scheduler.triggers.recurrence.text import (
+    LONGEST,
+    local_time,
+    read_recurrence,
+    write_rule,
+)
+from go_scheduler.triggers.times import FIRST_INSTANT
 from go_scheduler.triggers.wall.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
 from go_scheduler.triggers.wall.zones import load_zone
-from go_scheduler.triggers.years.years import NEVER
+from go_scheduler.triggers.years.sets import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.recurrence.recurrence_rule import RecurrenceRule
-    from go_scheduler.triggers.recurrence.recurrence_text import Recurrence
+    from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+    from go_scheduler.triggers.recurrence.text import Recurrence
     from go_scheduler.triggers.wall.local_time import Search
-    from go_scheduler.triggers.years.years import Years
+    from go_scheduler.triggers.years.sets import Years
 
 _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
 _ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)

@@ -2,35 +2,607 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from datetime import UTC, date, datetime, time, tzinfo
-from typing import TYPE_CHECKING
+from array import array
+from bisect import bisect_left, bisect_right
+from calendar import isleap
+from datetime import MAXYEAR, UTC, date, datetime, time, timedelta, tzinfo
+from math import gcd
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from go_scheduler.triggers.base import Progression, utc
-from go_scheduler.triggers.instants import (
+from go_scheduler.triggers.recurrence.rule import (
+    FREQUENCIES,
+    LAST_DAY,
+    NEVER,
+    Periods,
+    RecurrenceRule,
+    allowed_periods,
+    offsets_of,
+    ones,
+    pick,
+)
+from go_scheduler.triggers.recurrence.text import as_local, local_time
+from go_scheduler.triggers.recurrence.years import (
+    FAR,
+    FarCount,
+    RuleYears,
+    is_instant,
+    years_of_moments,
+)
+from go_scheduler.triggers.times import (
     FIRST_INSTANT,
     LAST_INSTANT,
     MICROSECOND,
+    SECOND,
+    microseconds_of,
     seconds_until,
 )
-from go_scheduler.triggers.recurrence.local_times import LocalTimes
-from go_scheduler.triggers.recurrence.recurrence_text import as_local, local_time
-from go_scheduler.triggers.recurrence.rule_years import is_instant, years_of_moments
-from go_scheduler.triggers.recurrence.series_parts import (
-    ListedDates,
-    RuleTimes,
-    SeriesPart,
-    without_moments,
+from go_scheduler.triggers.wall.local_time import next_instant, period_at
+from go_scheduler.triggers.years.fire_times import (
+    ClockYears,
+    CountedYears,
+    FireTimes,
+    Tally,
+    union,
 )
-from go_scheduler.triggers.years.clock_years import union
-from go_scheduler.triggers.years.years import BoundedYears
+from go_scheduler.triggers.years.sets import (
+    DAY,
+    BoundedYears,
+    CombinedYears,
+    days_in,
+    without,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
-    from go_scheduler.triggers.recurrence.recurrence_text import Recurrence
-    from go_scheduler.triggers.recurrence.wall_clock import WallClock
-    from go_scheduler.triggers.years.years import Years
+    from go_scheduler.triggers.recurrence.text import Recurrence
+    from go_scheduler.triggers.wall.local_time import Search
+    from go_scheduler.triggers.years.sets import SearchBudget, Years
+
+
+class WallClock(NamedTuple):
+    """How local times become instants; see ``WallClockTrigger``."""
+
+    zone: tzinfo
+    gap: str = "next"
+    overlap: str = "first"
+
+    def next(
+        self, search: Search, after: datetime, *, elapsed: bool = False
+    ) -> datetime | None:
+        """The first instant strictly later than another at which a time matches."""
+        return next_instant(
+            search,
+            after,
+            self.zone,
+            elapsed=elapsed,
+            gap=self.gap,
+            overlap=self.overlap,
+        )
+
+    def years(self, local: Years, *, elapsed: bool = False) -> Years:
+        """The seconds at which local times match."""
+        return ClockYears(
+            local, self.zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
+        )
+
+
+_PATIENCE = 36_525
+"""How many days it looks for the next one that has a time: a hundred years."""
+_MOST_REMEMBERED = 64
+_PER_TRY = 4
+_MOST_IN_VAIN = 6_000
+"""How many days or periods it tries; there are 5,218 weeks in a hundred years."""
+
+
+class LocalTimes:
+    """When a rule fires, by the clock on the wall, and as if it were never changed.
+
+    A day is its ``toordinal()``. The search jumps between the days that INTERVAL allows
+    and those that the other parts allow, until one is both.
+
+    Args:
+        rule: The rule.
+        start: Where it starts, at a whole second: what the rule leaves open is taken
+            from here, and INTERVAL counts from here. There are times before it, too.
+    """
+
+    def __init__(self, rule: RecurrenceRule, start: datetime) -> None:
+        self._rule = rule.pinned(start)
+        self._per_day = rule.periods_per_day
+        self._period_length = DAY // self._per_day
+        self._periods = Periods(self._rule)
+        self._start = self._periods.number(start.toordinal())
+        if self._per_day > 1:
+            self._start += _second(start) // self._period_length
+        self._allowed = allowed_periods(self._rule)
+        self._offsets = offsets_of(self._rule)
+        self._can_match = self._ever_picked() and self._ever_aligned()
+        self._year = (0, 0, 0)
+        self._days_of_year: dict[object, int] = {}
+        self._times_of_day: dict[int, Sequence[int]] = {}
+
+    def search(self, at: datetime) -> datetime | None:
+        """The first time at or after a given one.
+
+        Returns:
+            None if a hundred years have none, or those left before the year 10000.
+        """
+        today = at.toordinal()
+        for day, times in self.days(today):
+            index = bisect_left(times, _second(at)) if day == today else 0
+            if index < len(times):
+                return _local(day, times[index])
+        return None
+
+    def count(self, begin: datetime, end: datetime, most: int) -> int:
+        """How many times there are from one time on and before another.
+
+        Args:
+            begin: The first that counts.
+            end: The first that does not.
+            most: Where to stop counting: there may be so many, or more.
+        """
+        first, last, total = begin.toordinal(), end.toordinal(), 0
+        for day, times in self.days(first, last):
+            if total >= most:
+                break
+            total += bisect_left(times, _second(end)) if day == last else len(times)
+            if day == first:
+                total -= bisect_left(times, _second(begin))
+        return total
+
+    def days(
+        self, day: int, end: int = LAST_DAY, effort: SearchBudget | None = None
+    ) -> Iterator[tuple[int, Sequence[int]]]:
+        """The days that have times, from a given one on, and the seconds of these.
+
+        It ends where a hundred years have none, or where so much was tried in vain.
+
+        Args:
+            day: The first day.
+            end: The last one.
+            effort: What may be spent, if that is bounded.
+        """
+        last = min(day + _PATIENCE, end) if self._can_match else 0
+        left = _MOST_IN_VAIN
+        while left and day <= last and (day := self._aligned(day)) <= last:
+            left -= 1
+            if effort is not None:
+                effort.spend(_PER_TRY)
+            if self._rule.picks_days:
+                day, found = self._picked(day, last)
+            else:
+                day, found = self._matched(day, last)
+            for match, times in found:
+                if match > end:
+                    return
+                yield match, times
+                last = min(match + _PATIENCE, end)
+                left = _MOST_IN_VAIN
+
+    @property
+    def settled(self) -> bool:
+        """Whether years with the same calendar have the same times."""
+        if self._rule.easter_days:
+            return False
+        periods = {"YEARLY": 1, "MONTHLY": 12, "WEEKLY": 1}
+        a_week = periods.get(self._rule.frequency, 7 * self._per_day)
+        return a_week % self._rule.interval == 0
+
+    def plain(self, year: int) -> tuple[int, Sequence[int]] | None:
+        """The days of a year, as bits, and their times; None: these differ."""
+        if self._rule.interval > 1 or self._rule.picks_days or not self._can_match:
+            return None
+        return self.days_of(year), self._times(date(year, 1, 1).toordinal())
+
+    def cycle(self) -> array[int] | None:
+        """How many times each day has, if the other parts allow it, over and over.
+
+        It begins with the day before the first of all, whose ordinal is 0.
+
+        Returns:
+            None: INTERVAL counts months or years, or BYSETPOS picks days.
+        """
+        if self._rule.picks_days or self._rule.frequency in FREQUENCIES[:2]:
+            return None
+        interval, per_day, number = (
+            self._rule.interval,
+            self._per_day,
+            len(self._offsets),
+        )
+        if self._rule.frequency == "WEEKLY":
+            return array(
+                "I",
+                (
+                    number * ((self._periods.number(day) - self._start) % interval == 0)
+                    for day in range(7 * interval)
+                ),
+            )
+        days = min(interval // gcd(interval, per_day), NEVER)
+        if interval <= per_day:
+            firsts = ((self._start - day * per_day) % interval for day in range(days))
+            return array("I", (number * self._periods_from(each) for each in firsts))
+        found = array("I", bytes(4 * days))
+        for period in range(self._start % interval, days * per_day, interval):
+            if self._allowed is None or self._allowed[period % per_day]:
+                found[period // per_day] = number
+        return found
+
+    def _periods_from(self, first: int) -> int:
+        """How many periods of a day fire, of which INTERVAL allows so many first."""
+        if self._allowed is None:
+            return len(range(first, self._per_day, self._rule.interval))
+        return self._allowed[first :: self._rule.interval].count(1)
+
+    def likeness(self, year: int) -> Hashable:
+        """A key that two years share if they have the same times."""
+        first = date(year, 1, 1)
+        day = first.toordinal()
+        ahead = (self._start - self._periods.number(day)) % self._rule.interval
+        years = (year - 1, year, year + 1) if self._rule.picks_days else (year,)
+        days = [self.days_of(each) for each in years if 1 <= each <= MAXYEAR]
+        return first.weekday(), isleap(year), ahead, *days
+
+    def _ever_picked(self) -> bool:
+        """Whether a period can have as many times as BYSETPOS counts."""
+        if not self._rule.picks_days:
+            return bool(self._offsets)
+        days = {"WEEKLY": len(self._rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 371}
+        most = days[self._rule.frequency] * len(self._offsets)
+        return min(map(abs, self._rule.positions)) <= most
+
+    def _ever_aligned(self) -> bool:
+        """Whether INTERVAL ever meets a time of day that the other parts allow."""
+        step = gcd(self._rule.interval, self._per_day)
+        return self._allowed is None or 1 in self._allowed[self._start % step :: step]
+
+    def _aligned(self, day: int) -> int:
+        """The first day from a given one on that has a period INTERVAL allows."""
+        period = self._periods.number(day)
+        ahead = (self._start - period) % self._rule.interval
+        return self._periods.first_day(period + ahead) if ahead else day
+
+    def _matched(
+        self, day: int, last: int
+    ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
+        """Where to go on from a day, and the day with its times if it matches."""
+        if (match := self._matching(day, last)) != day:
+            return match, ()
+        times = self._times(day)
+        return day + 1, [(day, times)] if times else ()
+
+    def _picked(
+        self, day: int, last: int
+    ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
+        """Where to go on after the period of a day, and what BYSETPOS picks of it."""
+        period = self._periods.number(day)
+        first = self._periods.first_day(period)
+        end = self._periods.first_day(period + 1)
+        matching = self._days_between(first, end)
+        if not matching:
+            return self._matching(end, last), ()
+        days = [first + each for each in _numbers(matching)]
+        picked = pick(days, self._offsets, self._rule.positions)
+        return end, [each for each in picked if each[0] >= day]
+
+    def _days_between(self, first: int, end: int) -> int:
+        """The days of a period that the other parts allow."""
+        new_year, next_year, days = self._year_of(first)
+        days >>= first - new_year
+        # Three years have a part in some that are made of weeks.
+        while next_year < min(end, NEVER):
+            before = next_year
+            _, next_year, more = self._year_of(before)
+            days |= more << before - first
+        return days & (1 << end - first) - 1
+
+    def _matching(self, day: int, last: int) -> int:
+        """The first day from a given one on that the parts but INTERVAL allow."""
+        while day <= last:
+            new_year, next_year, days = self._year_of(day)
+            if left := days >> day - new_year:
+                return day + next(_numbers(left))
+            day = next_year
+        return NEVER
+
+    def _year_of(self, day: int) -> tuple[int, int, int]:
+        """The first day of a day's year and of the next, and the days that match."""
+        # Read once: another thread may be asking about another year.
+        known = self._year
+        if known[0] <= day < known[1]:
+            return known
+        year = date.fromordinal(day).year
+        first = date(year, 1, 1).toordinal()
+        end = first + days_in(year)
+        self._year = known = first, end, self.days_of(year)
+        return known
+
+    def days_of(self, year: int) -> int:
+        """The days of a year, worked out once for all years with the same calendar."""
+        key = date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)
+        if (days := self._days_of_year.get(key)) is None:
+            alike = 2000 + year % 400
+            days = self._days_of_year[key] = self._rule.days_of(alike)
+        if not self._rule.easter_days:
+            return days
+        return days & self._rule.easter_days_of(year)
+
+    def _times(self, day: int) -> Sequence[int]:
+        """The seconds of a day that INTERVAL and the other parts allow."""
+        if self._per_day == 1:
+            return self._offsets
+        first = (self._start - day * self._per_day) % self._rule.interval
+        if self._allowed is None and len(self._offsets) == 1:
+            step = self._rule.interval * self._period_length
+            return range(first * self._period_length + self._offsets[0], DAY, step)
+        if (times := self._times_of_day.get(first)) is None:
+            if len(self._times_of_day) >= _MOST_REMEMBERED:
+                self._times_of_day.clear()
+            times = self._times_of_day[first] = self._expanded(first)
+        return times
+
+    def _expanded(self, first: int) -> Sequence[int]:
+        interval = self._rule.interval
+        periods: Iterable[int] = range(first, self._per_day, interval)
+        if self._allowed is not None:
+            periods = [
+                first + index * interval
+                for index in ones(self._allowed[first::interval])
+            ]
+        return array(
+            "I",
+            (
+                period * self._period_length + offset
+                for period in periods
+                for offset in self._offsets
+            ),
+        )
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    """The numbers whose bits are set, in order."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _second(at: datetime) -> int:
+    """The number of the first whole second of the day that is not before a time."""
+    return at.hour * 3600 + at.minute * 60 + at.second + (at.microsecond > 0)
+
+
+def _local(day: int, second: int) -> datetime:
+    return datetime.fromordinal(day) + timedelta(seconds=second)
+
+
+_DAY = timedelta(days=1)
+_SECONDS = {
+    "WEEKLY": 604_800,
+    "DAILY": 86_400,
+    "HOURLY": 3600,
+    "MINUTELY": 60,
+    "SECONDLY": 1,
+}
+_LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
+
+
+class SeriesPart(Protocol):
+    """One part of a set; the instants that EXDATE excludes are not left out yet."""
+
+    elapsed: bool
+
+    def search(self, at: datetime) -> datetime | None:
+        """The first local time at or after a given one."""
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first fire time strictly later than an instant."""
+
+    def years(self) -> Years:
+        """Its fire times as sets."""
+
+    def progression(self) -> Progression | None:
+        """Its fire times as a progression, if they are one."""
+
+
+class ListedDates:
+    """The local times that are listed one by one.
+
+    Args:
+        times: In order.
+        clock: How they become instants.
+    """
+
+    elapsed = False
+
+    def __init__(self, times: Sequence[datetime], clock: WallClock) -> None:
+        self._times = times
+        self._clock = clock
+
+    def search(self, at: datetime) -> datetime | None:
+        """The first of them at or after a given one."""
+        index = bisect_left(self._times, at)
+        return self._times[index] if index < len(self._times) else None
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first one strictly later than an instant."""
+        return self._clock.next(self.search, after)
+
+    def years(self) -> Years:
+        """The instants at which the clock shows them, as sets."""
+        return self._clock.years(years_of_moments(self._times))
+
+    def progression(self) -> Progression | None:
+        """None: whatever they are, they end."""
+        return None
+
+
+class RuleTimes:
+    """The times of a rule, from where it begins until it ends.
+
+    Args:
+        rule: The rule.
+        times: The local times that it gives.
+        begin: The first local time that counts.
+        first: The first instant that counts.
+        clock: How they become instants.
+        exceptions: What EXDATE excludes.
+    """
+
+    def __init__(
+        self,
+        rule: RecurrenceRule,
+        times: LocalTimes,
+        *,
+        begin: datetime,
+        first: datetime,
+        clock: WallClock,
+        exceptions: Collection[date],
+    ) -> None:
+        self.elapsed = rule.elapsed
+        self._rule = rule
+        self._times = times
+        self._begin = begin
+        self._first = first
+        self._clock = clock
+        self._exceptions = exceptions
+        # COUNT is not reached at the one time, before which there are so many; it is
+        # at the other. Both move as they become known.
+        self._known = (first if self.elapsed else begin), 0
+        self._over = LAST_INSTANT if self.elapsed else _LAST_TIME
+        self._last = _LAST_TIME
+        if rule.until is not None:
+            # An hour that is repeated is shown again after UNTIL.
+            until = local_time(rule.until, clock.zone)
+            self._last = until + min(_DAY, _LAST_TIME - until)
+
+    def search(self, at: datetime) -> datetime | None:
+        """The first local time at or after a given one that EXDATE leaves."""
+        while (found := self._listed(at)) is not None:
+            if found.date() in self._exceptions:
+                at = found.replace(hour=23, minute=59, second=59, microsecond=1)
+            elif found in self._exceptions:
+                at = found.replace(microsecond=1)
+            else:
+                break
+        return found
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first fire time strictly later than an instant, up to the end."""
+        if self.elapsed and after < self._first:
+            after = self._first - MICROSECOND
+        found = self._clock.next(self.search, after, elapsed=self.elapsed)
+        if found is None or (self._rule.until and found > self._rule.until):
+            return None
+        return found if not self.elapsed or self._is_counted(found) else None
+
+    def years(self) -> Years:
+        """Its times as sets; what EXDATE excludes counts for COUNT."""
+        raw: Years = RuleYears(self._times)
+        excluded = [each for each in self._exceptions if not is_instant(each)]
+        if self.elapsed:
+            first = seconds_until(self._first)
+            left = self._clock.years(without_moments(raw, excluded), elapsed=True)
+            left = BoundedYears(left, first)
+            raw = BoundedYears(self._clock.years(raw, elapsed=True), first)
+            return self._until(self._counted(left, raw, self._first))
+        raw = BoundedYears(raw, seconds_until(self._begin))
+        left = self._counted(raw, raw, self._begin)
+        return self._until(self._clock.years(without_moments(left, excluded)))
+
+    def progression(self) -> Progression | None:
+        """Its times as a progression: it must only count, and on an even clock."""
+        rule = self._rule
+        only_counts = RecurrenceRule(
+            frequency=rule.frequency,
+            interval=rule.interval,
+            week_start=rule.week_start,
+        )
+        seconds = _SECONDS.get(rule.frequency)
+        if rule != only_counts or seconds is None:
+            return None
+        step = rule.interval * seconds * SECOND
+        if step == SECOND:
+            return Progression(seconds_until(self._first) * SECOND, SECOND)
+        first = self._times.search(self._begin)
+        if self._clock.zone is not UTC or first is None:
+            return None
+        return Progression(microseconds_of(first), step)
+
+    def _counted(self, years: Years, given: Years, begin: datetime) -> Years:
+        """Some of its times, until so many were given as COUNT says."""
+        if self._rule.count is None:
+            return years
+        return CountedYears(
+            years, Tally(FireTimes({0: given}), begin, self._rule.count)
+        )
+
+    def _until(self, years: Years) -> Years:
+        if self._rule.until is None:
+            return years
+        return BoundedYears(years, 0, seconds_until(self._rule.until) + 1)
+
+    def _listed(self, at: datetime) -> datetime | None:
+        """The first time at or after another, if it is not past the last."""
+        found = self._times.search(at if self.elapsed else max(at, self._begin))
+        if found is None or found > self._last:
+            return None
+        return found if self.elapsed or self._is_counted(found) else None
+
+    def _is_counted(self, found: datetime) -> bool:
+        """Whether one of its times comes before COUNT is reached.
+
+        Args:
+            found: The instant, if it follows elapsed time, else the local time.
+        """
+        # Read once: another thread may be moving it.
+        known, number = self._known
+        if self._rule.count is None or found <= known:
+            return True
+        if found >= self._over:
+            return False
+        number += self._count(known, found, self._rule.count - number)
+        if number < self._rule.count:
+            self._known = found, number
+            return True
+        self._over = found
+        return False
+
+    def _count(self, begin: datetime, end: datetime, most: int) -> int:
+        """How many of its times there are from one on and before another.
+
+        Args:
+            begin: An instant, if it follows elapsed time, else a local time.
+            end: Likewise.
+            most: Where to stop counting: there may be so many, or more.
+        """
+        if end - begin > FAR:
+            far = FarCount(self._times)
+            if self.elapsed:
+                return far.elapsed(begin, end, self._clock.zone, most)
+            return far.local(begin, end, most)
+        if self.elapsed:
+            return self._passed(begin, end, most)
+        return self._times.count(begin, end, most)
+
+    def _passed(self, begin: datetime, end: datetime, most: int) -> int:
+        """How often it fires from one instant on and before another; see ``count``."""
+        number, instant = 0, begin
+        while instant < end and number < most:
+            period = period_at(instant, self._clock.zone)
+            until = period.closes if period.end < end else period.local(end)
+            number += self._times.count(period.local(instant), until, most - number)
+            instant = period.end
+        return number
+
+
+def without_moments(years: Years, moments: Collection[date]) -> Years:
+    """Sets of times, but for some instants, local times or days."""
+    return (
+        CombinedYears(without, [years, years_of_moments(moments)]) if moments else years
+    )
 
 
 class RecurrenceSeries:

@@ -8,29 +8,170 @@ more, such as a move of the date line, fires nothing.
 
 from __future__ import annotations
 
+from bisect import bisect
+from calendar import isleap
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.triggers.base import utc
-from go_scheduler.triggers.instants import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
-from go_scheduler.triggers.wall.clock_changes import changes, new_year, offset_at
+from go_scheduler.triggers.times import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
+from go_scheduler.triggers.wall.zones import load_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import tzinfo
+    from collections.abc import Callable, Iterator, Sequence
 
-    from go_scheduler.triggers.wall.clock_changes import Change
+Change: TypeAlias = tuple[datetime, timedelta, timedelta]
+"""An instant, and a zone's offsets before it and from it on."""
 
+
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+# No zone of the database has kept an offset for less than three days.
+_STEP_OF_DATA = timedelta(days=3)
+# By rules, none keeps one for less than a month, as Morocco does in Ramadan.
+_STEP_OF_RULES = timedelta(days=20)
+_RULED = 2038
+# Before railways were built, no zone had another offset than its first one.
+_FIRST_YEAR = 1800
+SETTLED = 2100
+"""From this year on, years with the same calendar have the same changes.
+
+By then the database has said all that it says of single years, and what remains is a
+rule for each zone.
+"""
+
+
+@lru_cache(maxsize=4096)
+def changes(zone: tzinfo, year: int) -> Sequence[Change]:
+    """When a zone's offset changes within a year; at its end, but not its beginning.
+
+    Args:
+        zone: Any time zone.
+        year: As UTC counts it; from 1 to 9999.
+
+    Returns:
+        In order; the instants in UTC.
+    """
+    if (alike := year_alike(year)) != year:
+        later = new_year(year) - new_year(alike)
+        return [
+            (at + later, before, after) for at, before, after in changes(zone, alike)
+        ]
+    end = new_year(year + 1)
+    step = _STEP_OF_DATA if year < _RULED else _STEP_OF_RULES
+    instants = [new_year(year)]
+    while instants[-1] < end:
+        instants.append(instants[-1] + min(step, end - instants[-1]))
+    offsets = [offset_at(each, zone) for each in instants]
+    return [
+        (_change(low, high, zone), before, after)
+        for (low, high), (before, after) in zip(
+            pairwise(instants), pairwise(offsets), strict=True
+        )
+        if before != after
+    ]
+
+
+def year_alike(year: int) -> int:
+    """A year that has the same changes, from before there were any or under rules."""
+    if _FIRST_YEAR <= year < SETTLED or year in (1, MAXYEAR):
+        return year
+    years = _EARLY_YEARS if year < _FIRST_YEAR else _LAST_YEARS
+    return years[isleap(year), date(year, 1, 1).weekday()]
+
+
+_EARLY_YEARS, _LAST_YEARS = (
+    {(isleap(year), date(year, 1, 1).weekday()): year for year in range(first, end)}
+    for first, end in ((_FIRST_YEAR - 60, _FIRST_YEAR - 10), (SETTLED, SETTLED + 40))
+)
+
+
+def new_year(year: int) -> datetime:
+    """The beginning of a year in UTC, or of time, or the end of time."""
+    if year < 1:
+        return FIRST_INSTANT
+    return LAST_INSTANT if year > MAXYEAR else datetime(year, 1, 1, tzinfo=UTC)
+
+
+def offset_at(instant: datetime, zone: tzinfo) -> timedelta:
+    """How far a zone's clock is ahead of UTC; less than zero: behind."""
+    # A day from the ends of time, every local time can be told.
+    inside = min(max(instant, FIRST_INSTANT + _DAY), LAST_INSTANT - _DAY)
+    offset = inside.astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset
+
+
+def _change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
+    """When the offset changes, between two instants at which it differs."""
+    before = offset_at(low, zone)
+
+    def changed(seconds: int) -> bool:
+        return offset_at(low + seconds * _SECOND, zone) != before
+
+    return low + bisect(range((high - low) // _SECOND), False, key=changed) * _SECOND
+
+
+_STEP = timedelta(hours=6)
+
+
+def zone_changes(
+    timezone: str, start: datetime, end: datetime
+) -> list[tuple[datetime, str]]:
+    """All that there are from a start up to an end, earliest first, each in words.
+
+    Args:
+        timezone: The name of the zone.
+        start: Aware, in UTC.
+        end: Likewise.
+    """
+    zone = load_zone(timezone)
+    return [(at, _text(zone, timezone, at)) for at in _changes(zone, start, end)]
+
+
+def _changes(zone: tzinfo, start: datetime, end: datetime) -> Iterator[datetime]:
+    low = start
+    while low < end:
+        high = min(low + _STEP, end)
+        if _offset(zone, low) != _offset(zone, high):
+            yield _first_second(zone, low, high)
+        low = high
+
+
+def _first_second(zone: tzinfo, low: datetime, high: datetime) -> datetime:
+    """The first second after a change that is between two instants."""
+    before = _offset(zone, low)
+    while high - low > _SECOND:
+        middle = low + (high - low) / 2
+        if _offset(zone, middle) == before:
+            low = middle
+        else:
+            high = middle
+    return high.replace(microsecond=0)
+
+
+def _offset(zone: tzinfo, at: datetime) -> timedelta | None:
+    return at.astimezone(zone).utcoffset()
+
+
+def _text(zone: tzinfo, name: str, at: datetime) -> str:
+    before, after = (at - _SECOND).astimezone(zone), at.astimezone(zone)
+    moved = (after.utcoffset() or timedelta()) - (before.utcoffset() or timedelta())
+    way = "forward" if moved > timedelta() else "back"
+    minutes = abs(moved) // timedelta(minutes=1)
+    return f"clocks in {name} go {way} by {minutes} min, to {after:%H:%M}"
+
+
+if TYPE_CHECKING:
     Search = Callable[[datetime], datetime | None]
     """Finds the first matching naive local time at or after a given one."""
 
 LONG_GAP = timedelta(hours=3)
 """A gap as long as this fires nothing."""
 
-_DAY = timedelta(days=1)
 # Beyond it a rule is taken to match in gaps alone: a change or two a year.
 _MOST_PERIODS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

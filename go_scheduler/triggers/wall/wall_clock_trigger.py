@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.wall.local_time import next_instant, period_at
 from go_scheduler.triggers.wall.zones import load_zone, zone_key

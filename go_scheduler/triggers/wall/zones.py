@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.shown import shown
+from go_scheduler.formatting import shown
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger

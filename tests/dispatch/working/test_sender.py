@@ -10,11 +10,14 @@ from uuid import UUID
 import pytest
 
 from go_scheduler.dispatch import Run, Status, Topics
-from go_scheduler.dispatch.working.ended import Ended
-from go_scheduler.dispatch.working.places import Places
-from go_scheduler.dispatch.working.sender import Sender
-from go_scheduler.dispatch.working.served import served_topics
-from go_scheduler.dispatch.working.taken import Key, Taken
+from go_scheduler.dispatch.working.life import (
+    Ended,
+    Key,
+    Places,
+    Sender,
+    Taken,
+    served_topics,
+)
 from go_scheduler.errors import BusUnavailableError
 from go_scheduler.handlers.registry import HandlerRegistry
 from tests.dispatch.working.bench import AT, WHAT, read_all

@@ -26,9 +26,9 @@ from go_scheduler import (
     current_run,
 )
 from go_scheduler.dispatch import DispatchWorker, Run, Work, open_bus, tell_progress
-from go_scheduler.dispatch.working.taken import Taken
+from go_scheduler.dispatch.working.life import Taken
 from go_scheduler.events.instrument import Instrument
-from go_scheduler.working.calling import Calling
+from go_scheduler.working.worker import Calling
 from tests.dispatch.working.bench import AT, ENDS, WHAT, Bench, bench
 from tests.patience import FAILED_AFTER
 

@@ -13,8 +13,8 @@ from fastapi import APIRouter, FastAPI
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
+from go_scheduler.http.access.authentication import allowed
 from go_scheduler.http.access.caller import SCOPES, Caller
-from go_scheduler.http.access.guard import allowed
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:

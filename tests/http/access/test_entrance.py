@@ -15,10 +15,10 @@ from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
+from go_scheduler.http.access.authentication import OpenAccess
 from go_scheduler.http.access.bearer import BearerAccess
-from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.access.keys import ApiKey, new_key
-from go_scheduler.http.access.rates import Rate
+from go_scheduler.http.access.rate_limits import Rate
 from go_scheduler.http.limits import Limits
 from tests.http.access.house import PATHS, probing, sent, served
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from joserfc.jwk import OctKey, RSAKey
 
-from go_scheduler.http.access.issuer_keys import IssuerKeys
+from go_scheduler.http.access.issuer import IssuerKeys
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:

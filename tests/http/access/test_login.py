@@ -13,19 +13,19 @@ import httpx
 import pytest
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.http.access import login_provider
+from go_scheduler.http.access import login
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKey, new_key
-from go_scheduler.http.access.login import Logins
-from go_scheduler.http.access.login_provider import (
+from go_scheduler.http.access.login import (
     LoginError,
     LoginProvider,
+    Logins,
     ProviderAwayError,
     RefusedError,
+    TokenFile,
     fetch,
 )
-from go_scheduler.http.access.token_file import TokenFile
 from go_scheduler.testing import ManualClock
 from tests.http.access.house import PATHS, probing, served
 from tests.http.access.provider import AUDIENCE, CLIENT
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from go_scheduler.http.access.device_login import DeviceCode
+    from go_scheduler.http.access.login import DeviceCode
     from tests.http.access.provider import Provider
 
 SECOND = timedelta(seconds=1)
@@ -492,11 +492,11 @@ class TestAnswers:
     def test_an_error_says_what_it_is_without_what_a_terminal_obeys(
         self, oidc: Provider, known: dict[str, str]
     ) -> None:
-        found = login_provider._refusal(
+        found = login._refusal(
             "u", 400, {"error": "bad", "error_description": "a\x1b[2Jb"}
         )
         assert (found.code, str(found)) == ("bad", "u refuses: a[2Jb")
-        assert str(login_provider._refusal("u", 404, {})) == "u refuses: 404"
+        assert str(login._refusal("u", 404, {})) == "u refuses: 404"
         again = found.__reduce__()
         assert again == (RefusedError, ("bad", "u refuses: a[2Jb"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from go_scheduler.http.access.guard import OpenAccess
+from go_scheduler.http.access.authentication import OpenAccess
 from go_scheduler.http.access.loopback import is_safe_url, may_bind_openly
 from tests.http.access.house import JSON, PATHS, probing, sent, served
 

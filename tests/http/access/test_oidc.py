@@ -15,9 +15,12 @@ from go_scheduler.events import NoticeGiven, hears
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKey, new_key
-from go_scheduler.http.access.login import Logins
-from go_scheduler.http.access.login_provider import LoginProvider, ProviderAwayError
-from go_scheduler.http.access.token_file import TokenFile
+from go_scheduler.http.access.login import (
+    LoginProvider,
+    Logins,
+    ProviderAwayError,
+    TokenFile,
+)
 from tests.http.access.house import PATHS, probing
 from tests.http.access.provider import AUDIENCE, CLIENT, provider
 from tests.http.certificates import certificate

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.dashboard.signing_in.routes import BACK
+from go_scheduler.dashboard.signing_in import BACK
+from go_scheduler.http.access.authentication import OPEN_PATHS
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES
-from go_scheduler.http.access.entrance import OPEN_PATHS
-from go_scheduler.http.access.issuer import ASYMMETRIC, OidcIssuer
-from go_scheduler.http.access.login_provider import LoginProvider
-from go_scheduler.http.access.tokens import LONGEST_TOKEN, Tokens
+from go_scheduler.http.access.issuer import (
+    ASYMMETRIC,
+    LONGEST_TOKEN,
+    OidcIssuer,
+    Tokens,
+)
+from go_scheduler.http.access.login import LoginProvider
 from go_scheduler.http.configuration.loading import load_configuration
 from go_scheduler.http.limits import Limits
 from tests.http.access.provider import CLIENT

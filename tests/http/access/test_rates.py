@@ -10,8 +10,7 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.access.rates import Rate, Rates, network_of
-from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.access.rate_limits import Rate, Rates, Waiting, network_of
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:

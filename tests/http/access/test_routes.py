@@ -15,9 +15,9 @@ import pytest
 from go_scheduler import IntervalTrigger, MemoryStore, OnDemandTrigger, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
+from go_scheduler.http.access.authentication import OPEN_PATHS
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES
-from go_scheduler.http.access.entrance import OPEN_PATHS
 from go_scheduler.http.access.keys import ApiKey, new_key
 from go_scheduler.testing.builders import HOUR
 from go_scheduler.testing.clock import START

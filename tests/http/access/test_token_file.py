@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.http.access.login_provider import LoginError
-from go_scheduler.http.access.token_file import Login, TokenFile
+from go_scheduler.http.access.login import Login, LoginError, TokenFile
 from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from joserfc.jwk import RSAKey
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.access.grants import at
-from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.tokens import LONGEST_TOKEN, Tokens
+from go_scheduler.http.access.caller import at
+from go_scheduler.http.access.issuer import LONGEST_TOKEN, OidcIssuer, Tokens
 from go_scheduler.http.problems import Problem
 from go_scheduler.testing import ManualClock
 from tests.http.access.provider import AUDIENCE
@@ -176,7 +175,7 @@ def test_a_token_is_not_taken_for_another_that_has_its_beginning(
 def test_of_the_tokens_that_were_taken_the_last_are_remembered(
     oidc: Provider, now: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("go_scheduler.http.access.tokens._MOST_SEEN", 2)
+    monkeypatch.setattr("go_scheduler.http.access.issuer._MOST_SEEN", 2)
     known = tokens(oidc, now)
     for number in range(4):
         asyncio.run(known.caller_of(oidc.token(jti=str(number))))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from go_scheduler.http.configuration.configuration import Configuration
 from go_scheduler.http.configuration.durations import write_duration
+from go_scheduler.http.configuration.loading import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

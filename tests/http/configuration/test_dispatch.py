@@ -16,11 +16,11 @@ from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.configuration.loading import load_configuration
-from go_scheduler.http.dispatched import Dispatched
+from go_scheduler.http.serving import BusIntegration
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from go_scheduler.http.configuration.configuration import Configuration
+    from go_scheduler.http.configuration.loading import Configuration
 
 RESIZE = """
 dispatch:
@@ -50,7 +50,7 @@ def load(text: str) -> Configuration:
 def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
     settings, types = load(RESIZE), JobTypes()
     check(settings)
-    Dispatched(settings, types).close()
+    BusIntegration(settings, types).close()
     resize, video = types.types
     definition = resize.definition
     assert resize.description == "Makes pictures smaller."
@@ -68,7 +68,7 @@ def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
 
 def test_they_are_run_by_a_worker() -> None:
     types, finished = JobTypes(), SimpleQueue[InstanceFinished]()
-    dispatched = Dispatched(load(RESIZE), types)
+    dispatched = BusIntegration(load(RESIZE), types)
     listeners = [hears(InstanceFinished)(finished.put)]
     scheduler = Scheduler(types, MemoryStore(), queues=["server"], listeners=listeners)
     with open_bus("memory://") as bus, scheduler:
@@ -91,14 +91,14 @@ def test_what_the_page_configures_is_right() -> None:
     [shown] = re.findall(r"^```yaml[^\n]*\n(.*?)^```$", page, re.M | re.S)
     settings, types = load(shown), JobTypes()
     check(settings)
-    Dispatched(settings, types).close()
+    BusIntegration(settings, types).close()
     assert [each.name for each in types.types] == ["resize", "video"]
     assert settings.types.queues(types) == ("pictures",)
 
 
 def test_without_a_bus_there_is_nothing() -> None:
     types = JobTypes()
-    dispatched = Dispatched(load(""), types)
+    dispatched = BusIntegration(load(""), types)
     dispatched.hear(Scheduler(None, MemoryStore()))
     dispatched.close()
     assert types.types == []

@@ -15,22 +15,24 @@ from pydantic import SecretStr, ValidationError
 
 from go_scheduler import CatchUp, RetryPolicy, Scheduler
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.http.access.authentication import OpenAccess
 from go_scheduler.http.access.bearer import BearerAccess
-from go_scheduler.http.access.guard import OpenAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import new_key
-from go_scheduler.http.configuration.access_sections import OidcSection
-from go_scheduler.http.configuration.configuration import Configuration
-from go_scheduler.http.configuration.loading import Loaded, load_configuration
+from go_scheduler.http.configuration.loading import (
+    Configuration,
+    Loaded,
+    load_configuration,
+)
 from go_scheduler.http.configuration.section import Section
-from go_scheduler.http.configuration.sections import SchedulerSection
+from go_scheduler.http.configuration.sections import OidcSection, SchedulerSection
 from go_scheduler.http.configuration.showing import as_yaml, settings_of
 from go_scheduler.http.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from go_scheduler.http.configuration.yaml_text import Place
+    from go_scheduler.http.configuration.files import Place
 
 BOMB = "\n".join(
     f"{below}: &{below} [{', '.join([f'*{name}'] * 9)}]"

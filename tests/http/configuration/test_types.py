@@ -15,27 +15,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.handlers.command import Command, Limits
 from go_scheduler.handlers.email import Email, MailServer
 from go_scheduler.handlers.job_types import ENTRY_POINTS, JobTypes
+from go_scheduler.handlers.shell import Command, Limits
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import WebhookSettings
 from go_scheduler.http.access.keys import new_key
-from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.access.rate_limits import Waiting
 from go_scheduler.http.configuration.checking import check
-from go_scheduler.http.configuration.configuration import Configuration
-from go_scheduler.http.configuration.executor_sections import (
+from go_scheduler.http.configuration.job_type_sections import (
+    CommandLimitsSection,
+    CommandSection,
     EmailSection,
     WebhookSection,
 )
-from go_scheduler.http.configuration.loading import load_configuration
+from go_scheduler.http.configuration.loading import Configuration, load_configuration
 from go_scheduler.http.configuration.sections import WorkSection
-from go_scheduler.http.configuration.types_sections import (
-    CommandLimitsSection,
-    CommandSection,
-)
-from go_scheduler.http.dispatched import Dispatched
-from go_scheduler.http.jobs.spreading import JobDefaults
+from go_scheduler.http.jobs.jitter import JobDefaults
+from go_scheduler.http.serving import BusIntegration
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.testing.builders import definition
 from tests.conftest import instance
@@ -243,7 +240,7 @@ def test_types_of_ones_own_stand_beside_all_others_however_often_they_are_checke
     for _ in range(2):
         check(settings)
     types = settings.types.job_types()
-    Dispatched(settings, types).close()
+    BusIntegration(settings, types).close()
     assert [each.name for each in types.types] == sorted([name, "double"])
     own = import_module("own_types").types
     assert [each.name for each in own.types] == ["double"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from go_scheduler.http.access.authentication import OpenAccess
 from go_scheduler.http.access.caller import SCOPES, Caller
-from go_scheduler.http.access.guard import OpenAccess
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -22,7 +22,7 @@ from go_scheduler import (
 from go_scheduler.client import Client
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.http import create_app
-from go_scheduler.http.jobs.spreading import JobDefaults
+from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, SECOND, claim, clean_up, finish
 from go_scheduler.testing.clock import START

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from go_scheduler.http.jobs.lines import Line, Lines
+from go_scheduler.http.jobs.importing import Line, Lines
 
 
 def read(parts: list[bytes], longest: int = 100) -> list[tuple[int, bytes | None]]:

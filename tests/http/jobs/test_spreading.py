@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.jobs.spreading import JobDefaults, Spread, drawn
+from go_scheduler.http.jobs.jitter import JobDefaults, Spread, drawn
 from go_scheduler.testing.builders import SECOND
 
 HOUR = 3600 * SECOND

@@ -13,8 +13,7 @@ from go_scheduler import HandlerRegistry, MemoryStore, OnDemandTrigger, TaskDefi
 from go_scheduler.cli.showing import runs_where
 from go_scheduler.client import Client
 from go_scheduler.dispatch import Dispatcher, open_bus
-from go_scheduler.handlers.job_types import JobTypes
-from go_scheduler.handlers.marked import MARK
+from go_scheduler.handlers.job_types import MARK, JobTypes
 from go_scheduler.http import create_app
 from go_scheduler.http.bodies.jobs import TypeAnswer
 from go_scheduler.testing import ManualClock

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from go_scheduler.http.access.guard import Access
+    from go_scheduler.http.access.authentication import Access
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.http.work.gathered import GatheredWrites
+from go_scheduler.http.work.crews import GatheredWrites
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from go_scheduler.errors import ConfigurationError, StoreUnavailableError
 from go_scheduler.events import InstanceGivenBack, NodeStarted, NodeStopped
 from go_scheduler.http import create_app
 from go_scheduler.http.access.caller import SCOPES, Caller
-from go_scheduler.http.access.waiting import Waiting
+from go_scheduler.http.access.rate_limits import Waiting
 from go_scheduler.http.problems import Problem
-from go_scheduler.http.work.crew import Crew, Waiter
-from go_scheduler.http.work.crews import Crews
+from go_scheduler.http.work.crews import Crew, Crews, Waiter
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.run import HandedOn
 from go_scheduler.scheduler import Scheduler

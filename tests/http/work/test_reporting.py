@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler.models import State
-from go_scheduler.models.changed import changed
+from go_scheduler.models.values import changed
 from go_scheduler.policies import Overlap, RetryPolicy
-from go_scheduler.running.handed_out import HandedOut
+from go_scheduler.running.desk import HandedOut
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Claim
 from tests.http.work.callers import Believing

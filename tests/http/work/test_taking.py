@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.handlers.marked import MARK
+from go_scheduler.handlers.job_types import MARK
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
 from tests.http.work.house import Server, server

@@ -19,12 +19,9 @@ from go_scheduler import RetryAfter, current_run
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.http import Work, Worker
 from go_scheduler.http.remote_errors import NotAllowedError
-from go_scheduler.http.working.given import Given
-from go_scheduler.http.working.life import Life
-from go_scheduler.http.working.reports import Reports
-from go_scheduler.http.working.server import Server as Asked
-from go_scheduler.working.given import Ending
-from go_scheduler.working.pauses import Pauses
+from go_scheduler.http.working.life import Given, Life, Reports
+from go_scheduler.http.working.life import Server as Asked
+from go_scheduler.working.worker import Ending, Pauses
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:

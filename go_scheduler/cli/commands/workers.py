@@ -1,0 +1,217 @@
+"""The commands `worker` and `dispatch-worker`."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from go_scheduler.cli.connection import Where
+from go_scheduler.cli.options import grouped, text
+from go_scheduler.cli.output import line, note
+from go_scheduler.errors import BusUnavailableError, ConfigurationError
+from go_scheduler.formatting import shown
+
+if TYPE_CHECKING:
+    from go_scheduler.dispatch.bus import MessageBus
+
+app = typer.Typer()
+
+
+@app.command()
+@grouped
+def worker(
+    handler: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="A handler or a registry of handlers, such as myapp.jobs:registry.",
+            show_default=False,
+        ),
+    ],
+    where: Where,
+    queues: Annotated[
+        str | None,
+        text("The queues that it serves, with commas between them."),
+    ] = None,
+    max_workers: Annotated[
+        int | None, text("The most handlers that run at once.", metavar="COUNT")
+    ] = None,
+) -> None:
+    """Run handlers of your own, as a node on a store or for a server, until a signal.
+
+    At the first signal what runs is awaited; at the second it is left behind.
+    """
+    # Imported here: no other command needs all that a node is.
+    from contextlib import closing
+
+    from go_scheduler.cli.connection import opened_store, tokens_for
+    from go_scheduler.http.configuration.imported import imported
+    from go_scheduler.http.configuration.loading import load_configuration
+    from go_scheduler.http.logs import written_log
+    from go_scheduler.http.worker import Worker
+    from go_scheduler.scheduler import Scheduler
+
+    given: dict[str, tuple[Any, object]] = {
+        "--queues": (("scheduler", "queues"), queues),
+        "--max-workers": (("scheduler", "max_workers"), max_workers),
+    }
+    said = {name: each for name, each in given.items() if each[1] is not None}
+    settings = load_configuration(where.config, options=said).settings
+    arguments = settings.scheduler.arguments()
+    found: Any = imported(handler)
+    queues_served = arguments["queues"]
+    told = f"runs {handler} for the queues {', '.join(queues_served)}"
+    with written_log(settings.log):
+        if (server := where.server_url()) is not None:
+            far = Worker(
+                server,
+                found,
+                queues=queues_served,
+                max_workers=arguments["max_workers"],
+                token=tokens_for(server),
+            )
+            line(f"{told}, of {server}")
+            far.run()
+            return
+        with closing(opened_store(where.url(), migrates=True)) as store:
+            scheduler = Scheduler(found, store, **arguments)
+            line(told)
+            scheduler.run()
+
+
+@app.command()
+def dispatch_worker(
+    handler: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="A handler or a registry of handlers, such as myapp.jobs:registry.",
+            show_default=False,
+        ),
+    ],
+    bus: Annotated[
+        str | None,
+        text(
+            "The bus, such as amqps://user:password@host; else GO_SCHEDULER_BUS, where"
+            " others do not see the password, or the configuration's dispatch.url.",
+            metavar="URL",
+        ),
+    ] = None,
+    queues: Annotated[
+        str | None,
+        text(
+            "The queues that it serves, with commas between them; else the one that is"
+            " called default.",
+            metavar="QUEUES",
+        ),
+    ] = None,
+    max_workers: Annotated[
+        int, typer.Option(metavar="COUNT", help="The most handlers that run at once.")
+    ] = 32,
+    limit: Annotated[
+        list[str] | None,
+        text("The most runs of one task at once; for several.", metavar="TASK=COUNT"),
+    ] = None,
+    topic_per_task: Annotated[
+        str | None,
+        text(
+            "The tasks that the dispatcher has topics of their own for, with commas"
+            " between them; all: each has one. Else as the configuration's dispatch"
+            " says.",
+            metavar="TASKS",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        text(
+            "What all topics begin with, as for the dispatcher; else as the"
+            " configuration's dispatch says.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        text("What it is shown as; no two have the same name.", metavar="NAME"),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The configuration, of which dispatch and log count; else"
+            " ./go_scheduler.yaml, or the one at home.",
+        ),
+    ] = None,
+) -> None:
+    """Run handlers of your own for schedulers on a message bus, until a signal.
+
+    At the first signal what runs is awaited; at the second it is left behind.
+    """
+    # Imported here: no other command needs a bus.
+    from go_scheduler.dispatch.opening import open_bus
+    from go_scheduler.dispatch.worker import DispatchWorker
+    from go_scheduler.http.configuration.imported import imported
+    from go_scheduler.http.configuration.loading import load_configuration
+    from go_scheduler.http.logs import written_log
+
+    settings = load_configuration(config).settings
+    dispatch = settings.dispatch
+    kept = None if dispatch.url is None else dispatch.url.get_secret_value()
+    if not (url := bus or os.environ.get("GO_SCHEDULER_BUS") or kept):
+        raise ConfigurationError(
+            "say which bus: --bus URL, GO_SCHEDULER_BUS, or dispatch.url in the"
+            " configuration"
+        )
+    found: Any = imported(handler)
+    served = ["default"] if queues is None else _names(queues)
+    with written_log(settings.log), open_bus(url) as opened:
+        worker = DispatchWorker(
+            opened,
+            found,
+            queues=served,
+            max_workers=max_workers,
+            limits=_limits(limit or ()),
+            topic_per_task=_topics(topic_per_task, dispatch.topic_per_task),
+            namespace=dispatch.namespace if namespace is None else namespace,
+            name=name,
+        )
+        if url.lower().startswith("memory:"):
+            note("memory:// is within this process: nobody elsewhere publishes there")
+        told = f"for the queues {', '.join(served)}"
+        if queues is None:
+            told = "for the queue default, as --queues names no other"
+        line(f"{_begun(opened)} {handler} {told}")
+        worker.run()
+
+
+def _begun(bus: "MessageBus") -> str:
+    """What it does from now on; who is not let in need not wait."""
+    try:
+        bus.check()
+    except BusUnavailableError as error:
+        if error.refused:
+            raise
+        return "once the bus is there, runs"
+    return "runs"
+
+
+def _names(listed: str) -> Sequence[str]:
+    return [each.strip() for each in listed.split(",")]
+
+
+def _topics(listed: str | None, otherwise: bool) -> bool | Collection[str]:
+    if listed is None:
+        return otherwise
+    return listed == "all" or _names(listed)
+
+
+def _limits(said: Sequence[str]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for each in said:
+        task, equals, count = each.rpartition("=")
+        if not equals or not count.isdecimal():
+            raise ConfigurationError(
+                f"--limit must be a task and a number, such as resize=2: {shown(each)}"
+            )
+        found[task] = int(count)
+    return found

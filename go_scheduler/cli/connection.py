@@ -1,0 +1,189 @@
+"""Where a command finds definitions and instances: in a store, or behind a server."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias, Union
+
+import typer
+
+from go_scheduler.client import Client
+from go_scheduler.errors import ConfigurationError, StoreError
+from go_scheduler.http.remote_errors import CallerError
+from go_scheduler.stores.base import Store
+from go_scheduler.stores.opening import open_store
+
+if TYPE_CHECKING:
+    from go_scheduler.http.remote import Remote
+
+Connected: TypeAlias = Union[Client, "Remote"]
+PANEL = "Where"
+_MIGRATES = ("sqlite", "postgres", "postgresql", "cockroachdb")
+
+
+class SchemaBehindError(StoreError):
+    """The schema of a store is not as this version needs it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """The store or the server that a command is about."""
+
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The store, such as sqlite:///jobs.db, postgresql://host/database or"
+            " redis://host; else GO_SCHEDULER_STORE.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The server, such as http://127.0.0.1:8710, instead of a store; else"
+            " GO_SCHEDULER_SERVER.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The configuration; else ./go_scheduler.yaml, or the one at home.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+
+    @contextmanager
+    def client(self, *, migrates: bool = False) -> Iterator[Connected]:
+        """What the commands call: a client of the store, or of the server.
+
+        Args:
+            migrates: Whether the schema of a store may be brought up to date for it.
+
+        Raises:
+            ConfigurationError: Nothing says where, or it is said twice.
+        """
+        if (server := self.server_url()) is not None:
+            with remote(server) as client:
+                yield client
+            return
+        with closing(opened_store(self.url(), migrates=migrates)) as store:
+            yield Client(store)
+
+    def server_url(self) -> str | None:
+        """The URL of the server, if that is meant and not a store."""
+        if self.store is not None and self.server is not None:
+            raise ConfigurationError("say --store or --server, not both")
+        if self.store is not None or self.server is not None:
+            return self.server
+        server = os.environ.get("GO_SCHEDULER_SERVER")
+        if server and os.environ.get("GO_SCHEDULER_STORE"):
+            raise ConfigurationError(
+                "GO_SCHEDULER_STORE and GO_SCHEDULER_SERVER are both set: say --store"
+                " or --server"
+            )
+        return server or None
+
+    def url(self) -> str:
+        """The URL of the store.
+
+        Raises:
+            ConfigurationError: Nothing says which, or no other process can have it.
+        """
+        if self.server is not None:
+            raise ConfigurationError("this is done on a store: say --store URL instead")
+        url = self.store or os.environ.get("GO_SCHEDULER_STORE")
+        if not url:
+            # Imported only here: no other command has a file to read.
+            from go_scheduler.http.configuration.store_section import store_url
+
+            url = store_url(self.config)
+        if not url:
+            raise ConfigurationError(
+                "say where: --store URL or --server URL, or set GO_SCHEDULER_STORE or"
+                " GO_SCHEDULER_SERVER, or have store.url in go_scheduler.yaml"
+            )
+        if url.startswith("memory:"):
+            raise ConfigurationError(
+                "a memory:// store ends with the process that has it: name one that"
+                " processes can share, such as sqlite:///jobs.db"
+            )
+        return url
+
+
+def remote(server: str) -> "Remote":
+    """A client of a server, as whoever has logged in there.
+
+    Raises:
+        ConfigurationError: It is no URL of a server.
+    """
+    # Imported here: for a store it is not needed, and takes as long as all the rest.
+    from go_scheduler.http.remote import Remote
+
+    return Remote(server, token=token_for(server))
+
+
+def token_for(server: str) -> str | None:
+    """What says to a server who asks; None: nothing does.
+
+    Raises:
+        CallerError: A login has expired.
+        ConfigurationError: A token of the environment would be sent in the open.
+    """
+    from go_scheduler.http.access.login import LoginError, Logins
+    from go_scheduler.http.access.loopback import check_safe_url, is_safe_url
+
+    if token := os.environ.get("GO_SCHEDULER_TOKEN"):
+        check_safe_url(server)
+        return token
+    if not is_safe_url(server):
+        return None
+    try:
+        return Logins().token(server)
+    except LoginError as error:
+        raise CallerError(str(error)) from error
+
+
+def tokens_for(server: str) -> Callable[[], str] | None:
+    """What answers the token of the moment, for whoever asks for long; None: nothing.
+
+    Raises:
+        CallerError: A login has expired.
+    """
+    token = token_for(server)
+    return None if token is None else lambda: token_for(server) or token
+
+
+def opened_store(url: str, *, migrates: bool) -> Store:
+    """The store of a URL, whose schema is as this version needs it.
+
+    Raises:
+        ConfigurationError: It is no URL of a store.
+        StoreError: It cannot be used.
+    """
+    scheme = url.partition("://")[0].partition("+")[0].lower()
+    if migrates or scheme not in _MIGRATES:
+        return open_store(url)
+    store = open_store(url, migrate=False)
+    try:
+        store.initialize()
+    except StoreError as error:
+        store.close()
+        found, missing, _ = str(error).partition("; opened with migrate=True")
+        if missing:
+            raise SchemaBehindError(
+                f"{found}: name another one by --store, or have `go_scheduler add` or"
+                " `go_scheduler migrate` make it"
+            ) from error
+        if "the schema in the database is behind" in str(error):
+            raise SchemaBehindError(
+                f"{error}; or run `go_scheduler migrate`, if it is the right one"
+            ) from error
+        raise
+    return store

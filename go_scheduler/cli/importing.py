@@ -1,0 +1,336 @@
+"""Files with a definition or a job in each line, put in part by part, with a bar."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import Progress
+
+from go_scheduler.client import Client
+from go_scheduler.clock import SystemClock
+from go_scheduler.errors import ConfigurationError, GoSchedulerError, StoreError
+from go_scheduler.http.bodies.definitions import DefinitionPut
+from go_scheduler.http.problems import Problem, field_errors
+from go_scheduler.models import DefinitionState, TaskDefinition
+from go_scheduler.triggers import DelayTrigger, IntervalTrigger, OnDemandTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
+    from pathlib import Path
+
+    from go_scheduler.cli.connection import Connected
+    from go_scheduler.http.jobs.jitter import Spread
+    from go_scheduler.http.remote import Remote
+    from go_scheduler.triggers import Trigger
+
+_BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
+"""Blanks, and the mark that some editors put at the beginning."""
+
+
+@contextmanager
+def lines_of(file: Path) -> Iterator[tuple[Iterable[bytes], Callable[[int], None]]]:
+    """The lines of a file, or of standard input; on a terminal with a bar.
+
+    What is answered besides is to be called with how many bytes are settled.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
+    with ExitStack() as stack:
+        if str(file) == "-":
+            stream, size = sys.stdin.buffer, None
+        else:
+            try:
+                stream = stack.enter_context(file.open("rb"))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"{file} cannot be read: {error.strerror}"
+                ) from None
+            size = file.stat().st_size
+        console = Console(stderr=True)
+        progress = stack.enter_context(
+            Progress(console=console, disable=not console.is_terminal, transient=True)
+        )
+        task = progress.add_task("importing", total=size)
+        yield stream, lambda settled: progress.update(task, completed=settled)
+
+
+def parts_of(stream: Iterable[bytes]) -> tuple[str, Iterable[bytes]]:
+    """What the parts of a file are called, and each of them.
+
+    They are its lines; if it is a JSON array they are its items, a line each.
+
+    Raises:
+        ConfigurationError: It begins as an array and is none.
+    """
+    rest, head = iter(stream), []
+    for each in rest:
+        head.append(each)
+        if each.strip(_BEFORE_JSON):
+            break
+    first = head[-1] if head else b""
+    if not first.lstrip(_BEFORE_JSON).startswith(b"["):
+        return "line", chain(head, rest)
+    head += rest
+    try:
+        items = json.loads(b"".join(head).lstrip(_BEFORE_JSON))
+    except (ValueError, RecursionError) as error:
+        if _is_json(first):
+            return "line", head
+        raise ConfigurationError(
+            f"it begins as a JSON array, and is none: {error}"
+        ) from None
+    return "item", [json.dumps(each).encode() for each in items]
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+_COUNTED = ("definitions", "jobs", "known", "dropped", "wrong")
+_COMPLETED = DefinitionState.COMPLETED
+_LINES = 500
+_BYTES = 1024 * 1024
+
+
+class Imported:
+    """What has become of lines.
+
+    Args:
+        client: Takes definitions.
+        remote: Takes jobs, in front of the same store.
+        name: Of the import: repeated by it, nothing is made twice.
+        spread: When those run that do not say when.
+        called: What a line is called where something is wrong with it.
+
+    Attributes:
+        counts: How many definitions and jobs were made, how many were known before,
+            how many jobs a full queue has dropped, and how many lines are wrong.
+        size: How many bytes of the lines are settled.
+    """
+
+    def __init__(
+        self,
+        client: Connected,
+        remote: Remote,
+        name: str,
+        spread: Spread,
+        called: str = "line",
+    ) -> None:
+        self.counts = dict.fromkeys(_COUNTED, 0)
+        self.size = 0
+        self._called = called
+        self._client = client
+        self._remote = remote
+        self._asked = {"import": name, "on_error": "skip", **_asked(spread)}
+        self._definitions: list[tuple[int, TaskDefinition]] = []
+        self._jobs: list[bytes] = []
+        self._wrong: dict[int, str] = {}
+        self._now = SystemClock().now()
+        self._spread = spread
+
+    def take(self, lines: Iterable[bytes]) -> Iterator[Sequence[str]]:
+        """Put in what is on each line; answer what is wrong, part by part."""
+        number = size = 0
+        for number, each in enumerate(lines, 1):
+            # A line that is no job is left empty, and the next keeps its number.
+            self._jobs.append(
+                each.rstrip(b"\r\n") if self._is_job(number, each) else b""
+            )
+            size += len(each)
+            if len(self._jobs) == _LINES or size >= _BYTES:
+                yield self._put(number, size)
+                size = 0
+        yield self._put(number, size)
+
+    def _is_job(self, number: int, text: bytes) -> bool:
+        """Whether a line is a job; a definition is kept."""
+        if not text.strip():
+            return False
+        try:
+            line = _read(text)
+            if "type" in line:
+                return True
+            definition = _definition(_body(line), self._now)
+            self._definitions.append((number, self._imported(number, definition)))
+        except ConfigurationError as error:
+            self._wrong[number] = str(error)
+        return False
+
+    def _imported(self, number: int, definition: TaskDefinition) -> TaskDefinition:
+        """A definition with what the import says of it, where it does not itself."""
+        if not definition.named:
+            id = TaskDefinition.id_for(f"import {self._asked['import']}:{number}")
+            definition = replace(definition, id=id, named=True)
+        trigger = self._staggered(number, definition.trigger)
+        jitter = definition.jitter
+        if jitter is None and not isinstance(trigger, OnDemandTrigger):
+            jitter = self._spread.jitter or None
+        return replace(definition, trigger=trigger, jitter=jitter)
+
+    def _staggered(self, number: int, trigger: Trigger) -> Trigger:
+        """A trigger whose first fire time has its place among those of the others."""
+        spread = self._spread
+        if spread.start is None and spread.window is None and spread.interval is None:
+            return trigger
+        try:
+            first = (spread.start or self._now) + spread.offset(number)
+        except OverflowError:
+            raise ConfigurationError(
+                "it would first fire in a year that no calendar has"
+            ) from None
+        if (
+            isinstance(trigger, IntervalTrigger)
+            and trigger.anchor is None
+            # A phrase that says no start counts from now.
+            and trigger.anchored_at in (None, self._now)
+        ):
+            return replace(trigger, anchored_at=first)
+        if isinstance(trigger, DelayTrigger) and trigger.first_at is None:
+            return replace(trigger, first_at=first)
+        return trigger
+
+    def _put(self, last: int, size: int) -> Sequence[str]:
+        """Put in a part, definitions first; what is wrong with which line of it."""
+        # A server takes one at a time: of several, some would be in if one is wrong.
+        at_once = _LINES if isinstance(self._client, Client) else 1
+        for first in range(0, len(self._definitions), at_once):
+            self._put_definitions(self._definitions[first : first + at_once])
+        self._definitions = []
+        if any(self._jobs):
+            self._put_jobs(first=last - len(self._jobs) + 1)
+        self._jobs = []
+        self.size += size
+        wrong, self._wrong = self._wrong, {}
+        self.counts["wrong"] += len(wrong)
+        return [f"{self._called} {number}: {wrong[number]}" for number in sorted(wrong)]
+
+    def _put_definitions(self, batch: Sequence[tuple[int, TaskDefinition]]) -> None:
+        """Put in those that can be: if not all together, one after the other."""
+        try:
+            # What is odd about a trigger is for those to know who write one.
+            with warnings.catch_warnings(action="ignore"):
+                made = self._made([each for _, each in batch])
+        except StoreError:
+            raise
+        except GoSchedulerError as error:
+            if len(batch) == 1:
+                self._wrong[batch[0][0]] = str(error)
+                return
+            for each in batch:
+                self._put_definitions([each])
+        else:
+            self.counts["definitions"] += made
+            self.counts["known"] += len(batch) - made
+
+    def _made(self, definitions: Sequence[TaskDefinition]) -> int:
+        """Put in definitions, all or none; how many are new."""
+        if isinstance(self._client, Client):
+            ids = [each.id for each in definitions]
+            found = self._client.list_definitions(ids=ids, limit=len(ids))
+            known = {each.id for each in found}
+            put = self._client.schedule_all(definitions)
+            told = [(each, each.id not in known) for each in put]
+        else:
+            told = [self._client.put(each) for each in definitions]
+        # One that has ended and is gone is remembered, and does not begin again.
+        return sum(new and each.state is not _COMPLETED for each, new in told)
+
+    def _put_jobs(self, first: int) -> None:
+        asked = {**self._asked, "first": first}
+        events = self._remote.import_jobs(b"\n".join(self._jobs), asked)
+        for each in events:
+            if each["event"] == "started":
+                # One time for all parts, however long they take.
+                self._asked["start"] = each["start"]
+            elif each["event"] == "refused":
+                self._wrong[each["line"]] = _refusal(each)
+        ended = events[-1]
+        self.counts["jobs"] += ended["made"]
+        self.counts["known"] += ended["known"]
+        self.counts["dropped"] += ended["dropped"]
+        if ended["event"] != "done":
+            raise StoreError(ended["detail"].partition("; what was made stays")[0])
+
+
+def _asked(spread: Spread) -> dict[str, Any]:
+    """What a server is asked for, so that jobs are spread so."""
+    return {
+        "start": None if spread.start is None else spread.start.isoformat(),
+        "window": _seconds(spread.window),
+        "interval": _seconds(spread.interval),
+        "jitter": _seconds(spread.jitter),
+    }
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
+
+
+def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:
+    """The definition that a line is.
+
+    Args:
+        text: The line.
+        now: From when on phrases count that say no date.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    line = _read(text)
+    if "type" in line:
+        raise ConfigurationError("it is a job, and must be a definition")
+    return _definition(_body(line), now)
+
+
+def _read(text: bytes) -> Mapping[str, Any]:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        line = None
+    if not isinstance(line, dict) or ("trigger" in line) == ("type" in line):
+        raise ConfigurationError(
+            "it must be a JSON object with a trigger, for a definition, or with a"
+            " type, for a job"
+        )
+    return line
+
+
+def _refusal(event: Mapping[str, Any]) -> str:
+    told = [
+        f"{each['field']}: {each['detail']}" if each["field"] else each["detail"]
+        for each in event["errors"]
+    ]
+    return "; ".join(told) or str(event["detail"])
+
+
+def _body(line: Mapping[str, Any]) -> DefinitionPut:
+    try:
+        return DefinitionPut.model_validate(line)
+    except ValidationError as error:
+        found = [
+            told
+            for each in error.errors()
+            for told in field_errors({**each, "loc": ("line", *each["loc"])})
+        ]
+        raise ConfigurationError(_refusal({"errors": found})) from None
+
+
+def _definition(body: DefinitionPut, now: Any) -> TaskDefinition:
+    try:
+        return body.definition(now, revision=body.revision)
+    except Problem as problem:
+        raise ConfigurationError(problem.detail) from None

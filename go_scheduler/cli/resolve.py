@@ -1,0 +1,176 @@
+"""Which definition or instance is meant: by its id, the beginning of it, or a name."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.cli.output import at
+from go_scheduler.cli.showing import described
+from go_scheduler.client.pages import from_id
+from go_scheduler.errors import ConfigurationError, GoSchedulerError
+from go_scheduler.formatting import shown
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from go_scheduler.cli.connection import Connected
+    from go_scheduler.models import TaskDefinition, TaskInstance
+
+_BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{0,35}", re.ASCII)
+_PAGE = 1000
+_MOST_PAGES = 10
+_SHOWN = 5
+
+
+class NoneMeantError(GoSchedulerError, LookupError):
+    """Nothing is known by what was given."""
+
+
+def definition_meant(client: Connected, text: str) -> UUID:
+    """The id of the definition that is meant.
+
+    Args:
+        client: What knows it.
+        text: A whole id, which need not be known; the beginning of one; or a name.
+
+    Raises:
+        NoneMeantError: There is none.
+        ConfigurationError: There are several.
+    """
+    if (id := _whole(text)) is not None:
+        return id
+    if not (found := _definitions(client, text)):
+        raise NoneMeantError(
+            f"no definition has the name {shown(text)}, or an id that begins so"
+            f"{near_name(client, text)}"
+        )
+    return _only(text, [_definition_line(each) for each in found.values()], [*found])
+
+
+def instance_meant(client: Connected, text: str) -> UUID:
+    """The id of the instance that is meant.
+
+    Args:
+        client: What knows it.
+        text: A whole id, which need not be known, or the beginning of one.
+
+    Raises:
+        NoneMeantError: There is none.
+        ConfigurationError: There are several, or too many instances to look for it.
+    """
+    if (id := _whole(text)) is not None:
+        return id
+    found = (
+        [] if (begin := _beginning(text)) is None else _instances_from(client, begin)
+    )
+    if not found:
+        raise NoneMeantError(f"no instance has an id that begins with {shown(text)}")
+    return _only(text, [_instance_line(each) for each in found], [e.id for e in found])
+
+
+def anything_meant(client: Connected, text: str) -> UUID:
+    """The id of the definition, or else of the instance, that is meant.
+
+    Raises:
+        NoneMeantError: There is neither.
+        ConfigurationError: There are several.
+    """
+    if _whole(text) is not None or _definitions(client, text):
+        return definition_meant(client, text)
+    try:
+        return instance_meant(client, text)
+    except NoneMeantError:
+        raise NoneMeantError(
+            f"nothing has the name {shown(text)}, or an id that begins so"
+            f"{near_name(client, text)}"
+        ) from None
+
+
+def near_name(client: Connected, text: str) -> str:
+    """Words that ask whether a near name was meant, of those on the first page.
+
+    There are none if nothing is near, or if something has this very name.
+    """
+    names = {each.name for each in client.list_definitions(limit=_PAGE) if each.name}
+    near = get_close_matches(text, names, n=1, cutoff=0.7)
+    return f": did you mean {shown(near[0])}?" if near and near != [text] else ""
+
+
+def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
+    """Those that may be meant, by their ids."""
+    named = client.list_definitions(name=text, limit=_PAGE)
+    # A job with settings of its own has a definition, of the name of its type.
+    lasting = [each for each in named if not _is_of_one_job(each)]
+    found = {each.id: each for each in lasting or named}
+    return found | {each.id: each for each in _definitions_from(client, text)}
+
+
+def _is_of_one_job(definition: TaskDefinition) -> bool:
+    trigger = definition.trigger
+    return isinstance(trigger, OnDemandTrigger) and not trigger.lasting
+
+
+def _whole(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _beginning(text: str) -> str | None:
+    """The digits with which an id begins, if it can."""
+    lower = text.lower()
+    if _BEGINNING.fullmatch(lower) is None:
+        return None
+    digits = lower.replace("-", "")
+    whole = str(UUID(digits.ljust(32, "0"))) if len(digits) < 32 else ""
+    return digits if whole.startswith(lower) else None
+
+
+def _definitions_from(client: Connected, text: str) -> Sequence[TaskDefinition]:
+    if (begin := _beginning(text)) is None:
+        return []
+    page = client.list_definitions(
+        after=from_id(UUID(begin.ljust(32, "0"))), limit=_SHOWN
+    )
+    return [each for each in page if each.id.hex.startswith(begin)]
+
+
+def _instances_from(client: Connected, begin: str) -> Sequence[TaskInstance]:
+    """Those whose id begins so; they are in no order of it, so all are looked at."""
+    found: list[TaskInstance] = []
+    after = None
+    for _ in range(_MOST_PAGES):
+        page = client.list_instances(newest_first=True, after=after, limit=_PAGE)
+        found += [each for each in page if each.id.hex.startswith(begin)]
+        if (after := page.next) is None:
+            return found
+    raise ConfigurationError(
+        f"there are more than {_PAGE * _MOST_PAGES:,} instances to look for the one"
+        f" that begins with {begin}: give its whole id"
+    )
+
+
+def _only(text: str, lines: Sequence[str], ids: Sequence[UUID]) -> UUID:
+    if len(ids) > 1:
+        several = "".join(f"\n  {each}" for each in lines[:_SHOWN])
+        raise ConfigurationError(
+            f"{shown(text)} may mean several: give more of the id{several}"
+        )
+    return ids[0]
+
+
+def _definition_line(definition: TaskDefinition) -> str:
+    return (
+        f"{definition.id} {definition.name or '-'}  {described(definition.trigger)},"
+        f" in the queue {definition.queue}"
+    )
+
+
+def _instance_line(instance: TaskInstance) -> str:
+    name = instance.definition.name or "-"
+    return f"{instance.id} {name} {at(instance.execute_at)}"

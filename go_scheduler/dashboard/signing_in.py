@@ -1,0 +1,496 @@
+"""How people sign in to the dashboard and out: by a key, or at an issuer."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from base64 import urlsafe_b64encode
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from go_scheduler.checks import check_at_least, check_name
+from go_scheduler.dashboard.admission import check_token, read_form
+from go_scheduler.dashboard.base_url import (
+    check_own_page,
+    comes_from_elsewhere,
+    path_to_return_to,
+)
+from go_scheduler.dashboard.request import PageRequest
+from go_scheduler.dashboard.sessions import cookie_of, forget, keep, kept_under
+from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.keys import kept_of
+from go_scheduler.http.access.login import (
+    LoginError,
+    LoginProvider,
+    ProviderAwayError,
+    plain,
+)
+from go_scheduler.http.access.rate_limits import Rate, Rates, network_of
+from go_scheduler.http.access.refusals import too_many
+from go_scheduler.http.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fastapi import Request
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.dashboard.request import Context
+    from go_scheduler.http.access.bearer import BearerAccess
+    from go_scheduler.http.access.issuer import OidcIssuer, Tokens
+
+LASTS = timedelta(hours=8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignIn:
+    """How people sign in to the dashboard.
+
+    Args:
+        client_id: As what the issuer knows the dashboard; None: its ``client_id``, as
+            what the command line signs people in.
+        client_secret: By what the issuer knows that it is; None: it has none (a public
+            client).
+        scope: What the issuer is asked for.
+        lasts: After so long they have to sign in again.
+
+    Raises:
+        ConfigurationError: One of these is no such thing.
+    """
+
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str = "openid"
+    lasts: timedelta = LASTS
+
+    def __post_init__(self) -> None:
+        if self.client_id is not None:
+            check_name("client_id", self.client_id)
+        check_at_least("lasts", self.lasts, timedelta(minutes=1))
+
+
+_T = TypeVar("_T")
+
+_THREADS = 4
+
+
+class Begun(NamedTuple):
+    """A sign-in that has begun.
+
+    Attributes:
+        url: Where the browser goes.
+        kept: What it keeps meanwhile, sealed.
+    """
+
+    url: str
+    kept: Mapping[str, str]
+
+
+class CodeFlow:
+    """Has people sign in at an issuer.
+
+    Args:
+        issuer: Where.
+        tokens: Know callers by what it gives.
+        sign_in: As what it knows the dashboard.
+        client_id: Likewise.
+    """
+
+    def __init__(
+        self, issuer: OidcIssuer, tokens: Tokens, *, sign_in: SignIn, client_id: str
+    ) -> None:
+        self._issuer = issuer
+        self._tokens = tokens
+        self._client_id = client_id
+        self._secret = sign_in.client_secret
+        self._scope = sign_in.scope
+        # Of its own: an issuer that does not answer keeps nobody else waiting.
+        self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler sign-in")
+
+    async def begin(self, back: str) -> Begun:
+        """Begin to sign somebody in.
+
+        Args:
+            back: The URL that the issuer sends the browser back to.
+
+        Raises:
+            Problem: The issuer cannot be reached, or is none.
+        """
+        provider = await self._provider()
+        kept = {name: secrets.token_urlsafe(32) for name in ("state", "nonce")}
+        kept["verifier"] = secrets.token_urlsafe(64)
+        digest = hashlib.sha256(kept["verifier"].encode()).digest()
+        query = urlencode(
+            {
+                "response_type": "code",
+                "client_id": self._client_id,
+                "redirect_uri": back,
+                "scope": self._scope,
+                "state": kept["state"],
+                "nonce": kept["nonce"],
+                "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+                "code_challenge_method": "S256",
+            }
+        )
+        try:
+            url = provider.endpoint("authorization")
+        except LoginError as error:
+            raise _problem(error) from error
+        return Begun(f"{url}{'&' if urlsplit(url).query else '?'}{query}", kept)
+
+    async def end(
+        self, came: Mapping[str, str], kept: Mapping[str, str], back: str
+    ) -> Caller:
+        """Who has signed in.
+
+        Args:
+            came: What the browser has brought.
+            kept: What it has kept.
+            back: Where the issuer has sent it back to.
+
+        Raises:
+            Problem: Nobody has: it is no answer to what was asked, or a refusal.
+        """
+        if not secrets.compare_digest(
+            came.get("state", "").encode(), kept["state"].encode()
+        ):
+            raise refused("this is no answer to what the issuer was asked")
+        provider = await self._provider()
+        if provider.names_itself and came.get("iss") != self._issuer.issuer:
+            raise refused("this was not sent by the issuer")
+        if "code" not in came:
+            said = plain(came.get("error_description")) or plain(came.get("error"))
+            raise refused(f"the issuer refuses: {said or 'it has sent no code'}")
+        given = await self._exchanged(provider, came["code"], kept["verifier"], back)
+        return await self._caller(given, kept["nonce"])
+
+    async def _exchanged(
+        self, provider: LoginProvider, code: str, verifier: str, back: str
+    ) -> dict[str, Any]:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": back,
+            "code_verifier": verifier,
+        }
+        if self._secret is not None:
+            form["client_secret"] = self._secret
+        try:
+            return await self._asked(partial(provider.ask, "token", **form))
+        except LoginError as error:
+            raise _problem(error) from error
+
+    async def _asked(self, ask: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+
+    async def _caller(self, given: Mapping[str, Any], nonce: str) -> Caller:
+        access, id_token = given.get("access_token"), given.get("id_token")
+        if not isinstance(access, str) or not isinstance(id_token, str):
+            raise refused("the issuer has not given both an access and an ID token")
+        claims = await self._tokens.claims_of_id(id_token, self._client_id)
+        if claims.get("nonce") != nonce:
+            raise refused("the ID token is not for this sign-in")
+        caller = await self._tokens.caller_of(access)
+        if claims["sub"] != caller.subject:
+            raise refused("the tokens are of different people")
+        return caller
+
+    async def _provider(self) -> LoginProvider:
+        try:
+            return await self._asked(
+                partial(
+                    LoginProvider.discover,
+                    self._issuer.issuer,
+                    client_id=self._client_id,
+                    scope=self._scope,
+                    tls=self._tokens.tls,
+                )
+            )
+        except LoginError as error:
+            raise _problem(error) from error
+
+
+def refused(detail: str) -> Problem:
+    """That of a sign-in that has not come to its end."""
+    return Problem(400, "sign-in", "Nobody was signed in", f"{detail}: sign in again")
+
+
+def _problem(error: LoginError) -> Problem:
+    if isinstance(error, ProviderAwayError):
+        return Problem(
+            503,
+            "issuer-away",
+            "The issuer cannot be reached",
+            "it does not answer at the moment: try again later",
+        )
+    return refused(str(error))
+
+
+_RATE = Rate(per_second=5, burst=20)
+
+
+class LoginMethods:
+    """Let people in who show an API key, or sign in at the issuer.
+
+    Args:
+        bearer: Knows both.
+        sign_in: How people sign in.
+        clock: Measures how often they try.
+    """
+
+    def __init__(self, bearer: BearerAccess, sign_in: SignIn, clock: Clock) -> None:
+        self._bearer = bearer
+        self._rates = Rates(_RATE, clock)
+        self.takes_keys = bool(bearer.keys)
+        issuer, tokens = bearer.issuer, bearer.tokens
+        client_id = sign_in.client_id or (issuer and issuer.client_id)
+        self.code_flow: CodeFlow | None = None
+        if issuer is not None and tokens is not None and client_id:
+            self.code_flow = CodeFlow(
+                issuer, tokens, sign_in=sign_in, client_id=client_id
+            )
+
+    def count(self, request: Request) -> None:
+        """Refuse who tries too often.
+
+        Raises:
+            Problem: 429.
+        """
+        address = network_of(request.client.host) if request.client else ""
+        if wait := self._rates.take(address):
+            raise too_many("too many have tried to sign in: try again later", wait)
+
+    def known_by_key(self, key: str) -> tuple[Caller, Mapping[str, Any]]:
+        """Whose key it is, and what a session has of it: not the key itself.
+
+        Raises:
+            Problem: 401, there is no such key.
+        """
+        kept = kept_of(key)
+        return self._bearer.keys.caller_of_kept(kept), {"key": kept}
+
+    def known_at_issuer(self, caller: Caller) -> Mapping[str, Any]:
+        """What a session has of somebody who has signed in at the issuer."""
+        return {
+            "issuer": self._issuer,
+            "subject": caller.subject,
+            "scopes": sorted(caller.scopes),
+            "queues": None if caller.queues is None else sorted(caller.queues),
+            "owners": None if caller.owners is None else sorted(caller.owners),
+        }
+
+    def caller_of(self, signed_in: Mapping[str, Any] | None) -> Caller:
+        """Who has signed in.
+
+        Args:
+            signed_in: What a session has of it.
+
+        Raises:
+            Problem: 401, nobody has, or may come in any more.
+        """
+        if signed_in is None:
+            raise signed_out()
+        if "key" in signed_in:
+            try:
+                return self._bearer.keys.caller_of_kept(signed_in["key"])
+            except Problem:
+                raise signed_out() from None
+        if signed_in["issuer"] != self._issuer:
+            raise signed_out()
+        queues, owners = signed_in["queues"], signed_in["owners"]
+        return Caller(
+            subject=signed_in["subject"],
+            scopes=frozenset(signed_in["scopes"]),
+            queues=None if queues is None else frozenset(queues),
+            owners=None if owners is None else frozenset(owners),
+        )
+
+    @property
+    def _issuer(self) -> list[str] | None:
+        issuer = self._bearer.issuer
+        return None if issuer is None else [issuer.issuer, issuer.audience]
+
+
+SIGNED_OUT = "signed-out"
+
+
+def signed_out() -> Problem:
+    """401 for somebody who has to sign in first."""
+    return Problem(401, SIGNED_OUT, "Not signed in", "sign in to see this")
+
+
+BACK = "/login/callback"
+"""Where an issuer sends a browser back to."""
+
+_BEGUN = "go_scheduler-login"
+_PURPOSE = "login"
+_TAKES = timedelta(minutes=10)
+_MOST_BEGUN = 4
+
+
+async def show(request: Request) -> Response:
+    """The page where somebody signs in."""
+    _doors(request)
+    if comes_from_elsewhere(request):
+        # Here no session would be known, and a new one would take its place.
+        return PageRequest(request).onward()
+    return await _show(request, request.query_params.get("next", "/"))
+
+
+async def by_key(request: Request) -> Response:
+    """Sign in by an API key."""
+    doors, here = _doors(request), _here(request)
+    check_own_page(request, here.place.origin(request))
+    doors.count(request)
+    form = await read_form(request)
+    session = await here.sessions.of(request)
+    check_token(request, form, await here.sessions.token(session))
+    try:
+        caller, signed_in = doors.known_by_key(form.get("key", "").strip())
+    except Problem as problem:
+        here.audit.refused(request, problem.status, problem.detail)
+        return await _show(request, form.get("next", "/"), "There is no such key.")
+    visit = PageRequest(request)
+    to = path_to_return_to(form.get("next", "/"))
+    response = visit.send_to(visit.outside(to))
+    await _let_in(request, response, caller, signed_in)
+    return response
+
+
+async def begin(request: Request) -> Response:
+    """Send somebody to the issuer."""
+    doors, here, flow = _doors(request), _here(request), _code_flow(request)
+    doors.count(request)
+    begun = await flow.begin(_back(request))
+    until = here.clock.now() + _TAKES
+    to = path_to_return_to(request.query_params.get("next", "/"))
+    seal = await here.sessions.seal()
+    sealed = seal.close(_PURPOSE, {**begun.kept, "next": to}, until)
+    response = RedirectResponse(begun.url, 303)
+    # Each tab has its own. What another site leads to is not sent along with a strict
+    # one.
+    name = _begun(begun.kept["state"])
+    keep(request, response, name, sealed, same_site="lax", lasts=_TAKES)
+    for each in kept_under(request, _BEGUN)[: 1 - _MOST_BEGUN]:
+        forget(request, response, f"{_BEGUN}-{each}")
+    return response
+
+
+async def end(request: Request) -> Response:
+    """Take somebody who comes back from the issuer."""
+    doors, here, flow = _doors(request), _here(request), _code_flow(request)
+    doors.count(request)
+    seal = await here.sessions.seal()
+    name = _begun(request.query_params.get("state", ""))
+    kept = seal.open(_PURPOSE, cookie_of(request, name), here.clock.now())
+    if kept is None:
+        return await _not_begun(request)
+    try:
+        caller = await flow.end(request.query_params, kept, _back(request))
+    except Problem as problem:
+        here.audit.refused(request, problem.status, problem.detail)
+        raise
+    # A strict cookie is sent along only with what our own page leads to.
+    response = PageRequest(request).onward(kept["next"])
+    forget(request, response, name)
+    await _let_in(request, response, caller, doors.known_at_issuer(caller))
+    return response
+
+
+async def sign_out(request: Request) -> Response:
+    """End a session."""
+    doors, here = _doors(request), _here(request)
+    check_own_page(request, here.place.origin(request))
+    session = await here.sessions.of(request)
+    caller = doors.caller_of(session.signed_in)
+    token = await here.sessions.token(session, caller.subject)
+    check_token(request, await read_form(request), token)
+    response = PageRequest(request).go("/login")
+    here.sessions.end(session, request, response)
+    return response
+
+
+ROUTES = [
+    Route("/login", show, methods=["GET"]),
+    Route("/login", by_key, methods=["POST"]),
+    Route("/login/issuer", begin, methods=["GET"]),
+    Route(BACK, end, methods=["GET"]),
+    Route("/logout", sign_out, methods=["POST"]),
+]
+
+
+async def _show(request: Request, to: str, wrong: str = "") -> Response:
+    here, doors = _here(request), _doors(request)
+    session = await here.sessions.of(request)
+    token = await here.sessions.token(session)
+    visit = PageRequest(request, session=session, token=token)
+    response = visit.show(
+        "login.html",
+        status=401 if wrong else 200,
+        next=path_to_return_to(to),
+        takes_keys=doors.takes_keys,
+        has_issuer=doors.code_flow is not None,
+        wrong=wrong,
+    )
+    if session.is_new:
+        await here.sessions.keep(session, request, response)
+    return response
+
+
+async def _not_begun(request: Request) -> Response:
+    """Answer what is over, as after going back in a browser, or never was."""
+    if comes_from_elsewhere(request):
+        # Here no session would be known.
+        return PageRequest(request).onward()
+    session = await _here(request).sessions.of(request)
+    try:
+        _doors(request).caller_of(session.signed_in)
+    except Problem:
+        raise refused("it took too long, or was begun in another browser") from None
+    return PageRequest(request).go("/")
+
+
+def _begun(state: str) -> str:
+    """The name of what a browser keeps of a sign-in that has begun."""
+    return f"{_BEGUN}-{hashlib.sha256(state.encode()).hexdigest()[:8]}"
+
+
+async def _let_in(
+    request: Request, response: Response, caller: Caller, signed_in: Mapping[str, Any]
+) -> None:
+    """Have somebody be known by a new session, whatever one they had."""
+    here = _here(request)
+    await here.sessions.keep(here.sessions.begin(signed_in), request, response)
+    request.state.caller = caller
+    here.audit.answered(request, response.status_code)
+
+
+def _here(request: Request) -> Context:
+    here: Context = request.app.state.context
+    return here
+
+
+def _doors(request: Request) -> LoginMethods:
+    doors = _here(request).admission.doors
+    if doors is None:
+        raise Problem(404, "no-path", "Not Found", "nobody has to sign in here")
+    return doors
+
+
+def _code_flow(request: Request) -> CodeFlow:
+    flow = _doors(request).code_flow
+    if flow is None:
+        raise Problem(404, "no-path", "Not Found", "people sign in by a key here")
+    return flow
+
+
+def _back(request: Request) -> str:
+    return _here(request).place.origin(request) + PageRequest(request).link(BACK)

@@ -1,1 +1,0 @@
-"""The strip of time: what was to fire, what ran, and how, along one line."""

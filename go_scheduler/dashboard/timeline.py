@@ -1,0 +1,566 @@
+"""The timeline: a part of time, and what each definition does in it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from go_scheduler.dashboard.words import late, plain_instant, said, span, took
+from go_scheduler.models import State, TaskDefinition
+from go_scheduler.triggers.previews import preview
+from go_scheduler.triggers.trigger_timeouts import asked
+from go_scheduler.triggers.wall.local_time import zone_changes
+from go_scheduler.triggers.wall.zones import zone_of
+
+if TYPE_CHECKING:
+    from go_scheduler.client import Client
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.triggers.previews import PreviewedTime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockChange:
+    """A change of the clocks.
+
+    Attributes:
+        at: When it is.
+        share: Where it is in the window, from 0 to 1.
+        text: What it is, for a person to read.
+    """
+
+    at: datetime
+    share: float
+    text: str
+
+
+def clock_changes(timezone: str | None, window: Window) -> list[ClockChange]:
+    """All that there are in a zone within a window, earliest first.
+
+    Args:
+        timezone: The name of the zone; None: there is none, and so no change.
+        window: The part of time.
+    """
+    if timezone is None:
+        return []
+    return [
+        ClockChange(at=at, share=window.share(at), text=text)
+        for at, text in zone_changes(timezone, window.start, window.end)
+    ]
+
+
+_MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9900, 1, 1, tzinfo=UTC)
+
+# How long each is, how far its ticks are from each other, and how they are written.
+_ZOOMS = {
+    "minute": (_MINUTE, _MINUTE / 6, "%H:%M:%S"),
+    "10-minutes": (10 * _MINUTE, 2 * _MINUTE, "%H:%M"),
+    "hour": (_HOUR, 10 * _MINUTE, "%H:%M"),
+    "6-hours": (6 * _HOUR, _HOUR, "%H:%M"),
+    "day": (_DAY, 4 * _HOUR, "%H:%M"),
+    "week": (7 * _DAY, _DAY, "%d %b"),
+    "month": (31 * _DAY, 7 * _DAY, "%d %b"),
+}
+ZOOMS = tuple(_ZOOMS)
+"""What there is, from the shortest to the longest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A place on the axis.
+
+    Attributes:
+        at: When it is.
+        share: Where it is, from 0 to 1.
+        text: What stands there.
+    """
+
+    at: datetime
+    share: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A part of time.
+
+    Attributes:
+        start: When it begins.
+        zoom: How long it is, of ``ZOOMS``.
+    """
+
+    start: datetime
+    zoom: str
+
+    def __post_init__(self) -> None:
+        latest = _LATEST - self.length
+        object.__setattr__(self, "start", max(_EARLIEST, min(latest, self.start)))
+
+    @classmethod
+    def around(cls, now: datetime, zoom: str) -> Window:
+        """The one in which the present is near the end."""
+        return cls(start=now - _ZOOMS[zoom][0] * 3 / 4, zoom=zoom)
+
+    @property
+    def length(self) -> timedelta:
+        """How long it is."""
+        return _ZOOMS[self.zoom][0]
+
+    @property
+    def end(self) -> datetime:
+        """When it ends; that belongs to the next."""
+        return self.start + self.length
+
+    def share(self, at: datetime) -> float:
+        """Where an instant is, from 0 to 1; outside it is at the nearer end."""
+        return max(0.0, min(1.0, (at - self.start) / self.length))
+
+    def has(self, at: datetime) -> bool:
+        """Whether an instant is in it."""
+        return self.start <= at < self.end
+
+    @property
+    def earlier(self) -> Window:
+        """Half of it before."""
+        return Window(start=self.start - self.length / 2, zoom=self.zoom)
+
+    @property
+    def later(self) -> Window:
+        """Half of it behind."""
+        return Window(start=self.start + self.length / 2, zoom=self.zoom)
+
+    @property
+    def closer(self) -> Window | None:
+        """Less of it, around its middle; None: there is no less."""
+        return self._zoomed(-1)
+
+    @property
+    def wider(self) -> Window | None:
+        """More around it; None: there is no more."""
+        return self._zoomed(1)
+
+    def at_zoom(self, zoom: str) -> Window:
+        """As long as another, around its middle."""
+        middle = self.start + self.length / 2
+        return Window(start=middle - _ZOOMS[zoom][0] / 2, zoom=zoom)
+
+    def parts(self, number: int) -> list[tuple[datetime, datetime]]:
+        """So many parts of it, each as long as the others."""
+        bounds = [self.start + self.length * i / number for i in range(number + 1)]
+        return list(itertools.pairwise(bounds))
+
+    def ticks(self) -> list[Tick]:
+        """Places on its axis, at round times of UTC."""
+        _, step, text = _ZOOMS[self.zoom]
+        at = _EPOCH + -(-(self.start - _EPOCH) // step) * step
+        found = []
+        while at < self.end:
+            found.append(Tick(at=at, share=self.share(at), text=at.strftime(text)))
+            at += step
+        return found
+
+    def _zoomed(self, by: int) -> Window | None:
+        place = ZOOMS.index(self.zoom) + by
+        return self.at_zoom(ZOOMS[place]) if 0 <= place < len(ZOOMS) else None
+
+
+PLANNED = "planned"
+"""What a fire time is that has no instance yet; others are what their state says."""
+HEIGHT = 44.0
+"""How high the picture of a lane is."""
+_NARROWEST = 0.003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One firing.
+
+    Attributes:
+        kind: Its state, or ``planned``.
+        at: When it fires or fired, or was to run.
+        fired: Where that is in the window, from 0 to 1.
+        start: Where its bar begins; that is its run, if it has begun.
+        width: How wide that is.
+        retried: Whether it has run more than once.
+        text: What it is, for a person to read.
+        late: How late its run began; None: it has not.
+        took: How long its run took, or takes; None: it has not begun.
+        instance_id: Its instance; None: it has none.
+    """
+
+    kind: str
+    at: datetime
+    fired: float
+    start: float
+    width: float
+    text: str
+    retried: bool = False
+    late: timedelta | None = None
+    took: timedelta | None = None
+    instance_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Those of one kind in a heap.
+
+    Attributes:
+        kind: Which.
+        top: Where they begin, from above.
+        height: How high they are.
+    """
+
+    kind: str
+    top: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heap:
+    """All firings of a part of the window, of which only the numbers are shown.
+
+    Attributes:
+        since: When the part begins.
+        until: When it ends.
+        start: Where it begins, from 0 to 1.
+        width: How wide it is.
+        counts: How many there are of each kind.
+        more: Whether there are more than were counted.
+    """
+
+    since: datetime
+    until: datetime
+    start: float
+    width: float
+    counts: Mapping[str, int] = field(default_factory=dict)
+    more: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many there are, as far as was counted."""
+        return sum(self.counts.values())
+
+    @property
+    def said(self) -> str:
+        """The numbers, for a person to read."""
+        plus = "+" if self.more else ""
+        parts = [f"{count:,}{plus} {kind}" for kind, count in self.counts.items()]
+        return ", ".join(parts) or "nothing"
+
+    def parts(self, highest: int) -> list[Part]:
+        """Its parts on each other, the first at the bottom.
+
+        Args:
+            highest: How many the highest heap beside it has.
+        """
+        found, bottom = [], HEIGHT
+        for kind, count in self.counts.items():
+            height = HEIGHT * count / highest
+            bottom -= height
+            found.append(Part(kind=kind, top=bottom, height=height))
+        return found
+
+    @property
+    def text(self) -> str:
+        """What it is, for a person to read."""
+        return f"{plain_instant(self.since)} UTC and on: {self.said}"
+
+
+def mark_of(instance: TaskInstance, window: Window, now: datetime) -> Mark:
+    """The mark of an instance."""
+    at = instance.fire_time or instance.execute_at
+    begun = instance.started_at
+    end = instance.completed_at or now
+    if begun is None:
+        begun = end = at
+        if instance.skipped is not None:
+            begun, end = instance.skipped.first, instance.skipped.last
+    start = window.share(begun)
+    return Mark(
+        kind=instance.state.value,
+        at=at,
+        fired=window.share(at),
+        start=start,
+        width=max(_NARROWEST, window.share(end) - start),
+        text=_text(instance, at, now),
+        retried=instance.runs > 1,
+        late=late(instance),
+        took=took(instance, now),
+        instance_id=instance.id,
+    )
+
+
+def planned_mark(time: PreviewedTime, window: Window) -> Mark:
+    """The mark of a fire time that has no instance yet."""
+    share = window.share(time.at)
+    effect = "" if time.effect is None else f" ({time.effect})"
+    return Mark(
+        kind=PLANNED,
+        at=time.at,
+        fired=share,
+        start=share,
+        width=_NARROWEST,
+        text=f"{plain_instant(time.at)} UTC: planned{effect}",
+    )
+
+
+def heap_of(
+    window: Window,
+    since: datetime,
+    until: datetime,
+    *,
+    fired: Mapping[State, int],
+    planned: int,
+    most: int,
+) -> Heap:
+    """The heap of a part of the window.
+
+    Args:
+        window: It.
+        since: When the part begins.
+        until: When it ends.
+        fired: How many were fired in it, up to one more than the most.
+        planned: How many are planned, likewise.
+        most: So many of either are shown; of more, that there are.
+    """
+    counts = {each.value: fired[each] for each in State if fired.get(each)}
+    if (total := sum(fired.values())) > most:
+        largest = max(counts, key=lambda each: counts[each])
+        counts[largest] -= total - most
+    if planned:
+        counts[PLANNED] = min(planned, most)
+    start = window.share(since)
+    return Heap(
+        since=since,
+        until=until,
+        start=start,
+        width=window.share(until) - start,
+        counts=counts,
+        more=total > most or planned > most,
+    )
+
+
+def is_in(instance: TaskInstance, window: Window) -> bool:
+    """Whether anything of an instance is in a window."""
+    at = instance.fire_time or instance.execute_at
+    last = at if instance.skipped is None else instance.skipped.last
+    begun = instance.started_at
+    if begun is not None and begun < window.end:
+        end = instance.completed_at
+        if end is None or end >= window.start:
+            return True
+    return at < window.end and last >= window.start
+
+
+def _text(instance: TaskInstance, at: datetime, now: datetime) -> str:
+    parts = [f"{plain_instant(at)} UTC: {instance.state.value}"]
+    if instance.skipped is not None:
+        parts.append(f"{instance.skipped.count:,}, {instance.skipped.reason}")
+    if (delay := late(instance)) is not None:
+        parts += [f"{span(delay)} late", f"took {span(took(instance, now))}"]
+    if instance.runs > 1:
+        parts.append(f"{instance.runs:,} runs")
+    if instance.fire_time is None and instance.skipped is None:
+        parts.append("by hand")
+    if instance.error is not None and instance.state is State.FAILED:
+        parts.append(said(instance.error))
+    return ", ".join(parts)
+
+
+MOST_MARKS = 200
+"""Of more of them in a window only the numbers are shown, part by part."""
+MOST_HEAPS = 48
+"""Parts of a window, for one definition; several share them."""
+NEAREST = 0.01
+"""Marks of what is planned are so far from each other, or heaps."""
+MOST_COUNTED = 10
+"""So many are counted in a part."""
+_BEFORE = 10
+_FEW = 5
+_BY_HAND = 100
+_MICROSECOND = timedelta(microseconds=1)
+_BY_ITSELF = ("hour", "10-minutes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineRow:
+    """What a strip shows of one definition.
+
+    Attributes:
+        definition: Which.
+        window: The part of time.
+        now: Where the present is, from 0 to 1; None: it is not in it.
+        marks: What fires, fired or was to run there, earliest first.
+        heaps: Instead of marks, where those would be too many; of what is planned also
+            where its marks would overlap.
+        changes: When the clocks of its zone are changed.
+    """
+
+    definition: TaskDefinition
+    window: Window
+    now: float | None
+    marks: Sequence[Mark]
+    heaps: Sequence[Heap]
+    changes: Sequence[ClockChange]
+
+    @property
+    def highest(self) -> int:
+        """The most that there are in a heap; at least one."""
+        return max([1, *(each.total for each in self.heaps)])
+
+
+def read_lane(
+    client: Client,
+    definition: TaskDefinition,
+    window: Window,
+    *,
+    now: datetime,
+    heaps: int = MOST_HEAPS,
+) -> TimelineRow:
+    """Read what a strip shows of a definition: bounded, however much there is.
+
+    Args:
+        client: Reads it.
+        definition: Which.
+        window: The part of time.
+        now: The present.
+        heaps: The most parts that the window may be read in.
+    """
+    fired = client.list_fired(
+        definition.id, since=window.start, before=window.end, limit=MOST_MARKS + 1
+    )
+    [planned] = _planned(definition, [(window.start, window.end)], MOST_MARKS + 1)
+    marks: list[Mark] = []
+    if len(fired) + len(planned) > MOST_MARKS:
+        binned = _heaps(client, definition, window, heaps)
+    else:
+        others = _others(client, definition, window)
+        marks = [mark_of(each, window, now) for each in chain(others, fired)]
+        binned = _planned_heaps(planned, window, heaps)
+        if not binned:
+            marks += [planned_mark(each, window) for each in planned]
+        marks.sort(key=lambda each: each.at)
+    return TimelineRow(
+        definition=definition,
+        window=window,
+        now=window.share(now) if window.has(now) else None,
+        marks=marks,
+        heaps=binned,
+        changes=clock_changes(zone_of(definition.trigger), window),
+    )
+
+
+def zoom_of(definitions: Sequence[TaskDefinition], now: datetime) -> str:
+    """How long a window is in which what fires next is told apart; an hour at most.
+
+    Args:
+        definitions: What it shows.
+        now: The present.
+    """
+    gaps = []
+    for each in definitions:
+        [planned] = _planned(each, [(now, now + _HOUR)], 2)
+        gaps += [b.at - a.at for a, b in pairwise(planned)]
+    for zoom in _BY_ITSELF:
+        length = Window(start=now, zoom=zoom).length
+        if all(gap / length >= NEAREST for gap in gaps):
+            return zoom
+    return "minute"
+
+
+def _others(
+    client: Client, definition: TaskDefinition, window: Window
+) -> list[TaskInstance]:
+    """What was fired before and still ran, and what has no fire time."""
+    before = client.list_fired(
+        definition.id,
+        since=window.start - 10 * window.length,
+        before=window.start,
+        newest_first=True,
+        limit=_BEFORE,
+    )
+    by_hand = client.list_unscheduled(definition.id, limit=_BY_HAND)
+    return [each for each in chain(before, by_hand) if is_in(each, window)]
+
+
+def _heaps(
+    client: Client, definition: TaskDefinition, window: Window, number: int
+) -> list[Heap]:
+    found = []
+    spans = window.parts(number)
+    bounds = [window.start, *(until for _, until in spans)]
+    counted = client.count_fired(definition.id, bounds, most=MOST_COUNTED + 1)
+    planned = _planned(definition, spans, MOST_COUNTED + 1)
+    for (since, until), fired, coming in zip(spans, counted, planned, strict=True):
+        found.append(
+            heap_of(
+                window,
+                since,
+                until,
+                fired=fired,
+                planned=len(coming),
+                most=MOST_COUNTED,
+            )
+        )
+    return found
+
+
+def _planned_heaps(
+    planned: Sequence[PreviewedTime], window: Window, number: int
+) -> list[Heap]:
+    """Those of what is planned, if its marks would overlap."""
+    times = [each.at for each in planned]
+    if all((b - a) / window.length >= NEAREST for a, b in pairwise(times)):
+        return []
+    found = []
+    for since, until in window.parts(number):
+        count = sum(since <= each < until for each in times)
+        if count:
+            heap = heap_of(
+                window, since, until, fired={}, planned=count, most=MOST_MARKS
+            )
+            found.append(heap)
+    return found
+
+
+def _planned(
+    definition: TaskDefinition, spans: Sequence[tuple[datetime, datetime]], most: int
+) -> list[list[PreviewedTime]]:
+    """Fire times within each span that have no instance yet."""
+    try:
+        return asked(
+            definition.trigger,
+            lambda: [_planned_within(definition, *each, most) for each in spans],
+        )
+    except Exception:
+        # This process cannot read the trigger, or it is a third party's and raises, or
+        # hangs: the page of the definition says so.
+        return [[] for _ in spans]
+
+
+def _planned_within(
+    definition: TaskDefinition, since: datetime, until: datetime, most: int
+) -> list[PreviewedTime]:
+    first = definition.next_fire_time
+    if first is None or first >= until:
+        return []
+    found: list[PreviewedTime] = []
+    after, number = max(first, since) - _MICROSECOND, _FEW
+    while len(found) < most:
+        number = min(number, most - len(found))
+        more = preview(definition.trigger, number, after)
+        found += [each for each in more if each.at < until]
+        if len(more) < number or more[-1].at >= until:
+            break
+        # Each costs time, and commonly there are few.
+        after, number = more[-1].at, number * 5
+    return found

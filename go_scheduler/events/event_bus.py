@@ -1,0 +1,214 @@
+"""The event bus: parts of a scheduler tell it what happens, and it tells others."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.errors import StoreError
+from go_scheduler.events.delivery import Delivery
+from go_scheduler.events.instrument import Instrument
+from go_scheduler.events.log import Log, RunLog
+from go_scheduler.events.node_events import (
+    LoopFailed,
+    LoopRecovered,
+    NodeStarted,
+    StoreAway,
+    StoreBack,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import timedelta
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.events.event import Event
+    from go_scheduler.events.instrument import Watched
+    from go_scheduler.events.listening import Hears
+
+
+class StoreWatch:
+    """Tells that the store is away as soon as a loop fails for want of it.
+
+    Args:
+        clock: Measures for how long.
+        tell: Told of it.
+    """
+
+    HEARD = (LoopFailed, LoopRecovered, NodeStarted)
+
+    def __init__(self, clock: Clock, tell: Callable[[Event], None]) -> None:
+        self._clock = clock
+        self._tell = tell
+        self._failing: set[str] = set()
+        self._since: timedelta = ZERO
+
+    def hear(self, event: Event) -> None:
+        """Hear of a loop that has failed or goes on, or of a new node."""
+        was_away = bool(self._failing)
+        if isinstance(event, NodeStarted):
+            self._failing.clear()
+        elif isinstance(event, LoopFailed) and isinstance(event.exception, StoreError):
+            self._failing.add(event.loop)
+            if not was_away:
+                self._since = self._clock.elapsed()
+                self._tell(StoreAway(loop=event.loop, error=event.error))
+        else:
+            assert isinstance(event, LoopFailed | LoopRecovered)
+            self._failing.discard(event.loop)
+        if was_away and not self._failing:
+            self._tell(StoreBack(away=self._clock.elapsed() - self._since))
+
+
+class Events:
+    """Passes on what is told to the listeners that hear such events.
+
+    Args:
+        listeners: Users' listeners; the log hears everything without being among them.
+        clock: Measures elapsed time; None: the system's.
+        log_runs: Whether the log has a line for each run.
+
+    Attributes:
+        instrument: The first of the listeners that is one, if any is.
+        count_fired: Told of firings, to count what they have made.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[Hears] = (),
+        clock: Clock | None = None,
+        *,
+        log_runs: bool = False,
+    ) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._deliveries = [Delivery(each.listener, self._clock) for each in listeners]
+        self._takers: list[tuple[Callable[[Event], None], tuple[type[Event], ...]]] = [
+            (delivery.put, each.kinds)
+            for delivery, each in zip(self._deliveries, listeners, strict=True)
+        ]
+        if log_runs:
+            self._takers.append((RunLog().hear, RunLog.HEARD))
+        instruments = (each for each in listeners if isinstance(each, Instrument))
+        self.instrument = next(instruments, None)
+        self.count_fired: Callable[[Sequence[Any]], None] = lambda firings: None
+        # Of each kind who takes it, once it was asked for.
+        self._lock = threading.Lock()
+        self._taking: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}
+        if self.wanted(StoreAway) or self.wanted(StoreBack):
+            watch = StoreWatch(self._clock, self.pass_on)
+            self._takers.append((watch.hear, watch.HEARD))
+
+    @property
+    def dropped(self) -> int:
+        """How many events were told to no listener that should have heard them."""
+        return sum(each.dropped for each in self._deliveries)
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is called by a listener, which is being told of something."""
+        return any(each.is_current for each in self._deliveries)
+
+    def wanted(self, kind: type[Event]) -> bool:
+        """Whether a user's listener hears events of this class."""
+        return bool(self._takers_of(kind))
+
+    def pass_on(self, event: Event) -> None:
+        """Tell the users' listeners."""
+        for take in self._takers_of(type(event)):
+            take(event)
+
+    @contextmanager
+    def told(
+        self, take: Callable[[Event], None], *kinds: type[Event]
+    ) -> Iterator[None]:
+        """Tell one more within this, in place: it neither waits nor raises.
+
+        Args:
+            take: Told of each.
+            kinds: Of events that are told as they happen, and not only if somebody
+                listens from the start.
+        """
+        taker = take, kinds
+        with self._lock:
+            self._takers.append(taker)
+            self._taking.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._takers.remove(taker)
+                self._taking.clear()
+
+    def counting(self, count: Callable[[Sequence[Any]], None]) -> Events:
+        """The same, for a node that counts what fires."""
+        counting = copy(self)
+        counting.count_fired = count
+        return counting
+
+    def watch(self, node: Watched) -> None:
+        """Have the instrument look at a node from now on, if there is one."""
+        if self.instrument is not None:
+            self.instrument.watch(node)
+
+    def teller(self, room: str, *, bounded: bool = False) -> Teller:
+        """What a part of a node tells with.
+
+        Args:
+            room: Names the logger, behind ``go_scheduler.``.
+            bounded: Whether the log writes but a few lines from one ``begin`` of the
+                teller to the next.
+        """
+        return Teller(self, Log(room, bounded=bounded))
+
+    def close(self, until: timedelta) -> None:
+        """Wait until the listeners have heard all, and their threads have ended.
+
+        Args:
+            until: No longer than until this elapsed time.
+        """
+        for delivery in self._deliveries:
+            delivery.close(until)
+
+    def _takers_of(self, kind: type[Event]) -> tuple[Callable[[Event], None], ...]:
+        found = self._taking.get(kind)
+        if found is None:
+            with self._lock:
+                found = tuple(
+                    take for take, kinds in self._takers if issubclass(kind, kinds)
+                )
+                self._taking[kind] = found
+        return found
+
+
+class Teller:
+    """What one part of a node tells with: the log hears it first, then the listeners.
+
+    Events that come by the thousand are made only if they are ``wanted``; the log has
+    nothing to say of them.
+
+    Args:
+        events: The hub.
+        log: The part's log.
+    """
+
+    def __init__(self, events: Events, log: Log) -> None:
+        self._events = events
+        self._log = log
+        self.wanted = events.wanted
+        self.count_fired = events.count_fired
+
+    def begin(self) -> None:
+        """Begin a tick: the log may write again."""
+        self._log.begin()
+
+    def tell(self, event: Event) -> None:
+        """Tell what has happened."""
+        self._log.hear(event)
+        self._events.pass_on(event)
+
+
+LOG_ALONE = Events()
+"""Where what is told is logged, and heard by nobody else."""

@@ -1,0 +1,1081 @@
+"""The rules of the store machine: they call two stores alike, and compare them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from go_scheduler.errors import (
+    ConfigurationError,
+    ConflictError,
+    QueueFullError,
+    TaskDefinitionNotFoundError,
+)
+from go_scheduler.models import (
+    RUNS,
+    DefinitionState,
+    Outcome,
+    Skipped,
+    Stage,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.base import HandOverStore
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import (
+    Addition,
+    Announcement,
+    Claim,
+    Claimant,
+    Firing,
+    Position,
+    Release,
+    Renewal,
+    RunOutcome,
+)
+from go_scheduler.stores.rules import LOCK, Declaration, Removed, uses_slot
+from go_scheduler.testing.clock import START, ManualClock
+from go_scheduler.testing.settling import settle
+from go_scheduler.triggers.delay import DelayTrigger
+from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.stored import dump_trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from go_scheduler.stores.base import Store
+    from go_scheduler.triggers.base import Trigger
+
+SECOND = timedelta(seconds=1)
+STEP = 10 * SECOND
+ALL = 10_000
+QUEUES = ("default", "other")
+TRIGGERS: Sequence[Trigger] = (
+    IntervalTrigger(STEP),
+    IntervalTrigger(2 * STEP),
+    DelayTrigger(STEP),
+    OnDemandTrigger(),
+    OnDemandTrigger(lasting=False),
+)
+
+EXCLUSIONS: Sequence[tuple[Overlap, str | None]] = (
+    (Overlap.SKIP, None),
+    (Overlap.BUFFER_ONE, "a"),
+    (Overlap.ALLOW, "b"),
+    (Overlap.REPLACE, None),
+    (Overlap.BUFFER_ALL, None),
+    (Overlap.ALLOW, None),
+)
+"""What is excluded; no lock is shared, for each store has its own order of ids."""
+
+
+def fires_first(trigger: Trigger, at: datetime | None) -> datetime | None:
+    """The first fire time of a definition, drawn for it; none if it is on demand."""
+    return None if isinstance(trigger, OnDemandTrigger) else at
+
+
+ids = st.integers(0, 3).map(lambda number: UUID(int=number))
+ALL_IDS = [UUID(int=number) for number in range(4)]
+some_ids = st.sets(ids, min_size=1, max_size=2)
+seconds = st.sampled_from([0, 0, 1, 5, 10, 20, 60]).map(lambda each: each * SECOND)
+offsets = st.integers(-3, 6).map(lambda each: each * STEP)
+exclusions = st.sampled_from([None, None, None, *EXCLUSIONS])
+full = st.sampled_from([(None, "refuse")] * 4 + [(1, "refuse"), (2, "drop")])
+"""How many may wait, and what becomes of more."""
+nodes = st.sampled_from([UUID(int=101), UUID(int=102)])
+
+
+if TYPE_CHECKING:
+    # The first revision of a definition's life: the oracle's (True) and the store's.
+    Life: TypeAlias = dict[bool, int]
+    Put: TypeAlias = Callable[
+        [Store, Sequence[TaskDefinition]], Sequence[TaskDefinition]
+    ]
+
+_T = TypeVar("_T")
+
+
+class StorePair(RuleBasedStateMachine):
+    """A store and a ``MemoryStore``, and which id of one is which of the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.oracle: Store = MemoryStore(self.clock)
+        self.oracle.initialize()
+        self.store = self.make_store(self.clock)
+        # Both stores choose their instances' ids: of the oracle's id the store's.
+        self._twins: dict[UUID, UUID] = {}
+        # But for those that were added: these have the same id in both.
+        self._added: set[UUID] = set()
+        # And their definitions' revisions: they are compared from the first one on.
+        self._lives: dict[UUID, Life] = {}
+        self._deleted: dict[tuple[bool, UUID], int] = {}
+        self._read: list[tuple[TaskDefinition, Life]] = []
+        self._claims: list[Claim] = []
+        # What once excluded something else: an instance may run beside another since.
+        self._loosened: set[UUID] = set()
+
+    def make_store(self, clock: ManualClock) -> Store:
+        """An empty, initialized store on a clock.
+
+        Args:
+            clock: What the store goes by.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no make_store(self, clock)"
+        )
+
+    def teardown(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def _claimant(self, node: UUID, queues: tuple[str, ...]) -> Claimant:
+        return Claimant(node=node, queues=queues, lease=2 * STEP, expire_after=3 * STEP)
+
+    def _note(self, claimed: Iterable[TaskInstance]) -> None:
+        # Ids are random, and Hypothesis has to draw the same again.
+        def order(instance: TaskInstance) -> tuple[UUID, datetime]:
+            return instance.definition.id, instance.execute_at
+
+        self._claims += [
+            Claim(instance_id=each.id, attempt=each.attempt)
+            for each in sorted(claimed, key=order)
+        ]
+
+    def _alike(self, call: Callable[[Store], object]) -> None:
+        expected, found = call(self.oracle), call(self.store)
+        assert found == expected, f"{found}\nis not what MemoryStore has:\n{expected}"
+
+    def _alike_by_id(self, call: Callable[[Store], Sequence[TaskDefinition]]) -> None:
+        self._alike(
+            lambda store: {
+                each.id: self._definition(store, each) for each in call(store)
+            }
+        )
+
+    def _put(
+        self, *new: TaskDefinition, edits: int | None = None, by: Put | None = None
+    ) -> None:
+        """Put definitions; those that are new begin a life at a higher revision."""
+        self._loosened |= {each.id for each in new if each.trigger.waits}
+        stored = {each.id for each in self._stored()}
+        begin = [each.id for each in new if each.id not in stored]
+        for each in begin:
+            self._lives.pop(each, None)
+
+        def put(store: Store) -> object:
+            mine = [self._edited(store, each, edits) for each in new]
+            try:
+                answer = store.put_definitions(mine) if by is None else by(store, mine)
+            except ConflictError as error:
+                of, first = error.definition_id, self._first(store, error.definition_id)
+                revisions = (error.expected, error.revision)
+                return of, [each and each - first for each in revisions]
+            for each in answer:
+                if each.id in begin:
+                    self._begin(store, each)
+            return [self._definition(store, each) for each in answer]
+
+        self._alike(put)
+        for put_one in new:
+            self._note_made(put_one.id)
+
+    def _begin(self, store: Store, new: TaskDefinition) -> None:
+        side, first = store is self.oracle, revision_of(new)
+        gone = self._deleted.get((side, new.id), 0)
+        assert first > gone, f"revision {first} is not after {gone}, of one deleted"
+        self._lives.setdefault(new.id, {})[side] = first
+
+    def _edited(
+        self, store: Store, new: TaskDefinition, edits: int | None
+    ) -> TaskDefinition:
+        if edits is None:
+            return new
+        return replace(new, revision=self._first(store, new.id) + edits)
+
+    def _first(self, store: Store, definition_id: UUID) -> int:
+        """The revision at which a definition's life began in a store."""
+        return self._lives.get(definition_id, {}).get(store is self.oracle, 1)
+
+    def _definition(self, store: Store, given: TaskDefinition) -> object:
+        """All that a store keeps of a definition, its trigger's anchor too."""
+        return (
+            given,
+            dump_trigger(given.trigger),
+            given.next_fire_time,
+            (given.paused, given.note, given.paused_at, given.last_pause),
+            (given.overdue, given.owner),
+            given.completed_at,
+            revision_of(given) - self._first(store, given.id),
+        )
+
+    def _stored(self) -> Sequence[TaskDefinition]:
+        return self.oracle.list_definitions(limit=ALL)
+
+    def _fire(self, firing: Firing, life: Life) -> None:
+        """Fire, and note which new instance of the store is which of the oracle.
+
+        Args:
+            firing: Of a definition as the oracle had it.
+            life: That of the definition when it was read.
+        """
+        definition_id = firing.definition.id
+        edits = revision_of(firing.definition) - life[True]
+
+        def fire(store: Store) -> object:
+            read = replace(
+                firing.definition, revision=life[store is self.oracle] + edits
+            )
+            return set(store.fire_definitions([replace(firing, definition=read)]).done)
+
+        self._alike(fire)
+        self._note_made(definition_id)
+
+    def _note_made(self, definition_id: UUID) -> None:
+        """Note which new instance of the store is which of the oracle."""
+
+        def by_time(store: Store) -> Mapping[object, UUID]:
+            twins = self._twins
+            known = {*(twins if store is self.oracle else twins.values())}
+            made = store.list_instances(definition_id=definition_id, limit=ALL)
+            # A record of skipped ones has no time, and each step has one at most.
+            known |= self._added
+            return {each.fire_time: each.id for each in made if each.id not in known}
+
+        ours, theirs = by_time(self.oracle), by_time(self.store)
+        assert ours.keys() == theirs.keys()
+        self._twins.update((ours[at], theirs[at]) for at in ours)
+
+    def _twin(self, store: Store, oracles: UUID) -> UUID:
+        return oracles if store is self.oracle else self._twins[oracles]
+
+    def _oracles(self, store: Store, its: UUID) -> UUID | None:
+        if store is self.oracle:
+            return its
+        return next((ours for ours, twin in self._twins.items() if twin == its), None)
+
+    def _known(self, store: Store, instance: TaskInstance) -> UUID | None:
+        return self._oracles(store, instance.id)
+
+    def _some(
+        self, data: st.DataObject, given: Sequence[_T], *, most: int = 3
+    ) -> Sequence[_T]:
+        latest = st.sampled_from(given[-8:])
+        return data.draw(st.lists(latest, min_size=1, max_size=most, unique=True))
+
+
+def revision_of(given: TaskDefinition) -> int:
+    """The revision of a definition that a store has returned."""
+    assert given.revision is not None, f"{given} is stored without a revision"
+    return given.revision
+
+
+def seen_of(given: TaskInstance) -> object:
+    """All that the interface promises of an instance, its id apart."""
+    owned = given.state in (*RUNS, State.CLAIMED)
+    unstarted = given.state in (State.PENDING, State.CLAIMED)
+    return (
+        given.state,
+        given.definition if unstarted else given.definition.id,
+        (given.fire_time, given.execute_at, given.due_at),
+        (given.attempt, given.runs, given.hangs, given.claimed_by),
+        given.expires_at if owned else None,
+        (given.started_at, given.completed_at, given.ended_attempt, given.error),
+        given.cancel_requested and owned,
+        given.parked,
+        given.skipped,
+        (given.payload, given.key, given.backfilled, given.reopened_at),
+        given.created_at,
+    )
+
+
+_FIRST_ID = 1_000_000
+
+
+class AdditionRules(StorePair):
+    """Instances are added that are no fire times'."""
+
+    @rule(
+        definition_id=ids,
+        keys=st.lists(st.sampled_from([None, None, "a", "b"]), max_size=3),
+        offset=st.none() | offsets,
+        delay=seconds,
+        node=st.none() | nodes,
+    )
+    def add(
+        self,
+        definition_id: UUID,
+        keys: list[str | None],
+        offset: timedelta | None,
+        delay: timedelta,
+        node: UUID | None,
+    ) -> None:
+        """Some are added to a definition, to which perhaps keys are known.
+
+        Perhaps for a node that starts what it can.
+        """
+        additions = [
+            Addition(
+                id=UUID(int=_FIRST_ID + len(self._added) + number),
+                at=None if offset is None else self.clock.now() + offset,
+                delay=delay,
+                payload={"number": number} if number else None,
+                key=key,
+            )
+            for number, key in enumerate(keys)
+        ]
+
+        def add(store: Store) -> object:
+            try:
+                if node is None or not hands_over(self.store):
+                    found = store.add_instances(definition_id, additions)
+                else:
+                    found = store.add_and_start(
+                        definition_id,
+                        additions,
+                        self._claimant(node, QUEUES),
+                        names=None,
+                    )
+            except (QueueFullError, TaskDefinitionNotFoundError) as error:
+                return type(error), error.definition_id
+            self._twins.update((each.id, each.id) for each in found)
+            if store is self.oracle:
+                made = {each.id for each in additions}
+                self._note(
+                    each
+                    for each in found
+                    if each.id in made and each.claimed_by is not None
+                )
+            return [(each.id, seen_of(each)) for each in found]
+
+        self._added.update(each.id for each in additions)
+        self._alike(add)
+
+
+def hands_over(store: Store) -> bool:
+    """Whether a store starts what it creates; it need not."""
+    return type(store).add_and_start is not HandOverStore.add_and_start
+
+
+# Long before anything else: each store has its own order of what is due at one moment.
+_LONG_AGO = [START - (1_000_000 + number) * SECOND for number in range(4)]
+
+
+class BackfillRules(StorePair):
+    """Fire times that have passed are given instances."""
+
+    @precondition(lambda self: self._stored() or self._read)
+    @rule(data=st.data(), overlap=st.sampled_from(Overlap))
+    def backfill(self, data: st.DataObject, overlap: Overlap) -> None:
+        """Some of a definition, as it was read now or some time ago."""
+        known = [(each, self._lives[each.id]) for each in self._stored()]
+        read, life = data.draw(st.sampled_from([*known, *self._read[-2:]]))
+        edits = revision_of(read) - life[True]
+        chosen = self._some(data, self._fire_times(read.id), most=4)
+        if overlap is Overlap.ALLOW:
+            self._loosened.add(read.id)
+
+        def backfill(store: Store) -> object:
+            mine = replace(read, revision=life[store is self.oracle] + edits)
+            try:
+                return store.backfill_instances(mine, chosen, overlap=overlap)
+            except TaskDefinitionNotFoundError as error:
+                return error.definition_id
+            except ConflictError as error:
+                return error.definition_id, "conflict"
+
+        self._alike(backfill)
+        self._note_made(read.id)
+
+    def _fire_times(self, definition_id: UUID) -> Sequence[datetime]:
+        """Some that have an instance perhaps, and some that have it only by this."""
+        found = self.oracle.list_instances(definition_id=definition_id, limit=ALL)
+        passed = {each.fire_time for each in found if each.fire_time is not None}
+        now = self.clock.now()
+        return [*_LONG_AGO, *sorted(each for each in passed if each <= now)]
+
+
+class DeclarationRules(StorePair):
+    """Sets are declared, by two owners."""
+
+    @rule(
+        triggers=st.dictionaries(ids, st.sampled_from(TRIGGERS), max_size=3),
+        owner=st.sampled_from(["one", "other"]),
+        version=st.none() | st.integers(0, 2),
+        removed=st.sampled_from(get_args(Removed)),
+        adopts=st.booleans(),
+    )
+    def declare(
+        self,
+        triggers: Mapping[UUID, Trigger],
+        owner: str,
+        version: int | None,
+        removed: Removed,
+        adopts: bool,
+    ) -> None:
+        """A set is declared, or refused, or comes too late."""
+        now = self.clock.now()
+        new = [
+            TaskDefinition(
+                id=id,
+                trigger=each.anchored(now),
+                next_fire_time=fires_first(each, now),
+            )
+            for id, each in triggers.items()
+        ]
+        declaration = Declaration(
+            owner=owner,
+            definitions=new,
+            version=version,
+            removed=removed,
+            adopts=adopts,
+        )
+        # They allow runs beside each other, which may go on after a later put.
+        self._loosened |= triggers.keys()
+        stored = {each.id for each in self._stored()}
+        begin = triggers.keys() - stored
+        for each in begin:
+            self._lives.pop(each, None)
+
+        def declare(store: Store) -> object:
+            before = {each.id: each for each in store.list_definitions(limit=ALL)}
+            try:
+                declared = store.declare_definitions(declaration)
+            except ConfigurationError:
+                return "refused"
+            for gone in declared.deleted:
+                revision = revision_of(before[gone])
+                self._deleted[store is self.oracle, gone] = revision
+            for each in declared.definitions:
+                if each.id in begin:
+                    self._begin(store, each)
+            return (
+                [self._definition(store, each) for each in declared.definitions],
+                {each.id for each in declared.resumed},
+                {each.id for each in declared.paused},
+                set(declared.deleted),
+                declared.outdated_by,
+            )
+
+        self._alike(declare)
+        for put_one in new:
+            self._note_made(put_one.id)
+
+
+class DefinitionRules(StorePair):
+    """Definitions are put, deleted, paused, and fired."""
+
+    @rule(
+        new_id=ids,
+        trigger=st.sampled_from(TRIGGERS),
+        offset=st.none() | offsets,
+        name=st.sampled_from([None, "a", "b"]),
+        queue=st.sampled_from(QUEUES),
+        priority=st.integers(0, 3),
+        expire_after=st.sampled_from([None, 5 * SECOND]),
+        jitter=st.sampled_from([None, None, SECOND]),
+        exclusion=exclusions,
+        full=full,
+        edits=st.none() | st.integers(0, 2),
+    )
+    def put(
+        self,
+        new_id: UUID,
+        trigger: Trigger,
+        offset: timedelta | None,
+        name: str | None,
+        queue: str,
+        priority: int,
+        expire_after: timedelta | None,
+        jitter: timedelta | None,
+        exclusion: tuple[Overlap, str | None] | None,
+        full: tuple[int | None, Literal["refuse", "drop"]],
+        edits: int | None,
+    ) -> None:
+        """A definition is put, perhaps as it was after some edits, or conflicts."""
+        at = None if offset is None else self.clock.now() + offset
+        if exclusion is None:
+            exclusion = EXCLUSIONS[new_id.int]
+        else:
+            self._loosened.add(new_id)
+        overlap, lock = exclusion
+        new = TaskDefinition(
+            id=new_id,
+            trigger=trigger.anchored(self.clock.now()),
+            overlap=overlap,
+            lock=lock,
+            name=name,
+            queue=queue,
+            priority=priority,
+            expire_after=expire_after,
+            jitter=jitter,
+            max_queue=full[0],
+            when_full=full[1],
+            next_fire_time=fires_first(trigger, at),
+        )
+        self._put(new, edits=edits)
+
+    @rule(which=some_ids)
+    def delete(self, which: set[UUID]) -> None:
+        """Definitions are deleted."""
+
+        def delete(store: Store) -> object:
+            stored = store.list_definitions(ids=which)
+            for each in stored:
+                self._deleted[store is self.oracle, each.id] = revision_of(each)
+            deleted = store.delete_definitions(which)
+            return {id: len(ran) for id, ran in deleted.items()}
+
+        self._alike(delete)
+
+    @precondition(lambda self: self._deleted)
+    @rule(data=st.data())
+    def put_again(self, data: st.DataObject) -> None:
+        """The id of a definition that was deleted begins another life."""
+        gone = sorted({each for _, each in self._deleted})
+        now = self.clock.now()
+        new_id = data.draw(st.sampled_from(gone))
+        overlap, lock = EXCLUSIONS[new_id.int]
+        new = TaskDefinition(
+            id=new_id,
+            trigger=TRIGGERS[0].anchored(now),
+            overlap=overlap,
+            lock=lock,
+            next_fire_time=now,
+        )
+        self._put(new)
+
+    @rule(which=some_ids, note=st.sampled_from([None, "why"]))
+    def pause(self, which: set[UUID], note: str | None) -> None:
+        """Definitions are paused."""
+        self._alike_by_id(lambda store: store.pause_definitions(which, note=note))
+
+    @rule(which=some_ids)
+    def resume(self, which: set[UUID]) -> None:
+        """Definitions are resumed."""
+        self._alike_by_id(lambda store: store.resume_definitions(which))
+
+    @rule(
+        data=st.data(),
+        ahead=seconds,
+        limit=st.sampled_from([1, 2, ALL]),
+        skips=st.booleans(),
+        goes_on=st.booleans(),
+    )
+    def fire(
+        self,
+        data: st.DataObject,
+        ahead: timedelta,
+        limit: int,
+        skips: bool,
+        goes_on: bool,
+    ) -> None:
+        """A definition that is due is fired, as it was read now or some time ago."""
+
+        def read_due(store: Store) -> object:
+            settle(store)
+            due = store.due_definitions(ahead=ahead, limit=limit)
+            return [self._definition(store, each) for each in due]
+
+        self._alike(read_due)
+        due = self.oracle.due_definitions(ahead=ahead, limit=limit)
+        known = [*((each, self._lives[each.id]) for each in due), *self._read[-2:]]
+        if not known:
+            return
+        read, life = data.draw(st.sampled_from(known))
+        assert read.next_fire_time is not None
+        self._read.append((read, life))
+        count = data.draw(st.integers(0, 1 if read.trigger.waits else 3))
+        later = data.draw(st.sampled_from([timedelta(0), STEP / 2]))
+        series = [read.next_fire_time + number * STEP for number in range(count + 2)]
+        skipped = None
+        if skips:
+            first = series.pop(0)
+            skipped = Skipped(first=first, last=first, count=1, reason="late")
+        firing = Firing(
+            definition=read,
+            fire_times=tuple(series[:count]),
+            skipped=skipped,
+            next_fire_time=series[-1] if goes_on else None,
+            execute_times=tuple(each + later for each in series[:count]),
+        )
+        self._fire(firing, life)
+
+
+_FIRST_HANDED_OVER = 1_000
+# What is only made when asked for fires never.
+_FIRING = TRIGGERS[:3]
+
+
+class HandOverRules(StorePair):
+    """Definitions are put by a node that has their first instance at once."""
+
+    @rule(
+        stored=st.none() | ids,
+        trigger=st.sampled_from(_FIRING),
+        queue=st.sampled_from(QUEUES),
+        steps_late=st.integers(0, 2),
+        goes_on=st.booleans(),
+        node=nodes,
+    )
+    def put_and_start(
+        self,
+        stored: UUID | None,
+        trigger: Trigger,
+        queue: str,
+        steps_late: int,
+        goes_on: bool,
+        node: UUID,
+    ) -> None:
+        """One is put that is new, or takes the place of another one."""
+        known = {each.id for each in self._stored()}
+        # One that has lived before need not be started.
+        new_id = (
+            stored
+            if stored in known
+            else UUID(int=_FIRST_HANDED_OVER + len(self._lives))
+        )
+        at = self.clock.now() - steps_late * STEP
+        later = self.clock.now() + STEP if goes_on and not trigger.waits else None
+        new = TaskDefinition(
+            id=new_id,
+            trigger=trigger.anchored(self.clock.now()),
+            queue=queue,
+            next_fire_time=at,
+        )
+        started: list[TaskInstance] = []
+
+        def put(
+            store: Store, given: Sequence[TaskDefinition]
+        ) -> Sequence[TaskDefinition]:
+            if type(self.store).put_and_start is HandOverStore.put_and_start:
+                return store.put_definitions(given)
+            firing = Firing(definition=given[0], fire_times=(at,), next_fire_time=later)
+            found, instance = store.put_and_start(firing, self._claimant(node, QUEUES))
+            if instance is not None:
+                started.append(instance)
+            return [found]
+
+        self._loosened.add(new_id)
+        self._put(new, by=put)
+        self._note(started[:1])
+        assert [seen_of(each) for each in started[1:]] == [
+            seen_of(each) for each in started[:1]
+        ]
+
+
+class InstanceRules(StorePair):
+    """Instances are claimed, started, kept, given back, ended, and cancelled."""
+
+    @rule(
+        node=nodes,
+        queues=st.sampled_from([QUEUES, QUEUES[:1], QUEUES[1:]]),
+        ahead=seconds,
+        lead=seconds,
+        lapsed=st.none() | seconds,
+    )
+    def claim(
+        self,
+        node: UUID,
+        queues: tuple[str, ...],
+        ahead: timedelta,
+        lead: timedelta,
+        lapsed: timedelta | None,
+    ) -> None:
+        """A node claims all that it can get."""
+        claimant = self._claimant(node, queues)
+
+        def claim(store: Store) -> object:
+            settle(store)
+            claimed = store.claim_instances(
+                claimant, ahead=ahead, lead=lead, limit=ALL, lapsed=lapsed
+            )
+            if store is self.oracle:
+                self._note(claimed)
+            return {
+                self._known(store, each): (seen_of(each), each.silence)
+                for each in claimed
+            }
+
+        self._alike(claim)
+
+    @rule(data=st.data())
+    def reopen(self, data: st.DataObject) -> None:
+        """Somebody lets some of what has failed run again."""
+        failed = self.oracle.list_instances(state=State.FAILED, limit=ALL)
+        chosen = self._some(data, failed) if failed else ()
+
+        def reopen(store: Store) -> object:
+            mine = [self._twin(store, each.id) for each in chosen]
+            return {self._oracles(store, each) for each in store.reopen_instances(mine)}
+
+        self._alike(reopen)
+
+    @rule(node=nodes)
+    def list_claimed(self, node: UUID) -> None:
+        """A node looks for what it has claimed; what is frozen may be left out."""
+
+        def read(store: Store) -> object:
+            found = store.list_claimed(node, limit=ALL)
+            return {
+                self._known(store, each): seen_of(each)
+                for each in found
+                if not each.definition.paused
+            }
+
+        self._alike(read)
+
+    @precondition(lambda self: self._claims)
+    @rule(data=st.data(), node=nodes)
+    def start(self, data: st.DataObject, node: UUID) -> None:
+        """A node starts what it has claimed or lost."""
+        claims = self._some(data, self._claims)
+
+        def start(store: Store) -> object:
+            mine = [self._claim(store, each) for each in claims]
+            started = store.start_instances(self._claimant(node, QUEUES), mine).done
+            return {
+                self._known(store, each): (
+                    seen_of(each),
+                    self._definition(store, each.definition),
+                )
+                for each in started
+            }
+
+        self._alike(start)
+
+    @precondition(lambda self: self._claims)
+    @rule(
+        data=st.data(),
+        lease=seconds.filter(bool),
+        handed_on=st.booleans(),
+        worker=st.sampled_from([None, "ä", "b"]),
+        stage=st.none() | st.sampled_from(Stage),
+        progress=st.sampled_from([None, '"ä"', "[1]"]),
+    )
+    def renew(
+        self,
+        data: st.DataObject,
+        *,
+        lease: timedelta,
+        handed_on: bool,
+        worker: str | None,
+        stage: Stage | None,
+        progress: str | None,
+    ) -> None:
+        """A node renews or hands on what it has claimed or lost, perhaps over a bus."""
+        claims = self._some(data, self._claims)
+
+        def renew(store: Store) -> object:
+            answer = store.renew_claims(
+                [
+                    Renewal(
+                        claim=self._claim(store, each),
+                        lease=lease,
+                        handed_on=handed_on,
+                        worker=worker,
+                        stage=stage,
+                        progress=progress,
+                    )
+                    for each in claims
+                ]
+            ).done
+            return {self._oracles(store, each): asked for each, asked in answer.items()}
+
+        self._alike(renew)
+
+    @precondition(lambda self: self._claims)
+    @rule(
+        data=st.data(),
+        outcome=st.none() | st.sampled_from(Outcome),
+        retry_in=seconds,
+        hung=st.booleans(),
+        error=st.sampled_from([None, "no"]),
+        called=st.booleans(),
+        next_fire_time=st.none() | offsets,
+        result=st.sampled_from([None, '"ä"', "[1]"]),
+    )
+    def finish(
+        self,
+        data: st.DataObject,
+        *,
+        outcome: Outcome | None,
+        retry_in: timedelta,
+        hung: bool,
+        error: str | None,
+        called: bool,
+        next_fire_time: timedelta | None,
+        result: str | None,
+    ) -> None:
+        """A node finishes what it has claimed or lost."""
+        [claim] = self._some(data, self._claims, most=1)
+        now = self.clock.now()
+        # What is skipped has not been called.
+        called = outcome is None or (called and outcome is not Outcome.SKIPPED)
+        end = RunOutcome(
+            claim=claim,
+            started_at=now if called else None,
+            outcome=outcome,
+            retry_in=retry_in,
+            hung=hung,
+            error=error,
+            next_fire_time=None if next_fire_time is None else now + next_fire_time,
+            result=result if outcome is Outcome.COMPLETED else None,
+        )
+
+        def finish(store: Store) -> object:
+            mine = replace(end, claim=self._claim(store, claim))
+            accepted = store.finish_instances([mine]).done
+            return {self._oracles(store, each) for each in accepted}
+
+        self._alike(finish)
+
+    @precondition(lambda self: self._claims)
+    @rule(data=st.data(), delay=seconds, reason=st.sampled_from([None, "no fuel"]))
+    def release(
+        self, data: st.DataObject, delay: timedelta, reason: str | None
+    ) -> None:
+        """A node gives back what it has claimed or lost."""
+        claims = self._some(data, self._claims)
+
+        def release(store: Store) -> object:
+            accepted = store.release_instances(
+                [
+                    Release(claim=self._claim(store, each), delay=delay, reason=reason)
+                    for each in claims
+                ]
+            ).done
+            return {self._oracles(store, each) for each in accepted}
+
+        self._alike(release)
+
+    @precondition(lambda self: self._twins)
+    @rule(data=st.data(), next_fire_time=st.none() | offsets)
+    def cancel(self, data: st.DataObject, next_fire_time: timedelta | None) -> None:
+        """Instances are cancelled."""
+        which = self._some(data, list(self._twins))
+        at = None if next_fire_time is None else self.clock.now() + next_fire_time
+
+        def cancel(store: Store) -> object:
+            mine = {self._twin(store, each): at for each in which}
+            answer = store.cancel_instances(mine)
+            return {self._oracles(store, each): came for each, came in answer.items()}
+
+        self._alike(cancel)
+
+    @rule()
+    def review_parked(self) -> None:
+        """Somebody goes over what is parked."""
+
+        def go_over(store: Store) -> object:
+            settle(store)
+            found = store.review_parked(limit=ALL)
+            parts = found.unparked, found.skipped, found.replaced
+            return [
+                {self._known(store, each): seen_of(each) for each in part}
+                for part in parts
+            ]
+
+        self._alike(go_over)
+
+    @invariant()
+    def nobody_runs_beside_what_it_excludes(self) -> None:
+        """Of a definition that has always excluded that, one instance runs."""
+        running = Counter(
+            each.definition.id
+            for state in RUNS
+            for each in self.store.list_instances(state=state, limit=ALL)
+            if uses_slot(each.definition)
+        )
+        assert all(
+            count == 1 or id in self._loosened for id, count in running.items()
+        ), f"more than one runs of a definition: {running}"
+
+    def _claim(self, store: Store, claim: Claim) -> Claim:
+        return replace(claim, instance_id=self._twin(store, claim.instance_id))
+
+
+SLOTS = (
+    *map(str, ALL_IDS),
+    *(LOCK + lock for _, lock in EXCLUSIONS if lock is not None),
+)
+
+
+class ReadingRules(StorePair):
+    """Nodes look for each other and for what is due; somebody reads lists."""
+
+    @rule(node=nodes, unbroken=seconds, within=seconds)
+    def contact(self, node: UUID, unbroken: timedelta, within: timedelta) -> None:
+        """A node tells that it has been in contact, and looks which others were."""
+
+        def tell(store: Store) -> object:
+            announced = Announcement(
+                node=node,
+                host=f"host of {node}",
+                queues=(str(unbroken),),
+                stopping=bool(unbroken),
+            )
+            store.note_contact(announced, unbroken=unbroken)
+            return {each.announced: each for each in store.list_contacts(within=within)}
+
+        self._alike(tell)
+
+    @rule(known=st.sets(st.sampled_from(QUEUES)))
+    def due_queues(self, known: set[str]) -> None:
+        """Somebody looks where something is due, but for queues that are known."""
+
+        def look(store: Store) -> object:
+            settle(store)
+            found = set(known)
+            while more := store.list_due_queues(apart_from=found):
+                assert found.isdisjoint(more)
+                found.update(more)
+            return found
+
+        self._alike(look)
+
+    @rule(name=st.sampled_from("ab"), value=st.sampled_from(["", "1", "ä"]))
+    def keep_setting(self, name: str, value: str) -> None:
+        """Somebody asks what all have agreed on."""
+        self._alike(lambda store: store.keep_setting(name, value))
+
+    @rule()
+    def list_runs(self) -> None:
+        """Somebody looks how the runs of instances ended."""
+
+        def read(store: Store) -> object:
+            return {
+                str(self._known(store, each)): [
+                    (
+                        run.attempt,
+                        run.node,
+                        run.started_at,
+                        run.ended_at,
+                        run.outcome,
+                        run.error,
+                        run.worker,
+                        run.lost_in,
+                    )
+                    for run in store.list_runs(each.id)
+                ]
+                for each in store.list_instances(limit=ALL)
+            }
+
+        self._alike(read)
+
+    @rule(
+        queue=st.none() | st.sampled_from(QUEUES),
+        state=st.none() | st.sampled_from(DefinitionState),
+        soonest_first=st.booleans(),
+        limit=st.integers(1, 3),
+    )
+    def list_definitions(self, *, limit: int, **conditions: Any) -> None:
+        """Somebody pages through definitions; they and their order are the same."""
+
+        def read(store: Store) -> object:
+            found: list[TaskDefinition] = []
+            after = None
+            while page := store.list_definitions(
+                after=after, limit=limit, **conditions
+            ):
+                found += page
+                after = Position.of_definition(page[-1])
+            return [self._definition(store, each) for each in found]
+
+        self._alike(read)
+
+    @rule(
+        definition_id=st.none() | ids,
+        state=st.none() | st.sampled_from(State),
+        since=st.none() | offsets,
+        fired_since=st.none() | offsets,
+        newest_first=st.booleans(),
+        limit=st.integers(1, 3),
+    )
+    def list_instances(
+        self,
+        *,
+        since: timedelta | None,
+        fired_since: timedelta | None,
+        newest_first: bool,
+        limit: int,
+        **conditions: Any,
+    ) -> None:
+        """Somebody pages through instances, which each store orders by its own ids."""
+        for name, offset in (("since", since), ("fired_since", fired_since)):
+            if offset is not None:
+                conditions[name] = self.clock.now() + offset
+
+        def read(store: Store) -> object:
+            found: list[TaskInstance] = []
+            after = None
+            while page := store.list_instances(
+                newest_first=newest_first, after=after, limit=limit, **conditions
+            ):
+                found += page
+                after = Position.of_instance(page[-1])
+            order = [(each.execute_at, each.id) for each in found]
+            assert order == sorted(order, reverse=newest_first), f"no order: {order}"
+            return sorted(str(self._known(store, each)) for each in found)
+
+        self._alike(read)
+
+    @rule(slot=st.sampled_from(SLOTS))
+    def slot_holder(self, slot: str) -> None:
+        """Somebody asks who has a slot."""
+
+        def read(store: Store) -> object:
+            found = store.slot_holder(slot)
+            return None if found is None else self._known(store, found)
+
+        self._alike(read)
+
+
+class SeriesRules(StorePair):
+    """No fire time is fired twice, however soon its instance is deleted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # By definition: whose series it is, and where that stands.
+        self._series: dict[UUID, tuple[object, datetime | None]] = {}
+        self._begun: dict[UUID, set[datetime]] = {}
+        # Instances of other series that a definition has had.
+        self._former: set[UUID] = set()
+
+    @invariant()
+    def nothing_that_has_begun_is_gone_back_over(self) -> None:
+        """What has started or ended is not before the next fire time again."""
+        made = self.oracle.list_instances(limit=ALL)
+        for each in self._stored():
+            series = dump_trigger(each.trigger), self._lives[each.id][True]
+            before, last = self._series.get(each.id, (None, None))
+            self._series[each.id] = series, each.next_fire_time
+            theirs = [one for one in made if one.definition.id == each.id]
+            if series != before:
+                self._former |= {one.id for one in theirs}
+                self._begun[each.id] = set()
+            begun = self._begun[each.id]
+            at = each.next_fire_time
+            # What waits is told its next fire time by whoever ends a run.
+            if series == before and at is not None and not each.trigger.waits:
+                again = {
+                    one for one in begun if at <= one and not (last and last <= one)
+                }
+                assert not again, f"to be fired twice: {again}"
+            begun |= {
+                one.fire_time
+                for one in theirs
+                if one.fire_time is not None
+                and one.id not in self._former
+                and (one.runs or one.completed_at)
+            }

@@ -1,0 +1,580 @@
+"""Store suite: runs elsewhere, how far they have come, and what came of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from go_scheduler.json import read_frozen, to_text
+from go_scheduler.models import RESULT_LIMIT, Outcome, Silence, Stage, State
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.messages import Renewal, RunOutcome
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    MINUTE,
+    NODE,
+    OTHER_NODE,
+    TICK,
+    WAITING,
+    cancel,
+    claim,
+    claim_of,
+    claimed,
+    definition,
+    finish,
+    fire,
+    hand_on,
+    instances,
+    passed_on,
+    pending,
+    put,
+    release,
+    renew,
+    running,
+    start,
+    waiting_for_retry,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.testing.settling import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from go_scheduler.json import JSON
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+WORKER = "Gerät ä \"'\\,{}%s:x \U0001f40d"
+OTHER_WORKER = "日本 NULL"
+VALUES: list[JSON] = [
+    {"sum": 7, "größe": [1, 2.5, True, None, {"\U0001f40d": "\"'\\,{}\n"}]},
+    {},
+    [],
+    "NULL",
+    "",
+    0,
+    -0.0,
+    10**30,
+    True,
+    False,
+]
+
+
+def handed_on(store: Store, worker: str | None = WORKER) -> TaskInstance:
+    """An instance that runs, with this worker."""
+    instance = running(store)
+    hand_on(store, instance, lease=HOUR, worker=worker)
+    return instance
+
+
+def in_slot(store: Store) -> TaskInstance:
+    """An instance that runs, and has a slot."""
+    pending(store, replace(definition(), lock="a"))
+    [instance] = start(store, *claim(store))
+    return instance
+
+
+def worker_of(store: Store, instance: TaskInstance) -> str | None:
+    """Who runs it now."""
+    return store.get_instance(instance.id).worker
+
+
+class WorkerTests:
+    """``worker`` of ``renew_claims``."""
+
+    def test_who_has_what_was_handed_on_is_shown(self, store: Store) -> None:
+        instance = handed_on(store)
+        found = store.get_instance(instance.id)
+        assert found == replace(instance, expires_at=START + HOUR, worker=WORKER)
+        assert list(store.list_instances()) == [found]
+
+    def test_of_runs_handed_on_together_each_has_its_worker(self, store: Store) -> None:
+        given = [running(store) for _ in range(4)]
+        workers = [WORKER, None, OTHER_WORKER, "NULL"]
+        renewals = [
+            Renewal(claim=claim_of(each), lease=HOUR, handed_on=True, worker=worker)
+            for each, worker in zip(given, workers, strict=True)
+        ]
+        assert len(store.renew_claims(renewals).done) == 4
+        assert [worker_of(store, each) for each in given] == workers
+
+    def test_who_has_it_stays_when_it_is_renewed(self, store: Store) -> None:
+        instance = handed_on(store)
+        renew(store, instance)
+        hand_on(store, instance, lease=HOUR)
+        assert worker_of(store, instance) == WORKER
+
+    def test_it_may_be_handed_on_to_another(self, store: Store) -> None:
+        instance = handed_on(store)
+        hand_on(store, instance, lease=HOUR, worker=OTHER_WORKER)
+        assert worker_of(store, instance) == OTHER_WORKER
+
+    def test_a_run_that_is_not_handed_on_has_none(self, store: Store) -> None:
+        one, other = running(store), running(store)
+        store.renew_claims(
+            [
+                Renewal(claim=claim_of(one), lease=HOUR, worker=WORKER),
+                Renewal(
+                    claim=claim_of(other), lease=HOUR, handed_on=True, worker=WORKER
+                ),
+            ]
+        )
+        assert worker_of(store, one) is None
+        assert worker_of(store, other) == WORKER
+
+    def test_a_lost_claim_names_nobody(self, store: Store, clock: ManualClock) -> None:
+        lost, second = passed_on(store, clock)
+        assert hand_on(store, lost, lease=HOUR, worker=WORKER) == {}
+        assert worker_of(store, second) is None
+
+    @pytest.mark.parametrize(
+        "outcome", [Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED]
+    )
+    def test_who_had_it_at_last_is_shown_after_its_end(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        instance = handed_on(store)
+        assert finish(store, instance, outcome)
+        assert worker_of(store, instance) == WORKER
+
+    def test_what_is_pending_again_has_nobody(self, store: Store) -> None:
+        given_back, failed = handed_on(store), handed_on(store)
+        assert release(store, given_back)
+        assert finish(store, failed, None)
+        assert worker_of(store, given_back) is None
+        assert worker_of(store, failed) is None
+
+    def test_what_fails_beside_a_success_has_nobody(self, store: Store) -> None:
+        good, bad = handed_on(store), handed_on(store)
+        store.finish_instances([_success(good, result="1"), _failure(bad)])
+        assert worker_of(store, good) == WORKER
+        assert worker_of(store, bad) is None
+
+    def test_what_is_taken_over_has_nobody(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = handed_on(store)
+        clock.advance(HOUR)
+        [second] = claim(store, OTHER_NODE, lapsed=True)
+        assert worker_of(store, instance) is None
+        assert second == store.get_instance(instance.id)
+
+    def test_what_is_parked_or_taken_back_unstarted_has_nobody(
+        self, store: Store
+    ) -> None:
+        of = put(store, replace(definition(), overlap=Overlap.BUFFER_ALL))
+        fire(store, of, START, START + TICK)
+        given = claim(store, ahead=TICK)
+        for each in given:
+            hand_on(store, each, lease=HOUR, worker=WORKER)
+        start(store, *given)
+        found = {each.parked: each.worker for each in instances(store, of)}
+        assert found == {True: None, False: WORKER}
+        moved = claimed(store)
+        hand_on(store, moved, lease=HOUR, worker=WORKER)
+        put(store, replace(moved.definition, queue="another"))
+        assert worker_of(store, moved) is None
+
+    @pytest.mark.parametrize("queue", ["default", "another"])
+    def test_what_an_edit_skips_is_nobodys(
+        self, store: Store, clock: ManualClock, queue: str
+    ) -> None:
+        instance = claimed(store)
+        hand_on(store, instance, lease=HOUR, worker=WORKER)
+        clock.advance(HOUR)
+        of = instance.definition
+        put(store, replace(of, trigger=WAITING, next_fire_time=None, queue=queue))
+        found = store.get_instance(instance.id)
+        assert found.state is State.SKIPPED
+        assert (found.claimed_by, found.worker) == (None, None)
+
+    def test_what_runs_again_by_hand_has_nobody(self, store: Store) -> None:
+        instance = handed_on(store)
+        assert finish(store, instance, Outcome.FAILED)
+        assert store.reopen_instances([instance.id]) == {instance.id}
+        assert worker_of(store, instance) is None
+
+    def test_of_runs_that_did_not_succeed_the_worker_is_kept(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = handed_on(store)
+        assert finish(store, instance, None)
+        [second] = claim(store)
+        hand_on(store, second, lease=HOUR, worker=OTHER_WORKER)
+        clock.advance(HOUR)
+        [third] = claim(store, lapsed=True)
+        assert finish(store, third, Outcome.FAILED)
+        runs = store.list_runs(instance.id)
+        assert [run.worker for run in runs] == [WORKER, OTHER_WORKER, None]
+        assert [run.attempt for run in runs] == [1, 2, 3]
+
+
+class ResultTests:
+    """``result`` of ``finish_instances``."""
+
+    @pytest.mark.parametrize("value", VALUES, ids=repr)
+    def test_a_result_comes_back_as_it_was_given(
+        self, store: Store, value: JSON
+    ) -> None:
+        instance = running(store)
+        store.finish_instances([_success(instance, result=to_text(value))])
+        found = store.get_instance(instance.id)
+        assert found.state is State.COMPLETED
+        assert to_text(found.result) == to_text(value)
+        assert type(found.result) is type(read_frozen(to_text(value)))
+        assert list(store.list_instances()) == [found]
+
+    def test_a_large_result_is_kept(self, store: Store) -> None:
+        value = "ä" * ((RESULT_LIMIT - 2) // 2)
+        instance = running(store)
+        store.finish_instances([_success(instance, result=to_text(value))])
+        assert store.get_instance(instance.id).result == value
+
+    def test_of_runs_that_end_together_each_has_its_own(self, store: Store) -> None:
+        given = [*(running(store) for _ in range(3)), in_slot(store)]
+        bad = running(store)
+        results = ['"NULL"', None, '{"ä":[]}', "4"]
+        store.finish_instances(
+            [
+                *(
+                    _success(each, result=result)
+                    for each, result in zip(given, results, strict=True)
+                ),
+                _failure(bad),
+            ]
+        )
+        found = [store.get_instance(each.id) for each in given]
+        assert [each.result for each in found] == ["NULL", None, {"ä": []}, 4]
+        assert {each.state for each in found} == {State.COMPLETED}
+        assert store.get_instance(bad.id).result is None
+        assert len(store.list_runs(bad.id)) == 1
+        # The slot of the one that had one is free.
+        assert in_slot(store).state is State.RUNNING
+
+    def test_what_ends_without_one_has_none(self, store: Store) -> None:
+        instance = running(store)
+        assert finish(store, instance)
+        assert store.get_instance(instance.id).result is None
+
+    def test_the_result_is_that_of_the_first_success(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        first, second = passed_on(store, clock)
+        store.finish_instances([_success(first, result='"first"')])
+        store.finish_instances([_success(second, result='"second"')])
+        assert store.get_instance(first.id).result == "first"
+
+    def test_a_late_success_has_its_result(self, store: Store) -> None:
+        instance = waiting_for_retry(store)
+        late = replace(instance, attempt=1, started_at=START)
+        assert store.finish_instances([_success(late, result='"late"')]).done
+        failed = running(store)
+        assert finish(store, failed, Outcome.FAILED)
+        assert store.finish_instances([_success(failed, result='"after all"')]).done
+        assert store.get_instance(instance.id).result == "late"
+        assert store.get_instance(failed.id).result == "after all"
+
+    def test_a_lost_claim_leaves_no_result(self, store: Store) -> None:
+        instance = running(store)
+        cancel(store, instance)
+        assert finish(store, instance, Outcome.CANCELLED)
+        store.finish_instances([_success(instance, result="1")])
+        assert store.get_instance(instance.id).result is None
+
+    def test_what_a_trigger_waits_for_may_have_a_result(self, store: Store) -> None:
+        instance = running(store, definition(trigger=WAITING))
+        end = replace(_success(instance, result="[1]"), next_fire_time=START + LEASE)
+        store.finish_instances([end])
+        assert store.get_instance(instance.id).result == [1]
+        next_fire_time = store.get_definition(instance.definition.id).next_fire_time
+        assert next_fire_time == START + LEASE
+
+
+class ClientTests:
+    """``client`` of ``finish_instances``."""
+
+    def test_what_is_said_of_a_run_stays_until_another_says_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        one, other, silent = (running(store) for _ in range(3))
+        said = [{"started_at": "a"}, {"ended_at": "b"}]
+        ends = [
+            replace(_failure(each), outcome=None, retry_in=LEASE, client=to_text(what))
+            for each, what in zip((one, other), said, strict=True)
+        ]
+        done = store.finish_instances([*ends, _success(silent, result="1")]).done
+        assert len(done) == 3
+        assert [store.get_instance(each.id).client for each in (one, other)] == said
+        assert store.get_instance(silent.id).client is None
+        clock.advance(LEASE)
+        settle(store)
+        again = {each.id: each for each in start(store, *claim(store))}
+        store.finish_instances(
+            [
+                replace(_success(again[one.id], result=None), client='["c"]'),
+                _success(again[other.id], result="7"),
+            ]
+        )
+        found = [store.get_instance(each.id) for each in (one, other)]
+        assert [(each.client, each.result) for each in found] == [
+            (["c"], None),
+            (said[1], 7),
+        ]
+        assert {each.state for each in found} == {State.COMPLETED}
+
+    def test_a_lost_claim_says_nothing(self, store: Store) -> None:
+        instance = running(store)
+        assert finish(store, instance, Outcome.FAILED)
+        assert not store.finish_instances(
+            [replace(_failure(instance), client="1")]
+        ).done
+        assert store.get_instance(instance.id).client is None
+
+
+def _success(instance: TaskInstance, *, result: str | None) -> RunOutcome:
+    return RunOutcome(
+        claim=claim_of(instance),
+        started_at=instance.started_at,
+        outcome=Outcome.COMPLETED,
+        result=result,
+    )
+
+
+def _failure(instance: TaskInstance) -> RunOutcome:
+    return RunOutcome(
+        claim=claim_of(instance), started_at=instance.started_at, retry_in=HOUR
+    )
+
+
+PUBLISHED, ACCEPTED, STARTED = Stage
+_TICK = timedelta(seconds=1)
+
+
+def told(
+    store: Store,
+    instance: TaskInstance,
+    stage: Stage | None,
+    *,
+    lease: timedelta = MINUTE,
+    worker: str | None = WORKER,
+    progress: str | None = None,
+) -> Mapping[UUID, bool]:
+    """Tell how far a run has come."""
+    renewal = Renewal(
+        claim=claim_of(instance),
+        lease=lease,
+        handed_on=True,
+        worker=worker if stage in (ACCEPTED, STARTED) else None,
+        stage=stage,
+        progress=progress,
+    )
+    return store.renew_claims([renewal]).done
+
+
+def come_to(store: Store, stage: Stage, lease: timedelta = MINUTE) -> TaskInstance:
+    """A run that has come so far."""
+    instance = running(store)
+    stages = (PUBLISHED, ACCEPTED, STARTED)
+    for each in stages[: stages.index(stage) + 1]:
+        told(store, instance, each, lease=lease)
+    return store.get_instance(instance.id)
+
+
+class StageTests:
+    """``stage`` and ``progress`` of ``renew_claims``."""
+
+    def test_each_stage_counts_its_time_anew(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        instance = running(store)
+        assert told(store, instance, PUBLISHED, lease=HOUR) == {instance.id: False}
+        found = store.get_instance(instance.id)
+        assert found.stage is PUBLISHED
+        assert found.expires_at == found.start_by == START + HOUR
+        assert found == replace(
+            instance, expires_at=START + HOUR, start_by=START + HOUR
+        )
+        clock.advance(_TICK)
+        told(store, instance, ACCEPTED, lease=2 * MINUTE)
+        found = store.get_instance(instance.id)
+        # It is set, though it would have held for longer.
+        assert found.expires_at == found.start_by == START + _TICK + 2 * MINUTE
+        assert (found.accepted_at, found.worker) == (START + _TICK, WORKER)
+        clock.advance(_TICK)
+        told(store, instance, STARTED)
+        found = store.get_instance(instance.id)
+        assert found == replace(
+            instance,
+            started_at=START + 2 * _TICK,
+            expires_at=START + 2 * _TICK + MINUTE,
+            accepted_at=START + _TICK,
+            worker=WORKER,
+        )
+        assert found.stage is STARTED
+        assert list(store.list_instances()) == [found]
+
+    def test_a_heartbeat_keeps_when_it_began(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        began = come_to(store, STARTED, HOUR)
+        clock.advance(_TICK)
+        told(store, began, STARTED)
+        expires_at = START + _TICK + MINUTE
+        assert store.get_instance(began.id) == replace(began, expires_at=expires_at)
+
+    def test_only_the_first_acceptance_counts(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        accepted = come_to(store, ACCEPTED)
+        clock.advance(_TICK)
+        for lease in (LEASE, HOUR):
+            assert told(store, accepted, ACCEPTED, lease=lease) == {accepted.id: False}
+            assert store.get_instance(accepted.id) == accepted
+        told(store, accepted, ACCEPTED, progress="1")
+        assert store.get_instance(accepted.id).progress == 1
+
+    def test_a_stage_never_goes_back(self, store: Store, clock: ManualClock) -> None:
+        began = come_to(store, STARTED)
+        clock.advance(_TICK)
+        for stage, lease in (ACCEPTED, LEASE), (PUBLISHED, LEASE), (ACCEPTED, HOUR):
+            assert told(store, began, stage, lease=lease) == {began.id: False}
+        expires_at = START + _TICK + HOUR
+        assert store.get_instance(began.id) == replace(began, expires_at=expires_at)
+
+    def test_a_worker_may_be_heard_before_it_is_published(self, store: Store) -> None:
+        instance = running(store)
+        told(store, instance, ACCEPTED)
+        accepted = store.get_instance(instance.id)
+        # What publishes it may name somebody, too.
+        late = Renewal(
+            claim=claim_of(instance),
+            lease=LEASE,
+            handed_on=True,
+            worker="bus",
+            stage=PUBLISHED,
+        )
+        assert store.renew_claims([late]).done
+        assert store.get_instance(instance.id) == accepted
+        renew(store, instance)
+        assert store.get_instance(instance.id) == accepted
+
+    @pytest.mark.parametrize("stage", [ACCEPTED, STARTED])
+    def test_the_first_worker_to_accept_has_it(
+        self, store: Store, stage: Stage
+    ) -> None:
+        accepted = come_to(store, ACCEPTED)
+        assert told(store, accepted, stage, worker="other", progress="1") == {}
+        assert store.get_instance(accepted.id) == accepted
+        assert told(store, accepted, stage) == {accepted.id: False}
+
+    def test_nobody_has_it_whose_worker_has_no_name(self, store: Store) -> None:
+        instance = running(store)
+        told(store, instance, ACCEPTED, worker=None)
+        assert told(store, instance, ACCEPTED)
+        assert told(store, instance, STARTED, worker=None)
+        assert store.get_instance(instance.id).worker == WORKER
+
+    def test_of_many_each_comes_as_far_as_is_said(self, store: Store) -> None:
+        given = [running(store) for _ in range(5)]
+        stages = [PUBLISHED, ACCEPTED, STARTED, None, None]
+        values = [None, {"ä": [1]}, "NULL", "\"'\\,{}", None]
+        renewals = [
+            Renewal(
+                claim=claim_of(each),
+                lease=HOUR,
+                handed_on=stage is not None,
+                stage=stage,
+                progress=None if value is None else to_text(value),
+            )
+            for each, stage, value in zip(given, stages, values, strict=True)
+        ]
+        assert len(store.renew_claims(renewals).done) == 5
+        found = [store.get_instance(each.id) for each in given]
+        assert [each.stage for each in found] == stages
+        assert [each.progress for each in found] == values
+
+    def test_the_last_progress_is_shown_until_it_runs_anew(self, store: Store) -> None:
+        instance = come_to(store, STARTED)
+        told(store, instance, STARTED, progress="[1]")
+        told(store, instance, STARTED)
+        assert store.get_instance(instance.id).progress == [1]
+        told(store, instance, None, progress="2")
+        assert store.get_instance(instance.id).progress == 2
+        assert finish(store, instance)
+        ended = store.get_instance(instance.id)
+        assert (ended.progress, ended.accepted_at) == (2, START)
+
+    def test_what_is_pending_again_is_on_no_bus(self, store: Store) -> None:
+        failed, released = come_to(store, STARTED), come_to(store, ACCEPTED)
+        told(store, failed, STARTED, progress="1")
+        told(store, released, ACCEPTED, progress="1")
+        assert finish(store, failed, None)
+        assert release(store, released)
+        for each in failed, released:
+            found = store.get_instance(each.id)
+            assert (found.state, found.stage) == (State.PENDING, None)
+            assert (found.worker, found.progress) == (None, None)
+
+
+class SilenceTests:
+    """What ``claim_instances`` answers of runs on a bus that have lapsed."""
+
+    @pytest.mark.parametrize(
+        ("stage", "within", "worker"),
+        [
+            (PUBLISHED, MINUTE, None),
+            (ACCEPTED, MINUTE, WORKER),
+            (STARTED, None, WORKER),
+        ],
+    )
+    def test_what_falls_silent_is_claimed_with_what_is_known_of_it(
+        self,
+        store: Store,
+        clock: ManualClock,
+        stage: Stage,
+        within: timedelta | None,
+        worker: str | None,
+    ) -> None:
+        silent = come_to(store, stage)
+        told(store, silent, None, lease=LEASE, progress="1")
+        clock.advance(MINUTE - _TICK)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        clock.advance(_TICK)
+        [taken] = claim(store, OTHER_NODE, lapsed=True)
+        assert taken.silence == Silence(stage=stage, worker=worker, within=within)
+        assert (taken.id, taken.attempt) == (silent.id, silent.attempt + 1)
+        # It is that claim's to know, and what it takes over is on no bus.
+        found = store.get_instance(silent.id)
+        assert (found.silence, found.stage) == (None, None)
+        assert (found.worker, found.progress) == (None, None)
+        [run] = store.list_runs(silent.id)
+        assert (run.lost_in, run.worker, run.node) == (stage, worker, NODE)
+        # Nobody answers the next one with it.
+        clock.advance(LEASE)
+        [again] = claim(store, lapsed=True)
+        assert again.silence is None
+
+    def test_only_what_was_on_a_bus_falls_silent(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        plain, elsewhere, silent = running(store), running(store), running(store)
+        hand_on(store, elsewhere, lease=LEASE, worker=WORKER)
+        told(store, silent, PUBLISHED, lease=LEASE)
+        given_back = come_to(store, PUBLISHED)
+        assert release(store, given_back)
+        clock.advance(LEASE)
+        taken = {each.id: each for each in claim(store, OTHER_NODE, lapsed=True)}
+        assert set(taken) == {
+            each.id for each in (plain, elsewhere, silent, given_back)
+        }
+        assert [id for id, each in taken.items() if each.silence] == [silent.id]
+        lost = [store.list_runs(each.id) for each in (plain, elsewhere)]
+        assert [[run.lost_in for run in runs] for runs in lost] == [[None], [None]]
+        [started] = start(store, taken[silent.id])
+        assert started.stage is None

@@ -1,0 +1,177 @@
+"""Many rows are written at once; one that fails is left aside, alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+_BUSY_AT_FIRST = timedelta(milliseconds=100)
+_BUSY_AT_MOST = timedelta(seconds=1)
+# What is locked for less is nothing to speak of.
+_TELLING = 8 * _BUSY_AT_FIRST
+
+Row = TypeVar("Row")
+
+
+class RetryLater(Generic[Row]):
+    """Rows that were locked or have failed, and are tried again later.
+
+    Each time after twice as long as the time before.
+
+    Args:
+        at_first: For so long what has failed is left aside the first time.
+        at_most: And for so long at most.
+    """
+
+    def __init__(
+        self,
+        *,
+        at_first: timedelta = timedelta(seconds=1),
+        at_most: timedelta = timedelta(seconds=10),
+    ) -> None:
+        self._at_first = at_first
+        self._at_most = at_most
+        self._due: dict[Row, timedelta] = {}
+        # Kept until a row is forgotten; what was left aside last stands last.
+        self._left: dict[Row, _Left] = {}
+
+    def __contains__(self, row: Row) -> bool:
+        return row in self._due
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def was_busy(self, row: Row) -> bool:
+        """Whether it was locked, the last time it was tried."""
+        return row in self._left and not self._left[row].failed
+
+    def has_failed(self, row: Row) -> bool:
+        """Whether it has failed, the last time it was tried."""
+        return row in self._left and self._left[row].failed
+
+    def leave_busy(self, row: Row, elapsed: timedelta) -> bool:
+        """Leave aside what somebody else has locked.
+
+        Returns:
+            Whether that is worth a word: it has been tried for about a second.
+        """
+        last = self._left[row].delay if self.was_busy(row) else ZERO
+        delay = min(max(_BUSY_AT_FIRST, 2 * last), _BUSY_AT_MOST)
+        self._leave(row, elapsed, _Left(delay, failed=False))
+        return delay == _TELLING
+
+    def leave_failed(
+        self, row: Row, elapsed: timedelta, *, at_least: timedelta = ZERO
+    ) -> timedelta:
+        """Leave aside what cannot be written alone; answer for how long."""
+        last = self._left[row].delay if self.has_failed(row) else ZERO
+        delay = min(max(self._at_first, at_least, 2 * last), self._at_most)
+        self._leave(row, elapsed, _Left(delay, failed=True))
+        return delay
+
+    def take_busy(self, elapsed: timedelta, most: int | None = None) -> Sequence[Row]:
+        """What is to be tried again now of what was locked.
+
+        Then ``forget`` what could be written, and leave aside again what could not.
+        """
+        return self._take(elapsed, most, failed=False)
+
+    def take_failed(self, elapsed: timedelta, most: int | None = None) -> Sequence[Row]:
+        """The same of what has failed."""
+        return self._take(elapsed, most, failed=True)
+
+    def forget(self, row: Row) -> None:
+        """Try a row no more."""
+        self._due.pop(row, None)
+        self._left.pop(row, None)
+
+    def forget_unless(self, wanted: Callable[[Row], bool]) -> None:
+        """Try those no more that are not wanted any more."""
+        for row in [each for each in self._left if not wanted(each)]:
+            self.forget(row)
+
+    def forget_beyond(self, most: int) -> None:
+        """Keep so many, those that were left aside last."""
+        for row in list(self._left)[: max(0, len(self._left) - most)]:
+            self.forget(row)
+
+    def next(self, elapsed: timedelta) -> timedelta | None:
+        """How long until something is to be tried again; None: nothing is."""
+        return _wait(self._due.values(), elapsed)
+
+    def next_busy(self, elapsed: timedelta) -> timedelta | None:
+        """The same, for what was locked alone."""
+        busy = [at for row, at in self._due.items() if self.was_busy(row)]
+        return _wait(busy, elapsed)
+
+    def _leave(self, row: Row, elapsed: timedelta, left: _Left) -> None:
+        self.forget(row)
+        self._due[row] = elapsed + left.delay
+        self._left[row] = left
+
+    def _take(
+        self, elapsed: timedelta, most: int | None, *, failed: bool
+    ) -> Sequence[Row]:
+        taken = [
+            row
+            for row, at in self._due.items()
+            if at <= elapsed and self._left[row].failed == failed
+        ][:most]
+        for row in taken:
+            del self._due[row]
+        return taken
+
+
+class _Left(NamedTuple):
+    """For how long a row was left aside last, and why."""
+
+    delay: timedelta
+    failed: bool
+
+
+def _wait(due: Collection[timedelta], elapsed: timedelta) -> timedelta | None:
+    return max(ZERO, min(due) - elapsed) if due else None
+
+
+Answer = TypeVar("Answer")
+
+
+def write_in_halves(
+    rows: Sequence[Row],
+    write: Callable[[Sequence[Row]], Answer],
+    failed: Callable[[Row, Exception], None],
+) -> list[Answer]:
+    """Write a batch; if it fails, its halves, down to the rows that fail alone.
+
+    Args:
+        rows: The batch; nothing is written for an empty one.
+        write: Writes some of the rows, all of them or none.
+        failed: Told of each row that fails alone.
+
+    Returns:
+        The answers of the writes that succeeded, in the order of the rows.
+
+    Raises:
+        StoreUnavailableError: The store is away; some of the rows may have been
+            written.
+    """
+    if not rows:
+        return []
+    try:
+        return [write(rows)]
+    except StoreUnavailableError:
+        raise
+    except Exception as error:
+        if len(rows) == 1:
+            failed(rows[0], error)
+            return []
+    middle = len(rows) // 2
+    return write_in_halves(rows[:middle], write, failed) + write_in_halves(
+        rows[middle:], write, failed
+    )

@@ -1,0 +1,115 @@
+"""The first and the last instant, and the lengths of time that triggers take."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import InvalidTriggerError
+from go_scheduler.formatting import seconds_of, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MICROSECOND = timedelta(microseconds=1)
+FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
+LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
+
+SECOND = 1_000_000
+"""The microseconds of a second."""
+
+_EARLIEST = datetime.min  # noqa: DTZ901 (local times are naive)
+
+
+def microseconds_of(moment: datetime) -> int:
+    """The number of an instant in UTC, or of a local time."""
+    return (moment.replace(tzinfo=None) - _EARLIEST) // MICROSECOND
+
+
+def seconds_until(moment: datetime, phase: int = 0) -> int:
+    """How many seconds there are that begin, with a phase, before a moment."""
+    return -((phase - microseconds_of(moment)) // SECOND)
+
+
+def just_after(instant: datetime) -> datetime | None:
+    """The next instant there is; None at the end of time."""
+    try:
+        return instant + MICROSECOND
+    except OverflowError:
+        return None
+
+
+_SHORTEST = timedelta(milliseconds=1)
+_LONGEST = datetime.max - datetime(1970, 1, 1)  # noqa: DTZ001, DTZ901 (a length)
+
+
+def step_of(every: timedelta | None, **units: float) -> timedelta:
+    """A step as it was given: as a timedelta, or as so many minutes and the like.
+
+    Args:
+        every: The step; None: it is given by units.
+        **units: How many of each of the units that ``timedelta`` has.
+
+    Raises:
+        InvalidTriggerError: It is none, or given twice; or it is shorter than a
+            millisecond, or can never pass.
+    """
+    given = {name: _number(name, value) for name, value in units.items() if value != 0}
+    if every is not None:
+        if given:
+            raise InvalidTriggerError(
+                f"every and {next(iter(given))}= say the same: pass one of them"
+            )
+        step = checked_length("every", every)
+    elif given:
+        step = _sum(given)
+    else:
+        raise InvalidTriggerError(
+            "every must be given, and longer than zero: as minutes=5, or as a timedelta"
+        )
+    _check_step(step)
+    return step
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    raise InvalidTriggerError(f"{name} must be a number, not {shown(value)}")
+
+
+def _sum(units: Mapping[str, float]) -> timedelta:
+    try:
+        step = timedelta(**units)
+    except (OverflowError, ValueError):
+        given = ", ".join(f"{name}={value}" for name, value in units.items())
+        raise InvalidTriggerError(f"no length of time is so long: {given}") from None
+    return checked_length("every", step)
+
+
+def _check_step(every: timedelta) -> None:
+    if every < _SHORTEST:
+        raise InvalidTriggerError(
+            f"every must be at least a millisecond: {shown(every)}"
+        )
+    if every > _LONGEST:
+        raise InvalidTriggerError(
+            f"every must pass before the year 10000, counted from 1970: {shown(every)}"
+        )
+
+
+def checked_length(name: str, value: object) -> timedelta:
+    """A value that is a timedelta longer than zero.
+
+    Raises:
+        InvalidTriggerError: It is something else.
+    """
+    if not isinstance(value, timedelta):
+        raise InvalidTriggerError(
+            f"{name} must be a timedelta, such as timedelta(minutes=5), not"
+            f" {shown(value)}"
+        )
+    if value <= timedelta(0):
+        raise InvalidTriggerError(
+            f"{name} must be longer than zero: {seconds_of(value)}"
+        )
+    return value

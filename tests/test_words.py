@@ -1,0 +1,57 @@
+"""Names are the field's: what was coined here once does not come back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "go_scheduler"
+# These are built anew, and named then.
+NOT_YET = ("dispatch", "firing", "http/work", "running", "stores", "testing", "working")
+COINED = {
+    "argument_hints": "instead",
+    "authentication": "entrance guard",
+    "base_url": "place",
+    "event_bus": "hub",
+    "search_budget": "effort",
+    "formatting": "shown",
+    "health_warnings": "notices",
+    "definition_history": "fired",
+    "jitter": "spreading",
+    "lazy_imports": "onward",
+    "login_methods": "doors",
+    "pydantic_messages": "worded",
+    "query": "asked",
+    "request": "visit",
+    "resolve": "identifying choosing",
+    "run": "raised",
+    "signed_cookies": "seal",
+    "timeline": "lane marks strips",
+    "trace_context": "traced",
+    "trigger_timeouts": "asking",
+    "visibility": "seen",
+}
+INSTEAD = {word: name for name, words in COINED.items() for word in words.split()}
+FILES = [
+    each
+    for each in PACKAGE.rglob("*.py")
+    if not str(each.relative_to(PACKAGE)).startswith(NOT_YET)
+]
+
+
+def names_of(path: Path) -> set[str]:
+    """The module, its folder and its public classes, as words in lower case."""
+    tree = ast.parse(path.read_text())
+    classes = [each.name for each in tree.body if isinstance(each, ast.ClassDef)]
+    public = [each for each in classes if not each.startswith("_")]
+    parts = [word for each in public for word in re.findall("[A-Z][a-z]*", each)]
+    return {path.stem, path.parent.name, *map(str.lower, parts)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_name_is_a_coined_one(path: Path) -> None:
+    found = {word: INSTEAD[word] for word in names_of(path) & INSTEAD.keys()}
+    assert found == {}, "and the field's word for each"
