@@ -183,6 +183,10 @@ class Allowed(SecurityBase):
         caller.check_scopes(*self.scopes)
         return caller
 
+    # Of an object that is called, older versions of FastAPI cannot look up annotations
+    # that are texts.
+    __call__.__annotations__.update({"request": Request, "return": Caller})
+
 
 METADATA = "/.well-known/oauth-protected-resource"
 """Where it is said who gives tokens (RFC 9728)."""
