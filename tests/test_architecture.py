@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import re
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from go_scheduler.stores import opening
 from go_scheduler.triggers.base import OWN_KINDS
+from tests.sources import parsed
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "go_scheduler"
@@ -21,21 +21,12 @@ MOST_WORDS = 110
 def imported_by(path: Path) -> set[str]:
     """What a module imports when it is imported itself."""
     found = set()
-    for each in parsed(path).body:
+    for each in parsed(path.read_text()).body:
         if isinstance(each, ast.Import):
             found |= {alias.name for alias in each.names}
         elif isinstance(each, ast.ImportFrom):
             found.add(str(each.module))
     return found
-
-
-def parsed(path: Path) -> ast.Module:
-    # The parser of Python 3.11 fails if what other tests left is collected meanwhile.
-    gc.disable()
-    try:
-        return ast.parse(path.read_text())
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
+from tests.sources import parsed
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "go_scheduler"
 WRITTEN = Path(__file__).with_suffix(".txt")
@@ -39,7 +41,7 @@ def lines_of_python(text: str) -> int:
     read = tokenize.generate_tokens(io.StringIO(text).readline)
     tokens = [each for each in read if each.type not in NO_CODE]
     code = {n for each in tokens for n in range(each.start[0], each.end[0] + 1)}
-    for each in ast.walk(ast.parse(text)):
+    for each in ast.walk(parsed(text)):
         value = each.value if isinstance(each, ast.Expr) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             assert value.end_lineno is not None

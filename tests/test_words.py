@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed
+
 PACKAGE = Path(__file__).parents[1] / "go_scheduler"
 # These are built anew, and named then.
 NOT_YET = ("dispatch", "firing", "http/work", "running", "stores", "testing", "working")
@@ -44,7 +46,7 @@ FILES = [
 
 def names_of(path: Path) -> set[str]:
     """The module, its folder and its public classes, as words in lower case."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path.read_text())
     classes = [each.name for each in tree.body if isinstance(each, ast.ClassDef)]
     public = [each for each in classes if not each.startswith("_")]
     parts = [word for each in public for word in re.findall("[A-Z][a-z]*", each)]
