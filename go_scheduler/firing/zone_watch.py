@@ -68,9 +68,7 @@ class ZoneWatch:
 
     def tick(self) -> timedelta | None:
         """Walk over a page, if it is time; how soon the next one is; None: never."""
-        if self._walk_at is None:
-            return None
-        if self._clock.elapsed() >= self._walk_at:
+        if self._walk_at is not None and self._clock.elapsed() >= self._walk_at:
             self._walk_at = self._walk()
         if self._walk_at is None:
             return None

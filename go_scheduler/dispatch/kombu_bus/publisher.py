@@ -344,11 +344,7 @@ class PlainOutlet:
         message = self._channel.prepare_message(
             posting.body, properties=posting.properties()
         )
-        try:
-            self._channel.basic_publish(message, exchange="", routing_key=posting.queue)
-        except Exception as error:
-            posting.failed(error)
-            raise
+        self._channel.basic_publish(message, exchange="", routing_key=posting.queue)
         posting.done()
 
 

@@ -53,9 +53,6 @@ class Statement:
         self._sql = sql
         self._columns = Columns(columns, _DIALECT)
 
-    def __str__(self) -> str:
-        return self._sql
-
     def execute(
         self, connection: Connection, parameters: Mapping[str, object]
     ) -> Sequence[Row[Any]]:
