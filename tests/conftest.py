@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 
 import hypothesis
 import pytest
+from sqlalchemy.orm import sessionmaker
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.models import TaskDefinition, TaskInstance
@@ -33,6 +34,7 @@ from tests.rabbitmq_servers import (
     running_rabbitmq,
 )
 from tests.redis_servers import REQUIRE_REDIS, missing_redis, running_redis
+from tests.shop import METADATA, Shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
     from tests.rabbitmq_servers import RabbitMQServer
     from tests.redis_servers import RedisServer
+    from tests.shop import Begin
 
 # A pytest that a test starts is not told what this one was.
 os.environ.pop("PYTEST_ADDOPTS", None)
@@ -85,6 +88,8 @@ SHARED = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[1:]]
 """Those that processes can share: for ``pytest.mark.parametrize("engine", SHARED)``."""
 SQL = SHARED[:3]
 """Those of them that are databases with tables."""
+LOCKING = SQL[1:]
+"""Those on which a transaction locks the rows it writes, not the whole database."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -349,6 +354,24 @@ def own_time_store(store_url: str) -> Iterator[Store]:
     """An empty store that goes by its own time."""
     with servers.opened(store_url, has_tables=True) as store:
         yield store
+
+
+@pytest.fixture
+def shop(store: Store, store_url: str) -> Iterator[Shop]:
+    """A user's table beside those of the store."""
+    shop = Shop(store_url)
+    METADATA.create_all(shop.engine)
+    yield shop
+    METADATA.drop_all(shop.engine)
+    shop.engine.dispose()
+
+
+@pytest.fixture(params=["connection", "session"])
+def begin(shop: Shop, request: pytest.FixtureRequest) -> Begin:
+    """Begins a transaction on what users may pass."""
+    if request.param == "connection":
+        return shop.engine.begin
+    return sessionmaker(shop.engine).begin
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import re
 import threading
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,16 +14,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from sqlalchemy import (
-    Column,
     Connection,
-    Integer,
-    MetaData,
-    Table,
-    create_engine,
     event,
     func,
-    insert,
-    make_url,
     select,
     text,
 )
@@ -37,23 +29,20 @@ from go_scheduler.errors import (
     ClaimLostError,
     ConfigurationError,
     ConflictError,
-    StoreError,
     StoreUnavailableError,
     TaskDefinitionNotFoundError,
-    TaskInstanceNotFoundError,
 )
 from go_scheduler.events import DefinitionChanged, Event, InstanceFinished
 from go_scheduler.handlers import HandlerRegistry
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.run import HandedOn, Run, current_run, run_here
+from go_scheduler.run import Run, current_run, run_here
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import HeldRun
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.messages import Renewal
-from go_scheduler.stores.opening import open_store
 from go_scheduler.stores.sql import joined
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
@@ -72,66 +61,32 @@ from go_scheduler.testing.builders import (
     finish,
     fire,
     ids,
-    passed_on,
     pending,
     put,
     renew,
     running,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
-from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from tests import servers
-from tests.conftest import SQL, seconds
+from tests.conftest import LOCKING, SQL, seconds
 from tests.patience import FAILED_AFTER
+from tests.shop import RollBack, Shop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
     from datetime import datetime
-    from pathlib import Path
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store, TransactionalStore
     from go_scheduler.testing import ManualClock
+    from tests.shop import Begin
 
-    Begin = Callable[[], AbstractContextManager[Connection | Session]]
-
-LOCKING = SQL[1:]
-"""Those on which a transaction locks the rows it writes, not the whole database."""
 LONG_AGO = START - timedelta(days=36_500)
 WAITS = "it waits"
 NOT_COMMITTED = "the transaction of complete_in() was not committed"
-METADATA = MetaData()
-ORDERS = Table("orders", METADATA, Column("id", Integer, primary_key=True))
-
-
-class RollBack(Exception):
-    """Ends a transaction."""
-
-
-class Shop:
-    """A user's tables, in the database that the store is in."""
-
-    def __init__(self, url: str) -> None:
-        given = make_url(url)
-        if not given.drivername.startswith("sqlite"):
-            given = given.set(drivername=f"{given.drivername}+psycopg")
-        self.engine = create_engine(given)
-
-    def order(self, connection: Connection | Session) -> None:
-        """Write a row of the user's."""
-        connection.execute(insert(ORDERS))
-
-    @property
-    def orders(self) -> int:
-        """How many of them have been committed."""
-        with self.engine.connect() as connection:
-            return connection.scalar(select(func.count()).select_from(ORDERS)) or 0
 
 
 @pytest.fixture(params=SQL)
@@ -139,23 +94,6 @@ def engine(request: pytest.FixtureRequest) -> str:
     """Those that a user's transaction can be in."""
     kind: str = request.param
     return kind
-
-
-@pytest.fixture
-def shop(store: Store, store_url: str) -> Iterator[Shop]:
-    shop = Shop(store_url)
-    METADATA.create_all(shop.engine)
-    yield shop
-    METADATA.drop_all(shop.engine)
-    shop.engine.dispose()
-
-
-@pytest.fixture(params=["connection", "session"])
-def begin(shop: Shop, request: pytest.FixtureRequest) -> Begin:
-    """Begins a transaction on what users may pass."""
-    if request.param == "connection":
-        return shop.engine.begin
-    return sessionmaker(shop.engine).begin
 
 
 def beside(store: Store, read: Callable[[], Any]) -> Any:
@@ -186,86 +124,6 @@ def once(at: datetime = START, **values: object) -> TaskDefinition:
 
 
 # Scheduling.
-
-
-def test_what_is_scheduled_commits_with_the_users_rows(
-    client: Client, store: Store, shop: Shop, begin: Begin
-) -> None:
-    new = once(metadata={"order": 1})
-    with begin() as connection:
-        shop.order(connection)
-        stored = client.schedule(new, connection=connection)
-        assert (stored.id, stored.revision) == (new.id, 1)
-        assert beside(store, store.list_definitions) in ([], WAITS)
-    assert client.get_definition(new.id) == stored
-    assert client.get_definition(new.id).next_fire_time == START
-    assert shop.orders == 1
-
-
-def test_what_is_scheduled_is_rolled_back_with_the_users_rows(
-    client: Client, shop: Shop, begin: Begin
-) -> None:
-    with suppress(RollBack), begin() as connection:
-        shop.order(connection)
-        client.schedule(once(), connection=connection)
-        raise RollBack
-    assert client.list_definitions() == []
-    assert shop.orders == 0
-
-
-def test_many_are_scheduled_with_the_users_rows_or_none_is(
-    client: Watching, shop: Shop, begin: Begin
-) -> None:
-    given = [once(), once(), once()]
-    with suppress(RollBack), begin() as connection:
-        client.schedule_all(given, connection=connection)
-        raise RollBack
-    assert client.list_definitions() == []
-    with begin() as connection:
-        shop.order(connection)
-        assert client.schedule_all(given, connection=connection) == given
-    assert len(client.list_definitions()) == 3
-    assert shop.orders == 1
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_what_was_scheduled_long_before_its_commit_still_fires(
-    store: Store, clock: ManualClock, begin: Begin
-) -> None:
-    fired: list[TaskInstance] = []
-    with Scheduler(fired.append, store, clock=clock) as scheduler:
-        with begin() as connection:
-            scheduler.schedule(once(), connection=connection)
-            clock.advance(3 * MINUTE)
-            assert fired == []
-        clock.advance(seconds(2))
-    assert [each.fire_time for each in fired] == [START]
-
-
-def test_a_change_is_rolled_back_too(
-    client: Client, shop: Shop, clock: ManualClock
-) -> None:
-    stored = client.schedule(once())
-    clock.advance(seconds(1))
-    with shop.engine.connect() as connection:
-        edited = replace(stored, metadata={"new": 1})
-        assert client.schedule(edited, connection=connection).revision == 2
-    assert client.get_definition(stored.id).revision == 1
-
-
-def test_nothing_is_put_beside_a_conflict_that_does_not_end_the_transaction(
-    client: Client, shop: Shop
-) -> None:
-    stored = client.schedule(definition())
-    client.schedule(replace(stored, name="other"))
-    new = definition()
-    with shop.engine.begin() as connection:
-        with pytest.raises(ConflictError):
-            client.schedule_all([new, stored], connection=connection)
-        shop.order(connection)
-    assert shop.orders == 1
-    with pytest.raises(TaskDefinitionNotFoundError):
-        client.get_definition(new.id)
 
 
 def test_a_revision_that_is_not_the_stored_one_is_a_conflict(
@@ -318,16 +176,6 @@ def test_of_two_that_put_one_id_at_once_each_takes_effect_once(
     at_once(lambda: put("one"), lambda: put("other"))
     assert client.get_definition(new.id).revision == 2
     assert shop.orders == 2
-
-
-def test_a_connection_in_autocommit_is_refused(client: Client, shop: Shop) -> None:
-    engine = shop.engine.execution_options(isolation_level="AUTOCOMMIT")
-    with (
-        engine.connect() as connection,
-        pytest.raises(ConfigurationError, match="autocommit"),
-    ):
-        client.schedule(once(), connection=connection)
-    assert client.list_definitions() == []
 
 
 @pytest.mark.parametrize("engine", SQL[:1])
@@ -430,62 +278,6 @@ def test_a_list_from_the_past_waits_for_no_open_transaction(
             client.schedule(replace(new, name="new"), connection=connection)
             assert [each.name for each in past.list_definitions()] == [None]
             assert set(past.counts().values()) == {0}
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_a_connection_to_another_kind_of_database_is_refused(client: Client) -> None:
-    engine = create_engine("sqlite://")
-    with (
-        engine.connect() as connection,
-        pytest.raises(ConfigurationError, match="sqlite"),
-    ):
-        client.schedule(once(), connection=connection)
-    engine.dispose()
-
-
-@pytest.mark.parametrize("given", [5, "postgresql://user:secret@host", object()])
-def test_what_is_no_connection_is_refused(client: Client, given: object) -> None:
-    with pytest.raises(ConfigurationError, match="Connection or Session") as caught:
-        client.schedule(once(), connection=given)
-    assert "secret" not in str(caught.value)
-
-
-def test_a_connection_to_a_database_without_the_tables_is_told_so(
-    client: Client, engine: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    with ExitStack() as stack:
-        url = f"sqlite:///{tmp_path / 'other.db'}"
-        if engine != "sqlite":
-            server = request.getfixturevalue(f"{engine}_url")
-            url = stack.enter_context(servers.fresh_database(server))
-        other = Shop(url).engine
-        with (
-            other.connect() as connection,
-            pytest.raises(StoreError, match="to another database, or the store"),
-        ):
-            client.schedule(once(), connection=connection)
-        other.dispose()
-
-
-def test_a_store_that_nobody_has_used_is_made_ready_by_a_check(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'new.db'}"
-    shop, store = Shop(url), open_store(url)
-    client = Client(store)
-    with Session(shop.engine) as session, pytest.raises(StoreError, match="check\\("):
-        client.schedule(once(), connection=session)
-    client.check()
-    with Session(shop.engine) as session, session.begin():
-        scheduled = client.schedule(once(), connection=session)
-    assert client.get_definition(scheduled.id) == scheduled
-    store.close()
-    shop.engine.dispose()
-
-
-def test_a_closed_connection_is_an_error_of_ours(client: Client, shop: Shop) -> None:
-    connection = shop.engine.connect()
-    connection.close()
-    with pytest.raises((ConfigurationError, StoreError)):
-        client.schedule(once(), connection=connection)
 
 
 # Being told of the commit.
@@ -641,60 +433,6 @@ def shift(store: Store, clock: ManualClock, shop: Shop) -> Shift:
     return Shift(store, clock, shop)
 
 
-def test_success_commits_with_the_handlers_rows(
-    shift: Shift, shop: Shop, begin: Begin, caplog: pytest.LogCaptureFixture
-) -> None:
-    get = shift.store.get_instance
-
-    def handler(run: Run) -> None:
-        with begin() as connection:
-            shop.order(connection)
-            run.complete_in(connection)
-            found = beside(shift.store, lambda: get(run.instance.id))
-            assert found == WAITS or found.state is State.RUNNING
-        assert get(run.instance.id).state is State.COMPLETED
-
-    with caplog.at_level(logging.WARNING, "go_scheduler"):
-        done = shift.work(handler, duration=MINUTE)
-    assert (done.state, done.runs, done.error) == (State.COMPLETED, 1, None)
-    assert done.started_at == done.completed_at == START
-    assert shop.orders == 1
-    assert len(shift.runs) == 1
-    assert caplog.records == []
-
-
-def test_what_a_handler_raises_after_the_commit_is_logged_and_changes_nothing(
-    shift: Shift, shop: Shop, begin: Begin, caplog: pytest.LogCaptureFixture
-) -> None:
-    def handler(run: Run) -> None:
-        with begin() as connection:
-            shop.order(connection)
-            run.complete_in(connection)
-        raise ZeroDivisionError("after the commit")
-
-    done = shift.work(handler, duration=MINUTE)
-    assert (done.state, done.runs, done.error) == (State.COMPLETED, 1, None)
-    assert shop.orders == 1
-    [record] = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert record.levelno == logging.ERROR
-    assert "ZeroDivisionError: after the commit" in record.getMessage()
-    assert record.__dict__["instance_id"] == str(done.id)
-
-
-def test_what_completes_in_a_transaction_lets_go_of_its_lock(
-    shift: Shift, shop: Shop, begin: Begin
-) -> None:
-    def handler(run: Run) -> None:
-        with begin() as connection:
-            shop.order(connection)
-            run.complete_in(connection)
-
-    for _ in range(2):
-        done = shift.work(handler, once(lock="shop"))
-        assert done.state is State.COMPLETED
-    assert shop.orders == 2
-
-
 @pytest.mark.parametrize("engine", LOCKING)
 def test_a_renewal_after_the_transaction_began_is_no_conflict(
     store: TransactionalStore, clock: ManualClock, store_clock: StoreClock, shop: Shop
@@ -705,32 +443,6 @@ def test_a_renewal_after_the_transaction_began_is_no_conflict(
         assert renew(store, run.instance)
         Run(run).complete_in(connection)
     assert store.get_instance(run.instance.id).outcome is Outcome.COMPLETED
-    assert shop.orders == 1
-
-
-@pytest.mark.parametrize("raises", [False, True])
-def test_a_run_whose_transaction_is_rolled_back_has_failed_and_runs_again(
-    shift: Shift, shop: Shop, raises: bool
-) -> None:
-    def handler(run: Run) -> None:
-        with shop.engine.connect() as connection:
-            shop.order(connection)
-            run.complete_in(connection)
-            if len(shift.runs) == 2:
-                connection.commit()
-                return
-            connection.rollback()
-        if raises:
-            raise ZeroDivisionError
-
-    failed = shift.work(handler, once(expire_after=MINUTE))
-    assert (failed.state, failed.due_at) == (State.PENDING, START + MINUTE)
-    assert failed.error is not None
-    assert failed.error.startswith(NOT_COMMITTED)
-    assert failed.error.endswith("ZeroDivisionError\n" if raises else NOT_COMMITTED)
-    assert shop.orders == 0
-    done = shift.work(handler, failed.definition, duration=MINUTE)
-    assert (done.state, done.runs) == (State.COMPLETED, 2)
     assert shop.orders == 1
 
 
@@ -746,24 +458,6 @@ def test_a_run_whose_connection_is_lost_has_failed(shift: Shift, shop: Shop) -> 
     assert shop.orders == 0
 
 
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_run_that_was_to_complete_in_a_transaction_is_not_handed_on(
-    shift: Shift, shop: Shop, committed: bool
-) -> None:
-    def handler(run: Run) -> HandedOn:
-        with shop.engine.connect() as connection:
-            run.complete_in(connection)
-            if committed:
-                connection.commit()
-        return HandedOn()
-
-    found = shift.work(handler)
-    if committed:
-        assert (found.state, found.error) == (State.COMPLETED, None)
-    else:
-        assert (found.state, found.error) == (State.PENDING, NOT_COMMITTED)
-
-
 def test_after_the_last_allowed_run_it_has_failed_for_good(
     shift: Shift, shop: Shop
 ) -> None:
@@ -773,56 +467,6 @@ def test_after_the_last_allowed_run_it_has_failed_for_good(
 
     failed = shift.work(handler, once(retry=RetryPolicy(max_attempts=1)))
     assert (failed.state, failed.error) == (State.FAILED, NOT_COMMITTED)
-
-
-def test_a_lost_claim_is_told_and_the_handlers_rows_are_rolled_back(
-    shift: Shift, shop: Shop, store: Store, begin: Begin
-) -> None:
-    told: list[BaseException] = []
-
-    def handler(run: Run) -> None:
-        store.delete_definitions([run.instance.definition.id])
-        with suppress(RollBack), begin() as connection:
-            shop.order(connection)
-            with pytest.raises(ClaimLostError) as caught:
-                run.complete_in(connection)
-            told.append(caught.value)
-            raise RollBack
-
-    with Scheduler(
-        lambda instance: handler(current_run()), store, clock=shift.clock
-    ) as scheduler:
-        scheduler.schedule(once())
-        shift.clock.advance(seconds(1))
-    [error] = told
-    assert "completed by another run, cancelled or deleted" in str(error)
-    assert store.counts()[State.CANCELLED] == 1
-    assert shop.orders == 0
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_two_runs_that_complete_the_first_commits_and_the_other_does_not(
-    store: TransactionalStore,
-    clock: ManualClock,
-    store_clock: StoreClock,
-    shop: Shop,
-    order: int,
-) -> None:
-    recorder = recording(store, store_clock)
-    old, new = (called(each, recorder, clock) for each in passed_on(store, clock))
-    old.lost = True
-    first, second = (old, new)[::order]
-    with shop.engine.begin() as connection:
-        shop.order(connection)
-        Run(first).complete_in(connection)
-    with shop.engine.connect() as connection:
-        shop.order(connection)
-        with pytest.raises(ClaimLostError, match="by another run"):
-            Run(second).complete_in(connection)
-    done = store.get_instance(new.instance.id)
-    assert (done.state, done.claimed_by) == (State.COMPLETED, OTHER_NODE)
-    assert done.ended_attempt == first.claim.attempt
-    assert shop.orders == 1
 
 
 @pytest.mark.parametrize("how", ["given up", "failed"])
@@ -847,34 +491,6 @@ def test_a_run_that_was_presumed_hung_still_completes(
         Run(run).complete_in(connection)
     assert store.get_instance(run.instance.id).state is State.COMPLETED
     assert shop.orders == 1
-
-
-def test_a_transaction_that_was_rolled_back_may_be_repeated(
-    shift: Shift, shop: Shop
-) -> None:
-    def handler(run: Run) -> None:
-        for end in (Connection.rollback, Connection.commit):
-            with shop.engine.connect() as connection:
-                shop.order(connection)
-                run.complete_in(connection)
-                end(connection)
-
-    assert shift.work(handler).state is State.COMPLETED
-    assert shop.orders == 1
-
-
-@pytest.mark.parametrize("committed", [False, True])
-def test_a_run_is_completed_once(shift: Shift, shop: Shop, committed: bool) -> None:
-    def handler(run: Run) -> None:
-        with shop.engine.connect() as connection:
-            run.complete_in(connection)
-            if committed:
-                connection.commit()
-            with pytest.raises(ClaimLostError, match=r"an earlier complete_in\(\)"):
-                run.complete_in(connection)
-            connection.commit()
-
-    assert shift.work(handler).state is State.COMPLETED
 
 
 def test_a_run_that_has_ended_completes_no_more(shift: Shift, shop: Shop) -> None:
@@ -914,42 +530,6 @@ def test_a_run_that_was_asked_to_stop_may_still_complete(
     assert (rolled_back.state, rolled_back.error) == (State.CANCELLED, NOT_COMMITTED)
 
 
-def test_a_definition_that_waits_for_the_end_goes_on_with_the_commit(
-    shift: Shift, shop: Shop
-) -> None:
-    get = shift.store.get_definition
-
-    def handler(run: Run) -> None:
-        with shop.engine.begin() as connection:
-            run.complete_in(connection)
-            found = beside(shift.store, lambda: get(run.instance.definition.id))
-            assert found == WAITS or found.next_fire_time is None
-
-    done = shift.work(
-        handler, TaskDefinition(trigger=DelayTrigger(MINUTE)), duration=MINUTE
-    )
-    assert (done.state, done.error) == (State.COMPLETED, None)
-    assert done.completed_at is not None
-    waits = shift.store.get_definition(done.definition.id)
-    assert waits.next_fire_time == done.completed_at + MINUTE
-
-
-def test_after_a_rollback_a_definition_that_waits_waits_for_the_next_run(
-    shift: Shift, shop: Shop
-) -> None:
-    def handler(run: Run) -> None:
-        with shop.engine.begin() as connection:
-            run.complete_in(connection)
-            if len(shift.runs) == 1:
-                connection.rollback()
-
-    of = TaskDefinition(trigger=DelayTrigger(MINUTE), expire_after=MINUTE)
-    failed = shift.work(handler, of, duration=MINUTE + seconds(1))
-    assert shift.store.get_definition(of.id).next_fire_time is None
-    done = shift.work(handler, of, duration=MINUTE)
-    assert (done.id, done.state, done.runs) == (failed.id, State.COMPLETED, 2)
-
-
 def test_a_run_whose_claim_has_lapsed_completes_if_nobody_took_it_over(
     shift: Shift, shop: Shop, store: Store
 ) -> None:
@@ -977,21 +557,6 @@ def test_an_async_handler_completes_in_a_thread_of_its_own(
 
 
 @pytest.mark.parametrize("engine", SQL[1:2])
-def test_an_async_handler_completes_on_a_connection_of_its_own(
-    shift: Shift, shop: Shop
-) -> None:
-    async def handler(run: Run) -> None:
-        engine = create_async_engine(shop.engine.url)
-        async with engine.begin() as connection:
-            await connection.run_sync(shop.order)
-            await connection.run_sync(run.complete_in)
-        await engine.dispose()
-
-    assert shift.work(lambda run: asyncio.run(handler(run))).state is State.COMPLETED
-    assert shop.orders == 1
-
-
-@pytest.mark.parametrize("engine", SQL[1:2])
 def test_the_loops_look_once_an_async_session_has_committed(
     client: Watching, shop: Shop
 ) -> None:
@@ -1007,27 +572,6 @@ def test_the_loops_look_once_an_async_session_has_committed(
         await engine.dispose()
 
     asyncio.run(put())
-
-
-@pytest.mark.parametrize("engine", SQL[1:2])
-@pytest.mark.parametrize("kind", ["session", "connection"])
-def test_the_awaitable_form_takes_part_in_an_async_transaction(
-    client: Watching, shop: Shop, kind: str
-) -> None:
-    async def put(commits: bool) -> None:
-        engine = create_async_engine(shop.engine.url)
-        one = AsyncSession(engine) if kind == "session" else engine.connect()
-        async with one as joined:
-            stored = await client.aschedule(once(), connection=joined)
-            assert stored.next_fire_time is not None
-            await client.aschedule_all([once(), once()], connection=joined)
-            if commits:
-                await joined.commit()
-        await engine.dispose()
-
-    for commits, count in ((False, 0), (True, 3)):
-        asyncio.run(put(commits))
-        assert len(client.list_definitions()) == count
 
 
 @pytest.mark.parametrize("engine", SQL[1:2])
@@ -1053,43 +597,6 @@ SEND = TaskDefinition(
 )
 
 
-def test_what_is_enqueued_commits_with_the_users_rows(
-    client: Client, store: Store, shop: Shop, begin: Begin
-) -> None:
-    client.schedule(SEND)
-    with begin() as connection:
-        shop.order(connection)
-        added = client.enqueue("send", order=7, connection=connection)
-        also = client.run_now(SEND.id, key="k", at=START, connection=connection)
-        again = client.run_now(SEND.id, key="k", connection=connection)
-        assert again == also
-        assert added.definition == SEND
-        assert added.created_at == also.created_at == START
-    assert shop.orders == 1
-    assert client.get_instance(added.id) == added
-    assert client.get_instance(also.id) == also
-    assert {*ids(claim(store))} == {added.id, also.id}
-
-
-def test_what_is_enqueued_is_rolled_back_with_the_users_rows(
-    client: Client, shop: Shop, begin: Begin
-) -> None:
-    client.schedule(SEND)
-    with suppress(RollBack), begin() as connection:
-        client.enqueue_all("send", [{}] * 3, connection=connection)
-        raise RollBack
-    assert client.counts()[State.PENDING] == 0
-
-
-def test_a_task_may_be_made_and_enqueued_in_one_transaction(
-    client: Client, shop: Shop, begin: Begin
-) -> None:
-    with begin() as connection:
-        client.schedule(SEND, connection=connection)
-        added = client.enqueue("send", connection=connection)
-    assert client.get_instance(added.id).definition == SEND
-
-
 def test_a_task_of_a_registry_is_enqueued_in_a_transaction_after_a_check(
     store: Store, clock: ManualClock, shop: Shop, begin: Begin
 ) -> None:
@@ -1110,46 +617,6 @@ def test_a_task_of_a_registry_is_enqueued_in_a_transaction_after_a_check(
     with begin() as connection:
         added = scheduler.enqueue("send", order=7, connection=connection)
     assert scheduler.get_instance(added.id).payload == {"order": 7}
-
-
-def test_there_must_be_a_task_within_a_transaction_too(
-    client: Client, shop: Shop
-) -> None:
-    with (
-        pytest.raises(TaskDefinitionNotFoundError, match="no task 'send'"),
-        shop.engine.begin() as connection,
-    ):
-        client.enqueue("send", connection=connection)
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_what_was_enqueued_long_before_its_commit_still_runs(
-    store: Store, clock: ManualClock, begin: Begin
-) -> None:
-    runs: list[TaskInstance] = []
-    with Scheduler(runs.append, store, clock=clock) as scheduler:
-        scheduler.schedule(SEND)
-        with begin() as connection:
-            scheduler.enqueue("send", connection=connection)
-            clock.advance(3 * MINUTE)
-            assert runs == []
-        clock.advance(seconds(17))
-    assert len(runs) == 1
-
-
-def test_a_scheduler_looks_as_soon_as_what_is_enqueued_is_committed(
-    store: Store, clock: ManualClock, shop: Shop
-) -> None:
-    runs: list[TaskInstance] = []
-    with Scheduler(runs.append, store, clock=clock) as scheduler:
-        scheduler.schedule(SEND)
-        clock.advance(seconds(0))
-        with Session(shop.engine) as session:
-            scheduler.enqueue("send", connection=session)
-            session.commit()
-        settle(store)
-        clock.advance(seconds(0))
-        assert len(runs) == 1
 
 
 def commit_once_somebody_waits(shop: Shop, open_one: Connection) -> None:
@@ -1309,44 +776,6 @@ def later(client: Client, **values: object) -> TaskDefinition:
     return client.schedule(once(START + HOUR, **values))
 
 
-def test_a_delete_commits_with_the_users_rows(
-    client: Client, shop: Shop, begin: Begin
-) -> None:
-    reminder, kept = later(client, metadata={"order": 1}), later(client)
-    with suppress(RollBack), begin() as connection:
-        assert client.delete_definition(reminder.id, connection=connection)
-        raise RollBack
-    assert len(client.list_definitions()) == 2
-    with begin() as connection:
-        shop.order(connection)
-        which = {"order": 1}
-        assert client.delete_definitions(metadata=which, connection=connection) == 1
-        assert not client.delete_definition(reminder.id, connection=connection)
-    assert client.list_definitions() == [kept]
-    assert shop.orders == 1
-
-
-def test_a_pause_and_its_end_commit_with_the_users_rows(
-    client: Client, begin: Begin
-) -> None:
-    new = later(client)
-    with suppress(RollBack), begin() as connection:
-        client.pause(new.id, connection=connection)
-        raise RollBack
-    assert not client.get_definition(new.id).paused
-    with begin() as connection:
-        assert client.pause(new.id, "why", connection=connection).note == "why"
-    assert client.get_definition(new.id).paused
-    with begin() as connection:
-        assert client.resume_definitions(connection=connection) == 1
-        assert client.pause_definitions("again", name="a", connection=connection) == 0
-    assert not client.get_definition(new.id).paused
-    with begin() as connection:
-        client.pause_definitions(queue="default", connection=connection)
-        client.resume(new.id, connection=connection)
-    assert client.get_definition(new.id).revision == 5
-
-
 def test_a_declaration_commits_with_the_users_rows(
     client: Client, shop: Shop, begin: Begin
 ) -> None:
@@ -1369,16 +798,6 @@ def test_a_declaration_commits_with_the_users_rows(
         with pytest.raises(ConfigurationError, match="is there twice"):
             client.declare([two, two], owner="app", version=2, connection=connection)
     assert ids(client.list_definitions()) == [two.id]
-
-
-def test_what_is_declared_long_before_its_commit_still_fires(
-    store: Store, client: Client, clock: ManualClock, begin: Begin
-) -> None:
-    with begin() as connection:
-        reminder = once(id=TaskDefinition.id_for("one"))
-        client.declare([reminder], owner="app", connection=connection)
-        clock.advance(HOUR)
-    assert store.due_definitions(ahead=SECOND, limit=9) == [reminder]
 
 
 def test_a_scheduler_looks_as_soon_as_a_declaration_is_committed(
@@ -1445,53 +864,6 @@ def test_a_cancel_commits_with_the_users_rows(
     assert claim(store) == []
 
 
-def test_a_cancel_lets_go_of_a_lock(client: Client, store: Store, shop: Shop) -> None:
-    first, second = (
-        pending(store, replace(definition(), lock="ledger")) for _ in range(2)
-    )
-    with shop.engine.begin() as connection:
-        client.cancel(first.id, connection=connection)
-    assert client.get_instance(first.id).outcome is Outcome.CANCELLED
-    assert client.get_instance(second.id).outcome is None
-
-
-def test_a_cancel_moves_on_what_waits(client: Client, store: Store, shop: Shop) -> None:
-    instance = pending(store, definition(trigger=DelayTrigger(HOUR)))
-    with shop.engine.begin() as connection:
-        client.cancel(instance.id, connection=connection)
-    found = client.get_definition(instance.definition.id)
-    assert found.next_fire_time == START + HOUR
-
-
-def test_what_was_made_in_a_transaction_is_undone_in_it(
-    client: Client, store: Store, shop: Shop, begin: Begin
-) -> None:
-    with begin() as connection:
-        client.schedule(SEND, connection=connection)
-        added = client.enqueue("send", connection=connection)
-        client.pause(SEND.id, connection=connection)
-        client.cancel(added.id, connection=connection)
-        with pytest.raises(TaskInstanceNotFoundError):
-            client.cancel(SEND.id, connection=connection)
-        with pytest.raises(TaskDefinitionNotFoundError):
-            client.resume(added.id, connection=connection)
-    assert client.get_definition(SEND.id).paused
-    assert client.get_instance(added.id).outcome is Outcome.CANCELLED
-
-
-def test_a_scheduler_looks_as_soon_as_a_resume_is_committed(
-    client: Watching, shop: Shop
-) -> None:
-    new = later(client)
-    client.pause(new.id)
-    looks = client.looks
-    with Session(shop.engine) as session:
-        client.resume(new.id, connection=session)
-        assert client.looks == looks
-        session.commit()
-        assert client.looks == looks + 1
-
-
 def test_of_a_cancel_is_told_once_it_has_committed(
     store: Store, clock: ManualClock, shop: Shop
 ) -> None:
@@ -1544,15 +916,6 @@ def test_the_awaitable_forms_change_in_an_async_transaction(
     asyncio.run(change())
     [left] = client.list_definitions()
     assert (left.id, left.note) == (one.id, "why")
-
-
-@pytest.mark.parametrize("engine", ["memory"])
-def test_a_store_without_transactions_says_so(store: Store) -> None:
-    client = Client(store)
-    calls: list[Callable[..., object]] = [client.run_now, client.pause, client.cancel]
-    for call in calls:
-        with pytest.raises(ConfigurationError, match="takes part in no transaction"):
-            call(SEND.id, connection=object())
 
 
 # While the transaction is still open.

@@ -10,19 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from sqlalchemy import (
-    Column,
-    Integer,
-    MetaData,
-    Table,
     create_engine,
-    func,
     insert,
-    make_url,
-    select,
     text,
 )
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session
 
 from go_scheduler import (
     ClaimLostError,
@@ -59,53 +52,20 @@ from tests.behaviour.store_house import (
     running,
     task,
 )
-from tests.conftest import SQL
+from tests.conftest import LOCKING, SQL
 from tests.patience import FAILED_AFTER
 from tests.servers import fresh_database
+from tests.shop import METADATA, ORDERS, RollBack, Shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
-
-    from sqlalchemy import Connection
 
     from go_scheduler import Run, Store, TaskInstance
     from go_scheduler.testing import ManualClock
+    from tests.shop import Begin
 
-    Begin = Callable[[], AbstractContextManager[Connection | Session]]
-
-LOCKING = SQL[1:]
-"""Those on which a transaction locks the rows it writes, not the whole database."""
 T = TypeVar("T")
-METADATA = MetaData()
-ORDERS = Table("orders", METADATA, Column("id", Integer, primary_key=True))
-
-
-class RollBack(Exception):
-    """Ends a transaction."""
-
-
-class Shop:
-    """A user's table, in the database that the store is in."""
-
-    def __init__(self, url: str) -> None:
-        given = make_url(url)
-        if not given.drivername.startswith("sqlite"):
-            scheme = given.drivername.partition("+")[0]
-            given = given.set(drivername=f"{scheme}+psycopg")
-        self.url = given
-        self.engine = create_engine(given)
-
-    def order(self, connection: Connection | Session) -> None:
-        """Write a row of the user's."""
-        connection.execute(insert(ORDERS))
-
-    @property
-    def orders(self) -> int:
-        """How many of them have been committed."""
-        with self.engine.connect() as connection:
-            return connection.scalar(select(func.count()).select_from(ORDERS)) or 0
 
 
 @pytest.fixture(params=SQL)
@@ -113,23 +73,6 @@ def engine(request: pytest.FixtureRequest) -> str:
     """Those that a user's transaction can be in."""
     kind: str = request.param
     return kind
-
-
-@pytest.fixture
-def shop(store: Store, store_url: str) -> Iterator[Shop]:
-    shop = Shop(store_url)
-    METADATA.create_all(shop.engine)
-    yield shop
-    METADATA.drop_all(shop.engine)
-    shop.engine.dispose()
-
-
-@pytest.fixture(params=["connection", "session"])
-def begin(shop: Shop, request: pytest.FixtureRequest) -> Begin:
-    """Begins a transaction on what users may pass."""
-    if request.param == "connection":
-        return shop.engine.begin
-    return sessionmaker(shop.engine).begin
 
 
 @pytest.fixture
@@ -477,28 +420,6 @@ def test_a_scheduler_looks_as_soon_as_a_session_has_committed(
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])
-def test_of_two_that_add_one_key_the_second_waits_and_finds_it(
-    client: Client, shop: Shop
-) -> None:
-    client.schedule(task())
-    found: list[TaskInstance] = []
-    with shop.engine.connect() as first, shop.engine.connect() as second:
-        added = client.enqueue("send", key="k", connection=first)
-        thread = Thread(
-            target=lambda: found.append(
-                client.enqueue("send", key="k", connection=second)
-            )
-        )
-        thread.start()
-        wait_until_one_waits(shop)
-        first.commit()
-        thread.join(FAILED_AFTER)
-        second.commit()
-    assert ids(found) == [added.id]
-    assert len(client.list_instances()) == 1
-
-
-@pytest.mark.parametrize("engine", ["postgresql"])
 def test_who_puts_an_id_that_is_put_meanwhile_is_told_to_repeat(
     client: Client, shop: Shop
 ) -> None:
@@ -634,21 +555,19 @@ def test_a_transaction_may_be_repeated_and_what_follows_the_commit_is_logged(
     assert "ZeroDivisionError: after the commit" in caplog.text
 
 
-def test_a_run_is_completed_once(house: House, shop: Shop) -> None:
-    errors: list[BaseException] = []
-
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_run_is_completed_once(house: House, shop: Shop, committed: bool) -> None:
     def answer(_: TaskInstance) -> None:
-        for _time in range(2):
-            try:
-                with shop.engine.begin() as connection:
-                    shop.order(connection)
-                    current_run().complete_in(connection)
-            except ClaimLostError as error:
-                errors.append(error)
+        with shop.engine.connect() as connection:
+            current_run().complete_in(connection)
+            if committed:
+                connection.commit()
+            with pytest.raises(ClaimLostError, match=r"an earlier complete_in\(\)"):
+                current_run().complete_in(connection)
+            connection.commit()
 
     house.answer = answer
     assert house.run().state is State.COMPLETED
-    assert (len(errors), shop.orders) == (1, 1)
 
 
 @pytest.mark.parametrize("how", ["deleted", "completed elsewhere", "cancelled"])
