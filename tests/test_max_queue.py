@@ -13,9 +13,6 @@ import pytest
 from sqlalchemy import create_engine
 
 from go_scheduler import (
-    CatchUp,
-    DelayTrigger,
-    IntervalTrigger,
     Job,
     MemoryStore,
     OnDemandTrigger,
@@ -36,53 +33,13 @@ from go_scheduler.stores.messages import Firing
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, definition
 from go_scheduler.testing.clock import START
 from go_scheduler.why.answer import Because
-from tests.conftest import seconds
 from tests.http.serving import called
-from tests.test_policies_overlap import Slow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler import Store
     from go_scheduler.testing import ManualClock
-
-
-def test_what_fires_beyond_it_is_skipped_and_what_is_added_refused(
-    clock: ManualClock,
-) -> None:
-    slow = Slow(clock)
-    every = TaskDefinition(
-        trigger=IntervalTrigger(MINUTE, anchor=START),
-        catch_up=CatchUp(mode="all"),
-        max_per_node=1,
-        max_queue=2,
-    )
-    with Scheduler(
-        slow.handle, MemoryStore(clock), executor=slow, clock=clock
-    ) as scheduler:
-        scheduler.schedule(every)
-        scheduler.schedule(
-            TaskDefinition(trigger=DelayTrigger(MINUTE), name="after", max_queue=1)
-        )
-        clock.advance(seconds(270))
-        found = scheduler.list_instances(definition_id=every.id)
-        states = [each.state for each in found if each.skipped is None]
-        assert states.count(State.RUNNING) == 1
-        assert len(states) == 3
-        skipped = [each.skipped for each in found if each.skipped is not None]
-        assert skipped
-        assert {each.reason for each in skipped} == {
-            "2 of it wait, and no more may (max_queue)"
-        }
-        with pytest.raises(QueueFullError):
-            scheduler.run_now(every.id)
-        task = TaskDefinition(trigger=OnDemandTrigger(), max_queue=1)
-        scheduler.schedule(task)
-        scheduler.run_now(task.id, delay=MINUTE)
-        with pytest.raises(QueueFullError):
-            scheduler.run_now(task.id)
-        for each in slow.called:
-            each.end()
 
 
 DROPPING = TaskDefinition(

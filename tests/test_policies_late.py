@@ -19,7 +19,6 @@ from go_scheduler import (
     State,
     TaskDefinition,
 )
-from go_scheduler.events import InstanceDropped, InstanceFinished, InstanceSkipped
 from go_scheduler.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -205,49 +204,6 @@ def run(
     return [each.fire_time for each in ran]
 
 
-def test_what_was_made_ahead_is_skipped_at_its_claim_if_a_later_one_has_passed(
-    clock: ManualClock, store: Store
-) -> None:
-    made_ahead(clock, store, once_in(3 * SECOND), 2 * HOUR + MINUTE)
-    first = MIDNIGHT + 3 * SECOND
-    events: list[Event] = []
-    assert run(clock, store, events) == [first + 2 * HOUR]
-    [early] = [each for each in store.list_instances() if each.fire_time == first]
-    assert early.state is State.SKIPPED
-    assert early.skipped is not None
-    assert (early.skipped.first, early.skipped.count) == (first, 1)
-    assert early.skipped.reason == (
-        "missed by more than the grace of 0:00:10; a later fire time has passed since"
-    )
-    assert early.runs == 0
-    [dropped] = [each for each in events if isinstance(each, InstanceDropped)]
-    assert (dropped.fire_time, dropped.execute_at) == (first, first)
-    assert dropped.late == 2 * HOUR + MINUTE
-    assert dropped.reason == early.skipped.reason
-    [skipped] = [each for each in events if isinstance(each, InstanceSkipped)]
-    assert (skipped.first, skipped.count) == (first + HOUR, 1)
-    ends = [each.outcome for each in events if isinstance(each, InstanceFinished)]
-    assert sorted(ends) == ["completed", "skipped"]
-
-
-def test_what_was_made_ahead_runs_if_it_is_the_latest(
-    clock: ManualClock, store: Store
-) -> None:
-    made_ahead(clock, store, once_in(3 * SECOND), HOUR / 2)
-    assert run(clock, store, []) == [MIDNIGHT + 3 * SECOND]
-
-
-def test_what_was_made_ahead_is_dropped_if_it_is_too_late_for_that(
-    clock: ManualClock, store: Store
-) -> None:
-    drops = CatchUp(drop_after=MINUTE)
-    made_ahead(clock, store, once_in(3 * SECOND, drops), 2 * MINUTE)
-    assert run(clock, store, []) == []
-    [dropped] = store.list_instances()
-    assert dropped.skipped is not None
-    assert dropped.skipped.reason == "late by more than its drop_after of 0:01:00"
-
-
 @pytest.mark.parametrize("note", ["no paper", None])
 def test_what_is_skipped_after_a_pause_says_so_with_its_note(
     clock: ManualClock, store: Store, note: str | None
@@ -281,36 +237,3 @@ def test_what_was_made_and_is_dropped_after_a_pause_says_so(
     assert skipped is not None
     assert skipped.reason.startswith("late by more than its drop_after of 0:01:00; ")
     assert skipped.reason.endswith(" UTC: no paper")
-
-
-def test_two_weeks_without_a_node_are_caught_up_in_a_tick(
-    clock: ManualClock, store: Store
-) -> None:
-    every_second = IntervalTrigger(SECOND, anchor=MIDNIGHT)
-    with Scheduler(print, store, clock=clock) as scheduler:
-        scheduler.schedule(TaskDefinition(trigger=every_second, name="often"))
-        clock.advance(SECOND)
-    clock.advance(timedelta(weeks=2))
-    back = clock.now()
-    at_once: list[tuple[str | None, datetime, datetime]] = []
-
-    def note(instance: TaskInstance) -> None:
-        name = instance.definition.name
-        at_once.append((name, instance.execute_at, clock.now()))
-
-    with Scheduler(note, store, clock=clock) as scheduler:
-        soon = ExecuteOnceTrigger(back + SECOND)
-        scheduler.schedule(TaskDefinition(trigger=soon, name="in time"))
-        clock.advance(2 * SECOND)
-    often = [execute_at for name, execute_at, _ in at_once if name == "often"]
-    assert back - 10 * SECOND <= often[0] < back - 9 * SECOND
-    assert often == [often[0] + n * SECOND for n in range(len(often))]
-    assert often[-1] >= back + SECOND
-    assert ("in time", back + SECOND, back + SECOND) in at_once
-    records = [
-        each.skipped
-        for each in store.list_instances(state=State.SKIPPED)
-        if each.fire_time is None
-    ]
-    assert len(records) == 1
-    assert len(store.list_instances(limit=1000)) < 50

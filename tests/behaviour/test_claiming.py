@@ -495,6 +495,9 @@ def test_of_one_definition_a_node_has_no_more_than_it_may_and_others_go_on(
     world.advance(20)
     names = Counter(each.instance.definition.name for each in world.bench.running)
     assert names == {"few": 2, "other": 3}
+    begun = {each.instance.id for each in world.bench.running}
+    waits = next(each for each in client.list_instances() if each.id not in begun)
+    assert "at most 2 at once" in client.why(waits.id).text
     given_back = world.heard.of(InstanceGivenBack)
     assert "no more may be on one node (max_per_node)" in given_back[0].reason
     # What is kept out in a row comes later each time, so that nobody claims in vain.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +34,7 @@ from tests.behaviour.house import LEASE, SECOND, World, at, once, seconds
 if TYPE_CHECKING:
     from go_scheduler import Scheduler, TaskInstance
 
+CONCEPTS = (Path(__file__).parents[2] / "docs/concepts.md").read_text()
 KINDS = (InstanceParked, InstanceUnparked, InstanceSkipped, InstanceReplaced)
 
 
@@ -182,6 +185,13 @@ def test_what_hangs_keeps_its_place_until_its_next_run_has_ended(world: World) -
     world.bench.calls[1].end()
     world.advance(1)
     assert [fired for fired, _ in calls(world)] == [0, 0, 40]
+
+
+def test_each_row_of_the_table_in_the_documentation_has_a_test_of_its_name() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \| .+ \|$", CONCEPTS, re.MULTILINE)
+    assert rows == [each.name for each in Overlap]
+    for row in rows:
+        assert any(each.startswith(f"test_{row.lower()}") for each in globals()), row
 
 
 # Locks
