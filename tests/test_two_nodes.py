@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import Counter
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pytest
 
-from go_scheduler.clock import Driven, SystemClock
+from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition, TaskInstance
@@ -21,16 +20,16 @@ from go_scheduler.run import current_run
 from go_scheduler.running.held import HeldRun
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.messages import Answer
-from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.combining.limited import LimitedTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from tests.behaviour.house import FreezingClock, Later
 from tests.conftest import SHARED, seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence, Set
+    from collections.abc import Callable, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
@@ -43,48 +42,6 @@ _T = TypeVar("_T")
 
 LEASE = seconds(20)
 MILLISECOND = timedelta(milliseconds=1)
-
-
-class FreezingClock(ManualClock):
-    """A manual clock that can leave out the loops of one node, as SIGSTOP does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._nodes: dict[str, list[Driven]] = {}
-        self._starting: str | None = None
-
-    @contextmanager
-    def node(self, name: str) -> Iterator[None]:
-        """What is attached meanwhile belongs to this node."""
-        self._starting = name
-        yield
-        self._starting = None
-
-    def attach(self, driven: Driven) -> None:
-        if self._starting is not None:
-            self._nodes.setdefault(self._starting, []).append(driven)
-        super().attach(driven)
-
-    def freeze(self, name: str) -> None:
-        for driven in self._nodes[name]:
-            self.detach(driven)
-
-    def thaw(self, name: str) -> None:
-        for driven in self._nodes[name]:
-            super().attach(driven)
-
-
-class Later(Executor):
-    """Keeps what is submitted until the test runs it."""
-
-    def __init__(self) -> None:
-        self.calls: deque[Callable[[], object]] = deque()
-
-    def submit(
-        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
-    ) -> Future[_T]:
-        self.calls.append(lambda: fn(*args, **kwargs))
-        return Future()
 
 
 class Threads(Executor):
@@ -373,7 +330,7 @@ def test_what_a_node_ran_when_it_died_is_run_by_another_within_thirty_seconds(
     clock.freeze("two")
     one.schedule(once(START))
     clock.advance(seconds(0.1))
-    assert len(later.calls) == 1
+    assert len(later.waiting) == 1
     assert only(store).state is State.RUNNING
     clock.freeze("one")
     clock.thaw("two")
@@ -434,7 +391,7 @@ def test_the_late_outcome_of_a_frozen_node_changes_nothing(
     one.schedule(once(START))
     clock.advance(seconds(0.1))
     nodes.start("two")
-    later.calls.popleft()()
+    later.run()
     clock.advance(seconds(60))
     assert cancelled == [True]
     assert "has lost its claim" in caplog.text
@@ -457,7 +414,7 @@ def test_a_long_run_is_not_run_elsewhere_while_its_node_lives(
     one.schedule(once(START))
     clock.advance(seconds(0.1))
     clock.thaw("two")
-    later.calls.popleft()()
+    later.run()
     clock.advance(seconds(60))
     assert nodes.called["two"] == []
     ended = only(store)
@@ -554,7 +511,7 @@ def test_when_all_nodes_were_frozen_each_keeps_what_it_runs(
     one.schedule(once(clock.now()))
     clock.advance(seconds(0.1))
     clock.thaw("two")
-    later.calls.popleft()()
+    later.run()
     clock.advance(2 * LEASE)
     assert nodes.called["two"] == []
     ended = only(store)
