@@ -275,20 +275,19 @@ class Trigger(ABC):
                 return FrozenObject(
                     (each, write_field(getattr(self, each))) for each in names
                 )
-            state = {each: write_field(self._plain(each)) for each in names}
+            state = {}
+            for each in names:
+                value = getattr(self, each)
+                if value is not None and not isinstance(value, _PLAIN):
+                    raise InvalidTriggerError(
+                        f"{name_of(type(self))}[{each!r}] is"
+                        f" {a(type(value).__name__)}, which JSON cannot hold: write"
+                        " to_dict() and from_dict()"
+                    )
+                state[each] = write_field(value)
             return freeze(state, name=name_of(type(self)), limit=STATE_LIMIT)
         except ConfigurationError as error:
             raise InvalidTriggerError(str(error)) from None
-
-    def _plain(self, name: str) -> object:
-        """The value of a field, if it may be one that is stored as it is."""
-        value: object = getattr(self, name)
-        if value is not None and not isinstance(value, _PLAIN):
-            raise InvalidTriggerError(
-                f"{name_of(type(self))}[{name!r}] is {a(type(value).__name__)}, which"
-                " JSON cannot hold: write to_dict() and from_dict()"
-            )
-        return value
 
     @classmethod
     def from_dict(cls, state: Mapping[str, JSON]) -> Self:

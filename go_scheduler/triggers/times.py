@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import seconds_of, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MICROSECOND = timedelta(microseconds=1)
 FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
@@ -54,47 +50,37 @@ def step_of(every: timedelta | None, **units: float) -> timedelta:
         InvalidTriggerError: It is none, or given twice; or it is shorter than a
             millisecond, or can never pass.
     """
-    given = {name: _number(name, value) for name, value in units.items() if value != 0}
-    if every is not None:
-        if given:
-            raise InvalidTriggerError(
-                f"every and {next(iter(given))}= say the same: pass one of them"
-            )
-        step = checked_length("every", every)
-    elif given:
-        step = _sum(given)
-    else:
+    given: dict[str, float] = {}
+    for name, value in units.items():
+        if value != 0:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidTriggerError(
+                    f"{name} must be a number, not {shown(value)}"
+                )
+            given[name] = value
+    if every is not None and given:
+        raise InvalidTriggerError(
+            f"every and {next(iter(given))}= say the same: pass one of them"
+        )
+    if every is None and not given:
         raise InvalidTriggerError(
             "every must be given, and longer than zero: as minutes=5, or as a timedelta"
         )
-    _check_step(step)
-    return step
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    raise InvalidTriggerError(f"{name} must be a number, not {shown(value)}")
-
-
-def _sum(units: Mapping[str, float]) -> timedelta:
     try:
-        step = timedelta(**units)
+        every = timedelta(**given) if every is None else every
     except (OverflowError, ValueError):
-        given = ", ".join(f"{name}={value}" for name, value in units.items())
-        raise InvalidTriggerError(f"no length of time is so long: {given}") from None
-    return checked_length("every", step)
-
-
-def _check_step(every: timedelta) -> None:
-    if every < _SHORTEST:
+        text = ", ".join(f"{name}={value}" for name, value in given.items())
+        raise InvalidTriggerError(f"no length of time is so long: {text}") from None
+    step = checked_length("every", every)
+    if step < _SHORTEST:
         raise InvalidTriggerError(
-            f"every must be at least a millisecond: {shown(every)}"
+            f"every must be at least a millisecond: {shown(step)}"
         )
-    if every > _LONGEST:
+    if step > _LONGEST:
         raise InvalidTriggerError(
-            f"every must pass before the year 10000, counted from 1970: {shown(every)}"
+            f"every must pass before the year 10000, counted from 1970: {shown(step)}"
         )
+    return step
 
 
 def checked_length(name: str, value: object) -> timedelta:

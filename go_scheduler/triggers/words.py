@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime
+    from datetime import time
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -21,6 +21,7 @@ WEEKDAYS = (
 NEVER_FROM_NOW_ON = "it never fires from now on"
 """The warning for it."""
 
+_NTH = ("first", "second", "third", "fourth", "fifth")
 _UNITS = (
     ("hour", timedelta(hours=1)),
     ("minute", timedelta(minutes=1)),
@@ -71,6 +72,30 @@ def ordinal(number: int) -> str:
     tens, ones = divmod(number % 100, 10)
     suffix = "th" if tens == 1 else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
     return f"{number}{suffix}"
+
+
+def nth(number: int) -> str:
+    """Such as ``first``, ``20th``, ``last`` and ``second to last``."""
+    if number == -1:
+        return "last"
+    if number < 0:
+        return f"{nth(-number)} to last"
+    return _NTH[number - 1] if number <= len(_NTH) else ordinal(number)
+
+
+def month_name(number: int) -> str:
+    """The name of a month; 1 is january."""
+    return MONTHS[number - 1]
+
+
+def clock_time(local: datetime | time) -> str:
+    """A time of day as people write it: ``08:30``, with seconds only if there are."""
+    return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+
+
+def clock_at(second: int) -> str:
+    """The same, of a second of the day."""
+    return clock_time(datetime.min + timedelta(seconds=second))  # noqa: DTZ901 (any day)
 
 
 def length(duration: timedelta) -> str:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.cron.expression import parse
 from tests.triggers.cron_oracle import (
     DAY,
     HOUR,
@@ -110,15 +109,6 @@ class TestCronInTurn:
             found = in_turn(trigger, start, 100)
             assert 9 <= len(found) <= 10
             assert found == one_by_one(trigger, start, 100)
-
-    @pytest.mark.parametrize(
-        ("expression", "count"),
-        [("* * * * *", 1440), ("0 2,3 * * *", 2), ("*/30 * * * * * *", 0)],
-    )
-    def test_the_times_of_a_day_are_not_listed_if_they_are_very_many(
-        self, expression: str, count: int
-    ) -> None:
-        assert len(parse(expression).times_of_day()) == count
 
     def test_equal_instants_that_are_other_objects_make_no_difference(self) -> None:
         trigger = CronTrigger("0 2 * * *", NEW_YORK)

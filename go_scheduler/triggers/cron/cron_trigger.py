@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.triggers.base import Progression
-from go_scheduler.triggers.cron.description import describe, warnings
 from go_scheduler.triggers.cron.expression import (
     expression_of,
     normalise,
-    numbers,
     parse,
-    search,
     split,
 )
+from go_scheduler.triggers.description import cron_warnings, describe_cron
 from go_scheduler.triggers.times import SECOND
 from go_scheduler.triggers.wall.wall_clock_trigger import (
     WallClockTrigger,
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.cron.expression import CronFields, CronSearch
+    from go_scheduler.triggers.cron.expression import CronExpression
     from go_scheduler.triggers.wall.local_time import Search
     from go_scheduler.triggers.years.sets import Cells, SearchBudget
 
@@ -49,13 +47,12 @@ class CronYears(Years):
 
     Args:
         fields: What to match.
-        search: Finds the days.
     """
 
-    def __init__(self, fields: CronFields, search: CronSearch) -> None:
+    def __init__(self, fields: CronExpression) -> None:
         self._years = fields.years
         self._times = _times(fields.hours, fields.minutes, fields.seconds)
-        self._search = search
+        self._search = fields
         self._known: Remembered[Cells] = Remembered(len)
 
     @property
@@ -76,10 +73,11 @@ class CronYears(Years):
 
 
 @lru_cache(maxsize=256)
-def _times(hours: int, minutes: int, seconds: int) -> int:
-    """The seconds of a day, of the bits of each field."""
-    hour = sum(seconds << 60 * minute for minute in numbers(minutes))
-    return sum(hour << 3600 * each for each in numbers(hours))
+def _times(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int]) -> int:
+    """The seconds of a day, as bits."""
+    minute = sum(1 << each for each in seconds)
+    hour = sum(minute << 60 * each for each in minutes)
+    return sum(hour << 3600 * each for each in hours)
 
 
 @write_instead('CronTrigger(hour=9, minute=30, day_of_week="mon-fri")')
@@ -185,7 +183,7 @@ class CronTrigger(WallClockTrigger):
 
     def describe(self) -> str:
         """When it fires, in English, such as ``every weekday at 08:30``."""
-        return describe(parse(self.expression))
+        return describe_cron(parse(self.expression))
 
     def warnings(self, now: datetime) -> Sequence[str]:
         """What its author may not have meant, a sentence each.
@@ -195,20 +193,21 @@ class CronTrigger(WallClockTrigger):
         """
         # A dataclass with slots is made anew, so that super() would not find its class.
         return (
-            *warnings(split(self.expression), parse(self.expression)),
+            *cron_warnings(split(self.expression), parse(self.expression)),
             *WallClockTrigger.warnings(self, now),
             *(() if self.next_fire_time(now) else (NEVER_FROM_NOW_ON,)),
         )
 
     def _rule(self) -> tuple[Search, bool]:
-        return search(self.expression), parse(self.expression).elapsed
+        fields = parse(self.expression)
+        return fields.search, fields.elapsed
 
     def _years(self, phase: int) -> Years:
         if phase:
             return NEVER
         fields = parse(self.expression)
         return ClockYears(
-            CronYears(fields, search(self.expression)),
+            CronYears(fields),
             load_zone(self.timezone),
             elapsed=fields.elapsed,
             gap=self.gap,

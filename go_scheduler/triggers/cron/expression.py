@@ -1,59 +1,39 @@
-"""Cron expressions: from text to fields, with an error that says what is wrong."""
+"""Cron expressions: read, with an error that says what is wrong, and searched."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
 from calendar import isleap
-from dataclasses import dataclass
-from datetime import MAXYEAR, date, datetime, timedelta
+from datetime import MAXYEAR, date, datetime
 from functools import lru_cache
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import RefusedError
-from go_scheduler.triggers.words import MONTHS, WEEKDAYS
+from go_scheduler.triggers.words import MONTHS, WEEKDAYS, nth, ordinal
 from go_scheduler.triggers.years.sets import MONTH_LENGTHS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-# The first day of each week of a month that begins on a Sunday, as bits.
-_WEEKS = sum(1 << 7 * week for week in range(6))
+    from collections.abc import Iterator, Mapping, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Month:
-    """A month, as far as it tells which of its days match.
-
-    Attributes:
-        first_weekday: The day of the week of its first day; Sunday is 0.
-        length: How many days it has.
-    """
-
-    first_weekday: int
-    length: int
-
-    def weekday(self, day: int) -> int:
-        """The day of the week of one of its days; Sunday is 0."""
-        return (self.first_weekday + day - 1) % 7
-
-
-@dataclass(frozen=True, slots=True)
-class LastDay:
+class LastDay(NamedTuple):
     """The last day of the month, or so many days before it: ``L``, ``L-3``."""
 
     before: int
 
-    def day(self, month: Month) -> int:
-        """The day; less than 1 if the month is too short."""
-        return month.length - self.before
+    def day(self, first_weekday: int, length: int) -> int:
+        """The day of a month; less than 1 if the month is too short."""
+        return length - self.before
+
+    def describe(self) -> str:
+        """Such as ``the last day`` and ``the 4th to last day``."""
+        return f"the {f'{ordinal(self.before + 1)} to ' if self.before else ''}last day"
 
 
-@dataclass(frozen=True, slots=True)
-class NearestWeekday:
+class NearestWeekday(NamedTuple):
     """The day from Monday to Friday nearest to a day, in the same month: ``15W``.
 
     Attributes:
@@ -62,21 +42,26 @@ class NearestWeekday:
 
     to: int | None
 
-    def day(self, month: Month) -> int:
-        """The day; 0 if the month is too short."""
-        day = month.length if self.to is None else self.to
-        if day > month.length:
+    def day(self, first_weekday: int, length: int) -> int:
+        """The day of a month; 0 if the month is too short."""
+        day = length if self.to is None else self.to
+        if day > length:
             return 0
-        match month.weekday(day):
+        match (first_weekday + day - 1) % 7:
             case 0:
-                return day + 1 if day < month.length else day - 2
+                return day + 1 if day < length else day - 2
             case 6:
                 return day - 1 if day > 1 else day + 2
         return day
 
+    def describe(self) -> str:
+        """Such as ``the last weekday`` and ``the weekday nearest to the 15th``."""
+        if self.to is None or self.to == 1:
+            return f"the {nth(self.to or -1)} weekday"
+        return f"the weekday nearest to the {ordinal(self.to)}"
 
-@dataclass(frozen=True, slots=True)
-class NthWeekday:
+
+class NthWeekday(NamedTuple):
     """A day of the week, the first to fifth in the month or the last: ``5#3``, ``5L``.
 
     Attributes:
@@ -87,134 +72,88 @@ class NthWeekday:
     weekday: int
     nth: int | None
 
-    def day(self, month: Month) -> int:
-        """The day; beyond the end of the month if it has no fifth one."""
-        first = (self.weekday - month.first_weekday) % 7 + 1
+    def day(self, first_weekday: int, length: int) -> int:
+        """The day of a month; beyond its end if it has no fifth one."""
+        first = (self.weekday - first_weekday) % 7 + 1
         if self.nth is None:
-            return first + (month.length - first) // 7 * 7
+            return first + (length - first) // 7 * 7
         return first + 7 * (self.nth - 1)
+
+    def describe(self) -> str:
+        """Such as ``the third friday``."""
+        return f"the {nth(self.nth or -1)} {WEEKDAYS[self.weekday - 1]}"
 
 
 SpecialDay: TypeAlias = LastDay | NearestWeekday | NthWeekday
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CronDays:
-    """The days that day-of-month and day-of-week match; sets are the bits of an int.
-
-    Attributes:
-        of_month: Numbers of day-of-month.
-        special_of_month: What else it matches.
-        of_week: Numbers of day-of-week; Sunday is 0.
-        special_of_week: What else it matches.
-        either: Whether it is enough that one of the two fields matches.
-    """
-
-    of_month: int
-    special_of_month: tuple[SpecialDay, ...] = ()
-    of_week: int
-    special_of_week: tuple[SpecialDay, ...] = ()
-    either: bool
-
-    def within(self, month: Month) -> int:
-        """The days of a month that match, as bits."""
-        by_month = self.of_month | _special_days(self.special_of_month, month)
-        by_week = self.of_week * _WEEKS >> month.first_weekday << 1
-        by_week |= _special_days(self.special_of_week, month)
-        days = by_week | by_month if self.either else by_week & by_month
-        return days & ((2 << month.length) - 2)
-
-
-def _special_days(special: tuple[SpecialDay, ...], month: Month) -> int:
-    bits = 0
-    for each in special:
-        bits |= 1 << max(each.day(month), 0)
-    return bits
-
-
-_MOST_TIMES = 24 * 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CronFields:
-    """The fields of a cron expression; each set of numbers is the bits of an int.
-
-    Attributes:
-        seconds: Seconds of the minute.
-        minutes: Minutes of the hour.
-        hours: Hours of the day.
-        days: Days of the month and of the week.
-        months: Months of the year.
-        years: Years; empty if any will do.
-        elapsed: Whether it follows elapsed time where the clocks change.
-    """
-
-    seconds: int
-    minutes: int
-    hours: int
-    days: CronDays
-    months: int
-    years: frozenset[int]
-    elapsed: bool
-
-    def times_of_day(self) -> Sequence[timedelta]:
-        """The times of day that match, in order; none if they are more than 1,440."""
-        return _times_of_day(self.hours, self.minutes, self.seconds)
-
-
-def numbers(bits: int) -> Sequence[int]:
-    """The numbers that the bits of an int stand for, in order."""
-    return [number for number in range(bits.bit_length()) if bits >> number & 1]
-
-
-@lru_cache(maxsize=256)
-def _times_of_day(hours: int, minutes: int, seconds: int) -> Sequence[timedelta]:
-    if prod(map(int.bit_count, (hours, minutes, seconds))) > _MOST_TIMES:
-        return ()
-    return tuple(
-        timedelta(hours=hour, minutes=minute, seconds=second)
-        for hour in numbers(hours)
-        for minute in numbers(minutes)
-        for second in numbers(seconds)
-    )
-
 
 # A year has one of fourteen calendars: by the day of the week it begins with, and leap
 # or not. They recur every 400 years.
 _CALENDARS = tuple(
     7 * isleap(year) + date(year, 1, 1).isoweekday() % 7 for year in range(2000, 2400)
 )
+# The first day of each week of a month that begins on a Sunday, as bits.
+_WEEKS = sum(1 << 7 * week for week in range(6))
 # The days of a year are numbered as if each month had so many, which tells the month.
 _MONTH = 32
 
 
-class CronSearch:
-    """Finds the local times that match, in a bounded number of steps.
+class CronExpression:
+    """The numbers in the fields of a cron expression, and the times that match.
+
+    Attributes:
+        seconds: Seconds of the minute.
+        minutes: Minutes of the hour.
+        hours: Hours of the day.
+        month_days: Days of the month.
+        special_month_days: Days of the month with ``L`` or ``W``.
+        months: Months of the year.
+        weekdays: Days of the week; Sunday is 0.
+        special_weekdays: Days of the week with ``L`` or ``#``.
+        years: Years; empty if any year matches.
+        either: Whether it is enough that one of the two day fields matches.
+        elapsed: Whether it follows elapsed time where the clocks change.
 
     Args:
-        fields: What to match.
+        texts: The text of each field by its name.
+
+    Raises:
+        RefusedError: A field cannot be read, or no date matches.
     """
 
-    __slots__ = (
-        "_days",
-        "_fields",
-        "_first_time",
-        "_hours",
-        "_last_year",
-        "_minutes",
-        "_seconds",
-    )
-
-    def __init__(self, fields: CronFields) -> None:
-        self._fields = fields
-        self._last_year = max(fields.years, default=MAXYEAR)
-        self._seconds = _following(fields.seconds, 60)
-        self._minutes = _following(fields.minutes, 60)
-        self._hours = _following(fields.hours, 24)
-        self._first_time = self._hours[0], self._minutes[0], self._seconds[0]
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        read = {name: _items(text, FIELDS[name]) for name, text in texts.items()}
+        self.seconds, _ = read["second"]
+        self.minutes, _ = read["minute"]
+        self.hours, _ = read["hour"]
+        self.month_days, self.special_month_days = read["day-of-month"]
+        self.months, _ = read["month"]
+        self.weekdays, self.special_weekdays = read["day-of-week"]
+        self.years = frozenset(() if is_any(texts["year"]) else read["year"][0])
+        self.either = not (
+            is_any(texts["day-of-month"]) or is_any(texts["day-of-week"])
+        )
+        self.elapsed = any(
+            texts[name].startswith("*") for name in ("second", "minute", "hour")
+        )
+        self._last_year = max(self.years, default=MAXYEAR)
+        self._next_second = _following(self.seconds, 60)
+        self._next_minute = _following(self.minutes, 60)
+        self._next_hour = _following(self.hours, 24)
+        self._first_time = self.hours[0], self.minutes[0], self.seconds[0]
+        self._month_bits = sum(1 << day for day in self.month_days)
+        self._week_bits = sum(1 << day for day in self.weekdays) * _WEEKS
         self._days: dict[int, Sequence[int]] = {}
+        if not any(map(self._days_of, self.years or range(2000, 2400))):
+            restricted = [
+                f"{name} {texts[name]}"
+                for name in ("day-of-month", "month", "day-of-week", "year")
+                if not is_any(texts[name])
+            ]
+            raise RefusedError(
+                f"it never fires: there is no date with {', '.join(restricted)}"
+            )
 
-    def __call__(self, start: datetime) -> datetime | None:
+    def search(self, start: datetime) -> datetime | None:
         """The first local time that matches.
 
         Args:
@@ -251,28 +190,24 @@ class CronSearch:
             for each in self._days_of(year)
         )
 
-    def ever_matches(self) -> bool:
-        """Whether any date matches."""
-        return any(map(self._days_of, self._fields.years or range(2000, 2400)))
-
     def _time(self, start: datetime) -> tuple[int, int, int]:
         """The first time of day that matches from one on; hour -1 if there is none."""
         hour, minute = start.hour, start.minute
-        second = self._seconds[start.second + (start.microsecond > 0)]
+        second = self._next_second[start.second + (start.microsecond > 0)]
         if second < 0:
             minute += 1
-        found = self._minutes[minute]
+        found = self._next_minute[minute]
         if found < 0:
             hour += 1
-        if self._hours[hour] != hour:
-            return self._hours[hour], self._first_time[1], self._first_time[2]
+        if self._next_hour[hour] != hour:
+            return self._next_hour[hour], self._first_time[1], self._first_time[2]
         if found != start.minute:
             second = self._first_time[2]
         return hour, found if found >= 0 else self._first_time[1], second
 
     def _days_of(self, year: int) -> Sequence[int]:
         """The days of a year that match, by their numbers."""
-        if self._fields.years and year not in self._fields.years:
+        if self.years and year not in self.years:
             return ()
         calendar = self.calendar(year)
         days = self._days.get(calendar)
@@ -282,25 +217,32 @@ class CronSearch:
 
     def _days_by(self, calendar: int) -> Iterator[int]:
         leap, weekday = divmod(calendar, 7)
-        for number, length in enumerate(MONTH_LENGTHS, start=1):
-            month = Month(weekday, length + leap * (number == 2))
-            if self._fields.months >> number & 1:
-                for day in numbers(self._fields.days.within(month)):
-                    yield number * _MONTH + day
-            weekday = month.weekday(month.length + 1)
+        for month, length in enumerate(MONTH_LENGTHS, start=1):
+            end = length + 1 + leap * (month == 2)
+            if month in self.months:
+                days = self._days_within(weekday, end - 1)
+                for day in range(1, end):
+                    if days >> day & 1:
+                        yield month * _MONTH + day
+            weekday = (weekday + end - 1) % 7
+
+    def _days_within(self, first_weekday: int, length: int) -> int:
+        """The days of a month that match, as bits, and perhaps some beyond its end."""
+        by_month = self._month_bits
+        for special in self.special_month_days:
+            by_month |= 1 << max(special.day(first_weekday, length), 0)
+        by_week = self._week_bits >> first_weekday << 1
+        for special in self.special_weekdays:
+            by_week |= 1 << special.day(first_weekday, length)
+        return by_week | by_month if self.either else by_week & by_month
 
 
-def _following(numbers: int, size: int) -> Sequence[int]:
-    """For each number up to the size, the first of a set from it on; -1: none."""
+def _following(numbers: Sequence[int], size: int) -> Sequence[int]:
+    """For each number up to the size, the first of some from it on; -1: none."""
     following = [-1] * (size + 1)
     for number in reversed(range(size)):
-        following[number] = number if numbers >> number & 1 else following[number + 1]
+        following[number] = number if number in numbers else following[number + 1]
     return tuple(following)
-
-
-_ITEM = re.compile(r"(\*|[^-/*]+)(?:-([^-/*]+))?(?:/([^-/*]+))?")
-_HASHED = re.compile(r"[HR](\(.*)?")
-_LONGEST_MONTH = 31
 
 
 class Field(NamedTuple):
@@ -309,22 +251,21 @@ class Field(NamedTuple):
     Attributes:
         name: What it is called in errors.
         first: Its lowest number.
-        last: Its highest number; 6 for day-of-week, which reads 7 as 0.
+        last: Its highest number.
+        highest: The highest number that may be written: 7 for day-of-week, read as 0.
         names: Names that stand for numbers.
     """
 
     name: str
     first: int
     last: int
+    highest: int
     names: Mapping[str, int]
 
-    def highest(self) -> int:
-        """The highest number that may be written."""
-        return 7 if self.name == "day-of-week" else self.last
-
+    @property
     def allowed(self) -> str:
         """The numbers that may be written."""
-        return f"{self.first}–{self.highest()}"
+        return f"{self.first}–{self.highest}"
 
 
 def _names(words: Sequence[str], first: int) -> Mapping[str, int]:
@@ -338,15 +279,19 @@ def _names(words: Sequence[str], first: int) -> Mapping[str, int]:
 FIELDS: Mapping[str, Field] = {
     field.name: field
     for field in (
-        Field("second", 0, 59, {}),
-        Field("minute", 0, 59, {}),
-        Field("hour", 0, 23, {}),
-        Field("day-of-month", 1, _LONGEST_MONTH, {}),
-        Field("month", 1, 12, _names(MONTHS, 1)),
-        Field("day-of-week", 0, 6, _names((WEEKDAYS[6], *WEEKDAYS[:6]), 0)),
-        Field("year", 1970, 2099, {}),
+        Field("second", 0, 59, 59, {}),
+        Field("minute", 0, 59, 59, {}),
+        Field("hour", 0, 23, 23, {}),
+        Field("day-of-month", 1, 31, 31, {}),
+        Field("month", 1, 12, 12, _names(MONTHS, 1)),
+        Field("day-of-week", 0, 6, 7, _names((WEEKDAYS[6], *WEEKDAYS[:6]), 0)),
+        Field("year", 1970, 2099, 2099, {}),
     )
 }
+
+_ITEM = re.compile(r"(\*|[^-/*]+)(?:-([^-/*]+))?(?:/([^-/*]+))?")
+_HASHED = re.compile(r"[HR](\(.*)?")
+_SPECIAL = re.compile(r"[LW#\d]*[LW#][LW#\d]*|[A-Z]{3,9}#.*")
 
 
 def is_any(text: str) -> bool:
@@ -354,20 +299,69 @@ def is_any(text: str) -> bool:
     return text == "?" or "*" in text.split(",")
 
 
-def special_day(item: str, field: Field) -> SpecialDay | None:
+def _items(text: str, field: Field) -> tuple[Sequence[int], Sequence[SpecialDay]]:
+    """The numbers that a field lists, in order, and the special days."""
+    if text == "?" and field.name.startswith("day"):
+        text = "*"
+    numbers: set[int] = set()
+    special = []
+    for item in text.split(","):
+        if (day := _special_day(item, field)) is not None:
+            special.append(day)
+        else:
+            numbers.update(_plain_numbers(item, field))
+    return tuple(sorted(numbers)), tuple(special)
+
+
+def _special_day(item: str, field: Field) -> SpecialDay | None:
     """The day that an item with ``L``, ``W`` or ``#`` means; None for any other item.
 
     Raises:
         RefusedError: It has one of them, but cannot be read.
     """
     if field.name == "day-of-month":
-        return _special_day_of_month(item, field)
-    if field.name == "day-of-week":
-        return _special_day_of_week(item, field)
+        return _special_month_day(item, field)
+    if field.name != "day-of-week":
+        return None
+    name, hash_sign, nth = item.partition("#")
+    if not hash_sign:
+        if not item.endswith("L") or item == "L":
+            return None
+        name = item[:-1]
+    elif nth not in ("1", "2", "3", "4", "5"):
+        raise RefusedError(
+            f'{field.name} "{item}": after # write which one of the month, in 1–5,'
+            " as in FRI#3; the last one is FRIL"
+        )
+    if not name.isdigit() and name not in field.names:
+        raise RefusedError(_unreadable(item, field))
+    return NthWeekday(_number(name, field) % 7, int(nth) if hash_sign else None)
+
+
+def _special_month_day(item: str, field: Field) -> SpecialDay | None:
+    if item == "LW":
+        return NearestWeekday(None)
+    if item == "L":
+        return LastDay(0)
+    if item.startswith("L-"):
+        before = item[2:]
+        if not before.isdigit() or not 1 <= int(before) < field.last:
+            raise RefusedError(
+                f'{field.name} "{item}": after L- write how many days before the last'
+                f" one, in 1–{field.last - 1}"
+            )
+        return LastDay(int(before))
+    if item.endswith("W") and item != "W":
+        if not item[:-1].isdigit():
+            raise RefusedError(
+                f'{field.name} "{item}": before W write one number in'
+                f" {field.allowed}, as in 15W, or L"
+            )
+        return NearestWeekday(_number(item[:-1], field))
     return None
 
 
-def plain_numbers(item: str, field: Field) -> Sequence[int]:
+def _plain_numbers(item: str, field: Field) -> Sequence[int]:
     """The numbers that an item without ``L``, ``W`` and ``#`` stands for.
 
     Raises:
@@ -377,12 +371,19 @@ def plain_numbers(item: str, field: Field) -> Sequence[int]:
     if match is None:
         raise RefusedError(
             f'{field.name} "{item}" cannot be read; write *, numbers in'
-            f" {field.allowed()}, ranges such as"
+            f" {field.allowed}, ranges such as"
             f" {field.first or 1}-{field.first + 5}, steps such as */2, or a list of"
             " these"
         )
     low_text, high_text, step_text = match.groups()
-    step = 1 if step_text is None else _step(step_text, field)
+    step, most = 1, field.last - field.first + 1
+    if step_text is not None:
+        if not step_text.isdigit() or not 1 <= int(step_text) <= most:
+            raise RefusedError(
+                f'{field.name} has the step "{step_text}", which is not a number in'
+                f" 1–{most}"
+            )
+        step = int(step_text)
     if low_text == "*":
         if high_text is not None:
             raise RefusedError(f'{field.name} "{item}" mixes * with a range')
@@ -391,7 +392,7 @@ def plain_numbers(item: str, field: Field) -> Sequence[int]:
     if high_text is not None:
         high = _number(high_text, field)
         if low > high == 0 and high_text in field.names:
-            high = field.highest()  # Fri-Sun: at its end a week's Sunday is 7
+            high = field.highest  # Fri-Sun: at its end a week's Sunday is 7
     else:
         high = low if step_text is None else max(low, field.last)
     if high < low:
@@ -401,66 +402,14 @@ def plain_numbers(item: str, field: Field) -> Sequence[int]:
     return [field.first if each > field.last else each for each in numbers]
 
 
-def _special_day_of_month(item: str, field: Field) -> SpecialDay | None:
-    if item == "LW":
-        return NearestWeekday(None)
-    if item == "L":
-        return LastDay(0)
-    if item.startswith("L-"):
-        before = item[2:]
-        if not before.isdigit() or not 1 <= int(before) < _LONGEST_MONTH:
-            raise RefusedError(
-                f'{field.name} "{item}": after L- write how many days before the last'
-                f" one, in 1–{_LONGEST_MONTH - 1}"
-            )
-        return LastDay(int(before))
-    if item.endswith("W") and item != "W":
-        if not item[:-1].isdigit():
-            raise RefusedError(
-                f'{field.name} "{item}": before W write one number in'
-                f" {field.allowed()}, as in 15W, or L"
-            )
-        return NearestWeekday(_number(item[:-1], field))
-    return None
-
-
-def _special_day_of_week(item: str, field: Field) -> SpecialDay | None:
-    weekday, hash_sign, nth = item.partition("#")
-    if hash_sign:
-        if nth not in ("1", "2", "3", "4", "5"):
-            raise RefusedError(
-                f'{field.name} "{item}": after # write which one of the month, in 1–5,'
-                " as in FRI#3; the last one is FRIL"
-            )
-        return NthWeekday(_weekday(weekday, item, field), int(nth))
-    if item.endswith("L") and item != "L":
-        return NthWeekday(_weekday(item[:-1], item, field), None)
-    return None
-
-
-def _weekday(text: str, item: str, field: Field) -> int:
-    if not text.isdigit() and text not in field.names:
-        raise RefusedError(_unreadable(item, field))
-    return _number(text, field) % 7
-
-
-def _step(text: str, field: Field) -> int:
-    most = field.last - field.first + 1
-    if not text.isdigit() or not 1 <= int(text) <= most:
-        raise RefusedError(
-            f'{field.name} has the step "{text}", which is not a number in 1–{most}'
-        )
-    return int(text)
-
-
 def _number(text: str, field: Field) -> int:
     if (named := field.names.get(text)) is not None:
         return named
     if not text.isdigit():
         raise RefusedError(_unreadable(text, field))
     number = int(text)
-    if not field.first <= number <= field.highest():
-        raise RefusedError(f"{field.name} {text} is not in {field.allowed()}")
+    if not field.first <= number <= field.highest:
+        raise RefusedError(f"{field.name} {text} is not in {field.allowed}")
     return number
 
 
@@ -473,43 +422,37 @@ def _unreadable(text: str, field: Field) -> str:
             f"{what}: H and R, which stand for any time, are not supported: every node"
             " must compute the same times"
         )
-    if (hint := _hint(text, field)) is not None:
-        return f"{what}: {hint}"
+    if _SPECIAL.fullmatch(text):
+        where = {
+            "day-of-month": (
+                "write L for the last day, L-3, LW or 15W; # goes to day-of-week"
+            ),
+            "day-of-week": (
+                "write 5L or FRIL for the last friday, FRI#3 for the third; W, LW and a"
+                " bare L go to day-of-month"
+            ),
+        }
+        default = "L, W and # go to day-of-month and day-of-week"
+        return f"{what}: {where.get(field.name, default)}"
     if not field.names:
-        return f"{what} is not a number in {field.allowed()}"
+        return f"{what} is not a number in {field.allowed}"
     long = max(field.names, key=len)
     return (
-        f"{what} is neither a number in {field.allowed()} nor a name such as {long[:3]}"
+        f"{what} is neither a number in {field.allowed} nor a name such as {long[:3]}"
         f" or {long}"
     )
 
 
-def _hint(text: str, field: Field) -> str | None:
-    """Where ``L``, ``W`` and ``#`` belong, if that is what is wrong."""
-    if not re.fullmatch(r"[LW#\d]*[LW#][LW#\d]*|[A-Z]{3,9}#.*", text):
-        return None
-    if field.name == "day-of-month":
-        return "write L for the last day, L-3, LW or 15W; # goes to day-of-week"
-    if field.name == "day-of-week":
-        return (
-            "write 5L or FRIL for the last friday, FRI#3 for the third; W, LW and a"
-            " bare L go to day-of-month"
-        )
-    return "L, W and # go to day-of-month and day-of-week"
-
-
 def _backwards(text: str, low: int, high: int, field: Field) -> str:
+    instead = f"write {low}-{field.last},{field.first}-{high}"
     if field.name == "day-of-week" and high == 0:
-        return f"{field.name} {text} runs backwards; Sunday is also 7: write {low}-7"
-    if field.name == "day-of-week" and text.replace("-", "").isalpha():
+        instead = f"Sunday is also 7: write {low}-7"
+    elif field.name == "day-of-week" and text.replace("-", "").isalpha():
         begin, _, end = text.partition("-")
-        return f"{field.name} {text} runs backwards; write {begin}-SUN,MON-{end}"
-    if field.name == "year":
-        return f"{field.name} {text} runs backwards; write {high}-{low}"
-    return (
-        f"{field.name} {text} runs backwards; write"
-        f" {low}-{field.last},{field.first}-{high}"
-    )
+        instead = f"write {begin}-SUN,MON-{end}"
+    elif field.name == "year":
+        instead = f"write {high}-{low}"
+    return f"{field.name} {text} runs backwards; {instead}"
 
 
 LONGEST = 256
@@ -533,7 +476,7 @@ def normalise(expression: object) -> str:
     """An expression as it is kept: single spaces, upper case, macros in lower case.
 
     Raises:
-        InvalidTriggerError: It is not text, empty, too long, or not ASCII.
+        InvalidTriggerError: It is not text, too long, or not ASCII.
     """
     if not isinstance(expression, str):
         raise InvalidTriggerError(
@@ -544,41 +487,27 @@ def normalise(expression: object) -> str:
             f"a cron expression has at most {LONGEST} characters, not"
             f" {len(expression)}: {expression[:40]!r}..."
         )
-    odd = next((each for each in expression if not _is_plain(each)), None)
-    if odd is not None:
-        raise InvalidTriggerError(
-            f"cron expression {shown(expression)}: {odd!r} (U+{ord(odd):04X}) is not"
-            " allowed; write plain ASCII"
-        )
+    for each in expression:
+        if not each.isascii() or not (each.isprintable() or each.isspace()):
+            raise InvalidTriggerError(
+                f"cron expression {shown(expression)}: {each!r} (U+{ord(each):04X}) is"
+                " not allowed; write plain ASCII"
+            )
     text = " ".join(expression.split())
     return text.lower() if text.startswith("@") else text.upper()
 
 
-def _is_plain(character: str) -> bool:
-    return character.isascii() and (character.isprintable() or character.isspace())
-
-
 @lru_cache(maxsize=4096)
-def parse(text: str) -> CronFields:
+def parse(text: str) -> CronExpression:
     """The fields of a normalised expression.
 
     Raises:
         InvalidTriggerError: It is not one this package reads, or matches no date.
     """
     try:
-        return _parse(split(text))
+        return CronExpression(split(text))
     except RefusedError as error:
         raise InvalidTriggerError(f'cron expression "{text}": {error}') from None
-
-
-@lru_cache(maxsize=4096)
-def search(text: str) -> CronSearch:
-    """The search for the times that a normalised expression matches.
-
-    Raises:
-        InvalidTriggerError: It is not one this package reads, or matches no date.
-    """
-    return CronSearch(parse(text))
 
 
 def split(text: str) -> Mapping[str, str]:
@@ -607,7 +536,7 @@ def split(text: str) -> Mapping[str, str]:
         case 0:
             raise RefusedError(f"it is empty; write five fields: {_FIVE}")
         case 6:
-            raise RefusedError(_readings(parts))
+            raise RefusedError(_readings_of_six(parts))
         case count:
             raise RefusedError(
                 f"it has {count} field{'s' if count > 1 else ''}; write five: {_FIVE};"
@@ -616,85 +545,24 @@ def split(text: str) -> Mapping[str, str]:
     return dict(zip(_SEVEN.split(), parts, strict=True))
 
 
-def _parse(texts: Mapping[str, str]) -> CronFields:
-    special: dict[str, tuple[SpecialDay, ...]] = {}
-    numbers: dict[str, Collection[int]] = {}
-    for name, text in texts.items():
-        numbers[name], special[name] = _items(text, FIELDS[name])
-    day_texts = texts["day-of-month"], texts["day-of-week"]
-    fields = CronFields(
-        seconds=_bits(numbers["second"]),
-        minutes=_bits(numbers["minute"]),
-        hours=_bits(numbers["hour"]),
-        days=CronDays(
-            of_month=_bits(numbers["day-of-month"]),
-            special_of_month=special["day-of-month"],
-            of_week=_bits(numbers["day-of-week"]),
-            special_of_week=special["day-of-week"],
-            either=not any(map(is_any, day_texts)),
-        ),
-        months=_bits(numbers["month"]),
-        years=frozenset(() if is_any(texts["year"]) else numbers["year"]),
-        elapsed=any(texts[each][0] == "*" for each in ("second", "minute", "hour")),
-    )
-    if not CronSearch(fields).ever_matches():
-        raise RefusedError(_never(texts))
-    return fields
-
-
-def _items(text: str, field: Field) -> tuple[Collection[int], tuple[SpecialDay, ...]]:
-    """The numbers and the special days that a field lists."""
-    if text == "?" and field.name.startswith("day"):
-        text = "*"
-    numbers: set[int] = set()
-    special = []
-    for item in text.split(","):
-        if (day := special_day(item, field)) is not None:
-            special.append(day)
-        else:
-            numbers.update(plain_numbers(item, field))
-    return numbers, tuple(special)
-
-
-def _bits(numbers: Collection[int]) -> int:
-    return sum(1 << number for number in numbers)
-
-
-def _readings(parts: Sequence[str]) -> str:
-    """The readings of six fields that are possible, to be written instead."""
+def _readings_of_six(parts: Sequence[str]) -> str:
+    """What six fields may mean, each with the seven fields to write instead."""
     text = " ".join(parts)
-    readings = {
-        "if the first field is the second": f"{text} *",
-        "if the last one is the year": f"0 {text}",
-        "if the last one is the second": " ".join([parts[5], *parts[:5], "*"]),
-    }
-    possible = [
-        f'{reading}, write "{seven}"'
-        for reading, seven in readings.items()
-        if _is_read(seven)
-    ]
-    return "; ".join(
-        ["6 fields are read in different ways by different programs", *possible]
-        if possible
-        else [f"6 fields are not read; write five: {_FIVE}; or seven: {_SEVEN}"]
-    )
-
-
-def _is_read(text: str) -> bool:
-    try:
-        parse(text)
-    except InvalidTriggerError:
-        return False
-    return True
-
-
-def _never(texts: Mapping[str, str]) -> str:
-    restricted = [
-        f"{name} {texts[name]}"
-        for name in ("day-of-month", "month", "day-of-week", "year")
-        if not is_any(texts[name])
-    ]
-    return f"it never fires: there is no date with {', '.join(restricted)}"
+    readings = []
+    for condition, seven in (
+        ("if the first field is the second", f"{text} *"),
+        ("if the last one is the year", f"0 {text}"),
+        ("if the last one is the second", " ".join([parts[5], *parts[:5], "*"])),
+    ):
+        try:
+            parse(seven)
+        except InvalidTriggerError:
+            continue
+        readings.append(f'{condition}, write "{seven}"')
+    if not readings:
+        return f"6 fields are not read; write five: {_FIVE}; or seven: {_SEVEN}"
+    ambiguous = "6 fields are read in different ways by different programs"
+    return "; ".join([ambiguous, *readings])
 
 
 _LEAST = {
@@ -729,19 +597,34 @@ def expression_of(expression: object, **given: int | str | None) -> object:
     texts = {
         name: _text(name, value) for name, value in given.items() if value is not None
     }
-    if expression is None:
-        if not texts:
+    if expression is not None:
+        if texts:
             raise InvalidTriggerError(
-                'a cron trigger needs an expression, such as "30 9 * * Mon-Fri", or'
-                " fields, such as hour=9, minute=30"
+                f"the expression {shown(expression)} and {next(iter(texts))}= say the"
+                " same: pass one of them"
             )
-        return _joined(texts)
-    if texts:
+        return expression
+    if not texts:
         raise InvalidTriggerError(
-            f"the expression {shown(expression)} and {next(iter(texts))}= say the same:"
-            " pass one of them"
+            'a cron trigger needs an expression, such as "30 9 * * Mon-Fri", or'
+            " fields, such as hour=9, minute=30"
         )
-    return expression
+    if not any(is_any(texts.get(name, "*")) for name in ("day", "day_of_week")):
+        raise InvalidTriggerError(
+            "day and day_of_week are both given: an expression of both matches the days"
+            " that match either. Write it as an expression if you mean that; the first"
+            ' monday is day_of_week="mon#1"'
+        )
+    names = list(_LEAST)
+    smallest = max(names.index(name) for name in texts)
+    fields = {
+        name: texts.get(name, "*" if place < smallest else _LEAST[name])
+        for place, name in enumerate(names)
+    }
+    five = [fields[name] for name in ("minute", "hour", "day", "month", "day_of_week")]
+    if fields["second"] == "0" and fields["year"] == "*":
+        return " ".join(five)
+    return " ".join([fields["second"], *five, fields["year"]])
 
 
 def _text(name: str, value: object) -> str:
@@ -764,22 +647,3 @@ def _text(name: str, value: object) -> str:
             " and 7 are Sunday, in other schedulers 0 is Monday"
         )
     return text
-
-
-def _joined(texts: Mapping[str, str]) -> str:
-    if not any(is_any(texts.get(name, "*")) for name in ("day", "day_of_week")):
-        raise InvalidTriggerError(
-            "day and day_of_week are both given: an expression of both matches the days"
-            " that match either. Write it as an expression if you mean that; the first"
-            ' monday is day_of_week="mon#1"'
-        )
-    names = list(_LEAST)
-    smallest = max(names.index(name) for name in texts)
-    fields = {
-        name: texts.get(name, "*" if place < smallest else _LEAST[name])
-        for place, name in enumerate(names)
-    }
-    five = [fields[name] for name in ("minute", "hour", "day", "month", "day_of_week")]
-    if fields["second"] == "0" and fields["year"] == "*":
-        return " ".join(five)
-    return " ".join([fields["second"], *five, fields["year"]])

@@ -11,11 +11,7 @@ from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Progression, utc
-from go_scheduler.triggers.recurrence.description import (
-    describe,
-    idle_exceptions,
-    passed_over,
-)
+from go_scheduler.triggers.description import describe_recurrence, rule_warnings
 from go_scheduler.triggers.recurrence.series import (
     LocalTimes,
     RecurrenceSeries,
@@ -23,11 +19,12 @@ from go_scheduler.triggers.recurrence.series import (
 )
 from go_scheduler.triggers.recurrence.text import (
     LONGEST,
-    local_time,
     read_recurrence,
+    write_moment,
     write_rule,
 )
 from go_scheduler.triggers.times import FIRST_INSTANT
+from go_scheduler.triggers.wall.local_time import local_time
 from go_scheduler.triggers.wall.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
@@ -44,6 +41,8 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.wall.local_time import Search
     from go_scheduler.triggers.years.sets import Years
 
+# Of so many EXDATE it is looked whether each excludes anything.
+_MOST_EXCEPTIONS = 100
 _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
 _ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -181,7 +180,7 @@ class RecurrenceTrigger(WallClockTrigger):
             by part.
         """
         recurrence = self._recurrence()
-        text = describe(recurrence)
+        text = describe_recurrence(recurrence, self._clock().zone)
         if recurrence.start is None:
             return text
         return f"{text} starting {recurrence.start.isoformat(' ', 'seconds')}"
@@ -202,15 +201,18 @@ class RecurrenceTrigger(WallClockTrigger):
         anchor = trigger.anchored_at or _ANY_INSTANT
         start = recurrence.start or local_time(anchor, clock.zone)
         everything = _series(replace(recurrence, exceptions=()), anchor, clock)
-        return [
-            *(
-                each
-                for rule in recurrence.rules
-                for each in passed_over(rule.pinned(start))
-            ),
-            *idle_exceptions(recurrence.exceptions, everything),
-            *WallClockTrigger.warnings(trigger, now),
-        ]
+        sentences: list[str] = []
+        for rule in recurrence.rules:
+            pinned = rule.pinned(start)
+            sentences += rule_warnings(pinned, write_rule(pinned))
+        for moment in recurrence.exceptions[:_MOST_EXCEPTIONS]:
+            if not everything.fires(moment):
+                sentences.append(
+                    f"EXDATE {write_moment(moment)} excludes nothing: it would not fire"
+                    " then; VALUE=DATE excludes a whole day"
+                )
+                break
+        return [*sentences, *WallClockTrigger.warnings(trigger, now)]
 
     def _rule(self) -> tuple[Search, bool]:
         series = _series(

@@ -1,4 +1,4 @@
-"""One rule of a recurrence: its parts, and the days and times that they allow.
+"""One rule of a recurrence: its parts, and the days that they allow.
 
 dateutil expands the days. Its own walk is not used: it begins at the start of the
 series each time, and goes on for ever where nothing matches.
@@ -6,122 +6,14 @@ series each time, and goes on for ever where nothing matches.
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass, replace
-from datetime import MAXYEAR, date, datetime
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import datetime
+from typing import NamedTuple
 
 from dateutil.easter import easter
 from dateutil.rrule import YEARLY, rrule, weekday
 
-from go_scheduler.triggers.years.sets import DAY, days_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-LAST_DAY = date.max.toordinal()
-NEVER = LAST_DAY + 1
-
-
-class Periods:
-    """Numbers the periods of a rule. A day is its ``toordinal()``.
-
-    Args:
-        rule: The rule.
-    """
-
-    def __init__(self, rule: RecurrenceRule) -> None:
-        self._rule = rule
-        self._per_day = rule.periods_per_day
-
-    def number(self, day: int) -> int:
-        """The number of the period, of the kind that FREQ counts, as a day begins."""
-        match self._rule.frequency:
-            case "YEARLY" if self._rule.counts_weeks:
-                week = day - (day - 1 - self._rule.week_start) % 7
-                return date.fromordinal(min(max(week + 3, 1), LAST_DAY)).year
-            case "YEARLY":
-                return date.fromordinal(day).year
-            case "MONTHLY":
-                first = date.fromordinal(day)
-                return first.year * 12 + first.month - 1
-            case "WEEKLY":
-                return (day - 1 - self._rule.week_start) // 7
-        return day * self._per_day
-
-    def first_day(self, period: int) -> int:
-        """The first day that has a part in a period."""
-        match self._rule.frequency:
-            case "YEARLY" if self._rule.counts_weeks and period <= MAXYEAR:
-                # The week that the fourth of January is in.
-                day = date(period, 1, 4).toordinal()
-                return max(day - (day - 1 - self._rule.week_start) % 7, 1)
-            case "YEARLY":
-                year, month = period, 1
-            case "MONTHLY":
-                year, month = period // 12, period % 12 + 1
-            case "WEEKLY":
-                return min(max(period * 7 + 1 + self._rule.week_start, 1), NEVER)
-            case _:
-                return period // self._per_day
-        return date(year, month, 1).toordinal() if year <= MAXYEAR else NEVER
-
-
-def allowed_periods(rule: RecurrenceRule) -> bytes | None:
-    """The allowed hours, minutes or seconds of a day, a byte each; None: all."""
-    parts = _parts_of_day(rule)[: _depth(rule)]
-    if not any(values for values, *_ in parts):
-        return None
-    mask = b"\1"
-    for values, number, _ in reversed(parts):
-        blank = bytes(len(mask))
-        mask = b"".join(
-            mask if not values or each in values else blank for each in range(number)
-        )
-    return mask
-
-
-def offsets_of(rule: RecurrenceRule) -> Sequence[int]:
-    """The seconds at which it fires within each hour, minute, second, or day."""
-    offsets = array("I", [0])
-    for values, _, length in _parts_of_day(rule)[_depth(rule) :]:
-        offsets = array(
-            "I", (offset + value * length for offset in offsets for value in values)
-        )
-    if not rule.positions or rule.picks_days:
-        return offsets
-    return next((times for _, times in pick([0], offsets, rule.positions)), ())
-
-
-def _parts_of_day(rule: RecurrenceRule) -> Sequence[tuple[Sequence[int], int, int]]:
-    """The allowed hours, minutes and seconds; how many there are; how long."""
-    return (rule.hours, 24, 3600), (rule.minutes, 60, 60), (rule.seconds, 60, 1)
-
-
-def _depth(rule: RecurrenceRule) -> int:
-    """How many parts of the day FREQ counts, so that they limit and do not expand."""
-    return {24: 1, 1440: 2, DAY: 3}.get(rule.periods_per_day, 0)
-
-
-def pick(
-    days: Sequence[int], offsets: Sequence[int], positions: Sequence[int]
-) -> Iterator[tuple[int, Sequence[int]]]:
-    """The times of a period that BYSETPOS picks, by day."""
-    total = len(days) * len(offsets)
-    indexes = {each - 1 if each > 0 else total + each for each in positions}
-    kept = sorted(index for index in indexes if 0 <= index < total)
-    for number, group in groupby(kept, key=lambda index: index // len(offsets)):
-        yield days[number], [offsets[index % len(offsets)] for index in group]
-
-
-def ones(mask: bytes) -> Iterator[int]:
-    """The indexes at which a mask is 1; they may be few."""
-    index = mask.find(1)
-    while index >= 0:
-        yield index
-        index = mask.find(1, index + 1)
-
+from go_scheduler.triggers.years.sets import days_in
 
 FREQUENCIES = (
     "YEARLY",

@@ -6,22 +6,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from calendar import isleap
 from datetime import MAXYEAR, UTC, date, datetime, time, timedelta, tzinfo
+from itertools import groupby
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.base import Progression, utc
-from go_scheduler.triggers.recurrence.rule import (
-    FREQUENCIES,
-    LAST_DAY,
-    NEVER,
-    Periods,
-    RecurrenceRule,
-    allowed_periods,
-    offsets_of,
-    ones,
-    pick,
-)
-from go_scheduler.triggers.recurrence.text import as_local, local_time
+from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule
 from go_scheduler.triggers.recurrence.years import (
     FAR,
     FarCount,
@@ -37,7 +27,11 @@ from go_scheduler.triggers.times import (
     microseconds_of,
     seconds_until,
 )
-from go_scheduler.triggers.wall.local_time import next_instant, period_at
+from go_scheduler.triggers.wall.local_time import (
+    local_time,
+    next_instant,
+    period_at,
+)
 from go_scheduler.triggers.years.fire_times import (
     ClockYears,
     CountedYears,
@@ -59,6 +53,17 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.recurrence.text import Recurrence
     from go_scheduler.triggers.wall.local_time import Search
     from go_scheduler.triggers.years.sets import SearchBudget, Years
+
+
+_DAY = timedelta(days=1)
+_SECONDS = {
+    "WEEKLY": 604_800,
+    "DAILY": 86_400,
+    "HOURLY": 3600,
+    "MINUTELY": 60,
+    "SECONDLY": 1,
+}
+_LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
 
 
 class WallClock(NamedTuple):
@@ -88,6 +93,8 @@ class WallClock(NamedTuple):
         )
 
 
+LAST_DAY = date.max.toordinal()
+NEVER = LAST_DAY + 1
 _PATIENCE = 36_525
 """How many days it looks for the next one that has a time: a hundred years."""
 _MOST_REMEMBERED = 64
@@ -112,12 +119,10 @@ class LocalTimes:
         self._rule = rule.pinned(start)
         self._per_day = rule.periods_per_day
         self._period_length = DAY // self._per_day
-        self._periods = Periods(self._rule)
-        self._start = self._periods.number(start.toordinal())
+        self._start = self._period_of(start.toordinal())
         if self._per_day > 1:
             self._start += _second(start) // self._period_length
-        self._allowed = allowed_periods(self._rule)
-        self._offsets = offsets_of(self._rule)
+        self._allowed, self._offsets = _times_of(self._rule)
         self._can_match = self._ever_picked() and self._ever_aligned()
         self._year = (0, 0, 0)
         self._days_of_year: dict[object, int] = {}
@@ -216,7 +221,7 @@ class LocalTimes:
             return array(
                 "I",
                 (
-                    number * ((self._periods.number(day) - self._start) % interval == 0)
+                    number * ((self._period_of(day) - self._start) % interval == 0)
                     for day in range(7 * interval)
                 ),
             )
@@ -240,10 +245,45 @@ class LocalTimes:
         """A key that two years share if they have the same times."""
         first = date(year, 1, 1)
         day = first.toordinal()
-        ahead = (self._start - self._periods.number(day)) % self._rule.interval
+        ahead = (self._start - self._period_of(day)) % self._rule.interval
         years = (year - 1, year, year + 1) if self._rule.picks_days else (year,)
         days = [self.days_of(each) for each in years if 1 <= each <= MAXYEAR]
         return first.weekday(), isleap(year), ahead, *days
+
+    def _period_of(self, day: int) -> int:
+        """The number of the period, of the kind that FREQ counts, as a day begins."""
+        rule = self._rule
+        if rule.counts_weeks:
+            week = day - (day - 1 - rule.week_start) % 7
+            return date.fromordinal(min(max(week + 3, 1), LAST_DAY)).year
+        match rule.frequency:
+            case "YEARLY":
+                return date.fromordinal(day).year
+            case "MONTHLY":
+                first = date.fromordinal(day)
+                return first.year * 12 + first.month - 1
+            case "WEEKLY":
+                return (day - 1 - rule.week_start) // 7
+        return day * self._per_day
+
+    def _first_day(self, period: int) -> int:
+        """The first day that has a part in a period."""
+        rule = self._rule
+        year, month = period, 0
+        match rule.frequency:
+            case "YEARLY" if rule.counts_weeks and period <= MAXYEAR:
+                # The week that the fourth of January is in.
+                day = date(period, 1, 4).toordinal()
+                return max(day - (day - 1 - rule.week_start) % 7, 1)
+            case "YEARLY":
+                pass
+            case "MONTHLY":
+                year, month = divmod(period, 12)
+            case "WEEKLY":
+                return min(max(period * 7 + 1 + rule.week_start, 1), NEVER)
+            case _:
+                return period // self._per_day
+        return date(year, month + 1, 1).toordinal() if year <= MAXYEAR else NEVER
 
     def _ever_picked(self) -> bool:
         """Whether a period can have as many times as BYSETPOS counts."""
@@ -260,9 +300,9 @@ class LocalTimes:
 
     def _aligned(self, day: int) -> int:
         """The first day from a given one on that has a period INTERVAL allows."""
-        period = self._periods.number(day)
+        period = self._period_of(day)
         ahead = (self._start - period) % self._rule.interval
-        return self._periods.first_day(period + ahead) if ahead else day
+        return self._first_day(period + ahead) if ahead else day
 
     def _matched(
         self, day: int, last: int
@@ -277,14 +317,14 @@ class LocalTimes:
         self, day: int, last: int
     ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
         """Where to go on after the period of a day, and what BYSETPOS picks of it."""
-        period = self._periods.number(day)
-        first = self._periods.first_day(period)
-        end = self._periods.first_day(period + 1)
+        period = self._period_of(day)
+        first = self._first_day(period)
+        end = self._first_day(period + 1)
         matching = self._days_between(first, end)
         if not matching:
             return self._matching(end, last), ()
         days = [first + each for each in _numbers(matching)]
-        picked = pick(days, self._offsets, self._rule.positions)
+        picked = _pick(days, self._offsets, self._rule.positions)
         return end, [each for each in picked if each[0] >= day]
 
     def _days_between(self, first: int, end: int) -> int:
@@ -349,7 +389,7 @@ class LocalTimes:
         if self._allowed is not None:
             periods = [
                 first + index * interval
-                for index in ones(self._allowed[first::interval])
+                for index in _ones(self._allowed[first::interval])
             ]
         return array(
             "I",
@@ -359,6 +399,54 @@ class LocalTimes:
                 for offset in self._offsets
             ),
         )
+
+
+def _times_of(rule: RecurrenceRule) -> tuple[bytes | None, Sequence[int]]:
+    """The times of day that a rule allows.
+
+    Returns:
+        The allowed hours, minutes or seconds of a day, whatever FREQ counts, a byte
+        each; None: all. And the seconds at which it fires within each, or within a day.
+    """
+    parts = (rule.hours, 24, 3600), (rule.minutes, 60, 60), (rule.seconds, 60, 1)
+    # So many of them limit what FREQ counts; the others expand it.
+    depth = {24: 1, 1440: 2, DAY: 3}.get(rule.periods_per_day, 0)
+    allowed = None
+    if any(values for values, *_ in parts[:depth]):
+        allowed = b"\1"
+        for values, number, _ in reversed(parts[:depth]):
+            blank = bytes(len(allowed))
+            allowed = b"".join(
+                allowed if not values or each in values else blank
+                for each in range(number)
+            )
+    offsets: Sequence[int] = array("I", [0])
+    for values, _, length in parts[depth:]:
+        offsets = array(
+            "I", (offset + value * length for offset in offsets for value in values)
+        )
+    if rule.positions and not rule.picks_days:
+        offsets = next((times for _, times in _pick([0], offsets, rule.positions)), ())
+    return allowed, offsets
+
+
+def _pick(
+    days: Sequence[int], offsets: Sequence[int], positions: Sequence[int]
+) -> Iterator[tuple[int, Sequence[int]]]:
+    """The times of a period that BYSETPOS picks, by day."""
+    total = len(days) * len(offsets)
+    indexes = {each - 1 if each > 0 else total + each for each in positions}
+    kept = sorted(index for index in indexes if 0 <= index < total)
+    for number, group in groupby(kept, key=lambda index: index // len(offsets)):
+        yield days[number], [offsets[index % len(offsets)] for index in group]
+
+
+def _ones(mask: bytes) -> Iterator[int]:
+    """The indexes at which a mask is 1; they may be few."""
+    index = mask.find(1)
+    while index >= 0:
+        yield index
+        index = mask.find(1, index + 1)
 
 
 def _numbers(bits: int) -> Iterator[int]:
@@ -376,35 +464,6 @@ def _second(at: datetime) -> int:
 
 def _local(day: int, second: int) -> datetime:
     return datetime.fromordinal(day) + timedelta(seconds=second)
-
-
-_DAY = timedelta(days=1)
-_SECONDS = {
-    "WEEKLY": 604_800,
-    "DAILY": 86_400,
-    "HOURLY": 3600,
-    "MINUTELY": 60,
-    "SECONDLY": 1,
-}
-_LAST_TIME = datetime.max  # noqa: DTZ901 (local times are naive)
-
-
-class SeriesPart(Protocol):
-    """One part of a set; the instants that EXDATE excludes are not left out yet."""
-
-    elapsed: bool
-
-    def search(self, at: datetime) -> datetime | None:
-        """The first local time at or after a given one."""
-
-    def next(self, after: datetime) -> datetime | None:
-        """The first fire time strictly later than an instant."""
-
-    def years(self) -> Years:
-        """Its fire times as sets."""
-
-    def progression(self) -> Progression | None:
-        """Its fire times as a progression, if they are one."""
 
 
 class ListedDates:
@@ -583,12 +642,8 @@ class RuleTimes:
             if self.elapsed:
                 return far.elapsed(begin, end, self._clock.zone, most)
             return far.local(begin, end, most)
-        if self.elapsed:
-            return self._passed(begin, end, most)
-        return self._times.count(begin, end, most)
-
-    def _passed(self, begin: datetime, end: datetime, most: int) -> int:
-        """How often it fires from one instant on and before another; see ``count``."""
+        if not self.elapsed:
+            return self._times.count(begin, end, most)
         number, instant = 0, begin
         while instant < end and number < most:
             period = period_at(instant, self._clock.zone)
@@ -629,7 +684,7 @@ class RecurrenceSeries:
             start = local_time(anchor, clock.zone)
             begin = start.replace(microsecond=1)
             first = anchor + min(MICROSECOND, LAST_INSTANT - anchor)
-        self._parts: list[SeriesPart] = [
+        self._parts: list[RuleTimes | ListedDates] = [
             RuleTimes(
                 rule,
                 LocalTimes(rule, start),
@@ -643,7 +698,7 @@ class RecurrenceSeries:
         dates = [
             each
             for each in recurrence.dates
-            if not _is_excepted(as_local(each, clock.zone), exceptions)
+            if not _is_excepted(local_time(each, clock.zone), exceptions)
         ]
         self._instants = [each for each in dates if each.tzinfo]
         if local := [each for each in dates if not each.tzinfo]:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from textwrap import dedent
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
@@ -20,7 +20,7 @@ from go_scheduler.triggers.recurrence.rule import (
     RecurrenceRule,
     Weekday,
 )
-from go_scheduler.triggers.wall.local_time import period_at
+from go_scheduler.triggers.wall.local_time import local_time, period_at
 from go_scheduler.triggers.wall.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
@@ -57,13 +57,15 @@ class _Range(NamedTuple):
     last: int
     from_end: bool = False
 
-    def has(self, number: int) -> bool:
-        return self.first <= (abs(number) if self.from_end else number) <= self.last
-
-    def __str__(self) -> str:
-        if not self.from_end:
-            return f"{self.first}–{self.last}"
-        return f"{self.first}–{self.last}, or -{self.last} to -{self.first}"
+    def read(self, name: str, text: str) -> int:
+        number = int(text) if _NUMBER.fullmatch(text) else None
+        distance = abs(number) if number is not None and self.from_end else number
+        if number is None or distance not in range(self.first, self.last + 1):
+            allowed = f"{self.first}–{self.last}"
+            if self.from_end:
+                allowed += f", or -{self.last} to -{self.first}"
+            raise RefusedError(f"{name} {shown(text)} is not a number in {allowed}")
+        return number
 
 
 _RANGES: Mapping[str, _Range] = {
@@ -79,6 +81,19 @@ _RANGES: Mapping[str, _Range] = {
     "BYSETPOS": _Range(1, 366, from_end=True),
 }
 _PARTS = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", *_RANGES)
+_LISTS = {
+    "BYMONTH": "months",
+    "BYWEEKNO": "weeks",
+    "BYYEARDAY": "year_days",
+    "BYMONTHDAY": "month_days",
+    "BYDAY": "weekdays",
+    "BYEASTER": "easter_days",
+    "BYHOUR": "hours",
+    "BYMINUTE": "minutes",
+    "BYSECOND": "seconds",
+    "BYSETPOS": "positions",
+}
+"""The attribute of a rule for each part that is a list, in the order of the text."""
 
 
 def read_rule(text: str, until: Callable[[date], datetime]) -> RecurrenceRule:
@@ -89,51 +104,132 @@ def read_rule(text: str, until: Callable[[date], datetime]) -> RecurrenceRule:
         until: The instant that a local time, or the end of a date, stands for.
 
     Raises:
-        RefusedError: It is no rule that RFC 5545 allows and that can ever fire.
+        RefusedError: It is no rule that RFC 5545 allows.
     """
-    parts = _split(text)
-    frequency = _frequency(parts)
+    parts: dict[str, str] = {}
+    for each in text.split(";"):
+        name, equals, value = (part.strip() for part in each.partition("="))
+        if not equals or not value:
+            raise RefusedError(
+                f"{shown(each)} is no part of a rule; write NAME=VALUE, separated by"
+                " semicolons, such as FREQ=WEEKLY;BYDAY=TU"
+            )
+        if name not in _PARTS:
+            raise RefusedError(
+                f"there is no part {shown(name)}; the parts are {', '.join(_PARTS)}"
+            )
+        if name in parts:
+            raise RefusedError(f"{name} is given twice; write its values as one list")
+        parts[name] = value
+    frequency = parts.get("FREQ")
+    if frequency is None:
+        raise RefusedError(
+            f"FREQ is missing; add FREQ=DAILY, or one of {', '.join(FREQUENCIES)}"
+        )
+    if frequency not in FREQUENCIES:
+        raise RefusedError(
+            f"FREQ {shown(frequency)} is none of {', '.join(FREQUENCIES)}"
+        )
     _check_combination(frequency, parts)
+    bounds = {"INTERVAL": _HUNDRED_YEARS[frequency], "COUNT": MOST_TIMES}
+    interval, count = (
+        _Range(1, most).read(name, parts[name]) if name in parts else None
+        for name, most in bounds.items()
+    )
+    end = until(read_moment("UNTIL", parts["UNTIL"])) if "UNTIL" in parts else None
+    week_start = parts.get("WKST", "MO")
+    if week_start not in WEEKDAY_CODES:
+        raise RefusedError(
+            f"WKST {shown(week_start)} is none of {', '.join(WEEKDAY_CODES)}"
+        )
+    lists: dict[str, tuple[Any, ...]] = {
+        attribute: _weekdays(frequency, parts)
+        if name == "BYDAY"
+        else _numbers(name, parts[name])
+        for name, attribute in _LISTS.items()
+        if name in parts
+    }
     return RecurrenceRule(
         frequency=frequency,
-        interval=_number(parts, "INTERVAL", _HUNDRED_YEARS[frequency]) or 1,
-        count=_number(parts, "COUNT", MOST_TIMES),
-        until=until(read_moment("UNTIL", parts["UNTIL"])) if "UNTIL" in parts else None,
-        week_start=_week_start(parts),
-        months=_numbers(parts, "BYMONTH"),
-        weeks=_numbers(parts, "BYWEEKNO"),
-        year_days=_numbers(parts, "BYYEARDAY"),
-        month_days=_numbers(parts, "BYMONTHDAY"),
-        weekdays=_weekdays(frequency, parts),
-        easter_days=_numbers(parts, "BYEASTER"),
-        hours=_numbers(parts, "BYHOUR"),
-        minutes=_numbers(parts, "BYMINUTE"),
-        seconds=_numbers(parts, "BYSECOND"),
-        positions=_numbers(parts, "BYSETPOS"),
+        interval=interval or 1,
+        count=count,
+        until=end,
+        week_start=WEEKDAY_CODES.index(week_start),
+        **lists,
     )
+
+
+def _check_combination(frequency: str, parts: Mapping[str, str]) -> None:
+    """Refuse what RFC 5545 says must not be combined."""
+    if "COUNT" in parts and "UNTIL" in parts:
+        raise RefusedError("COUNT and UNTIL are both given; keep one of them")
+    for name, refused, instead in (
+        ("BYWEEKNO", FREQUENCIES[1:], "YEARLY"),
+        ("BYYEARDAY", FREQUENCIES[1:4], "YEARLY"),
+        ("BYMONTHDAY", ("WEEKLY",), "DAILY"),
+    ):
+        if name in parts and frequency in refused:
+            raise RefusedError(
+                f"{name} must not be combined with FREQ={frequency}; it may be with"
+                f" FREQ={instead}"
+            )
+    if "BYSETPOS" in parts and not any(
+        name.startswith("BY") and name != "BYSETPOS" for name in parts
+    ):
+        raise RefusedError("BYSETPOS picks from what other BY… parts list; add one")
+
+
+def _numbers(name: str, text: str) -> tuple[int, ...]:
+    allowed = _RANGES[name]
+    numbers = {allowed.read(name, each.strip()) for each in text.split(",")}
+    # Those that count from the end come last.
+    return tuple(
+        sorted(numbers, key=lambda each: (allowed.from_end and each < 0, each))
+    )
+
+
+def _weekdays(frequency: str, parts: Mapping[str, str]) -> tuple[Weekday, ...]:
+    by_month = frequency == "MONTHLY" or "BYMONTH" in parts
+    allowed = _Range(1, 5 if by_month else 53, from_end=True)
+    weekdays = set()
+    for each in map(str.strip, parts["BYDAY"].split(",")):
+        match = _WEEKDAY.fullmatch(each)
+        if match is None:
+            raise RefusedError(
+                f"BYDAY {shown(each)} is none of {', '.join(WEEKDAY_CODES)}, nor one of"
+                " these with a number before, such as 2TU or -1FR"
+            )
+        number, day = match.groups()
+        ordinal = 0
+        if number is not None:
+            if frequency not in FREQUENCIES[:2]:
+                raise RefusedError(
+                    f"BYDAY {each} needs FREQ=MONTHLY or FREQ=YEARLY; with"
+                    f" FREQ={frequency}, write {day}"
+                )
+            if "BYWEEKNO" in parts:
+                raise RefusedError(f"with BYWEEKNO, write {day} in BYDAY, not {each}")
+            ordinal = allowed.read(f"BYDAY {each}:", number)
+        weekdays.add(Weekday(WEEKDAY_CODES.index(day), ordinal))
+    return tuple(sorted(weekdays, key=lambda each: (each.ordinal < 0, each)))
 
 
 def write_rule(rule: RecurrenceRule) -> str:
     """The text of an RRULE, in one of the many ways that mean the same."""
-    parts = {
+    parts: dict[str, object] = {
         "FREQ": rule.frequency,
-        "INTERVAL": str(rule.interval) if rule.interval > 1 else "",
-        "COUNT": str(rule.count) if rule.count else "",
-        "UNTIL": write_moment(rule.until) if rule.until else "",
-        "WKST": WEEKDAY_CODES[rule.week_start] if rule.week_start else "",
-        "BYMONTH": _listed(rule.months),
-        "BYWEEKNO": _listed(rule.weeks),
-        "BYYEARDAY": _listed(rule.year_days),
-        "BYMONTHDAY": _listed(rule.month_days),
-        "BYDAY": ",".join(
-            f"{each.ordinal or ''}{WEEKDAY_CODES[each.day]}" for each in rule.weekdays
-        ),
-        "BYEASTER": _listed(rule.easter_days),
-        "BYHOUR": _listed(rule.hours),
-        "BYMINUTE": _listed(rule.minutes),
-        "BYSECOND": _listed(rule.seconds),
-        "BYSETPOS": _listed(rule.positions),
+        "INTERVAL": rule.interval if rule.interval > 1 else None,
+        "COUNT": rule.count,
+        "UNTIL": rule.until and write_moment(rule.until),
+        "WKST": rule.week_start and WEEKDAY_CODES[rule.week_start],
     }
+    for name, attribute in _LISTS.items():
+        parts[name] = ",".join(
+            str(each)
+            if isinstance(each, int)
+            else f"{each.ordinal or ''}{WEEKDAY_CODES[each.day]}"
+            for each in getattr(rule, attribute)
+        )
     return ";".join(f"{name}={value}" for name, value in parts.items() if value)
 
 
@@ -164,133 +260,7 @@ def read_moment(name: str, text: str) -> date:
 def write_moment(moment: date) -> str:
     """A date, a local time or an instant, as RFC 5545 writes it."""
     text = moment.isoformat().removesuffix("+00:00").replace("-", "").replace(":", "")
-    is_instant = isinstance(moment, datetime) and moment.tzinfo is not None
-    return f"{text}Z" if is_instant else text
-
-
-def _split(text: str) -> Mapping[str, str]:
-    parts: dict[str, str] = {}
-    for each in text.split(";"):
-        name, equals, value = (part.strip() for part in each.partition("="))
-        if not equals or not value:
-            raise RefusedError(
-                f"{shown(each)} is no part of a rule; write NAME=VALUE, separated by"
-                " semicolons, such as FREQ=WEEKLY;BYDAY=TU"
-            )
-        if name not in _PARTS:
-            raise RefusedError(
-                f"there is no part {shown(name)}; the parts are {', '.join(_PARTS)}"
-            )
-        if name in parts:
-            raise RefusedError(f"{name} is given twice; write its values as one list")
-        parts[name] = value
-    return parts
-
-
-def _frequency(parts: Mapping[str, str]) -> str:
-    frequency = parts.get("FREQ")
-    if frequency is None:
-        raise RefusedError(
-            f"FREQ is missing; add FREQ=DAILY, or one of {', '.join(FREQUENCIES)}"
-        )
-    if frequency not in FREQUENCIES:
-        raise RefusedError(
-            f"FREQ {shown(frequency)} is none of {', '.join(FREQUENCIES)}"
-        )
-    return frequency
-
-
-def _check_combination(frequency: str, parts: Mapping[str, str]) -> None:
-    """Refuse what RFC 5545 says must not be combined."""
-    if "COUNT" in parts and "UNTIL" in parts:
-        raise RefusedError("COUNT and UNTIL are both given; keep one of them")
-    for name, allowed, instead in (
-        ("BYWEEKNO", ("YEARLY",), "YEARLY"),
-        ("BYYEARDAY", ("YEARLY", *FREQUENCIES[4:]), "YEARLY"),
-        (
-            "BYMONTHDAY",
-            tuple(each for each in FREQUENCIES if each != "WEEKLY"),
-            "DAILY",
-        ),
-    ):
-        if name in parts and frequency not in allowed:
-            raise RefusedError(
-                f"{name} must not be combined with FREQ={frequency}; it may be with"
-                f" FREQ={instead}"
-            )
-    if "BYSETPOS" in parts and not any(
-        name.startswith("BY") and name != "BYSETPOS" for name in parts
-    ):
-        raise RefusedError("BYSETPOS picks from what other BY… parts list; add one")
-
-
-def _number(parts: Mapping[str, str], name: str, most: int) -> int | None:
-    return _read_number(name, parts[name], _Range(1, most)) if name in parts else None
-
-
-def _numbers(parts: Mapping[str, str], name: str) -> tuple[int, ...]:
-    if name not in parts:
-        return ()
-    allowed = _RANGES[name]
-    numbers = {_read_number(name, each, allowed) for each in _items(parts[name])}
-    # Those that count from the end come last.
-    return tuple(
-        sorted(numbers, key=lambda each: (allowed.from_end and each < 0, each))
-    )
-
-
-def _weekdays(frequency: str, parts: Mapping[str, str]) -> tuple[Weekday, ...]:
-    if "BYDAY" not in parts:
-        return ()
-    weekdays = set()
-    for each in _items(parts["BYDAY"]):
-        match = _WEEKDAY.fullmatch(each)
-        if match is None:
-            raise RefusedError(
-                f"BYDAY {shown(each)} is none of {', '.join(WEEKDAY_CODES)}, nor one of"
-                " these with a number before, such as 2TU or -1FR"
-            )
-        number, day = match.groups()
-        if number is not None:
-            _check_ordinals(frequency, parts, each)
-        by_month = frequency == "MONTHLY" or "BYMONTH" in parts
-        allowed = _Range(1, 5 if by_month else 53, from_end=True)
-        ordinal = (
-            0 if number is None else _read_number(f"BYDAY {each}:", number, allowed)
-        )
-        weekdays.add(Weekday(WEEKDAY_CODES.index(day), ordinal))
-    return tuple(sorted(weekdays, key=lambda each: (each.ordinal < 0, each)))
-
-
-def _check_ordinals(frequency: str, parts: Mapping[str, str], item: str) -> None:
-    if frequency not in FREQUENCIES[:2]:
-        raise RefusedError(
-            f"BYDAY {item} needs FREQ=MONTHLY or FREQ=YEARLY; with FREQ={frequency},"
-            f" write {item[-2:]}"
-        )
-    if "BYWEEKNO" in parts:
-        raise RefusedError(f"with BYWEEKNO, write {item[-2:]} in BYDAY, not {item}")
-
-
-def _week_start(parts: Mapping[str, str]) -> int:
-    day = parts.get("WKST", "MO")
-    if day not in WEEKDAY_CODES:
-        raise RefusedError(f"WKST {shown(day)} is none of {', '.join(WEEKDAY_CODES)}")
-    return WEEKDAY_CODES.index(day)
-
-
-def _items(text: str) -> Sequence[str]:
-    return [each.strip() for each in text.split(",")]
-
-
-def _read_number(name: str, text: str, allowed: _Range) -> int:
-    if not _NUMBER.fullmatch(text) or not allowed.has(int(text)):
-        raise RefusedError(f"{name} {shown(text)} is not a number in {allowed}")
-    return int(text)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ",".join(map(str, numbers))
+    return f"{text}Z" if _kind(moment) == "instant" else text
 
 
 LONGEST = 16_384
@@ -388,30 +358,29 @@ def read_recurrence(
         raise InvalidTriggerError(f"recurrence {shown(text)}: {error}") from None
 
 
-def as_local(moment: datetime, zone: tzinfo) -> datetime:
-    """A moment as a local time: an instant as the zone's clock shows it."""
-    return moment if moment.tzinfo is None else local_time(moment, zone)
-
-
-def local_time(instant: datetime, zone: tzinfo) -> datetime:
-    """The time that a zone's clock shows at an instant, in whole seconds; naive."""
-    return period_at(instant, zone).local(instant).replace(microsecond=0)
-
-
 def _read(text: str, timezone: object, start: object) -> Recurrence:
     lines = _lines(text)
     key = _timezone(lines, timezone, start)
     zone = load_zone(key)
     begin = _start(lines, start, zone)
-    dates = set(_dates(lines, zone))
-    if early := [each for each in dates if begin and as_local(each, zone) < begin]:
+    dates = set()
+    for moment in _moments(lines, "RDATE", zone):
+        if not isinstance(moment, datetime):
+            day = write_moment(moment)
+            raise RefusedError(f"RDATE {day} has no time; write it, as in {day}T090000")
+        dates.add(moment)
+    if early := [each for each in dates if begin and local_time(each, zone) < begin]:
         raise RefusedError(
             f"RDATE {write_moment(early[0])} is before its start; let it start earlier"
         )
+    rules = {line.value for line in lines if line.name == "RRULE"}
+    if len(rules) > _MOST_RULES:
+        raise RefusedError(f"it has {len(rules)} rules; at most {_MOST_RULES} are read")
+    read = {read_rule(each, lambda moment: _end(moment, zone)) for each in rules}
     return Recurrence(
         timezone=key,
         start=begin,
-        rules=_rules(lines, zone),
+        rules=tuple(sorted(read, key=write_rule)),
         dates=tuple(sorted(dates, key=_order)),
         exceptions=tuple(sorted(set(_moments(lines, "EXDATE", zone)), key=_order)),
     )
@@ -466,8 +435,15 @@ def _timezone(lines: Iterable[_Line], timezone: object, start: object) -> str:
     """The one zone that is named, wherever that is."""
     named = [] if timezone is None else [("timezone", zone_key(timezone))]
     for line in lines:
-        if "TZID" in line.parameters:
-            named.append((line.name, _zone_of(line)))
+        if (key := line.parameters.get("TZID")) is not None:
+            if "Z" in line.value:
+                raise RefusedError(
+                    f"{line.name} has both a TZID and a Z, for UTC; drop one"
+                )
+            try:
+                named.append((line.name, zone_key(key)))
+            except InvalidTriggerError as error:
+                raise RefusedError(f"{line.name}: {error}") from None
         elif line.name == "DTSTART" and line.value.endswith("Z"):
             named.append((line.name, "UTC"))
     for name, key in named:
@@ -483,15 +459,6 @@ def _timezone(lines: Iterable[_Line], timezone: object, start: object) -> str:
     return "UTC"
 
 
-def _zone_of(line: _Line) -> str:
-    if "Z" in line.value:
-        raise RefusedError(f"{line.name} has both a TZID and a Z, for UTC; drop one")
-    try:
-        return zone_key(line.parameters["TZID"])
-    except InvalidTriggerError as error:
-        raise RefusedError(f"{line.name}: {error}") from None
-
-
 def _start(lines: Iterable[_Line], start: object, zone: tzinfo) -> datetime | None:
     moments = list(_moments(lines, "DTSTART", zone))
     if len(moments) + (start is not None) > 1:
@@ -505,26 +472,6 @@ def _start(lines: Iterable[_Line], start: object, zone: tzinfo) -> datetime | No
         return None
     (moment,) = moments
     return moment if isinstance(moment, datetime) else datetime.combine(moment, time())
-
-
-def _rules(lines: Iterable[_Line], zone: tzinfo) -> tuple[RecurrenceRule, ...]:
-    values = {line.value for line in lines if line.name == "RRULE"}
-    if len(values) > _MOST_RULES:
-        raise RefusedError(
-            f"it has {len(values)} rules; at most {_MOST_RULES} are read"
-        )
-    rules = {read_rule(each, lambda moment: _end(moment, zone)) for each in values}
-    return tuple(sorted(rules, key=write_rule))
-
-
-def _dates(lines: Iterable[_Line], zone: tzinfo) -> Iterator[datetime]:
-    for moment in _moments(lines, "RDATE", zone):
-        if not isinstance(moment, datetime):
-            text = write_moment(moment)
-            raise RefusedError(
-                f"RDATE {text} has no time; write it, as in {text}T090000"
-            )
-        yield moment
 
 
 def _moments(lines: Iterable[_Line], name: str, zone: tzinfo) -> Iterator[date]:

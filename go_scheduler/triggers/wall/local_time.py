@@ -21,13 +21,14 @@ from go_scheduler.triggers.times import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
 from go_scheduler.triggers.wall.zones import load_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 Change: TypeAlias = tuple[datetime, timedelta, timedelta]
 """An instant, and a zone's offsets before it and from it on."""
 
 
 _SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 # No zone of the database has kept an offset for less than three days.
 _STEP_OF_DATA = timedelta(days=3)
@@ -56,23 +57,32 @@ def changes(zone: tzinfo, year: int) -> Sequence[Change]:
         In order; the instants in UTC.
     """
     if (alike := year_alike(year)) != year:
-        later = new_year(year) - new_year(alike)
+        later = _new_year(year) - _new_year(alike)
         return [
             (at + later, before, after) for at, before, after in changes(zone, alike)
         ]
-    end = new_year(year + 1)
+    end = _new_year(year + 1)
     step = _STEP_OF_DATA if year < _RULED else _STEP_OF_RULES
-    instants = [new_year(year)]
-    while instants[-1] < end:
-        instants.append(instants[-1] + min(step, end - instants[-1]))
-    offsets = [offset_at(each, zone) for each in instants]
-    return [
-        (_change(low, high, zone), before, after)
-        for (low, high), (before, after) in zip(
-            pairwise(instants), pairwise(offsets), strict=True
-        )
-        if before != after
-    ]
+    low = _new_year(year)
+    before = _offset_at(low, zone)
+    found = []
+    while low < end:
+        high = low + min(step, end - low)
+        after = _offset_at(high, zone)
+        if after != before:
+            found.append((_change(low, high, zone), before, after))
+        low, before = high, after
+    return found
+
+
+def _change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
+    """When the offset changes, between two instants at which it differs."""
+    before = _offset_at(low, zone)
+
+    def changed(seconds: int) -> bool:
+        return _offset_at(low + seconds * _SECOND, zone) != before
+
+    return low + bisect(range((high - low) // _SECOND), False, key=changed) * _SECOND
 
 
 def year_alike(year: int) -> int:
@@ -89,14 +99,14 @@ _EARLY_YEARS, _LAST_YEARS = (
 )
 
 
-def new_year(year: int) -> datetime:
+def _new_year(year: int) -> datetime:
     """The beginning of a year in UTC, or of time, or the end of time."""
     if year < 1:
         return FIRST_INSTANT
     return LAST_INSTANT if year > MAXYEAR else datetime(year, 1, 1, tzinfo=UTC)
 
 
-def offset_at(instant: datetime, zone: tzinfo) -> timedelta:
+def _offset_at(instant: datetime, zone: tzinfo) -> timedelta:
     """How far a zone's clock is ahead of UTC; less than zero: behind."""
     # A day from the ends of time, every local time can be told.
     inside = min(max(instant, FIRST_INSTANT + _DAY), LAST_INSTANT - _DAY)
@@ -105,23 +115,10 @@ def offset_at(instant: datetime, zone: tzinfo) -> timedelta:
     return offset
 
 
-def _change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
-    """When the offset changes, between two instants at which it differs."""
-    before = offset_at(low, zone)
-
-    def changed(seconds: int) -> bool:
-        return offset_at(low + seconds * _SECOND, zone) != before
-
-    return low + bisect(range((high - low) // _SECOND), False, key=changed) * _SECOND
-
-
-_STEP = timedelta(hours=6)
-
-
 def zone_changes(
     timezone: str, start: datetime, end: datetime
 ) -> list[tuple[datetime, str]]:
-    """All that there are from a start up to an end, earliest first, each in words.
+    """The changes of a zone's clocks after a start and up to an end, each in words.
 
     Args:
         timezone: The name of the zone.
@@ -129,40 +126,16 @@ def zone_changes(
         end: Likewise.
     """
     zone = load_zone(timezone)
-    return [(at, _text(zone, timezone, at)) for at in _changes(zone, start, end)]
-
-
-def _changes(zone: tzinfo, start: datetime, end: datetime) -> Iterator[datetime]:
-    low = start
-    while low < end:
-        high = min(low + _STEP, end)
-        if _offset(zone, low) != _offset(zone, high):
-            yield _first_second(zone, low, high)
-        low = high
-
-
-def _first_second(zone: tzinfo, low: datetime, high: datetime) -> datetime:
-    """The first second after a change that is between two instants."""
-    before = _offset(zone, low)
-    while high - low > _SECOND:
-        middle = low + (high - low) / 2
-        if _offset(zone, middle) == before:
-            low = middle
-        else:
-            high = middle
-    return high.replace(microsecond=0)
-
-
-def _offset(zone: tzinfo, at: datetime) -> timedelta | None:
-    return at.astimezone(zone).utcoffset()
-
-
-def _text(zone: tzinfo, name: str, at: datetime) -> str:
-    before, after = (at - _SECOND).astimezone(zone), at.astimezone(zone)
-    moved = (after.utcoffset() or timedelta()) - (before.utcoffset() or timedelta())
-    way = "forward" if moved > timedelta() else "back"
-    minutes = abs(moved) // timedelta(minutes=1)
-    return f"clocks in {name} go {way} by {minutes} min, to {after:%H:%M}"
+    return [
+        (
+            at,
+            f"clocks in {timezone} go {'forward' if after > before else 'back'} by"
+            f" {abs(after - before) // _MINUTE} min, to {at + after:%H:%M}",
+        )
+        for year in range(start.year, end.year + 1)
+        for at, before, after in changes(zone, year)
+        if start < at <= end
+    ]
 
 
 if TYPE_CHECKING:
@@ -284,8 +257,16 @@ def next_instant(
             found = search(start)
             if found and (fires_at := period.fires_at(found, gap, overlap)):
                 return fires_at
-            if (following := _look_on_at(start, found, period)) is None:
+            if start >= period.closes - _DAY:
+                following = period.end
+                if following == LAST_INSTANT:
+                    return None
+            elif found is None:
+                # No change sets a clock back by more than a day: none is shown again.
                 return None
+            else:
+                # The offset may be another then.
+                following = max(period.end, period.instant(found) - 2 * _DAY)
             period = period_at(following, zone)
             start = period.local(following)
     except OverflowError:
@@ -314,17 +295,11 @@ def periods_of(zone: tzinfo, year: int) -> Sequence[Period]:
     return (_ALL_TIME,) if zone is UTC else _periods(zone, year)
 
 
-def _look_on_at(
-    start: datetime, found: datetime | None, period: Period
-) -> datetime | None:
-    """Where to look on, if nothing fires from a local time to the end of a period."""
-    if start < period.closes - _DAY:
-        # No change sets a clock back by more than a day: no match is shown again.
-        if found is None:
-            return None
-        # The offset may be another then.
-        return max(period.end, period.instant(found) - 2 * _DAY)
-    return period.end if period.end < LAST_INSTANT else None
+def local_time(moment: datetime, zone: tzinfo) -> datetime:
+    """A moment as a local time in whole seconds: an instant as the clock shows it."""
+    if moment.tzinfo is None:
+        return moment
+    return period_at(moment, zone).local(moment).replace(microsecond=0)
 
 
 @lru_cache(maxsize=4096)
@@ -335,14 +310,14 @@ def _periods(zone: tzinfo, year: int) -> Sequence[Period]:
         for each in range(max(year - 1, 1), min(year + 1, MAXYEAR) + 1)
         for change in changes(zone, each)
     ]
-    begin = new_year(year - 1)
-    end = new_year(year + 2)
-    first, last = offset_at(begin, zone), offset_at(end, zone)
+    begin = _new_year(year - 1)
+    end = _new_year(year + 2)
+    first, last = _offset_at(begin, zone), _offset_at(end, zone)
     bounds = [(begin, first, first), *found, (end, last, last)]
     return [
         _period(one, other)
         for one, other in pairwise(bounds)
-        if one[0] < new_year(year + 1) and new_year(year) < other[0]
+        if one[0] < _new_year(year + 1) and _new_year(year) < other[0]
     ]
 
 

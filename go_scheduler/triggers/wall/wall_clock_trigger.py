@@ -11,9 +11,10 @@ from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Trigger, utc
 from go_scheduler.triggers.wall.local_time import next_instant, period_at
 from go_scheduler.triggers.wall.zones import load_zone, zone_key
+from go_scheduler.triggers.words import clock_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, tzinfo
 
     from go_scheduler.json import JSON
@@ -108,11 +109,23 @@ class WallClockTrigger(Trigger):
             now: When it is scheduled.
         """
         search, elapsed, zone = self._reading()
-        if elapsed:
-            return ()
-        for period in _periods_of_a_year(utc(now, name="now"), zone):
+        instant = now = utc(now, name="now")
+        while not elapsed and instant.year < 9999:
+            period = period_at(instant, zone)
+            if period.end > now + _YEAR:
+                break
             if (skipped := _skipped(period, search)) is not None:
-                return (self._warning(skipped, period),)
+                until = clock_time(period.resumes)
+                effect = "it does not fire then"
+                if self.gap == "next" and period.skips_shortly(skipped):
+                    effect = f"it fires at {until} instead"
+                return (
+                    f"{clock_time(skipped)} does not exist on {skipped:%Y-%m-%d} in"
+                    f" {self.timezone}, where the clocks go from"
+                    f" {clock_time(period.closes)} to {until}: {effect}; a time outside"
+                    " of these is safe",
+                )
+            instant = period.end
         return ()
 
     def to_dict(self) -> Mapping[str, JSON]:
@@ -134,18 +147,6 @@ class WallClockTrigger(Trigger):
             read = (*self._rule(), zone)
             object.__setattr__(self, "_read", read)
         return read
-
-    def _warning(self, skipped: datetime, period: Period) -> str:
-        until = clock_time(period.resumes)
-        if self.gap == "next" and period.skips_shortly(skipped):
-            what = f"it fires at {until} instead"
-        else:
-            what = "it does not fire then"
-        return (
-            f"{clock_time(skipped)} does not exist on {skipped:%Y-%m-%d} in"
-            f" {self.timezone}, where the clocks go from {clock_time(period.closes)} to"
-            f" {until}: {what}; a time outside of these is safe"
-        )
 
 
 def check_wall_clock(timezone: object, *, gap: object, overlap: object) -> str:
@@ -170,25 +171,9 @@ def check_wall_clock(timezone: object, *, gap: object, overlap: object) -> str:
     return zone_key(timezone)
 
 
-def clock_time(local: datetime) -> str:
-    """A time of day as people write it: ``08:30``, with seconds only if there are."""
-    return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
-
-
 def _skipped(period: Period, search: Search) -> datetime | None:
     """The first matching local time that the change at a period's end skips."""
     if period.closes >= period.resumes:
         return None
     found = search(period.closes)
     return None if found is None or not period.skips(found) else found
-
-
-def _periods_of_a_year(now: datetime, zone: tzinfo) -> Iterator[Period]:
-    """The periods of a zone that end within a year of an instant."""
-    instant = now
-    while instant.year < 9999:
-        period = period_at(instant, zone)
-        if period.end > now + _YEAR:
-            return
-        yield period
-        instant = period.end
