@@ -10,11 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.wall import zones
-from go_scheduler.triggers.wall.local_time import next_instant, period_at
+from go_scheduler.triggers.wall.local_time import (
+    next_instant,
+    period_at,
+    zone_changes,
+)
 from go_scheduler.triggers.wall.zones import load_zone
-from tests.triggers.cron_oracle import CHANGES, DAY, HOUR, MICROSECOND, MINUTE
+from tests.triggers.cron_oracle import CHANGES, DAY, MICROSECOND, MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,16 +36,6 @@ def only(*texts: str) -> Callable[[datetime], datetime | None]:
     """A search that finds these local times and no others."""
     times = sorted(map(local, texts))
     return lambda start: next((each for each in times if each >= start), None)
-
-
-def daily(time: str) -> Callable[[datetime], datetime | None]:
-    hour, minute = map(int, time.split(":"))
-
-    def search(start: datetime) -> datetime | None:
-        found = start.replace(hour=hour, minute=minute, second=0, microsecond=0)
-        return found if found >= start else found + DAY
-
-    return search
 
 
 class TestPeriods:
@@ -74,38 +68,35 @@ class TestPeriods:
             same = period_at(low, zone).epoch == period_at(high, zone).epoch
             assert same == (before == after)
 
-    def test_a_period_of_four_days_is_found(self) -> None:
-        zone = ZoneInfo("Africa/Freetown")
-        period = period_at(datetime(1939, 9, 3, tzinfo=UTC), zone)
-        assert period.begin == datetime(1939, 9, 1, 1, tzinfo=UTC)
-        assert period.end == datetime(1939, 9, 5, 0, 40, tzinfo=UTC)
-
-    def test_local_times_around_a_gap_and_an_overlap(self) -> None:
-        zone = ZoneInfo("America/New_York")
-        summer = period_at(datetime(2024, 7, 1, tzinfo=UTC), zone)
-        assert summer.begin == datetime(2024, 3, 10, 7, tzinfo=UTC)
-        assert summer.end == datetime(2024, 11, 3, 6, tzinfo=UTC)
-        assert summer.opens == summer.anew == local("2024-03-10T03:00")
-        assert summer.repeats == summer.resumes == local("2024-11-03T01:00")
-        assert summer.closes == local("2024-11-03T02:00")
-        winter = period_at(summer.end, zone)
-        assert winter.opens == local("2024-11-03T01:00")
-        assert winter.anew == local("2024-11-03T02:00")
-        assert winter.repeats == winter.closes == local("2025-03-09T02:00")
-        assert winter.resumes == local("2025-03-09T03:00")
-
     @pytest.mark.parametrize(
-        ("time", "skipped"), [("01:59", 0), ("02:00", 1), ("02:59", 1), ("03:00", 0)]
+        ("zone", "within", "begin", "end", "clock"),
+        [
+            (
+                *("Africa/Freetown", "1939-09-03", "1939-09-01 01:00"),
+                *("1939-09-05 00:40", "00:20 00:20 23:40 00:00 23:40"),
+            ),
+            (
+                *("America/New_York", "2024-07-01", "2024-03-10 07:00"),
+                *("2024-11-03 06:00", "03:00 03:00 01:00 02:00 01:00"),
+            ),
+            (
+                *("America/New_York", "2024-12-01", "2024-11-03 06:00"),
+                *("2025-03-09 07:00", "01:00 02:00 02:00 02:00 03:00"),
+            ),
+        ],
     )
-    def test_a_gap_skips_the_times_within(self, time: str, skipped: bool) -> None:
-        winter = period_at(datetime(2024, 1, 1, tzinfo=UTC), ZoneInfo("US/Eastern"))
-        assert winter.skips(local(f"2024-03-10T{time}")) == skipped
-        assert winter.skips_shortly(local(f"2024-03-10T{time}")) == skipped
-
-    def test_a_move_of_the_date_line_skips_a_day_but_not_shortly(self) -> None:
-        before = period_at(datetime(2011, 12, 1, tzinfo=UTC), ZoneInfo("Pacific/Apia"))
-        assert before.skips(local("2011-12-30T12:00"))
-        assert not before.skips_shortly(local("2011-12-30T12:00"))
+    def test_what_the_clock_shows_at_its_ends(
+        self, zone: str, within: str, begin: str, end: str, clock: str
+    ) -> None:
+        instant = datetime.fromisoformat(within).replace(tzinfo=UTC)
+        period = period_at(instant, ZoneInfo(zone))
+        assert f"{period.begin:%Y-%m-%d %H:%M}" == begin
+        assert f"{period.end:%Y-%m-%d %H:%M}" == end
+        shown = (
+            *(period.opens, period.anew),
+            *(period.repeats, period.closes, period.resumes),
+        )
+        assert " ".join(f"{each:%H:%M}" for each in shown) == clock
 
     @pytest.mark.parametrize(
         "zone", [UTC, ZoneInfo("Asia/Tokyo"), ZoneInfo("Etc/GMT+12")]
@@ -120,48 +111,6 @@ class TestPeriods:
 
 class TestNextInstant:
     ZONE = ZoneInfo("America/New_York")
-
-    @pytest.mark.parametrize(
-        ("gap", "expected"),
-        [("next", "2024-03-10T07:00"), ("skip", "2024-03-11T06:30")],
-    )
-    def test_a_time_that_does_not_exist(self, gap: str, expected: str) -> None:
-        after = datetime(2024, 3, 10, 6, 59, tzinfo=UTC)
-        found = next_instant(daily("02:30"), after, self.ZONE, gap=gap)
-        assert found == local(expected).replace(tzinfo=UTC)
-
-    @pytest.mark.parametrize(
-        ("overlap", "expected"),
-        [
-            ("first", ["11-03T05:30", "11-04T06:30"]),
-            ("second", ["11-03T06:30", "11-04T06:30"]),
-            ("both", ["11-03T05:30", "11-03T06:30", "11-04T06:30"]),
-        ],
-    )
-    def test_a_time_that_occurs_twice(self, overlap: str, expected: list[str]) -> None:
-        after, found = datetime(2024, 11, 3, tzinfo=UTC), []
-        for _ in expected:
-            following = next_instant(daily("01:30"), after, self.ZONE, overlap=overlap)
-            assert following is not None
-            found.append(f"{following:%m-%dT%H:%M}")
-            after = following
-        assert found == expected
-
-    @pytest.mark.parametrize("gap", ["next", "skip"])
-    @pytest.mark.parametrize("overlap", ["first", "second", "both"])
-    def test_what_follows_elapsed_time_has_no_choice(
-        self, gap: str, overlap: str
-    ) -> None:
-        def found(time: str, after: datetime) -> datetime | None:
-            return next_instant(
-                daily(time), after, self.ZONE, elapsed=True, gap=gap, overlap=overlap
-            )
-
-        first = datetime(2024, 11, 3, 5, 30, tzinfo=UTC)
-        assert found("01:30", first - MINUTE) == first
-        assert found("01:30", first) == first + HOUR
-        skipped = datetime(2024, 3, 10, 6, tzinfo=UTC)
-        assert found("02:30", skipped) == skipped + 24 * HOUR + 30 * MINUTE
 
     @pytest.mark.parametrize("overlap", ["both", "second"])
     def test_the_last_match_of_all_may_be_shown_again(self, overlap: str) -> None:
@@ -206,24 +155,6 @@ class TestNextInstant:
         assert skip is None
         assert len(asked) <= 200
 
-    def test_local_times_begin_and_end(self) -> None:
-        for zone in (UTC, ZoneInfo("Asia/Tokyo"), self.ZONE):
-            assert next_instant(daily("12:00"), FIRST, zone) is not None
-            assert next_instant(lambda _: None, FIRST, zone) is None
-            assert next_instant(only("9999-12-31T23:59"), LAST, zone) is None
-        late = only("9999-12-31T22:00")
-        assert next_instant(late, LAST - 30 * DAY, self.ZONE) is None
-        assert next_instant(late, LAST - 30 * DAY, UTC) == LAST.replace(
-            hour=22, minute=0, second=0, microsecond=0
-        )
-
-    def test_any_aware_instant_will_do(self) -> None:
-        after = datetime(2024, 6, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
-        found = next_instant(daily("12:00"), after, self.ZONE)
-        assert found == datetime(2024, 5, 31, 16, tzinfo=UTC)
-        with pytest.raises(ConfigurationError, match="after has no time zone"):
-            next_instant(daily("12:00"), after.replace(tzinfo=None), self.ZONE)
-
     @settings(max_examples=60, deadline=None)
     @given(
         data=st.data(),
@@ -255,6 +186,22 @@ class TestNextInstant:
             fired.append(after := found)
         assert len(fired) <= 2 * len(times)
         assert all(abs(each - at) < 4 * DAY for each in fired)
+
+
+def test_changes_are_told_in_words() -> None:
+    start, end = (
+        datetime(2024, 3, 10, 7, tzinfo=UTC),
+        datetime(2025, 3, 9, 7, tzinfo=UTC),
+    )
+    found = zone_changes("America/New_York", start - MICROSECOND, end)
+    assert [text for _, text in found] == [
+        "clocks in America/New_York go forward by 60 min, to 03:00",
+        "clocks in America/New_York go back by 60 min, to 01:00",
+        "clocks in America/New_York go forward by 60 min, to 03:00",
+    ]
+    assert [found[0][0], found[-1][0]] == [start, end]
+    assert zone_changes("America/New_York", start, end) == found[1:]
+    assert zone_changes("UTC", start, end) == []
 
 
 class TestZones:
