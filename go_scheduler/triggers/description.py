@@ -67,7 +67,7 @@ def describe_cron(fields: CronExpression) -> str:
         most = _MOST_ROUND_THE_CLOCK if goes_on else _MOST_STEPS
     if 0 < len(times) <= most:
         days = _cron_days(fields, leading=True) or "every day"
-        phrase = f"{days} at {listed(list(map(clock_at, times)))}"
+        phrase = f"{days} at {listed(map(clock_at, times))}"
     else:
         days = _cron_days(fields, leading=False)
         seconds = None if times else _every_few_seconds(fields)
@@ -224,7 +224,7 @@ def cron_warnings(texts: Mapping[str, str], fields: CronExpression) -> Iterator[
         elif short:
             yield (
                 f"day-of-month {item} passes over the months that have no such day:"
-                f" {listed(list(map(month_name, short)))}; write L for the last day of"
+                f" {listed(map(month_name, short))}; write L for the last day of"
                 " every month"
             )
 
@@ -249,7 +249,7 @@ def describe_recurrence(recurrence: Recurrence, zone: tzinfo) -> str:
     def moments(given: Sequence[date]) -> str:
         if len(given) > _MOST_MOMENTS:
             return f"at {len(given)} listed times"
-        return f"on {listed([_moment(each, zone) for each in given])}"
+        return f"on {listed(_moment(each, zone) for each in given)}"
 
     phrases = []
     for rule in recurrence.rules:
@@ -289,7 +289,7 @@ def _in_months(rule: RecurrenceRule) -> str:
 
 
 def _months(rule: RecurrenceRule) -> str:
-    return listed(list(map(month_name, rule.months))) if rule.months else ""
+    return listed(map(month_name, rule.months)) if rule.months else ""
 
 
 def _names(rule: RecurrenceRule, *, plural: str = "") -> Sequence[str]:
@@ -312,14 +312,11 @@ def _week_start(rule: RecurrenceRule) -> str:
 
 def _common_phrase(rule: RecurrenceRule, start: datetime | None) -> str | None:
     """The rule as people say it; None if there is no common phrase for it."""
-    parts = {
-        "weeks": rule.weeks,
-        "year_days": rule.year_days,
-        "month_days": rule.month_days,
-        "weekdays": rule.weekdays,
-        "easter_days": rule.easter_days,
-    }
-    named = [name for name, values in parts.items() if values]
+    named = [
+        name
+        for name in ("weeks", "year_days", "month_days", "weekdays", "easter_days")
+        if getattr(rule, name)
+    ]
     if rule.periods_per_day > 1:
         if rule.positions or named not in ([], ["weekdays"]):
             return None
@@ -377,11 +374,11 @@ def _of_month(rule: RecurrenceRule, *, has_ordinals: bool) -> str | None:
         names = _names(rule)
         if names == ["weekend"]:
             names = ["saturday", "sunday"]
-        days = f"{listed(list(map(nth, rule.positions)))} {' or '.join(names)}"
+        days = f"{listed(map(nth, rule.positions))} {' or '.join(names)}"
     elif rule.month_days:
-        days = listed(list(map(_month_day, rule.month_days)))
+        days = listed(map(_month_day, rule.month_days))
     elif all(each.ordinal for each in rule.weekdays):
-        days = listed([_nth_weekday(each) for each in rule.weekdays])
+        days = listed(_nth_weekday(each) for each in rule.weekdays)
     else:
         return None
     yearly = rule.frequency == "YEARLY"
@@ -446,7 +443,7 @@ def _numbered(unit: str, numbers: Sequence[int]) -> str:
         return f"{unit} {first}"
     if len(numbers) > 2 and last - first == len(numbers) - 1:
         return f"{unit}s {first} to {last}"
-    return f"{unit}s {listed(list(map(str, numbers)))}"
+    return f"{unit}s {listed(map(str, numbers))}"
 
 
 def _part_by_part(rule: RecurrenceRule) -> str:
@@ -475,7 +472,7 @@ def _part_by_part(rule: RecurrenceRule) -> str:
     )
     phrases = [_every(rule)]
     phrases += [
-        phrase.format(listed(list(map(name, values))))
+        phrase.format(listed(map(name, values)))
         for phrase, values, name in parts
         if values
     ]
@@ -491,24 +488,26 @@ def _part_by_part(rule: RecurrenceRule) -> str:
             if numbers:
                 phrases.append(f"at {_numbered(name, numbers)}")
     if rule.positions:
-        which = listed(list(map(nth, rule.positions)))
+        which = listed(map(nth, rule.positions))
         phrases.append(f"only the {which} time of each {unit}")
     return ", ".join(phrases) + _week_start(rule)
 
 
-def rule_warnings(rule: RecurrenceRule, text: str) -> Iterator[str]:
+def rule_warnings(rule: RecurrenceRule) -> Iterator[str]:
     """The days that a rule names and that some months, or years, do not have.
 
     Args:
         rule: With what it leaves open taken from where it starts.
-        text: The text of the rule.
+
+    Yields:
+        What is to follow the text of the rule.
     """
     shortest = min(MONTH_LENGTHS[month - 1] for month in rule.months or range(1, 13))
     for day in rule.month_days:
         # The days before it stand for the end of the month, as in the last friday.
         if day > shortest and day - 1 not in rule.month_days and not rule.positions:
             yield (
-                f"{text} passes over each month that has no day {day}; BYMONTHDAY=-1 is"
+                f"passes over each month that has no day {day}; BYMONTHDAY=-1 is"
                 " the last day of every month"
             )
     whole, most = "month", 5
@@ -517,6 +516,6 @@ def rule_warnings(rule: RecurrenceRule, text: str) -> Iterator[str]:
     for each in rule.weekdays:
         if abs(each.ordinal) == most:
             yield (
-                f"{text} passes over each {whole} that has only {most - 1} of that day;"
+                f"passes over each {whole} that has only {most - 1} of that day;"
                 f" -1 instead of {each.ordinal} is the last one"
             )

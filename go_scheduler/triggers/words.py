@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import time
+    from datetime import datetime, time
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -31,7 +31,7 @@ _UNITS = (
 )
 
 
-def listed(words: Sequence[str]) -> str:
+def listed(words: Iterable[str]) -> str:
     """One or more words as people list them: ``a, b and c``."""
     *others, last = words
     return f"{', '.join(others)} and {last}" if others else last
@@ -95,7 +95,9 @@ def clock_time(local: datetime | time) -> str:
 
 def clock_at(second: int) -> str:
     """The same, of a second of the day."""
-    return clock_time(datetime.min + timedelta(seconds=second))  # noqa: DTZ901 (any day)
+    minute, second = divmod(second, 60)
+    text = f"{minute // 60:02}:{minute % 60:02}"
+    return f"{text}:{second:02}" if second else text
 
 
 def length(duration: timedelta) -> str:

@@ -94,54 +94,63 @@ class TestDifferences:
     """What ``for_cronsim`` rewrites, and what the functions below leave out."""
 
     @pytest.mark.parametrize(
-        ("expression", "theirs", "ours"),
+        ("expression", "zone", "after", "theirs", "ours"),
         [
-            ("0 0 */10 * 1", "2024-10-21", "2024-09-02"),
-            ("0 0 1 * */2", "2024-10-01", "2024-09-03"),
+            # A step over days is no restriction to it: both day fields must match.
+            ("0 0 */10 * 1", "UTC", "2024-09-01 12:00", "10-21 00:00", "09-02 00:00"),
+            ("0 0 1 * */2", "UTC", "2024-09-01 12:00", "10-01 00:00", "09-03 00:00"),
+            # A star in a list is one only at its start.
+            ("0 0 13,* * 5", "UTC", "2024-09-01 12:00", "09-02 00:00", "09-06 00:00"),
+            # Steps from a day of the week go on to the next sunday.
+            ("0 0 * * 3/2", "UTC", "2024-08-31 00:00", "09-01 00:00", "09-04 00:00"),
+            # A range of one number goes on.
+            (
+                *("9-9/20 * * * *", "UTC", "2024-09-01 00:10"),
+                *("09-01 00:29", "09-01 01:09"),
+            ),
+            # As time elapses it goes by whole hours, past the end of a repeated one.
+            (
+                *("*/23 0-2 * * *", "Pacific/Chatham", "2024-04-07 02:46"),
+                *("04-08 00:00", "04-07 02:46"),
+            ),
+            # A midnight that is skipped is the hour 0.
+            (
+                *("* 0 * * 0", "America/Santiago", "2020-09-05 12:00"),
+                *("09-06 01:00", "09-13 00:00"),
+            ),
+            # No gap is too long.
+            (
+                *("0 12 * * *", "Pacific/Apia", "2011-12-29 12:00"),
+                *("12-31 00:00", "12-31 12:00"),
+            ),
         ],
     )
-    def test_cronsim_takes_a_step_over_days_for_no_restriction(
-        self, expression: str, theirs: str, ours: str
+    def test_cronsim_fires_at_another_time(
+        self, expression: str, zone: str, after: str, theirs: str, ours: str
     ) -> None:
-        """To it, both day fields must match then; to us, one is enough."""
-        after = datetime(2024, 9, 1, 12, tzinfo=UTC)
-        assert cronsim_next(expression, after).date().isoformat() == theirs
-        found = CronTrigger(expression).next_fire_time(after)
+        place = ZoneInfo(zone)
+        start = datetime.fromisoformat(after).replace(tzinfo=place)
+        expected = cronsim_next(expression, start)
+        found = CronTrigger(expression, zone).next_fire_time(start)
         assert found is not None
-        assert found.date().isoformat() == ours
+        shown = [f"{each.astimezone(place):%m-%d %H:%M}" for each in (expected, found)]
+        assert shown == [theirs, ours]
+        if zone != "UTC":
+            assert has_an_odd_change(
+                expression, place, start.astimezone(UTC), max(expected, found)
+            )
 
-    def test_cronsim_takes_a_star_in_a_list_for_one_only_at_its_start(self) -> None:
-        after = datetime(2024, 9, 1, 12, tzinfo=UTC)
-        assert cronsim_next("0 0 13,* * 1", after) == after + 12 * HOUR
-        assert CronTrigger("0 0 13,* * 5").next_fire_time(after) == datetime(
-            2024, 9, 6, tzinfo=UTC
-        )
-        assert cronsim_next("0 0 13,* * 5", after) == datetime(2024, 9, 2, tzinfo=UTC)
-
-    def test_cronsim_counts_steps_from_a_weekday_on_to_the_next_sunday(self) -> None:
-        sunday = datetime(2024, 9, 1, tzinfo=UTC)
-        saturday = sunday - DAY
-        assert cronsim_next("0 0 * * 3/2", saturday) == sunday
-        found = CronTrigger("0 0 * * 3/2").next_fire_time(saturday)
-        assert found == sunday + 3 * DAY
-
-    def test_cronsim_goes_on_from_a_range_of_one_number(self) -> None:
-        after = datetime(2024, 9, 1, tzinfo=UTC)
-        assert cronsim_next("9-9/20 * * * *", after + 10 * MINUTE).minute == 29
-        found = CronTrigger("9-9/20 * * * *").next_fire_time(after + 10 * MINUTE)
-        assert found == after + HOUR + 9 * MINUTE
-
-    @pytest.mark.parametrize("expression", ["0 0 15W * *", "0 0 L-3 * *", "0 0 1W * *"])
-    def test_cronsim_knows_no_nearest_weekday(self, expression: str) -> None:
-        with pytest.raises(CronSimError, match="Bad day-of-month"):
+    @pytest.mark.parametrize(
+        "expression",
+        [
+            *("0 0 15W * *", "0 0 L-3 * *", "0 0 1W * *"),
+            *("0 0 * * FRIL", "0 0 * * friday", "0 0 * * FRIDAY#2"),
+        ],
+    )
+    def test_cronsim_knows_fewer_days(self, expression: str) -> None:
+        with pytest.raises(CronSimError, match="Bad day-of"):
             CronSim(expression, datetime(2024, 1, 1, tzinfo=UTC))
         assert CronTrigger(expression).next_fire_time(datetime(2024, 1, 1, tzinfo=UTC))
-
-    @pytest.mark.parametrize("day", ["FRIL", "friday", "FRIDAY#2"])
-    def test_cronsim_knows_fewer_names(self, day: str) -> None:
-        with pytest.raises(CronSimError, match="Bad day-of-week"):
-            CronSim(f"0 0 * * {day}", datetime(2024, 1, 1, tzinfo=UTC))
-        assert CronTrigger(f"0 0 * * {day}").describe()
 
     def test_cronsim_starts_anew_in_a_repeated_hour(self) -> None:
         """It answers a time that has passed; ``cronsim_next`` goes on from there."""
@@ -152,36 +161,6 @@ class TestDifferences:
         found = CronTrigger("30 1 * * *", zone).next_fire_time(after)
         assert found == datetime(2024, 11, 4, 6, 30, tzinfo=UTC)
         assert found == cronsim_next("30 1 * * *", after)
-
-    def test_cronsim_passes_over_the_end_of_an_hour_that_is_repeated(self) -> None:
-        """As time elapses it goes by whole hours from where it is; see below."""
-        zone = ZoneInfo("Pacific/Chatham")
-        after = datetime(2024, 4, 7, 2, 46, tzinfo=zone)
-        again = after.replace(fold=1).astimezone(UTC)
-        assert again == after.astimezone(UTC) + HOUR
-        expression = "*/23 0-2 * * *"
-        assert CronTrigger(expression, zone).next_fire_time(after) == again
-        passed = cronsim_next(expression, after)
-        assert passed > again
-        assert has_an_odd_change(expression, zone, after.astimezone(UTC), passed)
-
-    def test_cronsim_takes_a_midnight_that_is_skipped_for_the_hour_0(self) -> None:
-        zone = ZoneInfo("America/Santiago")
-        after = datetime(2020, 9, 5, 12, tzinfo=zone)
-        sunday = cronsim_next("* 0 * * 0", after)
-        assert f"{sunday.astimezone(zone):%m-%d %H:%M}" == "09-06 01:00"
-        found = CronTrigger("* 0 * * 0", zone).next_fire_time(after)
-        assert found == datetime(2020, 9, 13, 0, tzinfo=zone)
-        assert has_an_odd_change("* 0 * * 0", zone, after.astimezone(UTC), sunday)
-
-    def test_cronsim_knows_no_gap_that_is_too_long(self) -> None:
-        zone = ZoneInfo("Pacific/Apia")
-        after = datetime(2011, 12, 29, 12, tzinfo=zone)
-        expected = cronsim_next("0 12 * * *", after)
-        assert expected == datetime(2011, 12, 31, 0, tzinfo=zone)
-        found = CronTrigger("0 12 * * *", zone).next_fire_time(after)
-        assert found == datetime(2011, 12, 31, 12, tzinfo=zone)
-        assert has_an_odd_change("0 12 * * *", zone, after.astimezone(UTC), expected)
 
 
 def for_cronsim(expression: str) -> str:

@@ -180,7 +180,7 @@ class RecurrenceTrigger(WallClockTrigger):
             by part.
         """
         recurrence = self._recurrence()
-        text = describe_recurrence(recurrence, self._clock().zone)
+        text = describe_recurrence(recurrence, load_zone(self.timezone))
         if recurrence.start is None:
             return text
         return f"{text} starting {recurrence.start.isoformat(' ', 'seconds')}"
@@ -204,7 +204,9 @@ class RecurrenceTrigger(WallClockTrigger):
         sentences: list[str] = []
         for rule in recurrence.rules:
             pinned = rule.pinned(start)
-            sentences += rule_warnings(pinned, write_rule(pinned))
+            sentences += [
+                f"{write_rule(pinned)} {each}" for each in rule_warnings(pinned)
+            ]
         for moment in recurrence.exceptions[:_MOST_EXCEPTIONS]:
             if not everything.fires(moment):
                 sentences.append(
