@@ -18,7 +18,7 @@ from go_scheduler.triggers.wall.local_time import (
     zone_changes,
 )
 from go_scheduler.triggers.wall.zones import load_zone
-from tests.triggers.cron_oracle import CHANGES, DAY, MICROSECOND, MINUTE
+from tests.triggers.cron_oracle import CHANGES, DAY, MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,38 +154,6 @@ class TestNextInstant:
         skip = next_instant(second_sunday_of_march, after, self.ZONE, gap="skip")
         assert skip is None
         assert len(asked) <= 200
-
-    @settings(max_examples=60, deadline=None)
-    @given(
-        data=st.data(),
-        change=st.sampled_from(CHANGES),
-        gap=st.sampled_from(["next", "skip"]),
-        overlap=st.sampled_from(["first", "second", "both"]),
-    )
-    def test_no_match_is_passed_over_and_none_fires_early(
-        self, data: st.DataObject, change: tuple[str, str], gap: str, overlap: str
-    ) -> None:
-        """Its fire times are in order, whatever local times match."""
-        zone, at = ZoneInfo(change[0]), local(change[1]).replace(tzinfo=UTC)
-        offset = at.astimezone(zone).utcoffset()
-        assert offset is not None
-        middle = at.replace(tzinfo=None) + offset
-        minutes = st.integers(-36 * 60, 36 * 60).map(lambda n: middle + n * MINUTE)
-        times = data.draw(st.lists(minutes, min_size=1, max_size=8, unique=True))
-        search = only(*map(datetime.isoformat, times))
-        after, fired = at - 4 * DAY, []
-        while (
-            found := next_instant(search, after, zone, gap=gap, overlap=overlap)
-        ) is not None:
-            assert found > after
-            half = after + (found - after) / 2
-            assert found == next_instant(search, half, zone, gap=gap, overlap=overlap)
-            assert found == next_instant(
-                search, found - MICROSECOND, zone, gap=gap, overlap=overlap
-            )
-            fired.append(after := found)
-        assert len(fired) <= 2 * len(times)
-        assert all(abs(each - at) < 4 * DAY for each in fired)
 
 
 def test_changes_are_told_in_words() -> None:

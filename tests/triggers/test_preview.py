@@ -144,11 +144,6 @@ def test_an_explanation_has_the_phrase_the_times_and_what_to_beware_of() -> None
     assert "*/7" in beware
 
 
-def test_a_trigger_that_says_nothing_is_shown_as_python_does() -> None:
-    trigger = BackwardTrigger()
-    assert trigger.describe() == repr(trigger)
-
-
 def test_an_explanation_says_never() -> None:
     gone = ExecuteOnceTrigger(FRIDAY - HOUR)
     assert explain(gone, FRIDAY) == "at 2024-03-08 11:00Z, in UTC\n  never"

@@ -118,47 +118,28 @@ class TestValue:
 
 class TestChoices:
     @pytest.mark.parametrize(
-        ("expression", "gap", "expected"),
+        ("expression", "choices", "expected"),
         [
-            ("30 2 * * *", "next", ["10 07:00", "11 06:30"]),
-            ("30 2 * * *", "skip", ["11 06:30", "12 06:30"]),
-            ("0 2,3 * * *", "next", ["10 07:00", "11 06:00"]),
-            ("0 2,3 * * *", "skip", ["10 07:00", "11 06:00"]),
-            ("*/30 2 * * *", "next", ["11 06:00", "11 06:30"]),
+            ("30 2 10,11 3 *", {"gap": "next"}, "10 07:00, 11 06:30"),
+            ("30 2 10,11 3 *", {"gap": "skip"}, "11 06:30"),
+            ("0 2,3 10,11 3 *", {"gap": "skip"}, "10 07:00, 11 06:00, 11 07:00"),
+            ("*/30 2 10,11 3 *", {"gap": "next"}, "11 06:00, 11 06:30"),
+            ("30 1 3 11 *", {"overlap": "first"}, "03 05:30"),
+            ("30 1 3 11 *", {"overlap": "second"}, "03 06:30"),
+            ("30 1 3 11 *", {"overlap": "both"}, "03 05:30, 03 06:30"),
+            ("0 0-2 3 11 *", {"overlap": "first"}, "03 04:00, 03 05:00, 03 07:00"),
+            ("0 0-2 3 11 *", {"overlap": "second"}, "03 04:00, 03 06:00, 03 07:00"),
+            ("*/60 1 3 11 *", {"overlap": "first"}, "03 05:00, 03 06:00"),
+            ("*/60 1 3 11 *", {"overlap": "second"}, "03 05:00, 03 06:00"),
         ],
     )
-    def test_a_gap(self, expression: str, gap: str, expected: list[str]) -> None:
-        trigger = CronTrigger(expression, NEW_YORK, gap=gap)
-        found = fire_times(trigger, datetime(2024, 3, 10, 5, 30, tzinfo=UTC), 2)
-        assert [f"{each:%d %H:%M}" for each in found] == expected
-
-    @pytest.mark.parametrize(
-        ("expression", "overlap", "expected"),
-        [
-            ("30 1 * * *", "first", ["05:30"]),
-            ("30 1 * * *", "second", ["06:30"]),
-            ("30 1 * * *", "both", ["05:30", "06:30"]),
-            (
-                "0,30 0-2 * * *",
-                "first",
-                ["04:00", "04:30", "05:00", "05:30", "07:00", "07:30"],
-            ),
-            (
-                "0,30 0-2 * * *",
-                "second",
-                ["04:00", "04:30", "06:00", "06:30", "07:00", "07:30"],
-            ),
-            ("*/30 1 * * *", "first", ["05:00", "05:30", "06:00", "06:30"]),
-            ("*/30 1 * * *", "second", ["05:00", "05:30", "06:00", "06:30"]),
-        ],
-    )
-    def test_an_overlap(
-        self, expression: str, overlap: str, expected: list[str]
+    def test_a_gap_and_an_overlap_of_2024(
+        self, expression: str, choices: dict[str, str], expected: str
     ) -> None:
-        trigger = CronTrigger(expression, NEW_YORK, overlap=overlap)
-        midnight = datetime(2024, 11, 3, 4, tzinfo=UTC)
-        found = fire_times_until(trigger, midnight - HOUR / 60, midnight + 20 * HOUR)
-        assert [f"{each:%H:%M}" for each in found] == expected
+        trigger = CronTrigger(expression, NEW_YORK, **choices)
+        start = datetime(2024, 1, 1, tzinfo=UTC)
+        found = fire_times_until(trigger, start, start + 366 * DAY)
+        assert ", ".join(f"{each:%d %H:%M}" for each in found) == expected
 
     @pytest.mark.parametrize("overlap", ["first", "second", "both"])
     @pytest.mark.parametrize("gap", ["next", "skip"])
