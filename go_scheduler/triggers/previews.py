@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from go_scheduler.argument_hints import write_instead
@@ -18,7 +17,7 @@ from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import WEEKDAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
 MOST = 10_000
@@ -82,11 +81,16 @@ def preview(
     zone = load_zone(zone_key(timezone or zone_of(trigger) or "UTC"))
     after = utc(after, name="after")
     scheduled = trigger.anchored(after)
-    times = islice(_fire_times(scheduled, after), 1 if trigger.waits else n)
-    return [
-        PreviewedTime(at=_in_zone(at, zone), effect=effect_of(scheduled, at))
-        for at in times
-    ]
+    found: list[PreviewedTime] = []
+    while len(found) < (1 if trigger.waits else n):
+        at = next_fire_time_of(scheduled, after)
+        if at is None:
+            break
+        found.append(
+            PreviewedTime(at=_in_zone(at, zone), effect=effect_of(scheduled, at))
+        )
+        after = at
+    return found
 
 
 @write_instead("explain(trigger, now)")
@@ -116,12 +120,6 @@ def explain(trigger: Trigger, after: datetime, *, n: int = 5) -> str:
     return "\n".join(lines)
 
 
-def _fire_times(trigger: Trigger, after: datetime) -> Iterator[datetime]:
-    while (at := next_fire_time_of(trigger, after)) is not None:
-        yield at
-        after = at
-
-
 def _in_zone(at: datetime, zone: tzinfo) -> datetime:
     """An instant as the zone's clock shows it; in UTC if no clock of the zone can."""
     try:
@@ -132,19 +130,10 @@ def _in_zone(at: datetime, zone: tzinfo) -> datetime:
 
 def effect_of(trigger: Trigger, at: datetime) -> str | None:
     """The effect of the clocks on the part of a trigger that fires at an instant."""
-    effects = (
-        each.effect(at)
-        for each in _with_parts(trigger)
-        if isinstance(each, WallClockTrigger) and _fires(each, at)
-    )
+    if isinstance(trigger, WallClockTrigger) and (
+        trigger.next_fire_time(at - MICROSECOND) == at
+        and (effect := trigger.effect(at)) is not None
+    ):
+        return effect
+    effects = (effect_of(part, at) for part in trigger.parts())
     return next(filter(None, effects), None)
-
-
-def _with_parts(trigger: Trigger) -> Iterator[Trigger]:
-    yield trigger
-    for part in trigger.parts():
-        yield from _with_parts(part)
-
-
-def _fires(trigger: Trigger, at: datetime) -> bool:
-    return trigger.next_fire_time(at - MICROSECOND) == at

@@ -158,9 +158,7 @@ class RecurrenceTrigger(WallClockTrigger):
             anchor = utc(after, name="after")
             series = RecurrenceSeries(self._recurrence(), anchor, self._clock())
             return series.next(anchor)
-        known = self._reading()[0]
-        assert isinstance(known, RecurrenceSeries)
-        return known.next(after)
+        return self._known().next(after)
 
     def anchored(self, now: datetime) -> Self:
         """This trigger starting at ``now``, unless it starts somewhere already.
@@ -223,16 +221,17 @@ class RecurrenceTrigger(WallClockTrigger):
         return series, series.elapsed
 
     def _years(self, phase: int) -> Years:
-        known = self._reading()[0]
-        assert isinstance(known, RecurrenceSeries)
-        return NEVER if phase else known.years()
+        return NEVER if phase else self._known().years()
 
     def _progression(self) -> Progression | None:
         if self.anchored_at is None and not self._has_start():
             return None
-        known = self._reading()[0]
-        assert isinstance(known, RecurrenceSeries)
-        return known.progression()
+        return self._known().progression()
+
+    def _known(self) -> RecurrenceSeries:
+        found, _, _ = self._reading()
+        assert isinstance(found, RecurrenceSeries)
+        return found
 
     def _recurrence(self) -> Recurrence:
         return _read(self.rule, self.timezone, None)

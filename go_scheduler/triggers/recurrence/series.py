@@ -138,7 +138,7 @@ class LocalTimes:
         for day, times in self.days(today):
             index = bisect_left(times, _second(at)) if day == today else 0
             if index < len(times):
-                return _local(day, times[index])
+                return datetime.fromordinal(day) + timedelta(seconds=times[index])
         return None
 
     def count(self, begin: datetime, end: datetime, most: int) -> int:
@@ -462,10 +462,6 @@ def _second(at: datetime) -> int:
     return at.hour * 3600 + at.minute * 60 + at.second + (at.microsecond > 0)
 
 
-def _local(day: int, second: int) -> datetime:
-    return datetime.fromordinal(day) + timedelta(seconds=second)
-
-
 class ListedDates:
     """The local times that are listed one by one.
 
@@ -539,14 +535,18 @@ class RuleTimes:
 
     def search(self, at: datetime) -> datetime | None:
         """The first local time at or after a given one that EXDATE leaves."""
-        while (found := self._listed(at)) is not None:
+        while True:
+            found = self._times.search(at if self.elapsed else max(at, self._begin))
+            if found is None or found > self._last:
+                return None
+            if not self.elapsed and not self._is_counted(found):
+                return None
             if found.date() in self._exceptions:
                 at = found.replace(hour=23, minute=59, second=59, microsecond=1)
             elif found in self._exceptions:
                 at = found.replace(microsecond=1)
             else:
-                break
-        return found
+                return found
 
     def next(self, after: datetime) -> datetime | None:
         """The first fire time strictly later than an instant, up to the end."""
@@ -559,17 +559,27 @@ class RuleTimes:
 
     def years(self) -> Years:
         """Its times as sets; what EXDATE excludes counts for COUNT."""
-        raw: Years = RuleYears(self._times)
+        rule, begin = self._rule, self._begin
         excluded = [each for each in self._exceptions if not is_instant(each)]
+        given: Years = RuleYears(self._times)
+        kept: Years
         if self.elapsed:
-            first = seconds_until(self._first)
-            left = self._clock.years(without_moments(raw, excluded), elapsed=True)
-            left = BoundedYears(left, first)
-            raw = BoundedYears(self._clock.years(raw, elapsed=True), first)
-            return self._until(self._counted(left, raw, self._first))
-        raw = BoundedYears(raw, seconds_until(self._begin))
-        left = self._counted(raw, raw, self._begin)
-        return self._until(self._clock.years(without_moments(left, excluded)))
+            begin = self._first
+            kept, given = (
+                BoundedYears(
+                    self._clock.years(each, elapsed=True), seconds_until(begin)
+                )
+                for each in (without_moments(given, excluded), given)
+            )
+        else:
+            kept = given = BoundedYears(given, seconds_until(begin))
+        if rule.count is not None:
+            kept = CountedYears(kept, Tally(FireTimes({0: given}), begin, rule.count))
+        if not self.elapsed:
+            kept = self._clock.years(without_moments(kept, excluded))
+        if rule.until is not None:
+            kept = BoundedYears(kept, 0, seconds_until(rule.until) + 1)
+        return kept
 
     def progression(self) -> Progression | None:
         """Its times as a progression: it must only count, and on an even clock."""
@@ -589,26 +599,6 @@ class RuleTimes:
         if self._clock.zone is not UTC or first is None:
             return None
         return Progression(microseconds_of(first), step)
-
-    def _counted(self, years: Years, given: Years, begin: datetime) -> Years:
-        """Some of its times, until so many were given as COUNT says."""
-        if self._rule.count is None:
-            return years
-        return CountedYears(
-            years, Tally(FireTimes({0: given}), begin, self._rule.count)
-        )
-
-    def _until(self, years: Years) -> Years:
-        if self._rule.until is None:
-            return years
-        return BoundedYears(years, 0, seconds_until(self._rule.until) + 1)
-
-    def _listed(self, at: datetime) -> datetime | None:
-        """The first time at or after another, if it is not past the last."""
-        found = self._times.search(at if self.elapsed else max(at, self._begin))
-        if found is None or found > self._last:
-            return None
-        return found if self.elapsed or self._is_counted(found) else None
 
     def _is_counted(self, found: datetime) -> bool:
         """Whether one of its times comes before COUNT is reached.
