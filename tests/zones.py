@@ -9,8 +9,7 @@ from datetime import date, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers import DateCalendar, register_calendar
-from go_scheduler.triggers.wall import zones
+from go_scheduler.triggers import DateCalendar, register_calendar, zones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

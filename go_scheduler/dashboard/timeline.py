@@ -12,10 +12,10 @@ from uuid import UUID
 
 from go_scheduler.dashboard.words import late, plain_instant, said, span, took
 from go_scheduler.models import State, TaskDefinition
+from go_scheduler.triggers.local_time import zone_changes
 from go_scheduler.triggers.previews import preview
 from go_scheduler.triggers.trigger_timeouts import asked
-from go_scheduler.triggers.wall.local_time import zone_changes
-from go_scheduler.triggers.wall.zones import zone_of
+from go_scheduler.triggers.zones import zone_of
 
 if TYPE_CHECKING:
     from go_scheduler.client import Client

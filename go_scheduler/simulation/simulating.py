@@ -18,11 +18,11 @@ from go_scheduler.formatting import shown
 from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.stores.rules import fate_of, overlap_of, slot_of
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
+from go_scheduler.triggers.local_time import zone_changes
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.previews import effect_of
 from go_scheduler.triggers.trigger_timeouts import asked
-from go_scheduler.triggers.wall.local_time import zone_changes
-from go_scheduler.triggers.wall.zones import zone_of
+from go_scheduler.triggers.zones import zone_of
 from go_scheduler.why.words import length
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.wall.local_time import local_time
+from go_scheduler.triggers.local_time import local_time
 from go_scheduler.triggers.words import (
     MONTHS,
     WEEKDAYS,

@@ -12,9 +12,9 @@ from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Trigger, next_fire_time_of, utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.times import MICROSECOND
-from go_scheduler.triggers.wall.wall_clock_trigger import WallClockTrigger
-from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
+from go_scheduler.triggers.wall_clock_trigger import WallClockTrigger
 from go_scheduler.triggers.words import WEEKDAYS
+from go_scheduler.triggers.zones import load_zone, zone_key, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import is_own, name_of
-from go_scheduler.triggers.wall.zones import zone_of
+from go_scheduler.triggers.zones import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

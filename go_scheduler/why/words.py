@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.wall.zones import load_zone, zone_of
+from go_scheduler.triggers.zones import load_zone, zone_of
 
 if TYPE_CHECKING:
     from datetime import datetime

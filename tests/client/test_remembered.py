@@ -10,11 +10,11 @@ import pytest
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers import zones
 from go_scheduler.triggers.combining.limited import LimitedTrigger
 from go_scheduler.triggers.cron.cron_trigger import CronTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
-from go_scheduler.triggers.wall import zones
 
 if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance

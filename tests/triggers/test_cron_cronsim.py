@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.wall.zones import load_zone
+from go_scheduler.triggers.zones import load_zone
 from tests.triggers.cron_oracle import (
     DAY,
     FIVE,

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.triggers.wall import zones
-from go_scheduler.triggers.wall.local_time import (
+from go_scheduler.triggers import zones
+from go_scheduler.triggers.local_time import (
     next_instant,
     period_at,
     zone_changes,
 )
-from go_scheduler.triggers.wall.zones import load_zone
+from go_scheduler.triggers.zones import load_zone
 from tests.triggers.cron_oracle import CHANGES, DAY, MICROSECOND
 
 if TYPE_CHECKING:

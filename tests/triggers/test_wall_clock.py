@@ -13,7 +13,7 @@ import pytest
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.wall.wall_clock_trigger import (
+from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
@@ -21,7 +21,7 @@ from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger
-    from go_scheduler.triggers.wall.local_time import Search
+    from go_scheduler.triggers.local_time import Search
 
 NEW_YORK = "America/New_York"
 

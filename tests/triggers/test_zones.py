@@ -22,7 +22,7 @@ from go_scheduler.triggers import (
     preview,
     register_calendar,
 )
-from go_scheduler.triggers.wall.zones import load_zone
+from go_scheduler.triggers.zones import load_zone
 from tests.zones import ZONE, Zones, zones_in
 
 if TYPE_CHECKING:

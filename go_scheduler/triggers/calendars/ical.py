@@ -20,7 +20,7 @@ from go_scheduler.triggers.calendars.rule_calendar import (
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 from go_scheduler.triggers.recurrence.series import LocalTimes
 from go_scheduler.triggers.recurrence.text import read_rule
-from go_scheduler.triggers.wall.zones import load_zone, zone_key
+from go_scheduler.triggers.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

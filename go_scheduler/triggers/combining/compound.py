@@ -26,8 +26,8 @@ from go_scheduler.triggers.combining.search import FireTimeSearch, SearchedTrigg
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 from go_scheduler.triggers.times import FIRST_INSTANT
-from go_scheduler.triggers.wall.zones import zone_of
 from go_scheduler.triggers.years.sets import SearchBudget, UndecidedError
+from go_scheduler.triggers.zones import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

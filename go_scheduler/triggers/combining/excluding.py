@@ -25,13 +25,13 @@ from go_scheduler.triggers.combining.compound import (
 )
 from go_scheduler.triggers.combining.search import covered_from, instant
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.stored import dump_trigger
 from go_scheduler.triggers.times import FIRST_INSTANT, just_after
-from go_scheduler.triggers.wall.local_time import period_at
-from go_scheduler.triggers.wall.zones import load_zone, zone_key, zone_of
 from go_scheduler.triggers.words import listed
 from go_scheduler.triggers.years.fire_times import ClockYears, union
 from go_scheduler.triggers.years.sets import CombinedYears, without
+from go_scheduler.triggers.zones import load_zone, zone_key, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

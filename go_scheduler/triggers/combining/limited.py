@@ -26,6 +26,7 @@ from go_scheduler.triggers.combining.search import (
     fire_times_of,
     instant,
 )
+from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.times import (
     FIRST_INSTANT,
     LAST_INSTANT,
@@ -35,11 +36,10 @@ from go_scheduler.triggers.times import (
     microseconds_of,
     seconds_until,
 )
-from go_scheduler.triggers.wall.local_time import period_at
-from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import length, moment
 from go_scheduler.triggers.years.fire_times import CountedYears, Tally, microsecond_of
 from go_scheduler.triggers.years.sets import BoundedYears, SearchBudget, UndecidedError
+from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.years.sets import Years

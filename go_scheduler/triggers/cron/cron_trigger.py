@@ -16,11 +16,10 @@ from go_scheduler.triggers.cron.expression import (
 )
 from go_scheduler.triggers.description import cron_warnings, describe_cron
 from go_scheduler.triggers.times import SECOND
-from go_scheduler.triggers.wall.wall_clock_trigger import (
+from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
-from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON
 from go_scheduler.triggers.years.fire_times import ClockYears
 from go_scheduler.triggers.years.sets import (
@@ -31,6 +30,7 @@ from go_scheduler.triggers.years.sets import (
     nothing,
     on_days,
 )
+from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.cron.expression import CronExpression
-    from go_scheduler.triggers.wall.local_time import Search
+    from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.years.sets import Cells, SearchBudget
 
 

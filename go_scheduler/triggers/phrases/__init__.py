@@ -11,7 +11,7 @@ from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.phrases.building import Builder
 from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
-from go_scheduler.triggers.wall.zones import zone_key
+from go_scheduler.triggers.zones import zone_key
 
 if TYPE_CHECKING:
     from datetime import datetime

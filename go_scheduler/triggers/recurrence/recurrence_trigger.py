@@ -12,6 +12,7 @@ from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Progression, utc
 from go_scheduler.triggers.description import describe_recurrence, rule_warnings
+from go_scheduler.triggers.local_time import local_time
 from go_scheduler.triggers.recurrence.series import (
     LocalTimes,
     RecurrenceSeries,
@@ -24,21 +25,20 @@ from go_scheduler.triggers.recurrence.text import (
     write_rule,
 )
 from go_scheduler.triggers.times import FIRST_INSTANT
-from go_scheduler.triggers.wall.local_time import local_time
-from go_scheduler.triggers.wall.wall_clock_trigger import (
+from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
-from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.years.sets import NEVER
+from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
+    from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.text import Recurrence
-    from go_scheduler.triggers.wall.local_time import Search
     from go_scheduler.triggers.years.sets import Years
 
 # Of so many EXDATE it is looked whether each excludes anything.

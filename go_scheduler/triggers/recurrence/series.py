@@ -11,6 +11,11 @@ from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.base import Progression, utc
+from go_scheduler.triggers.local_time import (
+    local_time,
+    next_instant,
+    period_at,
+)
 from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule
 from go_scheduler.triggers.recurrence.years import (
     FAR,
@@ -26,11 +31,6 @@ from go_scheduler.triggers.times import (
     SECOND,
     microseconds_of,
     seconds_until,
-)
-from go_scheduler.triggers.wall.local_time import (
-    local_time,
-    next_instant,
-    period_at,
 )
 from go_scheduler.triggers.years.fire_times import (
     ClockYears,
@@ -50,8 +50,8 @@ from go_scheduler.triggers.years.sets import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
+    from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.recurrence.text import Recurrence
-    from go_scheduler.triggers.wall.local_time import Search
     from go_scheduler.triggers.years.sets import SearchBudget, Years
 
 

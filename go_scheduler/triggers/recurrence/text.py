@@ -15,13 +15,13 @@ from zoneinfo import ZoneInfo
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import RefusedError, utc
+from go_scheduler.triggers.local_time import local_time, period_at
 from go_scheduler.triggers.recurrence.rule import (
     FREQUENCIES,
     RecurrenceRule,
     Weekday,
 )
-from go_scheduler.triggers.wall.local_time import local_time, period_at
-from go_scheduler.triggers.wall.zones import load_zone, zone_key
+from go_scheduler.triggers.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -7,8 +7,8 @@ from itertools import compress
 from sys import maxsize
 from typing import TYPE_CHECKING
 
+from go_scheduler.triggers.local_time import changes, period_at
 from go_scheduler.triggers.times import seconds_until
-from go_scheduler.triggers.wall.local_time import changes, period_at
 from go_scheduler.triggers.years.sets import (
     DAY,
     UNSETTLED,

@@ -9,13 +9,13 @@ from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from go_scheduler.triggers.times import MICROSECOND, SECOND
-from go_scheduler.triggers.wall.local_time import (
+from go_scheduler.triggers.local_time import (
     LONG_GAP,
     SETTLED,
     periods_of,
     year_alike,
 )
+from go_scheduler.triggers.times import MICROSECOND, SECOND
 from go_scheduler.triggers.years.sets import (
     DAY,
     UNSETTLED,

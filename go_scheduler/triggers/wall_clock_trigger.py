@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Trigger, utc
-from go_scheduler.triggers.wall.local_time import next_instant, period_at
-from go_scheduler.triggers.wall.zones import load_zone, zone_key
+from go_scheduler.triggers.local_time import next_instant, period_at
 from go_scheduler.triggers.words import clock_time
+from go_scheduler.triggers.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, tzinfo
 
     from go_scheduler.json import JSON
-    from go_scheduler.triggers.wall.local_time import Period, Search
+    from go_scheduler.triggers.local_time import Period, Search
 
 GAPS = ("next", "skip")
 OVERLAPS = ("first", "second", "both")

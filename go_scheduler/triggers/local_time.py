@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.times import FIRST_INSTANT, LAST_INSTANT, MICROSECOND
-from go_scheduler.triggers.wall.zones import load_zone
+from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
