@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.cli.output import at
 from go_scheduler.http.configuration.durations import write_duration
-from go_scheduler.triggers.trigger_timeouts import described as described_with_zone
+from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _WIDTH = 16
 def described(trigger: Trigger) -> str:
     """When a trigger fires; one of somebody else's may fail to say so, or hang."""
     try:
-        return described_with_zone(trigger)
+        return describe_with_zone(trigger)
     except Exception as error:
         return f"a trigger that does not say when: {error}"
 

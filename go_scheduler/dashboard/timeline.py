@@ -14,7 +14,7 @@ from go_scheduler.dashboard.words import late, plain_instant, said, span, took
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.triggers.local_time import zone_changes
 from go_scheduler.triggers.previews import preview
-from go_scheduler.triggers.trigger_timeouts import asked
+from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.triggers.zones import zone_of
 
 if TYPE_CHECKING:
@@ -537,7 +537,7 @@ def _planned(
 ) -> list[list[PreviewedTime]]:
     """Fire times within each span that have no instance yet."""
     try:
-        return asked(
+        return ask(
             definition.trigger,
             lambda: [_planned_within(definition, *each, most) for each in spans],
         )

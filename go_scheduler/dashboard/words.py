@@ -10,7 +10,7 @@ from markupsafe import Markup
 from go_scheduler.clock import ZERO
 from go_scheduler.formatting import shown
 from go_scheduler.json import to_text
-from go_scheduler.triggers.trigger_timeouts import described
+from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 from go_scheduler.why.words import length, summary
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def late(instance: TaskInstance) -> timedelta | None:
 def fires(definition: TaskDefinition) -> str:
     """When a definition fires, in words."""
     try:
-        return described(definition.trigger)
+        return describe_with_zone(definition.trigger)
     except Exception as error:
         # That of a third party may raise anything, and lists have others as well.
         return f"it cannot be said: {shown(error)}"

@@ -21,7 +21,7 @@ from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
 from go_scheduler.triggers.local_time import zone_changes
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.previews import effect_of
-from go_scheduler.triggers.trigger_timeouts import asked
+from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.triggers.zones import zone_of
 from go_scheduler.why.words import length
 
@@ -50,7 +50,7 @@ def fire_times(
         duration: How long its runs last, if its trigger waits for their end.
     """
     times = _fire_times(definition, start, end, duration)
-    while (at := asked(definition.trigger, lambda: next(times, None))) is not None:
+    while (at := ask(definition.trigger, lambda: next(times, None))) is not None:
         yield at
 
 
@@ -630,7 +630,7 @@ def _simulated(
 def _effects(trigger: Trigger, times: Sequence[datetime]) -> tuple[Effect, ...]:
     """What the clocks do to some fire times, as far as that can be asked."""
     try:
-        effects = asked(trigger, lambda: [effect_of(trigger, at) for at in times])
+        effects = ask(trigger, lambda: [effect_of(trigger, at) for at in times])
     except Exception:
         # The trigger may be anybody's.
         return ()

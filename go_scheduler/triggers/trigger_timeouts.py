@@ -1,6 +1,6 @@
-"""Foreign triggers are asked on threads that are left behind if they hang.
+"""Calls triggers of third parties on threads that are abandoned if they hang.
 
-That is for people who look at triggers; what fires them has a guard of its own.
+Whoever shows triggers uses it. The loop that fires them has a timeout of its own.
 """
 
 from __future__ import annotations
@@ -22,68 +22,67 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 PATIENCE = 1.0
-"""For so many seconds a foreign trigger is waited for."""
+"""The timeout of a call, in seconds."""
 
 _hanging: dict[type, Future[object]] = {}
 
 
-def described(trigger: Trigger) -> str:
+def describe_with_zone(trigger: Trigger) -> str:
     """When a trigger fires, in words, with its time zone unless that is UTC.
 
-    Several parts of it may be in different zones: then all of them are named.
+    If its parts are in different zones, all zones are named.
 
     Raises:
-        Exception: It is a third party's, and does not say.
+        Exception: It is a third party's, and its description fails.
     """
-    return asked(trigger, lambda: _described(trigger))
+
+    def zones(part: Trigger) -> Iterator[str | None]:
+        yield zone_of(part)
+        for each in part.parts():
+            yield from zones(each)
+
+    def describe() -> str:
+        names = dict.fromkeys(filter(None, zones(trigger)))
+        text = str(trigger.describe())
+        return text if {*names} <= {"UTC"} else f"{text} ({', '.join(names)})"
+
+    return ask(trigger, describe)
 
 
-def _described(trigger: Trigger) -> str:
-    zones = dict.fromkeys(filter(None, _zones(trigger)))
-    text = str(trigger.describe())
-    return text if {*zones} <= {"UTC"} else f"{text} ({', '.join(zones)})"
+def ask(trigger: Trigger, call: Callable[[], _T]) -> _T:
+    """Call a trigger, which may be a third party's, with a timeout.
 
-
-def _zones(trigger: Trigger) -> Iterator[str | None]:
-    yield zone_of(trigger)
-    for part in trigger.parts():
-        yield from _zones(part)
-
-
-def asked(trigger: Trigger, question: Callable[[], _T]) -> _T:
-    """What a trigger answers, which may be a third party's.
-
-    While one of a class hangs, no other of that class is asked.
+    While a trigger hangs, no other trigger of its class is called.
 
     Args:
-        trigger: Which.
-        question: Asks it.
+        trigger: The trigger that is called.
+        call: Calls it.
 
     Raises:
-        InvalidTriggerError: It hangs, or raised what is to end the process.
+        InvalidTriggerError: It hangs, or it raised SystemExit or the like.
     """
     if is_own(trigger):
-        return question()
+        return call()
     kind = type(trigger)
     before = _hanging.get(kind)
     if before is not None and not before.done():
         raise InvalidTriggerError(f"{name_of(kind)} hangs: it has not answered yet")
     answer: Future[_T] = Future()
 
-    def ask() -> None:
+    def run() -> None:
         try:
-            answer.set_result(question())
+            answer.set_result(call())
         except Exception as error:
             answer.set_exception(error)
         except BaseException as error:
             # SystemExit of a trigger must not look like ours.
             answer.set_exception(InvalidTriggerError(f"it raised {shown(error)}"))
 
-    threading.Thread(target=ask, name="go_scheduler trigger", daemon=True).start()
+    threading.Thread(target=run, name="go_scheduler trigger", daemon=True).start()
     try:
         return answer.result(PATIENCE)
     except TimeoutError:
-        # It has answered just now, or it is what the trigger itself has raised.
+        # It has answered just now, or the trigger itself has raised TimeoutError.
         if answer.done():
             return answer.result()
         _hanging[kind] = answer  # type: ignore[assignment]

@@ -12,7 +12,7 @@ from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 from go_scheduler.triggers.base import next_fire_time_of
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.times import MICROSECOND
-from go_scheduler.triggers.trigger_timeouts import asked
+from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.why.words import Times
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Facts:
         trigger = self.definition.trigger
         times = [each - MICROSECOND for each in found if each is not None]
         try:
-            return asked(
+            return ask(
                 trigger, lambda: tuple(preview(trigger, 1, each)[0] for each in times)
             )
         except Exception:
@@ -90,7 +90,7 @@ class Facts:
         # A trigger that cannot tell is no reason to tell nothing at all.
         trigger = self.definition.trigger
         try:
-            return asked(trigger, lambda: next_fire_time_of(trigger, after))
+            return ask(trigger, lambda: next_fire_time_of(trigger, after))
         except Exception:
             return None
 
@@ -108,6 +108,6 @@ class Facts:
         """The latest fire time before the instant, from one that is."""
         trigger, until = self.definition.trigger, self.at - MICROSECOND
         try:
-            return asked(trigger, lambda: latest_fire_time(trigger, known, until))
+            return ask(trigger, lambda: latest_fire_time(trigger, known, until))
         except Exception:
             return None

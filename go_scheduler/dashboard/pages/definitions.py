@@ -19,7 +19,7 @@ from go_scheduler.http.problems import invalid
 from go_scheduler.http.routes.visibility import seen_definition, seen_why
 from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
 from go_scheduler.triggers.previews import PreviewedTime, preview
-from go_scheduler.triggers.trigger_timeouts import asked as asked_of
+from go_scheduler.triggers.trigger_timeouts import ask
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -237,8 +237,8 @@ def _of_trigger(
         coming: Sequence[PreviewedTime] = []
         if first is not None:
             after = first - _MICROSECOND
-            coming = asked_of(trigger, lambda: preview(trigger, _NEXT, after))
-        return coming, asked_of(trigger, lambda: list(trigger.warnings(now)))
+            coming = ask(trigger, lambda: preview(trigger, _NEXT, after))
+        return coming, ask(trigger, lambda: list(trigger.warnings(now)))
     except Exception as error:
         # That of a third party may raise anything.
         return [], [f"its fire times cannot be shown: {shown(error)}"]

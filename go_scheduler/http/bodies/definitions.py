@@ -40,7 +40,7 @@ from go_scheduler.triggers import (
     parse_phrase,
 )
 from go_scheduler.triggers.base import STATE_LIMIT, find, is_own
-from go_scheduler.triggers.trigger_timeouts import described
+from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 
 
 class Span(Body):
@@ -343,7 +343,7 @@ def description_of(trigger: Trigger) -> str | None:
     if isinstance(trigger, UnknownTrigger):
         return None
     try:
-        return described(trigger)
+        return describe_with_zone(trigger)
     # It may be somebody else's code.
     except Exception:
         return None

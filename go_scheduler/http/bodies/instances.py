@@ -43,7 +43,7 @@ from go_scheduler.models import (
 from go_scheduler.models.instance import Skipped
 from go_scheduler.triggers import PreviewedTime, Trigger, preview
 from go_scheduler.triggers.base import utc
-from go_scheduler.triggers.trigger_timeouts import asked
+from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.why.answer import Because, Why
 
 _ANSWER: JsonDict = {
@@ -329,7 +329,7 @@ class PreviewAnswer(Answer):
     @classmethod
     def of(cls, trigger: Trigger, n: int, after: datetime) -> Self:
         """That of a trigger; it is asked here."""
-        times = asked(trigger, lambda: preview(trigger, n, after))
+        times = ask(trigger, lambda: preview(trigger, n, after))
         return cls(
             trigger=TriggerAnswer.of(trigger),
             description=description_of(trigger),

@@ -29,7 +29,7 @@ from go_scheduler.triggers import (
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.times import MICROSECOND
-from go_scheduler.triggers.trigger_timeouts import asked
+from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.why.facts import Facts
 from tests.dashboard.house import as_ann
 from tests.http.serving import Calling
@@ -128,15 +128,15 @@ def test_one_that_hangs_is_left_behind_until_it_answers(
         return answer
 
     with pytest.raises(InvalidTriggerError, match="did not answer within"):
-        asked(Hanging(), question)
+        ask(Hanging(), question)
     with pytest.raises(InvalidTriggerError, match="has not answered yet"):
-        asked(Hanging(), lambda: "at once")
-    assert asked(IntervalTrigger(HOUR, anchor=START), lambda: 1) == 1
+        ask(Hanging(), lambda: "at once")
+    assert ask(IntervalTrigger(HOUR, anchor=START), lambda: 1) == 1
     gate.set()
     assert ended.wait(LONG)
     trigger_timeouts._hanging[Hanging].result(LONG)
     monkeypatch.setattr(trigger_timeouts, "PATIENCE", LONG)
-    assert asked(Hanging(), Hanging().describe) == "now and then"
+    assert ask(Hanging(), Hanging().describe) == "now and then"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_is_raised_is_heard(
         raise raised
 
     with pytest.raises(heard):
-        asked(Hanging(), question)
+        ask(Hanging(), question)
 
 
 def test_one_that_answers_just_as_it_is_given_up_has_answered(
@@ -164,7 +164,7 @@ def test_one_that_answers_just_as_it_is_given_up_has_answered(
             return found
 
     monkeypatch.setattr(trigger_timeouts, "Future", Late)
-    assert asked(Hanging(), lambda: "just so") == "just so"
+    assert ask(Hanging(), lambda: "just so") == "just so"
 
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
