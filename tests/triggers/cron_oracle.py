@@ -113,29 +113,31 @@ def on_day(day_of_month: str, day_of_week: str, day: date) -> bool:
     return (by_month and by_week) if any(free) else (by_month or by_week)
 
 
+def matching(expression: str) -> Callable[[datetime], bool]:
+    """Whether a local time matches the five fields of an expression."""
+    minute, hour, day_of_month, month, day_of_week = expression.split()
+    listed = numbers(minute, "minute"), numbers(hour, "hour"), numbers(month, "month")
+    return lambda local: (
+        local.minute in listed[0]
+        and local.hour in listed[1]
+        and local.month in listed[2]
+        and on_day(day_of_month, day_of_week, local.date())
+    )
+
+
 def walk(
-    expression: str,
+    matches: Callable[[datetime], bool],
     zone: ZoneInfo,
     after: datetime,
     until: datetime,
     *,
-    gap: str = "next",
-    overlap: str = "first",
+    elapsed: bool,
+    gap: str,
+    overlap: str,
 ) -> list[datetime]:
     """The fire times by the written rule, looking at the clock at every minute."""
-    minute, hour, day_of_month, month, day_of_week = expression.split()
-    listed = numbers(minute, "minute"), numbers(hour, "hour"), numbers(month, "month")
-    if "*" in (minute[0], hour[0]):
+    if elapsed:
         gap, overlap = "skip", "both"
-
-    def matches(local: datetime) -> bool:
-        return (
-            local.minute in listed[0]
-            and local.hour in listed[1]
-            and local.month in listed[2]
-            and on_day(day_of_month, day_of_week, local.date())
-        )
-
     start = after.replace(second=0, microsecond=0) - 25 * HOUR
     instants = [start + n * MINUTE for n in range((until - start) // MINUTE + 25 * 60)]
     clock = [each.astimezone(zone).replace(tzinfo=None, fold=0) for each in instants]

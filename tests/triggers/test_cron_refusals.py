@@ -17,77 +17,38 @@ from go_scheduler.triggers.cron.expression import parse
 from tests.triggers.case_tables import table
 from tests.triggers.cron_oracle import steps
 
-BAD = [
-    *("", " ", "\t\n", "*", "* *", "* * *", "* * * *", "0", "at noon"),
-    *("* * * * * *", "0 0 12 * * *", "0 0 * * * 2030"),
-    *("* * * * * * * *", "0 0 * * * /bin/true", "99 99 99 99 99 99"),
-    *("60 * * * *", "61 * * * *", "-1 * * * *", "0 24 * * *", "0 0 0 * *"),
-    *("0 0 32 * *", "0 0 * 0 *", "0 0 * 13 *", "0 0 * * 8", "99999999999 * * * *"),
-    *("1.5 * * * *", "+5 * * * *", "0x5 * * * *", "1e1 * * * *", "1_0 * * * *"),
-    *("10-5 * * * *", "0 22-6 * * *", "0 0 28-3 * *", "0 0 * nov-feb *"),
-    *("0 0 * * fri-mon", "0 0 * * fri-0", "0 0 * * 6-0", "0-60 * * * *"),
-    *("*/0 * * * *", "*/-5 * * * *", "*/61 * * * *", "0 */25 * * *", "*/x * * * *"),
-    *("0 0 */32 * *", "0 0 * */13 *", "0 0 * * */8", "0-10/0 * * * *", "*/ * * * *"),
-    *("5/ * * * *", "/5 * * * *", "1-2/3/4 * * * *", "*/5/5 * * * *", "5//5 * * * *"),
-    *("5- * * * *", "-5 * * * *", "1-2-3 * * * *", "*-5 * * * *", "5-* * * * *"),
-    *("1,,2 * * * *", ",1 * * * *", "1, * * * *", ", * * * *", "** * * * *"),
-    *("*5 * * * *", "5* * * * *", "1;2 * * * *", "%5 * * * *", "$X * * * *"),
-    *("H * * * *", "H/15 * * * *", "H(0-29)/10 * * * *", "0 R * * *", "R(1-5) * * * *"),
-    *("? * * * *", "0 ? * * *", "0 0 1? * *", "0 0 * ? *", "0 0 ?,1 * *"),
-    *("0 0 ?/2 * *", "0 0 ?-5 * *", "? 0 0 * * * *", "0 0 0 1 1 * ?", "0 0 ?? * *"),
-    *("L * * * *", "0 L * * *", "0 0 * L *", "0 0 * * L", "0 0 0 1 1 ? L"),
-    *("0 0 L5 * *", "0 0 5L * *", "0 0 LL * *", "0 0 L/2 * *", "0 0 L-L * *"),
-    *("0 0 L- * *", "0 0 L-0 * *", "0 0 L-31 * *", "0 0 L-x * *", "0 0 L-3-1 * *"),
-    *("0 0 L-3W * *", "0 0 LW-3 * *", "0 0 WL * *", "0 0 1-L * *", "0 0 L+1 * *"),
-    *("0 0 W * *", "0 0 W15 * *", "0 0 0W * *", "0 0 32W * *", "0 0 1-5W * *"),
-    *("0 0 *W * *", "0 0 15WW * *", "0 0 15W/2 * *", "0 0 * * 15W", "0 0 * * LW"),
-    *("0 0 15W-20W * *", "0 0 -1W * *", "0 0 W,1 * *", "0 0 FRIW * *", "15W * * * *"),
-    *("0 0 * * L5", "0 0 * * 8L", "0 0 * * LFRI", "0 0 * * 1-5L", "0 0 * * 5L/2"),
-    *("0 0 * * 5LL", "0 0 * * foolL", "0 0 * * -1L", "0 0 * * *L", "0 0 * * 5-L"),
-    *("0 0 * * 5#", "0 0 * * #3", "0 0 * * 5#0", "0 0 * * 5#6", "0 0 * * 8#1"),
-    *("0 0 * * #", "0 0 * * 5#-1", "0 0 * * 5#L", "0 0 * * 5#3#1", "0 0 * * 1-5#2"),
-    *("0 0 * * foo#1", "0 0 * * *#1", "0 0 * * 5#3/2", "0 0 * * 5#03", "0 0 5#3 * *"),
-    *("0 5#3 * * *", "0 0 * 5#3 *", "0 0 * * fri#x", "0 0 FRI#3 * *", "5#3 * * * *"),
-    *("60 0 0 1 1 ? *", "-1 0 0 1 1 ? *", "*/61 0 0 1 1 ? *", "0 60 0 1 1 ? *"),
-    *("0 0 0 1 1 ? 1969", "0 0 0 1 1 ? 2100", "0 0 0 1 1 ? 0", "0 0 0 1 1 ? 24"),
+REFUSED = [
+    *table("cron_refusals"),
+    *([text, "it is empty; write five fields"] for text in ("", " ", "\t\n")),
     *(
-        "0 0 0 1 1 ? 20240",
-        "0 0 0 1 1 ? 2030-2020",
-        "0 0 0 1 1 ? 2024-",
-        "0 0 0 1 1 ? x",
+        [text, "is not allowed; write plain ASCII"]
+        for text in (
+            *("0\u00a00 * * *", "\u0661 * * * *", "* * * * *\u200b"),
+            *("0\0 * * * *", "\0", "\ud800 * * * *"),
+        )
     ),
-    *(
-        "0 0 0 1 1 ? */131",
-        "0 0 0 1 1 ? 2024/0",
-        "0 0 0 1 1 ? 2024,",
-        "0 0 0 1 1 2024 ?",
-    ),
-    *("mon * * * *", "0 jan * * *", "0 0 mon * *", "0 0 * mon *", "0 0 * * jan"),
-    *("0 0 * janu *", "0 0 * * mo", "0 0 * * tues", "0 0 * Foo *", "noon * * * *"),
-    *("0 0 30 2 *", "0 0 31 feb *", "0 0 31 2,4,6,9,11 *", "0 0 30-31 2 *"),
-    *("* * 31 2 *", "0 0 31W 2 *", "0 0 30W feb *", "0 0 31W 4,6 *", "0 0 L-29 2 *"),
-    *("0 0 0 30 Feb ? *", "0 0 0 31 Apr ? *", "0 0 0 29 2 ? 2023", "0 0 31 4 *"),
-    *("0 0 0 29 2 ? 2025-2027", "0 0 0 ? 2 sun#5 2025", "0 0 0 29W 2 ? 2099"),
-    *("0 0 0 L-28 2 ? 2023", "0 0 0 30,31 2 ? 2024/4", "0 0 31 2,4,6,9,11 ?"),
-    *("@", "@reboot", "@every 5m", "@dayly", "@daily extra", "@ daily", "daily"),
-    *("0\u00a00 * * *", "0 0 1\u20135 * *", "\u0661 * * * *", "* * * * *\u200b"),
-    *("0\0 * * * *", "\0", "0 0 * * *;", "'0 0 * * *'", "TZ=UTC 0 0 * * *"),
-    *("\ud800 * * * *", "* * * * " + "0," * 200 + "0", " " * 257, "0 " * 5000),
+    ["0 0 * * \x00", r"'0 0 * * \x00': '\x00' (U+0000) is not allowed"],
+    ["* * * * " + "0," * 200 + "0", "has at most 256 characters, not 409"],
+    [" " * 257, "has at most 256 characters, not 257"],
+    ["0 " * 5000, "has at most 256 characters, not 10000: '0 0 0"],
 ]
 
 
 class TestRefusals:
-    def test_there_are_many(self) -> None:
-        assert len(set(BAD)) == len(BAD) > 200
+    @pytest.mark.parametrize(
+        ("expression", "message"), REFUSED, ids=lambda text: repr(text[:30])
+    )
+    def test_the_error_says_what_is_wrong_and_at_once(
+        self, expression: str, message: str
+    ) -> None:
+        """How long it takes is counted in steps, the same on every machine."""
 
-    @pytest.mark.parametrize("expression", BAD, ids=lambda text: repr(text[:30]))
-    def test_a_bad_expression_is_refused_at_once(self, expression: str) -> None:
-        def refused() -> str:
-            with pytest.raises(InvalidTriggerError, match="cron expression") as caught:
+        def refused() -> None:
+            with pytest.raises(InvalidTriggerError, match=re.escape(message)) as caught:
                 CronTrigger(expression)
-            return str(caught.value)
+            assert "cron expression" in str(caught.value)
+            assert len(str(caught.value)) < 700
 
-        assert len(refused()) < 700
         parse.cache_clear()
         assert steps(refused) < 10_000
 
@@ -95,18 +56,6 @@ class TestRefusals:
     def test_what_is_no_text_is_refused(self, expression: object) -> None:
         with pytest.raises(InvalidTriggerError, match="must be text"):
             CronTrigger(expression)  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize(
-        ("expression", "message"),
-        [
-            *table("cron_refusals"),
-            ("0 0 * * \x00", r"'0 0 * * \x00': '\x00' (U+0000) is not allowed"),
-            ("0 " * 5000, "has at most 256 characters, not 10000: '0 0 0"),
-        ],
-    )
-    def test_the_error_says_what_is_wrong(self, expression: str, message: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=re.escape(message)):
-            CronTrigger(expression)
 
     def test_the_longest_expression_is_read(self) -> None:
         minutes = ",".join(["00"] * 82 + ["000"])
