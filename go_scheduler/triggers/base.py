@@ -370,8 +370,17 @@ def checked_fire_time(trigger: Trigger, found: object) -> datetime:
     Raises:
         InvalidTriggerError: It is no aware datetime.
     """
+    return checked_instant(found, name=f"what {name_of(type(trigger))} returned")
+
+
+def checked_instant(value: object, *, name: str) -> datetime:
+    """An aware datetime as UTC, for an argument of a trigger.
+
+    Raises:
+        InvalidTriggerError: It is not a datetime, or has no time zone.
+    """
     try:
-        return utc(found, name=f"what {name_of(type(trigger))} returned")
+        return utc(value, name=name)
     except ConfigurationError as error:
         raise InvalidTriggerError(str(error)) from None
 

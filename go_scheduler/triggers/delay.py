@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.json import FrozenObject
-from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.base import Trigger, checked_instant, utc
 from go_scheduler.triggers.times import step_of
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, length
 
@@ -78,11 +77,9 @@ class DelayTrigger(Trigger):
             seconds=seconds,
         )
         object.__setattr__(self, "every", step)
-        try:
-            first = None if first_at is None else utc(first_at, name="first_at")
-        except ConfigurationError as error:
-            raise InvalidTriggerError(str(error)) from None
-        object.__setattr__(self, "first_at", first)
+        if first_at is not None:
+            first_at = checked_instant(first_at, name="first_at")
+        object.__setattr__(self, "first_at", first_at)
 
     def next_fire_time(self, after: datetime) -> datetime | None:
         """The instant ``every`` later than a given one, or the first one.

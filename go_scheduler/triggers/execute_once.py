@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.triggers.base import Trigger, utc
+from go_scheduler.triggers.base import Trigger, checked_instant, utc
 from go_scheduler.triggers.times import seconds_until
 from go_scheduler.triggers.words import moment
 from go_scheduler.triggers.years.sets import NEVER, ListedYears
@@ -35,10 +34,8 @@ class ExecuteOnceTrigger(Trigger):
     fire_at: datetime
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "fire_at", utc(self.fire_at, name="fire_at"))
-        except ConfigurationError as error:
-            raise InvalidTriggerError(str(error)) from None
+        fire_at = checked_instant(self.fire_at, name="fire_at")
+        object.__setattr__(self, "fire_at", fire_at)
 
     def next_fire_time(self, after: datetime) -> datetime | None:
         """Its one fire time, if that is later than a given instant.

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.errors import ConfigurationError, InvalidTriggerError
-from go_scheduler.triggers.base import Progression, Trigger, utc
+from go_scheduler.triggers.base import Progression, Trigger, checked_instant, utc
 from go_scheduler.triggers.times import MICROSECOND, microseconds_of, step_of
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, every, moment
 from go_scheduler.triggers.years.sets import phases, progression
@@ -81,12 +80,9 @@ class IntervalTrigger(Trigger):
             seconds=seconds,
         )
         object.__setattr__(self, "every", step)
-        try:
-            for name, value in (("anchor", anchor), ("anchored_at", anchored_at)):
-                instant = None if value is None else utc(value, name=name)
-                object.__setattr__(self, name, instant)
-        except ConfigurationError as error:
-            raise InvalidTriggerError(str(error)) from None
+        for name, value in (("anchor", anchor), ("anchored_at", anchored_at)):
+            instant = None if value is None else checked_instant(value, name=name)
+            object.__setattr__(self, name, instant)
 
     def next_fire_time(self, after: datetime) -> datetime | None:
         """The first multiple of ``every`` from the anchor later than a given instant.

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
-from go_scheduler.triggers.base import Progression, utc
+from go_scheduler.triggers.base import Progression, checked_instant, utc
 from go_scheduler.triggers.description import describe_recurrence, rule_warnings
 from go_scheduler.triggers.local_time import local_time
 from go_scheduler.triggers.recurrence.series import (
@@ -139,7 +139,9 @@ class RecurrenceTrigger(WallClockTrigger):
         object.__setattr__(self, "timezone", recurrence.timezone)
         object.__setattr__(self, "gap", gap)
         object.__setattr__(self, "overlap", overlap)
-        anchor = None if recurrence.start else _checked_anchor(anchored_at)
+        anchor = None
+        if anchored_at is not None and recurrence.start is None:
+            anchor = checked_instant(anchored_at, name="anchored_at")
         object.__setattr__(self, "anchored_at", anchor)
         self._check_that_it_fires()
 
@@ -287,12 +289,3 @@ def _series(
     recurrence: Recurrence, anchor: datetime, clock: WallClock
 ) -> RecurrenceSeries:
     return RecurrenceSeries(recurrence, anchor, clock)
-
-
-def _checked_anchor(anchored_at: object) -> datetime | None:
-    if anchored_at is None:
-        return None
-    try:
-        return utc(anchored_at, name="anchored_at")
-    except ConfigurationError as error:
-        raise InvalidTriggerError(str(error)) from None
