@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RefusedError(Exception):
-    """The mistake in a text, without the text."""
+    """A text cannot be read. The message says why, and does not repeat the text."""
 
 
 ENTRY_POINTS = "go_scheduler.triggers"
@@ -39,23 +39,23 @@ OWN_KINDS: Mapping[str, str] = {
     "only": "go_scheduler.triggers.combining.excluding",
     "recurrence": "go_scheduler.triggers.recurrence.recurrence_trigger",
 }
-"""The modules of this package's own kinds, imported when a kind is met."""
+"""The module of each kind of this package; it is imported when the kind is needed."""
 
 KIND_IS_A_FIELD = (
     ".kind is a field of the dataclass: annotate it as ClassVar[str], or not at all"
 )
-"""What is said of a class after its name."""
+"""An error; the name of the class goes before it."""
 
 _kinds: dict[str, type[Trigger]] = {}
 _imported: set[str] = set()
 _announced = threading.Event()
 _loading: set[int] = set()
-"""The threads that import what is announced."""
+"""The threads that import triggers of entry points."""
 _broken: dict[str, str] = {}
 
 
 def register(cls: type[Trigger], kind: object) -> None:
-    """Note the class of a kind.
+    """Register the class of a kind.
 
     Raises:
         ConfigurationError: The kind is no name, or another class has it.
@@ -81,15 +81,15 @@ def register(cls: type[Trigger], kind: object) -> None:
 def is_registered(cls: type[Trigger], kind: str) -> bool:
     """Whether a class has a kind, or no class has it.
 
-    It is told by name alone: within a function, a dataclass that is given slots has not
-    got its qualified name when it is registered.
+    Only names are compared: a dataclass with slots, defined within a function, does not
+    have its qualified name yet when it is registered.
     """
     known = _kinds.get(kind, cls)
     return (cls.__module__, cls.__name__) == (known.__module__, known.__name__)
 
 
 def find(kind: str) -> type[Trigger] | None:
-    """The class of a kind; its module is imported, if that is known.
+    """The class of a kind. Its module is imported if necessary.
 
     Raises:
         ImportError: The module is this package's own and cannot be imported.
@@ -119,8 +119,8 @@ def name_of(cls: type) -> str:
 
 
 def _load_announced() -> None:
-    """Import the triggers that installed packages announce; note the broken ones."""
-    # It is slow to import, and of no use to whom all kinds are known.
+    """Import the triggers that installed packages have as entry points."""
+    # It is slow to import, and most programs need no entry points.
     from importlib.metadata import entry_points
 
     _loading.add(threading.get_ident())
@@ -136,9 +136,9 @@ def _load_announced() -> None:
 STATE_LIMIT = 64 * 1024
 OWN = "go_scheduler."
 _PLAIN = (bool, int, float, str, list, tuple, Mapping, datetime, timedelta)
-"""The types of fields that are stored without ``to_dict`` of the trigger's own."""
+"""The types of fields that the default ``to_dict`` can store."""
 _BRIEF = frozenset((bool, datetime, timedelta, type(None)))
-"""Of these, those whose values any store can keep, and that are never large."""
+"""The types among them whose values are small, and valid in any store."""
 
 
 class Progression(NamedTuple):
@@ -195,7 +195,7 @@ class Trigger(ABC):
         """
 
     def first_fire_time(self, now: datetime) -> datetime | None:
-        """The fire time a definition starts with.
+        """The first fire time of a definition.
 
         Args:
             now: When the definition is scheduled.
@@ -224,7 +224,7 @@ class Trigger(ABC):
         return repr(self)
 
     def warnings(self, now: datetime) -> Sequence[str]:
-        """What its author may not have meant, a sentence each.
+        """Warnings about mistakes that its author may have made, a sentence each.
 
         Of this package's own triggers, ``schedule()`` shows them to whoever creates or
         changes a definition.
@@ -255,7 +255,7 @@ class Trigger(ABC):
         return None
 
     def _is_made_of_own(self) -> bool:
-        """Whether what it calls is this package's, too."""
+        """Whether all triggers and calendars that it calls are this package's."""
         return all(map(is_own, self.parts()))
 
     def to_dict(self) -> Mapping[str, JSON]:
@@ -316,7 +316,7 @@ def _fields_of(cls: type[Trigger]) -> Sequence[str]:
 
 
 def is_own(trigger: Trigger) -> bool:
-    """Whether all its code is this package's, and nothing that may hang."""
+    """Whether all its code is this package's, so that it cannot hang."""
     return _is_of_own_class(trigger) and trigger._is_made_of_own()
 
 

@@ -1,4 +1,4 @@
-"""Local times and the instants they stand for: where the clocks change.
+"""Conversion of local times to instants, with gaps and overlaps.
 
 Debian's cron rule is the default: a fixed local time that does not exist fires once, at
 the end of the gap; one that occurs twice fires once, the first time; what follows
@@ -47,7 +47,7 @@ rule for each zone.
 
 @lru_cache(maxsize=4096)
 def changes(zone: tzinfo, year: int) -> Sequence[Change]:
-    """When a zone's offset changes within a year; at its end, but not its beginning.
+    """The changes of a zone's offset after the beginning of a year and up to its end.
 
     Args:
         zone: Any time zone.
@@ -86,7 +86,7 @@ def _change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
 
 
 def year_alike(year: int) -> int:
-    """A year that has the same changes, from before there were any or under rules."""
+    """A year with the same changes; before 1800 and from 2100 on, many are alike."""
     if _FIRST_YEAR <= year < SETTLED or year in (1, MAXYEAR):
         return year
     years = _EARLY_YEARS if year < _FIRST_YEAR else _LAST_YEARS
@@ -107,7 +107,7 @@ def _new_year(year: int) -> datetime:
 
 
 def _offset_at(instant: datetime, zone: tzinfo) -> timedelta:
-    """How far a zone's clock is ahead of UTC; less than zero: behind."""
+    """The offset of a zone from UTC."""
     # A day from the ends of time, every local time can be told.
     inside = min(max(instant, FIRST_INSTANT + _DAY), LAST_INSTANT - _DAY)
     offset = inside.astimezone(zone).utcoffset()
@@ -198,7 +198,7 @@ class Period:
         return self.skips(local) and self.resumes - self.closes < LONG_GAP
 
     def fires_at(self, local: datetime, gap: str, overlap: str) -> datetime | None:
-        """When a local time fires; None: not before its end, nor at its end."""
+        """When a local time fires; None: not within this period, nor at its end."""
         if local < (self.repeats if overlap == "second" else self.closes):
             return self.instant(local)
         return self.end if gap == "next" and self.skips_shortly(local) else None
@@ -291,12 +291,12 @@ def period_at(instant: datetime, zone: tzinfo) -> Period:
 
 
 def periods_of(zone: tzinfo, year: int) -> Sequence[Period]:
-    """The periods of a zone that a year has a part in, as UTC counts it."""
+    """The periods of a zone that overlap a year of UTC."""
     return (_ALL_TIME,) if zone is UTC else _periods(zone, year)
 
 
 def local_time(moment: datetime, zone: tzinfo) -> datetime:
-    """A moment as a local time in whole seconds: an instant as the clock shows it."""
+    """The local time of an instant, in whole seconds; a local time stays as it is."""
     if moment.tzinfo is None:
         return moment
     return period_at(moment, zone).local(moment).replace(microsecond=0)
@@ -304,7 +304,7 @@ def local_time(moment: datetime, zone: tzinfo) -> datetime:
 
 @lru_cache(maxsize=4096)
 def _periods(zone: tzinfo, year: int) -> Sequence[Period]:
-    """The periods of a zone that a year has a part in, as UTC counts it."""
+    """The periods of a zone that overlap a year of UTC."""
     found = [
         change
         for each in range(max(year - 1, 1), min(year + 1, MAXYEAR) + 1)
@@ -339,7 +339,7 @@ def _period(opening: Change, closing: Change) -> Period:
 
 
 def _local(instant: datetime, offset: timedelta) -> datetime:
-    """The time a clock shows; at the ends of time, the earliest or latest there is."""
+    """The local time at an offset, within the range of datetime."""
     try:
         return _EPOCH_LOCAL + (instant - _EPOCH) + offset
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Triggers as stores keep them: a kind and a state, whether they are known or not."""
+"""Conversion of triggers to a kind and a state, as stores keep them, and back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UnknownTrigger(Trigger):
         raise UnknownTriggerError(self.reason)
 
     def describe(self) -> str:
-        """Why nobody can tell here when it fires."""
+        """Say why this process does not know when it fires."""
         return f"not known here: {self.reason}"
 
 
@@ -74,7 +74,7 @@ def dump_trigger(trigger: Trigger) -> tuple[str, JSON]:
 
 @cache
 def _check_class(cls: type[Trigger]) -> None:
-    """Refuse a dataclass whose triggers are no values, or do not keep their kind."""
+    """Refuse a dataclass that is not frozen, or that has its kind as a field."""
     if not is_dataclass(cls):
         return
     if any(each.name == "kind" for each in fields(cls)):

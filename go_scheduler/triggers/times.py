@@ -23,7 +23,7 @@ def microseconds_of(moment: datetime) -> int:
 
 
 def seconds_until(moment: datetime, phase: int = 0) -> int:
-    """How many seconds there are that begin, with a phase, before a moment."""
+    """The number of seconds that begin before a moment, if they begin at a phase."""
     return -((phase - microseconds_of(moment)) // SECOND)
 
 
@@ -40,15 +40,15 @@ _LONGEST = datetime.max - datetime(1970, 1, 1)  # noqa: DTZ001, DTZ901 (a length
 
 
 def step_of(every: timedelta | None, **units: float) -> timedelta:
-    """A step as it was given: as a timedelta, or as so many minutes and the like.
+    """The step that a trigger is given, as a timedelta or in units such as minutes.
 
     Args:
         every: The step; None: it is given by units.
         **units: How many of each of the units that ``timedelta`` has.
 
     Raises:
-        InvalidTriggerError: It is none, or given twice; or it is shorter than a
-            millisecond, or can never pass.
+        InvalidTriggerError: It is missing, wrong, or given twice; or it is shorter than
+            a millisecond, or it cannot pass before the year 10000.
     """
     given: dict[str, float] = {}
     for name, value in units.items():

@@ -54,13 +54,13 @@ class WallClockTrigger(Trigger):
 
     @abstractmethod
     def _rule(self) -> tuple[Search, bool]:
-        """How local times are found; asked once, and kept.
+        """How to find local times; called once, and cached.
 
         Returns:
-            What finds the first matching naive local time at or after a given one, None
-            if there is none before the year 10000; several threads may call it at
-            once. And whether it follows elapsed time where the clocks change: ``gap``
-            and ``overlap`` mean nothing to such a rule.
+            A function that finds the first matching naive local time at or after a
+            given one; None if there is none before the year 10000. Several threads may
+            call it at once. And whether the rule follows elapsed time where the clocks
+            change; then ``gap`` and ``overlap`` have no effect.
         """
 
     def next_fire_time(self, after: datetime) -> datetime | None:
@@ -103,7 +103,7 @@ class WallClockTrigger(Trigger):
         return None
 
     def warnings(self, now: datetime) -> Sequence[str]:
-        """A fixed time that a change of the clocks skips within a year.
+        """Warn of a fixed time that a change of the clocks skips within a year.
 
         Args:
             now: When it is scheduled.
@@ -172,7 +172,7 @@ def check_wall_clock(timezone: object, *, gap: object, overlap: object) -> str:
 
 
 def _skipped(period: Period, search: Search) -> datetime | None:
-    """The first matching local time that the change at a period's end skips."""
+    """The first matching local time in the gap at the end of a period."""
     if period.closes >= period.resumes:
         return None
     found = search(period.closes)

@@ -94,25 +94,6 @@ class TestExamplesOfTheRFC:
         year = "1998" if expected.startswith("2/13") else start[:4]
         assert days(trigger, 100) == f"{year}: {expected}"
 
-    @pytest.mark.parametrize(
-        "rule",
-        [
-            "FREQ=YEARLY;UNTIL=20000131T140000Z;BYMONTH=1;BYDAY=SU,MO,TU,WE,TH,FR,SA",
-            "FREQ=DAILY;UNTIL=20000131T140000Z;BYMONTH=1",
-        ],
-    )
-    def test_every_day_in_january_for_three_years(self, rule: str) -> None:
-        trigger = RecurrenceTrigger(
-            f"DTSTART;TZID=America/New_York:19980101T090000\nRRULE:{rule}"
-        )
-        found = [each.date() for each in fire_times(trigger, LONG_AGO, 100)]
-        assert len(found) == 93
-        assert {(each.month, each.year) for each in found} == {
-            (1, 1998),
-            (1, 1999),
-            (1, 2000),
-        }
-
 
 class TestFireTimes:
     @pytest.mark.parametrize(("text", "expected"), table("recurrence_times"))

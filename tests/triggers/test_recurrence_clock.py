@@ -74,16 +74,3 @@ class TestWhereTheClocksChange:
         second = datetime(2024, 11, 3, 6, 30, tzinfo=UTC)
         scheduled = trigger.anchored(second)
         assert scheduled.next_fire_time(second - DAY) == second + HOUR
-
-    def test_its_effects_are_named(self) -> None:
-        trigger = RecurrenceTrigger(
-            "DTSTART;TZID=America/New_York:20240101T023000\nRRULE:FREQ=DAILY"
-        )
-        gap = datetime(2024, 3, 10, 7, tzinfo=UTC)
-        assert trigger.effect(gap) == "02:30 does not exist that day"
-        hourly = RecurrenceTrigger(
-            "DTSTART;TZID=America/New_York:20240101T013000\nRRULE:FREQ=HOURLY"
-        )
-        second = datetime(2024, 11, 3, 6, 30, tzinfo=UTC)
-        assert hourly.effect(second) == "the second of two 01:30"
-        assert hourly.effect(second + HOUR) is None

@@ -79,7 +79,7 @@ class RecurrenceRule:
 
     @property
     def names_days(self) -> bool:
-        """Whether it says which days, rather than leave them to its start."""
+        """Whether it names days; else it takes the day from its start."""
         return bool(
             self.year_days or self.month_days or self.weekdays or self.easter_days
         )
@@ -105,7 +105,7 @@ class RecurrenceRule:
 
     @property
     def counts_weeks(self) -> bool:
-        """Whether its years are made of whole weeks, each of the year of its middle."""
+        """Whether a year is made of whole weeks, those whose middle is in it."""
         return self.frequency == "YEARLY" and bool(self.weeks)
 
     def pinned(self, start: datetime) -> RecurrenceRule:
@@ -166,9 +166,9 @@ class RecurrenceRule:
         return bool(self.months) or self.frequency == "MONTHLY"
 
     def _dateutil_weekdays(self) -> list[weekday]:
-        """BYDAY as dateutil reads it rightly: without ordinals, or with nothing else.
+        """BYDAY for dateutil: either all days have ordinals, or none has.
 
-        It takes days with and without one for those that are both.
+        If only some have, dateutil wants days that match both kinds.
         """
         if not any(each.ordinal for each in self.weekdays):
             return [weekday(each.day) for each in self.weekdays] or [
@@ -182,9 +182,9 @@ class RecurrenceRule:
         ]
 
     def _is_in_week(self, year: int, day: int) -> bool:
-        """Whether a day's week, which belongs to the year of its middle, is allowed.
+        """Whether the week of a day is allowed. A week is of the year of its middle.
 
-        dateutil takes the first days of January for the wrong week in some years.
+        dateutil assigns the first days of January to the wrong week in some years.
 
         Args:
             year: The day's year.

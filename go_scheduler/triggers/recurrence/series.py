@@ -1,4 +1,4 @@
-"""The instants of a recurrence set: its local times, put through a zone's clock."""
+"""The fire times of a recurrence set: local times of its rules, and their instants."""
 
 from __future__ import annotations
 
@@ -96,23 +96,23 @@ class WallClock(NamedTuple):
 LAST_DAY = date.max.toordinal()
 NEVER = LAST_DAY + 1
 _PATIENCE = 36_525
-"""How many days it looks for the next one that has a time: a hundred years."""
+"""The search ends after so many days without a time: a hundred years."""
 _MOST_REMEMBERED = 64
 _PER_TRY = 4
 _MOST_IN_VAIN = 6_000
-"""How many days or periods it tries; there are 5,218 weeks in a hundred years."""
+"""The search ends after so many days or periods; a hundred years have 5,218 weeks."""
 
 
 class LocalTimes:
-    """When a rule fires, by the clock on the wall, and as if it were never changed.
+    """The local times of a rule, on a clock that never changes.
 
-    A day is its ``toordinal()``. The search jumps between the days that INTERVAL allows
-    and those that the other parts allow, until one is both.
+    A day is a number, its ``toordinal()``. The search jumps between the days that
+    INTERVAL allows and the days that the other parts allow, until a day is both.
 
     Args:
         rule: The rule.
         start: Where it starts, at a whole second: what the rule leaves open is taken
-            from here, and INTERVAL counts from here. There are times before it, too.
+            from here, and INTERVAL counts from here. The rule has earlier times, too.
     """
 
     def __init__(self, rule: RecurrenceRule, start: datetime) -> None:
@@ -132,7 +132,7 @@ class LocalTimes:
         """The first time at or after a given one.
 
         Returns:
-            None if a hundred years have none, or those left before the year 10000.
+            None if the next hundred years have no time, or the year 10000 comes first.
         """
         today = at.toordinal()
         for day, times in self.days(today):
@@ -142,12 +142,12 @@ class LocalTimes:
         return None
 
     def count(self, begin: datetime, end: datetime, most: int) -> int:
-        """How many times there are from one time on and before another.
+        """Count the times from one time on and before another.
 
         Args:
-            begin: The first that counts.
-            end: The first that does not.
-            most: Where to stop counting: there may be so many, or more.
+            begin: The first time that counts.
+            end: The first time that does not count.
+            most: Stop counting at this number.
         """
         first, last, total = begin.toordinal(), end.toordinal(), 0
         for day, times in self.days(first, last):
@@ -161,14 +161,14 @@ class LocalTimes:
     def days(
         self, day: int, end: int = LAST_DAY, effort: SearchBudget | None = None
     ) -> Iterator[tuple[int, Sequence[int]]]:
-        """The days that have times, from a given one on, and the seconds of these.
+        """The days that have times, from a given day on, each with its seconds.
 
-        It ends where a hundred years have none, or where so much was tried in vain.
+        It ends after a hundred years without a time, or after 6,000 vain steps.
 
         Args:
             day: The first day.
             end: The last one.
-            effort: What may be spent, if that is bounded.
+            effort: The budget of the search; None: no bound.
         """
         last = min(day + _PATIENCE, end) if self._can_match else 0
         left = _MOST_IN_VAIN
@@ -197,15 +197,15 @@ class LocalTimes:
         return a_week % self._rule.interval == 0
 
     def plain(self, year: int) -> tuple[int, Sequence[int]] | None:
-        """The days of a year, as bits, and their times; None: these differ."""
+        """The days of a year, as bits, and the times of each; None: the days differ."""
         if self._rule.interval > 1 or self._rule.picks_days or not self._can_match:
             return None
         return self.days_of(year), self._times(date(year, 1, 1).toordinal())
 
     def cycle(self) -> array[int] | None:
-        """How many times each day has, if the other parts allow it, over and over.
+        """The number of times of each day that INTERVAL allows, as a cycle of days.
 
-        It begins with the day before the first of all, whose ordinal is 0.
+        The first item is for the day with the ordinal 0.
 
         Returns:
             None: INTERVAL counts months or years, or BYSETPOS picks days.
@@ -236,7 +236,7 @@ class LocalTimes:
         return found
 
     def _periods_from(self, first: int) -> int:
-        """How many periods of a day fire, of which INTERVAL allows so many first."""
+        """The number of periods of a day that fire, from the first that is allowed."""
         if self._allowed is None:
             return len(range(first, self._per_day, self._rule.interval))
         return self._allowed[first :: self._rule.interval].count(1)
@@ -251,7 +251,7 @@ class LocalTimes:
         return first.weekday(), isleap(year), ahead, *days
 
     def _period_of(self, day: int) -> int:
-        """The number of the period, of the kind that FREQ counts, as a day begins."""
+        """The number of the period, such as a year, in which a day begins."""
         rule = self._rule
         if rule.counts_weeks:
             week = day - (day - 1 - rule.week_start) % 7
@@ -267,7 +267,7 @@ class LocalTimes:
         return day * self._per_day
 
     def _first_day(self, period: int) -> int:
-        """The first day that has a part in a period."""
+        """The first day of a period, whole or in part."""
         rule = self._rule
         year, month = period, 0
         match rule.frequency:
@@ -286,7 +286,7 @@ class LocalTimes:
         return date(year, month + 1, 1).toordinal() if year <= MAXYEAR else NEVER
 
     def _ever_picked(self) -> bool:
-        """Whether a period can have as many times as BYSETPOS counts."""
+        """Whether a period can have so many times that BYSETPOS picks one."""
         if not self._rule.picks_days:
             return bool(self._offsets)
         days = {"WEEKLY": len(self._rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 371}
@@ -307,7 +307,7 @@ class LocalTimes:
     def _matched(
         self, day: int, last: int
     ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
-        """Where to go on from a day, and the day with its times if it matches."""
+        """The next day to look at, and this day with its times if it matches."""
         if (match := self._matching(day, last)) != day:
             return match, ()
         times = self._times(day)
@@ -316,7 +316,7 @@ class LocalTimes:
     def _picked(
         self, day: int, last: int
     ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
-        """Where to go on after the period of a day, and what BYSETPOS picks of it."""
+        """The next day to look at, and the days of this period that BYSETPOS picks."""
         period = self._period_of(day)
         first = self._first_day(period)
         end = self._first_day(period + 1)
@@ -339,7 +339,7 @@ class LocalTimes:
         return days & (1 << end - first) - 1
 
     def _matching(self, day: int, last: int) -> int:
-        """The first day from a given one on that the parts but INTERVAL allow."""
+        """The first day from a given one on that all parts but INTERVAL allow."""
         while day <= last:
             new_year, next_year, days = self._year_of(day)
             if left := days >> day - new_year:
@@ -348,7 +348,7 @@ class LocalTimes:
         return NEVER
 
     def _year_of(self, day: int) -> tuple[int, int, int]:
-        """The first day of a day's year and of the next, and the days that match."""
+        """The first days of this year and of the next one, and the days that match."""
         # Read once: another thread may be asking about another year.
         known = self._year
         if known[0] <= day < known[1]:
@@ -360,7 +360,7 @@ class LocalTimes:
         return known
 
     def days_of(self, year: int) -> int:
-        """The days of a year, worked out once for all years with the same calendar."""
+        """The days of a year, as bits, computed once for years that are alike."""
         key = date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)
         if (days := self._days_of_year.get(key)) is None:
             alike = 2000 + year % 400
@@ -442,7 +442,7 @@ def _pick(
 
 
 def _ones(mask: bytes) -> Iterator[int]:
-    """The indexes at which a mask is 1; they may be few."""
+    """The indexes at which a mask is 1; fast also if they are few."""
     index = mask.find(1)
     while index >= 0:
         yield index
@@ -463,11 +463,11 @@ def _second(at: datetime) -> int:
 
 
 class ListedDates:
-    """The local times that are listed one by one.
+    """Local times that RDATE lists.
 
     Args:
         times: In order.
-        clock: How they become instants.
+        clock: Converts local times to instants.
     """
 
     elapsed = False
@@ -477,33 +477,33 @@ class ListedDates:
         self._clock = clock
 
     def search(self, at: datetime) -> datetime | None:
-        """The first of them at or after a given one."""
+        """The first local time at or after a given one."""
         index = bisect_left(self._times, at)
         return self._times[index] if index < len(self._times) else None
 
     def next(self, after: datetime) -> datetime | None:
-        """The first one strictly later than an instant."""
+        """The first fire time strictly later than an instant."""
         return self._clock.next(self.search, after)
 
     def years(self) -> Years:
-        """The instants at which the clock shows them, as sets."""
+        """The fire times as sets."""
         return self._clock.years(years_of_moments(self._times))
 
     def progression(self) -> Progression | None:
-        """None: whatever they are, they end."""
+        """None: the list ends, and a progression does not."""
         return None
 
 
 class RuleTimes:
-    """The times of a rule, from where it begins until it ends.
+    """The fire times of one rule, from its start to UNTIL or COUNT.
 
     Args:
         rule: The rule.
-        times: The local times that it gives.
+        times: The local times of the rule.
         begin: The first local time that counts.
         first: The first instant that counts.
-        clock: How they become instants.
-        exceptions: What EXDATE excludes.
+        clock: Converts local times to instants.
+        exceptions: The times and days that EXDATE excludes.
     """
 
     def __init__(
@@ -523,8 +523,8 @@ class RuleTimes:
         self._first = first
         self._clock = clock
         self._exceptions = exceptions
-        # COUNT is not reached at the one time, before which there are so many; it is
-        # at the other. Both move as they become known.
+        # Before the time in _known there are so many times, fewer than COUNT. At _over,
+        # COUNT has been reached. Both move with each question.
         self._known = (first if self.elapsed else begin), 0
         self._over = LAST_INSTANT if self.elapsed else _LAST_TIME
         self._last = _LAST_TIME
@@ -534,7 +534,7 @@ class RuleTimes:
             self._last = until + min(_DAY, _LAST_TIME - until)
 
     def search(self, at: datetime) -> datetime | None:
-        """The first local time at or after a given one that EXDATE leaves."""
+        """The first local time at or after a given one that EXDATE does not exclude."""
         while True:
             found = self._times.search(at if self.elapsed else max(at, self._begin))
             if found is None or found > self._last:
@@ -549,7 +549,7 @@ class RuleTimes:
                 return found
 
     def next(self, after: datetime) -> datetime | None:
-        """The first fire time strictly later than an instant, up to the end."""
+        """The first fire time strictly later than an instant; None after the end."""
         if self.elapsed and after < self._first:
             after = self._first - MICROSECOND
         found = self._clock.next(self.search, after, elapsed=self.elapsed)
@@ -558,7 +558,7 @@ class RuleTimes:
         return found if not self.elapsed or self._is_counted(found) else None
 
     def years(self) -> Years:
-        """Its times as sets; what EXDATE excludes counts for COUNT."""
+        """The fire times as sets. COUNT also counts the times that EXDATE excludes."""
         rule, begin = self._rule, self._begin
         excluded = [each for each in self._exceptions if not is_instant(each)]
         given: Years = RuleYears(self._times)
@@ -582,7 +582,7 @@ class RuleTimes:
         return kept
 
     def progression(self) -> Progression | None:
-        """Its times as a progression: it must only count, and on an even clock."""
+        """The fire times as a progression: of FREQ and INTERVAL alone, and in UTC."""
         rule = self._rule
         only_counts = RecurrenceRule(
             frequency=rule.frequency,
@@ -601,10 +601,10 @@ class RuleTimes:
         return Progression(microseconds_of(first), step)
 
     def _is_counted(self, found: datetime) -> bool:
-        """Whether one of its times comes before COUNT is reached.
+        """Whether a time of the rule comes before COUNT is reached.
 
         Args:
-            found: The instant, if it follows elapsed time, else the local time.
+            found: An instant if the rule follows elapsed time, else a local time.
         """
         # Read once: another thread may be moving it.
         known, number = self._known
@@ -620,12 +620,12 @@ class RuleTimes:
         return False
 
     def _count(self, begin: datetime, end: datetime, most: int) -> int:
-        """How many of its times there are from one on and before another.
+        """Count the times of the rule from one time on and before another.
 
         Args:
-            begin: An instant, if it follows elapsed time, else a local time.
+            begin: An instant if the rule follows elapsed time, else a local time.
             end: Likewise.
-            most: Where to stop counting: there may be so many, or more.
+            most: Stop counting at this number.
         """
         if end - begin > FAR:
             far = FarCount(self._times)
@@ -644,7 +644,7 @@ class RuleTimes:
 
 
 def without_moments(years: Years, moments: Collection[date]) -> Years:
-    """Sets of times, but for some instants, local times or days."""
+    """Sets of times without some instants, local times or days."""
     return (
         CombinedYears(without, [years, years_of_moments(moments)]) if moments else years
     )
@@ -655,8 +655,8 @@ class RecurrenceSeries:
 
     Args:
         recurrence: The set.
-        anchor: What it counts from if it does not say; that is no fire time.
-        clock: How its local times become instants.
+        anchor: Where it starts if it has no DTSTART; never a fire time itself.
+        clock: Converts local times to instants.
     """
 
     def __init__(
@@ -696,13 +696,13 @@ class RecurrenceSeries:
 
     @property
     def elapsed(self) -> bool:
-        """Whether all of it follows elapsed time where the clocks change."""
+        """Whether all rules follow elapsed time where the clocks change."""
         return all(part.elapsed for part in self._parts)
 
     def __call__(self, at: datetime) -> datetime | None:
-        """The first local time of what does not follow elapsed time, if anything.
+        """The first local time at or after a given one; naive.
 
-        It is at or after a given one, and naive.
+        If some rules do not follow elapsed time, only these rules count.
         """
         elapsed = self.elapsed
         found = [part.search(at) for part in self._parts if part.elapsed == elapsed]
@@ -758,7 +758,7 @@ def _is_excepted(time: datetime, exceptions: Collection[date]) -> bool:
 
 
 def _instant(local: datetime, zone: tzinfo) -> datetime:
-    """When a local time first occurs, or the first or last instant of all."""
+    """The instant at which a local time first occurs, within the range of datetime."""
     try:
         return local.replace(tzinfo=zone).astimezone(UTC)
     except OverflowError:
