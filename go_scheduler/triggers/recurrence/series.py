@@ -123,7 +123,7 @@ class LocalTimes:
         if self._per_day > 1:
             self._start += _second(start) // self._period_length
         self._allowed, self._offsets = _times_of(self._rule)
-        self._can_match = self._ever_picked() and self._ever_aligned()
+        self._can_match = self._can_ever_match()
         self._year = (0, 0, 0)
         self._days_of_year: dict[object, int] = {}
         self._times_of_day: dict[int, Sequence[int]] = {}
@@ -176,10 +176,15 @@ class LocalTimes:
             left -= 1
             if effort is not None:
                 effort.spend(_PER_TRY)
+            found: Iterable[tuple[int, Sequence[int]]] = ()
             if self._rule.picks_days:
                 day, found = self._picked(day, last)
+            elif (match := self._matching(day, last)) > day:
+                day = match
             else:
-                day, found = self._matched(day, last)
+                if times := self._times(day):
+                    found = [(day, times)]
+                day += 1
             for match, times in found:
                 if match > end:
                     return
@@ -285,17 +290,14 @@ class LocalTimes:
                 return period // self._per_day
         return date(year, month + 1, 1).toordinal() if year <= MAXYEAR else NEVER
 
-    def _ever_picked(self) -> bool:
-        """Whether a period can have so many times that BYSETPOS picks one."""
-        if not self._rule.picks_days:
-            return bool(self._offsets)
-        days = {"WEEKLY": len(self._rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 371}
-        most = days[self._rule.frequency] * len(self._offsets)
-        return min(map(abs, self._rule.positions)) <= most
-
-    def _ever_aligned(self) -> bool:
-        """Whether INTERVAL ever meets a time of day that the other parts allow."""
-        step = gcd(self._rule.interval, self._per_day)
+    def _can_ever_match(self) -> bool:
+        """Whether BYSETPOS can pick a time, and INTERVAL can meet an allowed one."""
+        rule = self._rule
+        days = {"WEEKLY": len(rule.weekdays) or 7, "MONTHLY": 31, "YEARLY": 371}
+        most = days.get(rule.frequency, 1) * len(self._offsets)
+        if not most or (rule.picks_days and min(map(abs, rule.positions)) > most):
+            return False
+        step = gcd(rule.interval, self._per_day)
         return self._allowed is None or 1 in self._allowed[self._start % step :: step]
 
     def _aligned(self, day: int) -> int:
@@ -303,15 +305,6 @@ class LocalTimes:
         period = self._period_of(day)
         ahead = (self._start - period) % self._rule.interval
         return self._first_day(period + ahead) if ahead else day
-
-    def _matched(
-        self, day: int, last: int
-    ) -> tuple[int, Sequence[tuple[int, Sequence[int]]]]:
-        """The next day to look at, and this day with its times if it matches."""
-        if (match := self._matching(day, last)) != day:
-            return match, ()
-        times = self._times(day)
-        return day + 1, [(day, times)] if times else ()
 
     def _picked(
         self, day: int, last: int
