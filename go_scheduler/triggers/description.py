@@ -47,7 +47,8 @@ def _weekdays(days: Sequence[int], *, plural: str = "") -> Sequence[str]:
     return [f"{name}{plural}" for name in names]
 
 
-_MOST_TIMES = 24 * 60
+# With more times of day than these, only a step from second 0 on is told as a step.
+_MOST_ODD_TIMES = 24 * 60
 # The most times of day that are listed: if they go on round the clock at one pace, if
 # they are a step from hour to hour, and if they are neither or several in an hour.
 _MOST_ROUND_THE_CLOCK, _MOST_STEPS, _MOST_LISTED = 3, 6, 24
@@ -55,33 +56,34 @@ _MOST_ROUND_THE_CLOCK, _MOST_STEPS, _MOST_LISTED = 3, 6, 24
 
 def describe_cron(fields: CronExpression) -> str:
     """When a cron expression fires, as a phrase, without its time zone."""
-    times = _times_of_day(fields)
-    step = _step(times)
-    goes_on = step is not None and not times[0] and times[-1] + step == DAY
+    hours, minutes, seconds = fields.hours, fields.minutes, fields.seconds
+    number = len(hours) * len(minutes) * len(seconds)
+    first, last = (
+        hours[end] * _HOUR + minutes[end] * _MINUTE + seconds[end] for end in (0, -1)
+    )
+    step = _step(hours, minutes, seconds)
+    if number > _MOST_ODD_TIMES and seconds[0]:
+        step = None
+    goes_on = step is not None and not first and last + step == DAY
     if step is None:
         most = _MOST_LISTED
-    elif len(fields.minutes) > 1:
+    elif len(minutes) > 1:
         # An expression that follows elapsed time is a step, be there few times or many.
         most = 0 if fields.elapsed else _MOST_LISTED
     else:
         most = _MOST_ROUND_THE_CLOCK if goes_on else _MOST_STEPS
-    if 0 < len(times) <= most:
+    if number <= most:
         days = _cron_days(fields, leading=True) or "every day"
-        phrase = f"{days} at {listed(map(clock_at, times))}"
+        phrase = f"{days} at {listed(_times(hours, minutes, seconds))}"
     else:
         days = _cron_days(fields, leading=False)
-        seconds = None if times else _every_few_seconds(fields)
-        if seconds:
-            phrase = seconds
-            goes_on = len(fields.hours) == 24
-        elif step is not None and goes_on:
+        if step is not None and goes_on:
             phrase = every(timedelta(seconds=step))
-        elif step is not None and (step > _HOUR or step * len(times) != DAY):
-            first, last = clock_at(times[0]), clock_at(times[-1])
-            phrase = f"{every(timedelta(seconds=step))} between {first} and {last}"
-        elif len(fields.hours) == 24 and fields.seconds == (0,):
-            minutes = [f":{minute:02}" for minute in fields.minutes]
-            phrase = f"every hour at {listed(minutes)}"
+        elif step is not None and (step > _HOUR or step * number != DAY):
+            phrase = every(timedelta(seconds=step))
+            phrase += f" between {clock_at(first)} and {clock_at(last)}"
+        elif len(hours) == 24 and seconds == (0,):
+            phrase = f"every hour at {listed(f':{minute:02}' for minute in minutes)}"
         else:
             phrase = _field_by_field(fields)
         if days:
@@ -94,40 +96,32 @@ def describe_cron(fields: CronExpression) -> str:
     return phrase
 
 
-def _times_of_day(fields: CronExpression) -> Sequence[int]:
-    """The seconds of the day that match, in order; none if they are more than 1,440."""
-    if len(fields.hours) * len(fields.minutes) * len(fields.seconds) > _MOST_TIMES:
-        return ()
-    return [
-        hour * _HOUR + minute * _MINUTE + second
-        for hour, minute, second in product(
-            fields.hours, fields.minutes, fields.seconds
+def _step(
+    hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int]
+) -> int | None:
+    """The seconds from each time of day to the next, if it is always the same."""
+    next_minute = seconds[0] - seconds[-1]
+    next_hour = (minutes[0] - minutes[-1]) * _MINUTE + next_minute
+    steps = {
+        (later - earlier) * length + ahead
+        for numbers, length, ahead in (
+            (seconds, 1, 0),
+            (minutes, _MINUTE, next_minute),
+            (hours, _HOUR, next_hour),
         )
-    ]
-
-
-def _step(times: Sequence[int]) -> int | None:
-    """The seconds from each to the next, if it is always the same."""
-    steps = {later - earlier for earlier, later in pairwise(times)}
+        for earlier, later in pairwise(numbers)
+    }
     return steps.pop() if len(steps) == 1 else None
 
 
-def _every_few_seconds(fields: CronExpression) -> str | None:
-    """A phrase, if its minutes have the same seconds and follow without a break."""
-    hours, minutes, seconds = fields.hours, fields.minutes, fields.seconds
-    step = _step(seconds)
-    if step is None or seconds[0] or seconds[-1] + step != _MINUTE:
-        return None
-    if any(each[-1] - each[0] != len(each) - 1 for each in (hours, minutes)):
-        return None
-    if len(minutes) < 60 and len(hours) > 1:
-        return None
-    phrase = every(timedelta(seconds=step))
-    if len(hours) == 24:
-        return phrase
-    first = hours[0] * _HOUR + minutes[0] * _MINUTE
-    last = hours[-1] * _HOUR + (minutes[-1] + 1) * _MINUTE - step
-    return f"{phrase} between {clock_at(first)} and {clock_at(last)}"
+def _times(
+    hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int]
+) -> Sequence[str]:
+    """The times of day, such as ``09:30``."""
+    return [
+        clock_at(hour * _HOUR + minute * _MINUTE + second)
+        for hour, minute, second in product(hours, minutes, seconds)
+    ]
 
 
 def _field_by_field(fields: CronExpression) -> str:
@@ -321,7 +315,7 @@ def _common_phrase(rule: RecurrenceRule, start: datetime | None) -> str | None:
         if rule.positions or named not in ([], ["weekdays"]):
             return None
         return _within_days(rule, start)
-    times = _times(rule)
+    times = _times_of(rule)
     if times is None or (rule.positions and len(times) > 1):
         return None
     has_ordinals = any(each.ordinal for each in rule.weekdays)
@@ -335,17 +329,12 @@ def _common_phrase(rule: RecurrenceRule, start: datetime | None) -> str | None:
     return f"{days} at {listed(times)}" if days and times else days
 
 
-def _times(rule: RecurrenceRule) -> Sequence[str] | None:
+def _times_of(rule: RecurrenceRule) -> Sequence[str] | None:
     """The times of day; none if they are left open, None if they cannot be listed."""
     if not (rule.hours or rule.minutes or rule.seconds):
         return []
     parts = rule.hours, rule.minutes, rule.seconds or (0,)
-    if not 1 <= prod(map(len, parts)) <= _MOST_MOMENTS:
-        return None
-    return [
-        clock_at(hour * _HOUR + minute * _MINUTE + second)
-        for hour, minute, second in product(*parts)
-    ]
+    return _times(*parts) if 1 <= prod(map(len, parts)) <= _MOST_MOMENTS else None
 
 
 def _of_week(rule: RecurrenceRule) -> str | None:
@@ -476,7 +465,7 @@ def _part_by_part(rule: RecurrenceRule) -> str:
         for phrase, values, name in parts
         if values
     ]
-    if rule.periods_per_day == 1 and (times := _times(rule)):
+    if rule.periods_per_day == 1 and (times := _times_of(rule)):
         phrases.append(f"at {listed(times)}")
     else:
         seconds = rule.seconds if rule.seconds != (0,) else ()
