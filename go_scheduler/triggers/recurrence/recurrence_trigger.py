@@ -265,9 +265,7 @@ def _read(text: object, timezone: str | None, start: object) -> Recurrence:
     return read_recurrence(text, timezone, start)
 
 
-@lru_cache(maxsize=256)
-def _read_text(text: str, timezone: str | None) -> Recurrence:
-    return read_recurrence(text, timezone)
+_read_text = lru_cache(maxsize=256)(read_recurrence)
 
 
 @lru_cache(maxsize=1024)
