@@ -143,10 +143,7 @@ def _field_by_field(fields: CronExpression) -> str:
 def _cron_days(fields: CronExpression, *, leading: bool) -> str:
     """The days on which it fires; nothing for every day.
 
-    Args:
-        fields: What matches.
-        leading: Whether a phrase begins with them, as in ``every weekday at 09:00``,
-            or ends with them, as in ``every hour on weekdays``.
+    They lead, as in ``every weekday at 09:00``, or follow: ``every hour on weekdays``.
     """
     every_month = len(fields.months) == 12
     months = "every month" if every_month else listed(spans(fields.months, month_name))
@@ -177,12 +174,7 @@ def _cron_days(fields: CronExpression, *, leading: bool) -> str:
 
 
 def cron_warnings(texts: Mapping[str, str], fields: CronExpression) -> Iterator[str]:
-    """Sentences about what the author of a cron expression may not have meant.
-
-    Args:
-        texts: The text of each field by its name.
-        fields: What they match.
-    """
+    """Sentences about what the author of a cron expression may not have meant."""
     if fields.either:
         yield (
             f"day-of-month {texts['day-of-month']} and day-of-week"

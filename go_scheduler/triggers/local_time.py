@@ -49,12 +49,7 @@ rule for each zone.
 def changes(zone: tzinfo, year: int) -> Sequence[Change]:
     """The changes of a zone's offset after the beginning of a year and up to its end.
 
-    Args:
-        zone: Any time zone.
-        year: As UTC counts it; from 1 to 9999.
-
-    Returns:
-        In order; the instants in UTC.
+    They are in order. The year, from 1 to 9999, and the instants are those of UTC.
     """
     if (alike := year_alike(year)) != year:
         later = _new_year(year) - _new_year(alike)
@@ -118,13 +113,7 @@ def _offset_at(instant: datetime, zone: tzinfo) -> timedelta:
 def zone_changes(
     timezone: str, start: datetime, end: datetime
 ) -> list[tuple[datetime, str]]:
-    """The changes of a zone's clocks after a start and up to an end, each in words.
-
-    Args:
-        timezone: The name of the zone.
-        start: Aware, in UTC.
-        end: Likewise.
-    """
+    """The changes of a zone's clocks after a start and up to an end, each in words."""
     zone = load_zone(timezone)
     return [
         (
@@ -183,7 +172,7 @@ class Period:
     resumes: datetime
 
     def local(self, instant: datetime) -> datetime:
-        """The time the clock shows at an instant; naive, within the years 1 to 9999."""
+        """The local time of an instant; naive, within the years 1 to 9999."""
         try:
             return self.epoch + (instant - _EPOCH)
         except OverflowError:
@@ -204,11 +193,7 @@ class Period:
         return self.end if gap == "next" and self.skips_shortly(local) else None
 
     def instant(self, local: datetime) -> datetime:
-        """When the clock shows a local time, in UTC.
-
-        Raises:
-            OverflowError: After the year 9999.
-        """
+        """The instant of a local time; an OverflowError after the year 9999."""
         return _EPOCH + (local - self.epoch)
 
 
@@ -275,12 +260,7 @@ def next_instant(
 
 
 def period_at(instant: datetime, zone: tzinfo) -> Period:
-    """The period of a zone that an instant is in.
-
-    Args:
-        instant: In UTC.
-        zone: Any time zone.
-    """
+    """The period of a zone that an instant in UTC is in."""
     if zone is UTC:
         return _ALL_TIME
     periods = _periods(zone, instant.year)

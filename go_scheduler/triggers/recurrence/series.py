@@ -87,7 +87,7 @@ class WallClock(NamedTuple):
         )
 
     def years(self, local: Years, *, elapsed: bool = False) -> Years:
-        """The seconds at which local times match."""
+        """The instants of local times, as sets."""
         return ClockYears(
             local, self.zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
         )
@@ -142,13 +142,7 @@ class LocalTimes:
         return None
 
     def count(self, begin: datetime, end: datetime, most: int) -> int:
-        """Count the times from one time on and before another.
-
-        Args:
-            begin: The first time that counts.
-            end: The first time that does not count.
-            most: Stop counting at this number.
-        """
+        """Count the times from one on and before another, up to a maximum."""
         first, last, total = begin.toordinal(), end.toordinal(), 0
         for day, times in self.days(first, last):
             if total >= most:
@@ -164,11 +158,6 @@ class LocalTimes:
         """The days that have times, from a given day on, each with its seconds.
 
         It ends after a hundred years without a time, or after 6,000 vain steps.
-
-        Args:
-            day: The first day.
-            end: The last one.
-            effort: The budget of the search; None: no bound.
         """
         last = min(day + _PATIENCE, end) if self._can_match else 0
         left = _MOST_IN_VAIN
@@ -456,12 +445,7 @@ def _second(at: datetime) -> int:
 
 
 class ListedDates:
-    """Local times that RDATE lists.
-
-    Args:
-        times: In order.
-        clock: Converts local times to instants.
-    """
+    """Local times that RDATE lists, in order."""
 
     elapsed = False
 
@@ -594,11 +578,7 @@ class RuleTimes:
         return Progression(microseconds_of(first), step)
 
     def _is_counted(self, found: datetime) -> bool:
-        """Whether a time of the rule comes before COUNT is reached.
-
-        Args:
-            found: An instant if the rule follows elapsed time, else a local time.
-        """
+        """Whether a local time, or an instant if ``elapsed``, comes before COUNT."""
         # Read once: another thread may be moving it.
         known, number = self._known
         if self._rule.count is None or found <= known:
@@ -613,13 +593,7 @@ class RuleTimes:
         return False
 
     def _count(self, begin: datetime, end: datetime, most: int) -> int:
-        """Count the times of the rule from one time on and before another.
-
-        Args:
-            begin: An instant if the rule follows elapsed time, else a local time.
-            end: Likewise.
-            most: Stop counting at this number.
-        """
+        """Count the times from one on and before another, up to a maximum."""
         if end - begin > FAR:
             far = FarCount(self._times)
             if self.elapsed:

@@ -45,13 +45,7 @@ _MOMENT = re.compile(r"\d{8}(T(?!24)\d{6}Z?)?")
 
 
 class _Range(NamedTuple):
-    """The numbers that a part may list.
-
-    Attributes:
-        first: The lowest.
-        last: The highest.
-        from_end: Whether each may also be negative, and then counts from the end.
-    """
+    """The numbers of a part; ``from_end``: negative numbers count from the end."""
 
     first: int
     last: int
@@ -300,11 +294,7 @@ class Recurrence:
     exceptions: tuple[date, ...]
 
     def text(self) -> str:
-        """The set as RFC 5545 text, one of many that mean the same.
-
-        Returns:
-            The properties, a line each, which are not folded.
-        """
+        """The set as RFC 5545 text: a line for each property, not folded."""
         lines = [] if self.start is None else [self._line("DTSTART", [self.start])]
         lines += [f"RRULE:{write_rule(rule)}" for rule in self.rules]
         for name, moments in (("RDATE", self.dates), ("EXDATE", self.exceptions)):
@@ -337,13 +327,7 @@ class _Line(NamedTuple):
 def read_recurrence(
     text: object, timezone: object = None, start: object = None
 ) -> Recurrence:
-    """The recurrence set that a text stands for.
-
-    Args:
-        text: Lines of RFC 5545, or the value of one RRULE.
-        timezone: An IANA name or a ``ZoneInfo``; None: the one that the text names, or
-            that ``start`` has, or UTC.
-        start: An aware datetime; None: the text's DTSTART, if it has one.
+    """The recurrence set that a text stands for; see ``RecurrenceTrigger``.
 
     Raises:
         InvalidTriggerError: It is none, or contradicts the other arguments.
