@@ -1,7 +1,7 @@
 """Cron expressions and recurrence sets in English, with warnings about usual mistakes.
 
-Both are told as days and times. The two ways to write a schedule have their own tables
-of patterns, the most usual first, and a last one that tells each part.
+A schedule is described by days and times. Common schedules have the phrase that people
+use. All others are described part by part.
 """
 
 from __future__ import annotations
