@@ -39,6 +39,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.store.claims import (
     ClaimTests,
     LapsedTests,
+    LostClaimTests,
     RenewTests,
     StartTests,
 )
@@ -153,6 +154,7 @@ class TestConflicts(
     FireTests,
     ClaimTests,
     LapsedTests,
+    LostClaimTests,
     StartTests,
     RenewTests,
     FinishTests,

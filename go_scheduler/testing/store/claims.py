@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pytest
 
@@ -16,9 +17,8 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.models import Outcome, State
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import Addition, Claim, Renewal
+from go_scheduler.stores.messages import Addition, Release, Renewal, RunOutcome
 from go_scheduler.testing.builders import (
-    EXPIRE_AFTER,
     HOUR,
     LEASE,
     MINUTE,
@@ -49,7 +49,6 @@ from go_scheduler.testing.builders import (
     release,
     renew,
     running,
-    stale_claim_of,
     start,
     waiting_for_retry,
 )
@@ -59,66 +58,30 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
 
-def claim_for(
-    store: Store,
-    *,
-    lease: timedelta = LEASE,
-    expire_after: timedelta = EXPIRE_AFTER,
-    ahead: timedelta = ZERO,
-) -> Sequence[TaskInstance]:
-    """Claim for a node with a lease and an ``expire_after`` of its own."""
-    node = claimant(lease=lease, expire_after=expire_after)
-    settle(store)
-    return store.claim_instances(node, ahead=ahead, lead=ZERO, limit=100, lapsed=None)
-
-
-def claim_all(
-    store: Store, *, limit: int, queues: Iterable[str] = ("default",)
-) -> Sequence[Sequence[TaskInstance]]:
-    """Claim again and again, until nothing comes."""
-    pages = []
-    while page := claim(store, queues=queues, ahead=HOUR, limit=limit):
-        pages.append(page)
-    return pages
-
-
-def assert_each_once(store: Store, pages: Sequence[Sequence[TaskInstance]]) -> None:
-    """All that is stored has been claimed, and nothing a second time."""
-    claimed = [each.id for page in pages for each in page]
-    assert sorted(claimed) == sorted(ids(store.list_instances()))
-
-
 class ClaimTests:
     """``claim_instances``, where nobody has claimed the instance."""
 
-    def test_an_instance_is_claimed_when_due_within_ahead(
+    def test_an_instance_is_claimed_when_it_is_due_within_ahead(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = pending(store, definition(START + MINUTE))
-        assert claim(store, ahead=MINUTE - TICK) == []
-        clock.advance(TICK)
-        assert ids(claim(store, ahead=MINUTE - TICK)) == [instance.id]
-
-    def test_without_ahead_an_instance_is_claimed_when_it_is_due(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = pending(store, definition(START + MINUTE))
-        clock.advance(MINUTE - TICK)
+        overdue, soon, later = (
+            pending(store, definition(START + each))
+            for each in (-1000 * HOUR, MINUTE, 2 * MINUTE)
+        )
+        assert ids(claim(store, ahead=MINUTE - TICK)) == [overdue.id]
+        assert ids(claim(store, ahead=MINUTE)) == [soon.id]
+        clock.advance(2 * MINUTE - TICK)
         assert claim(store) == []
         clock.advance(TICK)
-        assert ids(claim(store)) == [instance.id]
-
-    def test_an_instance_long_overdue_is_claimed(self, store: Store) -> None:
-        instance = pending(store, definition(START - 1000 * HOUR))
-        assert ids(claim(store)) == [instance.id]
+        assert ids(claim(store)) == [later.id]
 
     def test_a_claim_ahead_holds_for_a_lease_past_the_due_time(
         self, store: Store
@@ -132,7 +95,8 @@ class ClaimTests:
         assert store.get_instance(instance.id) == instance
 
     def test_a_claim_of_what_is_due_is_started(self, store: Store) -> None:
-        given = pending(store, definition(START - MINUTE))
+        new = definition(START - MINUTE, name="a", metadata={"b": [2]})
+        given = pending(store, new)
         [instance] = claim(store)
         assert instance == replace(
             given,
@@ -143,88 +107,63 @@ class ClaimTests:
             expires_at=START + LEASE,
         )
         assert instance.state is State.RUNNING
+        assert (instance.definition, instance.definition.revision) == (new, 1)
         assert store.get_instance(instance.id) == instance
 
     def test_a_claimed_instance_is_not_claimed_again(self, store: Store) -> None:
         claimed(store)
-        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=True) == []
-        assert claim(store, ahead=HOUR, lapsed=True) == []
-
-    def test_a_running_instance_is_not_claimed_again(self, store: Store) -> None:
         running(store)
-        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=True) == []
-        assert claim(store, ahead=HOUR, lapsed=True) == []
+        for node in (OTHER_NODE, NODE):
+            assert claim(store, node, ahead=HOUR, lapsed=True) == []
 
-    @pytest.mark.parametrize("outcome", list(Outcome))
     def test_an_instance_that_has_ended_is_not_claimed(
-        self, store: Store, clock: ManualClock, outcome: Outcome
+        self, store: Store, clock: ManualClock
     ) -> None:
-        ended(store, outcome=outcome)
+        for outcome in Outcome:
+            ended(store, outcome=outcome)
         clock.advance(HOUR)
         assert claim(store, ahead=HOUR, lapsed=True) == []
 
     def test_a_node_gets_what_is_in_its_queues(self, store: Store) -> None:
         for number, queue in enumerate(["a", "b", "c", "A"]):
             pending(store, definition(START + number * TICK, queue=queue))
+        assert claim(store, queues=[], ahead=HOUR, lapsed=True) == []
         given = claim(store, queues=["c", "a"], ahead=SECOND)
         assert [each.definition.queue for each in given] == ["a", "c"]
-
-    def test_a_node_without_queues_gets_nothing(self, store: Store) -> None:
-        pending(store)
-        assert claim(store, queues=[], ahead=HOUR, lapsed=True) == []
 
     def test_the_earliest_due_come_first(self, store: Store) -> None:
         for number in (3, 1, 2):
             queue = "even" if number % 2 == 0 else "odd"
             pending(store, definition(START + number * SECOND, queue=queue))
-        given = claim(store, queues=["even", "odd"], ahead=HOUR)
+        given = claim(store, queues=["even", "odd"], ahead=HOUR, limit=3)
         due = [START + number * SECOND for number in (1, 2, 3)]
         assert [each.due_at for each in given] == due
 
     def test_at_most_limit_are_claimed_at_a_time_and_all_in_the_end(
         self, store: Store
     ) -> None:
-        fire(store, put(store), *(START + n * SECOND for n in range(20)))
-        pages = claim_all(store, limit=3)
-        assert all(len(page) <= 3 for page in pages)
-        assert_each_once(store, pages)
-
-    def test_what_is_claimed_of_more_is_in_order(self, store: Store) -> None:
-        fire(store, put(store), *(START - n * SECOND for n in range(20)))
-        for page in claim_all(store, limit=7):
-            due = [each.due_at for each in page]
-            assert due == sorted(due)
+        queues = ("a", "b")
+        for queue in queues:
+            made = (START + number * SECOND for number in range(-6, 6))
+            fire(store, put(store, definition(queue=queue)), *made)
+        found: list[TaskInstance] = []
+        while page := claim(store, queues=queues, ahead=HOUR, limit=5):
+            assert len(page) <= 5
+            assert [each.due_at for each in page] == sorted(
+                each.due_at for each in page
+            )
+            found += page
+        assert sorted(ids(found)) == sorted(ids(store.list_instances()))
 
     def test_what_is_new_is_not_behind_what_was_claimed_ahead(
-        self, store: Store
-    ) -> None:
-        read = put(store)
-        fire(store, read, *(START + n * SECOND for n in range(1, 4)))
-        assert len(claim(store, ahead=HOUR, limit=2)) == 2
-        new = pending(store, definition(START))
-        assert new.id in ids(claim(store, ahead=HOUR, limit=10))
-
-    def test_what_is_due_since_a_full_claim_ahead_is_in_the_next_one(
         self, store: Store, clock: ManualClock
     ) -> None:
-        read = put(store)
-        fire(store, read, *(START + n * MINUTE for n in range(1, 4)))
+        fire(store, put(store), *(START + number * MINUTE for number in range(1, 4)))
         assert len(claim(store, ahead=HOUR, limit=2)) == 2
-        new = pending(store, definition(START))
-        clock.advance(SECOND)
-        assert new.id in ids(claim(store, ahead=HOUR, limit=10))
-
-    def test_the_limit_spans_all_queues(self, store: Store) -> None:
-        for queue in ("a", "b"):
-            made = (START + n * TICK for n in range(4))
-            fire(store, put(store, definition(queue=queue)), *made)
-        pages = claim_all(store, queues=("a", "b"), limit=3)
-        assert all(len(page) <= 3 for page in pages)
-        assert_each_once(store, pages)
-
-    def test_of_few_that_are_due_all_are_claimed_at_once(self, store: Store) -> None:
-        made = fire(store, put(store), *(START + n * SECOND for n in range(5)))
-        assert ids(claim(store, ahead=HOUR, limit=5)) == ids(made)
+        for _ in range(2):
+            new = pending(store, definition(START))
+            assert new.id in ids(claim(store, ahead=HOUR, limit=1))
+            clock.advance(SECOND)
 
     def test_what_is_due_within_lead_is_also_started(self, store: Store) -> None:
         pending(store, definition(START + SECOND))
@@ -235,61 +174,27 @@ class ClaimTests:
 
     def test_what_is_due_after_lead_is_not_started(self, store: Store) -> None:
         pending(store, definition(START + SECOND))
+        assert claim(store, ahead=SECOND - TICK, lead=HOUR) == []
         [instance] = claim(store, ahead=HOUR, lead=SECOND - TICK)
         assert (instance.state, instance.runs) == (State.CLAIMED, 0)
         assert instance.started_at is None
 
-    def test_lead_claims_nothing_beyond_ahead(self, store: Store) -> None:
-        pending(store, definition(START + MINUTE))
-        assert claim(store, ahead=SECOND, lead=HOUR) == []
-
     def test_a_start_with_the_claim_holds_no_longer_than_expire_after(
         self, store: Store
     ) -> None:
-        pending(store, definition(expire_after=SECOND))
-        [instance] = claim_for(store)
-        assert instance.expires_at == START + SECOND
-
-    def test_a_start_with_the_claim_takes_the_nodes_expire_after_by_default(
-        self, store: Store
-    ) -> None:
-        pending(store)
-        [instance] = claim_for(store, expire_after=SECOND)
-        assert instance.expires_at == START + SECOND
-
-    def test_a_claim_without_a_start_holds_for_the_whole_lease(
-        self, store: Store
-    ) -> None:
-        pending(store, definition(START + MINUTE, expire_after=SECOND))
-        [instance] = claim_for(store, expire_after=SECOND, ahead=HOUR)
-        assert instance.expires_at == START + MINUTE + LEASE
-
-    def test_each_claim_raises_the_attempt_by_one(self, store: Store) -> None:
-        pending(store)
-        for attempt in (1, 2, 3):
-            [instance] = claim(store)
-            assert instance.attempt == attempt
-            assert release(store, instance)
-
-    def test_a_claimed_instance_comes_with_its_definition(self, store: Store) -> None:
-        new = put(store, definition(name="a", metadata={"b": [2]}))
-        fire(store, new)
-        [instance] = claim(store)
-        assert instance.definition == new
-        assert instance.definition.revision == 1
-
-    def test_a_retry_is_claimed_when_it_is_due(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = waiting_for_retry(store, retry_in=MINUTE)
-        clock.advance(MINUTE - TICK)
-        assert claim(store) == []
-        clock.advance(TICK)
-        [again] = claim(store)
-        assert again.id == instance.id
-        assert (again.attempt, again.runs) == (2, 2)
-        assert again.execute_at == START
-        assert again.started_at == START + MINUTE
+        own = pending(store, definition(expire_after=SECOND))
+        by_default = pending(store)
+        unstarted = pending(store, definition(START + MINUTE, expire_after=SECOND))
+        node = claimant(expire_after=2 * SECOND)
+        settle(store)
+        given = store.claim_instances(
+            node, ahead=HOUR, lead=ZERO, limit=100, lapsed=None
+        )
+        assert {each.id: each.expires_at for each in given} == {
+            own.id: START + SECOND,
+            by_default.id: START + 2 * SECOND,
+            unstarted.id: START + MINUTE + LEASE,
+        }
 
 
 _TURNS = 8
@@ -321,59 +226,54 @@ class PriorityTests:
     def test_of_what_is_due_a_smaller_class_comes_first_and_the_last_in_its_turn(
         self, store: Store
     ) -> None:
-        waiting(store, 3)
-        waiting(store, 0)
-        taken = claimed_singly(store)
-        assert taken[0] >= 6
-        assert taken[3] >= 1
+        for last in (3, 1):
+            waiting(store, last)
+            waiting(store, 0)
+            taken = claimed_singly(store)
+            assert taken[0] >= 5
+            assert taken[last] >= 1
+            store.delete_definitions(ids(store.list_definitions()))
 
     def test_no_class_waits_for_ever(self, store: Store) -> None:
         for priority in (3, 1, 0):
             waiting(store, priority, _TURNS**2)
         assert set(claimed_singly(store, _TURNS**2)) == {0, 1, 3}
 
-    def test_the_last_class_that_there_is_has_its_turn(self, store: Store) -> None:
-        waiting(store, 1)
-        waiting(store, 0)
-        assert set(claimed_singly(store)) == {0, 1}
-
     def test_what_there_is_room_for_comes_whatever_its_class(
         self, store: Store
     ) -> None:
-        given = [waiting(store, priority, 1) for priority in (1, 3, 0, 2)]
-        found = claim(store)
-        assert [each.definition.priority for each in found] == [3, 2, 1, 0]
-        assert {each.definition.id for each in found} == {each.id for each in given}
+        for priority in (1, 3, 0, 2):
+            waiting(store, priority, 1)
+        for priority in (0, 3):
+            at = START + (1 + priority) * MINUTE
+            pending(store, replace(definition(at), priority=priority))
+        found = claim(store, ahead=HOUR)
+        assert [each.definition.priority for each in found] == [3, 2, 1, 0, 0, 3]
 
     def test_a_smaller_class_comes_first_from_whichever_queue(
         self, store: Store
     ) -> None:
         waiting(store, 2)
         waiting(store, 0, queue="other")
-        taken = claimed_singly(store, queues=["default", "other"])
-        assert taken[0] >= 6
-
-    def test_a_class_is_one_of_its_queue_alone(self, store: Store) -> None:
-        waiting(store, 0, queue="other")
-        given = waiting(store, 2, 1)
-        [instance] = claim(store)
-        assert instance.definition.id == given.id
+        [instance] = claim(store, limit=1)
+        assert instance.definition.priority == 2
+        assert claimed_singly(store, queues=["default", "other"])[0] >= 6
 
     def test_what_has_lapsed_comes_before_all_others(
         self, store: Store, clock: ManualClock
     ) -> None:
-        last = running(store, replace(definition(), priority=3))
-        clock.advance(LEASE)
-        waiting(store, 0, 1)
-        [taken] = claim(store, OTHER_NODE, lapsed=True, limit=1)
-        assert taken.id == last.id
-
-    def test_what_is_claimed_ahead_is_of_any_class(self, store: Store) -> None:
-        first, last = (
-            pending(store, replace(definition(START + MINUTE), priority=priority))
-            for priority in (0, 3)
+        last, later = (
+            running(store, replace(definition(), priority=priority))
+            for priority in (3, 2)
         )
-        assert sorted(ids(claim(store, ahead=HOUR))) == sorted([first.id, last.id])
+        renew(store, later)
+        clock.advance(LEASE)
+        first = waiting(store, 0, 2)
+        [taken] = claim(store, OTHER_NODE, lapsed=True, limit=1)
+        assert taken.id in (last.id, later.id)
+        rest = claim(store, OTHER_NODE, lapsed=True)
+        assert {rest[0].id, taken.id} == {last.id, later.id}
+        assert [each.definition.id for each in rest[1:]] == [first.id] * 2
 
     def test_an_edit_moves_what_is_open_into_its_new_class(self, store: Store) -> None:
         first, last = waiting(store, 0), waiting(store, 3)
@@ -386,22 +286,15 @@ class PriorityTests:
     def test_what_is_claimed_stays_so_when_its_class_changes(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = claimed(store)
-        put(store, replace(instance.definition, priority=0))
-        [started] = start(store, instance)
+        unstarted, runs = claimed(store), running(store)
+        for each in (unstarted, runs):
+            put(store, replace(each.definition, priority=0))
+        [started] = start(store, unstarted)
         assert started.definition.priority == 0
         clock.advance(HOUR)
-        [taken] = claim(store, OTHER_NODE, lapsed=True)
-        assert taken.id == instance.id
-
-    def test_what_runs_waits_for_its_next_run_in_its_new_class(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        put(store, replace(instance.definition, priority=2))
-        clock.advance(HOUR)
-        [taken] = claim(store, OTHER_NODE, lapsed=True)
-        assert (taken.id, taken.definition.priority) == (instance.id, 2)
+        taken = claim(store, OTHER_NODE, lapsed=True)
+        assert sorted(ids(taken)) == sorted([unstarted.id, runs.id])
+        assert {each.definition.priority for each in taken} == {0}
 
 
 class LapsedTests:
@@ -411,7 +304,9 @@ class LapsedTests:
         self, store: Store, clock: ManualClock
     ) -> None:
         first = running(store)
-        clock.advance(LEASE)
+        clock.advance(LEASE - TICK)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        clock.advance(TICK)
         [second] = claim(store, OTHER_NODE, lapsed=True)
         now = START + LEASE
         assert second == replace(
@@ -424,90 +319,59 @@ class LapsedTests:
         )
         assert store.get_instance(first.id) == second
 
-    def test_a_claim_has_not_lapsed_before_it_expires(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        running(store)
-        clock.advance(LEASE - TICK)
-        assert claim(store, OTHER_NODE, lapsed=True) == []
-
     def test_a_lapsed_claim_is_left_alone_unless_asked_for(
         self, store: Store, clock: ManualClock
     ) -> None:
         running(store)
         clock.advance(HOUR)
         assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=False) == []
-
-    def test_a_lapsed_claim_that_never_started_is_started(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first = claimed(store, definition(START + SECOND))
-        clock.advance(SECOND + LEASE)
-        [second] = claim(store, OTHER_NODE, lapsed=True)
-        assert second.id == first.id
-        assert (second.attempt, second.runs) == (2, 1)
-        assert second.started_at == START + SECOND + LEASE
-
-    def test_a_claim_that_lapsed_before_it_was_due_is_not_started_early(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first = claimed(store, definition(START + HOUR))
-        store.renew_claims([Renewal(claim=claim_of(first), lease=SECOND)])
-        clock.advance(SECOND)
-        [second] = claim(store, OTHER_NODE, lapsed=True)
-        assert second == replace(
-            first, claimed_by=OTHER_NODE, attempt=2, expires_at=START + HOUR + LEASE
-        )
-        assert second.state is State.CLAIMED
-
-    def test_a_node_may_take_over_its_own_lapsed_claim(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first = running(store)
-        clock.advance(LEASE)
-        [second] = claim(store, lapsed=True)
-        assert (second.id, second.attempt) == (first.id, 2)
-
-    def test_a_run_that_hangs_lapses_after_expire_after(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        running(store, definition(expire_after=SECOND))
-        clock.advance(SECOND)
-        [second] = claim(store, OTHER_NODE, lapsed=True)
-        assert second.expires_at == START + 2 * SECOND
-
-    def test_lapsed_claims_come_first(self, store: Store, clock: ManualClock) -> None:
-        late = running(store)
-        clock.advance(LEASE)
-        earlier = pending(store, definition(START - HOUR))
-        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [late.id, earlier.id]
-
-    def test_lapsed_claims_count_towards_the_limit(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        late = running(store)
-        clock.advance(LEASE)
-        other = pending(store)
-        assert ids(claim(store, OTHER_NODE, limit=1, lapsed=True)) == [late.id]
-        assert ids(claim(store, OTHER_NODE, limit=1, lapsed=True)) == [other.id]
-
-    def test_a_lapsed_claim_in_another_queue_is_left_alone(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        running(store)
-        clock.advance(LEASE)
         assert claim(store, OTHER_NODE, queues=["other"], lapsed=True) == []
 
-    def test_a_renewed_claim_lapses_later(
+    def test_a_lapsed_claim_that_never_started_is_started_when_it_is_due(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = running(store)
-        clock.advance(LEASE - TICK)
-        renew(store, instance)
-        clock.advance(LEASE - TICK)
-        assert claim(store, OTHER_NODE, lapsed=True) == []
-        clock.advance(TICK)
-        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
+        soon, later = (
+            claimed(store, definition(START + each)) for each in (SECOND, HOUR)
+        )
+        store.renew_claims([Renewal(claim=claim_of(later), lease=SECOND)])
+        clock.advance(SECOND + LEASE)
+        now = START + SECOND + LEASE
+        taken = {each.id: each for each in claim(store, OTHER_NODE, lapsed=True)}
+        assert taken == {
+            soon.id: replace(
+                soon,
+                claimed_by=OTHER_NODE,
+                attempt=2,
+                runs=1,
+                started_at=now,
+                expires_at=now + LEASE,
+            ),
+            later.id: replace(
+                later, claimed_by=OTHER_NODE, attempt=2, expires_at=START + HOUR + LEASE
+            ),
+        }
+
+    def test_a_claim_is_taken_over_that_has_lapsed_so_long_ago(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        early = running(store)
+        clock.advance(LEASE)
+        late = running(store, definition(clock.now()))
+        clock.advance(LEASE)
+
+        def taken_over(lapsed: timedelta) -> list[UUID]:
+            settle(store)
+            taken = store.claim_instances(
+                claimant(OTHER_NODE), ahead=ZERO, lead=ZERO, limit=10, lapsed=lapsed
+            )
+            return ids(taken)
+
+        # However often and long nobody is taken over: a shorter wait finds them all.
+        assert taken_over(timedelta(days=1)) == taken_over(LEASE + TICK) == []
+        assert taken_over(LEASE) == [early.id]
+        clock.advance(MINUTE)
+        assert taken_over(MINUTE + TICK) == []
+        assert taken_over(MINUTE) == [late.id]
 
     def test_a_lapsed_claim_that_nobody_took_is_still_its_owners(
         self, store: Store, clock: ManualClock
@@ -521,48 +385,133 @@ class LapsedTests:
         assert finish(store, run)
         assert release(store, held)
 
-    def test_the_owner_before_cannot_start(
+
+def lost_claims(store: Store, clock: ManualClock) -> dict[str, TaskInstance]:
+    """Instances as those have them whose claim is not current, by what became of it."""
+    given_back, retried, cancelled = running(store), running(store), claimed(store)
+    assert release(store, given_back, HOUR)
+    assert finish(store, retried, None, retry_in=HOUR)
+    cancel(store, cancelled)
+    over, skipped = ended(store), ended(store, outcome=Outcome.SKIPPED)
+    deleted = running(store)
+    store.delete_definitions([deleted.definition.id])
+    unclaimed = pending(store, definition(START + HOUR))
+    taken_over, _ = passed_on(store, clock)
+    runs = running(store)
+    return {
+        "its instance was given back": given_back,
+        "its instance waits for a retry": retried,
+        "its instance was cancelled": cancelled,
+        "its instance has succeeded": over,
+        "its instance was skipped": skipped,
+        "its definition was deleted": deleted,
+        "another node has taken it over": taken_over,
+        "nobody has claimed its instance": unclaimed,
+        "nobody has claimed its instance, nor would that be the attempt": replace(
+            unclaimed, attempt=1
+        ),
+        "its attempt is still to come": replace(runs, attempt=2),
+        "there is no such instance": replace(runs, id=NOBODY),
+    }
+
+
+def check_none_counts(
+    store: Store,
+    lost: Collection[tuple[str, TaskInstance]],
+    call: Callable[[Sequence[TaskInstance]], Collection[UUID]],
+) -> None:
+    """A call changes nothing for claims that are not current, and answers no more."""
+
+    def seen(instance: TaskInstance) -> object:
+        if instance.id == NOBODY:
+            return None
+        return store.get_instance(instance.id), [*store.list_runs(instance.id)]
+
+    before = {how: seen(each) for how, each in lost}
+    mine = running(store)
+    done = call([*(each for _, each in lost), mine])
+    for how, each in lost:
+        assert each.id not in done, f"a claim counts, though {how}"
+        assert seen(each) == before[how], f"a claim changes something, though {how}"
+    assert set(done) == {mine.id}, "beside claims that are lost a current one is not"
+
+
+def end_all(
+    store: Store, outcome: Outcome | None, given: Sequence[TaskInstance]
+) -> Collection[UUID]:
+    """Let all of these runs come to one end; the ids of those that have."""
+    ends = [
+        RunOutcome(
+            claim=claim_of(each),
+            started_at=each.started_at,
+            outcome=outcome,
+            retry_in=HOUR,
+            hung=outcome is None,
+            error="late",
+            client='"late"',
+        )
+        for each in given
+    ]
+    return store.finish_instances(ends).done
+
+
+class LostClaimTests:
+    """What changes nothing for a claim that is not current."""
+
+    def test_nothing_starts_under_a_claim_that_is_not_current(
         self, store: Store, clock: ManualClock
     ) -> None:
-        first = claimed(store)
-        clock.advance(HOUR)
-        [second] = claim(store, OTHER_NODE, lapsed=True)
-        assert start(store, first) == []
-        assert store.get_instance(first.id) == second
+        lost = lost_claims(store, clock).items()
+        check_none_counts(store, lost, lambda given: ids(start(store, *given)))
 
-    def test_the_owner_before_cannot_renew(
+    def test_no_claim_is_renewed_that_is_not_current(
         self, store: Store, clock: ManualClock
     ) -> None:
-        first, second = passed_on(store, clock)
-        clock.advance(SECOND)
-        assert renew(store, first) == {}
-        assert store.get_instance(first.id) == second
+        lost = lost_claims(store, clock).items()
+        check_none_counts(store, lost, lambda given: renew(store, *given))
+        for how, each in lost:
+            assert hand_on(store, each, lease=HOUR, worker="a") == {}, how
 
-    @pytest.mark.parametrize(
-        "outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.SKIPPED, None]
-    )
-    def test_the_owner_before_cannot_fail(
-        self, store: Store, clock: ManualClock, outcome: Outcome | None
-    ) -> None:
-        first, second = passed_on(store, clock)
-        assert not finish(store, first, outcome, error="late", hung=True)
-        assert store.get_instance(first.id) == second
-
-    def test_the_owner_before_cannot_release(
+    def test_nothing_is_given_back_by_a_claim_that_is_not_current(
         self, store: Store, clock: ManualClock
     ) -> None:
-        first, second = passed_on(store, clock)
-        assert not release(store, first, MINUTE)
-        assert store.get_instance(first.id) == second
+        def give_back(given: Sequence[TaskInstance]) -> Collection[UUID]:
+            claims = [Release(claim=claim_of(each), delay=HOUR) for each in given]
+            return store.release_instances(claims).done
 
-    def test_the_owner_before_cannot_fail_what_the_next_one_gave_back(
+        check_none_counts(store, lost_claims(store, clock).items(), give_back)
+
+    def test_no_run_fails_by_a_claim_that_is_not_current(
         self, store: Store, clock: ManualClock
     ) -> None:
-        first, second = passed_on(store, clock)
-        assert release(store, second)
-        assert not finish(store, first, Outcome.FAILED)
-        assert not finish(store, first, None)
-        assert store.get_instance(first.id).state is State.PENDING
+        lost = lost_claims(store, clock).items()
+        for outcome in (Outcome.FAILED, Outcome.CANCELLED, Outcome.SKIPPED, None):
+            check_none_counts(store, lost, partial(end_all, store, outcome))
+
+    def test_a_success_counts_of_a_claim_that_was_current_once(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        lost = lost_claims(store, clock)
+        for how in (
+            "its instance was given back",
+            "its instance waits for a retry",
+            "another node has taken it over",
+        ):
+            late = lost.pop(how)
+            assert finish(store, late), f"no success is taken, as {how}"
+            found = store.get_instance(late.id)
+            assert (found.outcome, found.ended_attempt) == (Outcome.COMPLETED, 1), how
+        success = partial(end_all, store, Outcome.COMPLETED)
+        check_none_counts(store, lost.items(), success)
+
+    def test_an_empty_batch_is_answered_by_an_empty_one(self, store: Store) -> None:
+        running(store)
+        assert store.start_instances(claimant(), []).done == []
+        assert store.renew_claims([]).done == {}
+        assert store.finish_instances([]).done == set()
+        assert store.release_instances([]).done == set()
+        assert store.cancel_instances({}) == {}
+        assert store.reopen_instances([]) == set()
 
 
 class StartTests:
@@ -586,92 +535,43 @@ class StartTests:
 
     def test_a_start_of_a_retry_begins_when_it_is_due(self, store: Store) -> None:
         waiting_for_retry(store, retry_in=MINUTE)
-        [given] = claim(store, ahead=HOUR)
-        [instance] = start(store, given)
+        [instance] = start(store, *claim(store, ahead=HOUR))
         assert (instance.runs, instance.attempt) == (2, 2)
         assert instance.started_at == START + MINUTE
         assert instance.expires_at == START + MINUTE + LEASE
         assert instance.execute_at == START
 
-    def test_a_start_holds_no_longer_than_the_definitions_expire_after(
+    def test_a_start_holds_for_the_lease_or_for_expire_after_if_that_is_shorter(
         self, store: Store
     ) -> None:
-        given = claimed(store, definition(START + SECOND, expire_after=MINUTE))
-        node = claimant(lease=HOUR, expire_after=TICK)
-        [instance] = store.start_instances(node, [claim_of(given)]).done
-        assert instance.expires_at == START + SECOND + MINUTE
-
-    def test_a_start_takes_the_nodes_expire_after_by_default(
-        self, store: Store
-    ) -> None:
-        given = claimed(store, definition(START + SECOND))
-        node = claimant(lease=HOUR, expire_after=MINUTE)
-        [instance] = store.start_instances(node, [claim_of(given)]).done
-        assert instance.expires_at == START + SECOND + MINUTE
-
-    def test_a_start_holds_no_longer_than_the_lease(self, store: Store) -> None:
-        given = claimed(store, definition(START + SECOND, expire_after=HOUR))
-        node = claimant(lease=MINUTE, expire_after=HOUR)
-        [instance] = store.start_instances(node, [claim_of(given)]).done
-        assert instance.expires_at == START + SECOND + MINUTE
+        for own, lease, by_default in (
+            (MINUTE, HOUR, TICK),
+            (None, HOUR, MINUTE),
+            (HOUR, MINUTE, HOUR),
+        ):
+            given = claimed(store, definition(START + SECOND, expire_after=own))
+            node = claimant(lease=lease, expire_after=by_default)
+            [instance] = store.start_instances(node, [claim_of(given)]).done
+            assert instance.expires_at == START + SECOND + MINUTE, (
+                f"expire_after is {own} of the definition, {by_default} of the node,"
+                f" which has a lease of {lease}"
+            )
 
     def test_a_second_start_is_answered_alike_and_changes_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        [first] = start(store, claimed(store))
+        [by_a_start] = start(store, claimed(store))
+        by_its_claim = running(store)
         clock.advance(MINUTE)
-        [second] = start(store, first)
-        assert second == first
-        assert store.get_instance(first.id) == first
-
-    def test_what_was_started_with_its_claim_is_answered_alike(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first = running(store)
-        clock.advance(SECOND)
-        [second] = start(store, first)
-        assert second == first
-        assert store.get_instance(first.id) == first
-
-    def test_only_what_is_owned_is_answered(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        lost = claimed(store)
-        clock.advance(HOUR)
-        [taken] = claim(store, OTHER_NODE, lapsed=True)
-        mine = claimed(store, definition(START + 2 * HOUR))
-        unknown = replace(mine, id=NOBODY)
-        assert ids(start(store, lost, unknown, mine)) == [mine.id]
-        assert store.get_instance(lost.id) == taken
-
-    def test_an_attempt_that_was_never_claimed_starts_nothing(
-        self, store: Store
-    ) -> None:
-        given = pending(store, definition(START + MINUTE))
-        assert start(store, given) == []
-        assert start(store, replace(given, attempt=1)) == []
-        assert store.get_instance(given.id) == given
-
-    def test_a_cancelled_instance_does_not_start(self, store: Store) -> None:
-        given = claimed(store)
-        cancel(store, given)
-        assert start(store, given) == []
-        assert store.get_instance(given.id).state is State.CANCELLED
-
-    def test_an_instance_given_back_does_not_start(self, store: Store) -> None:
-        given = claimed(store)
-        release(store, given)
-        assert start(store, given) == []
-        assert store.get_instance(given.id).runs == 0
+        for first in (by_a_start, by_its_claim):
+            assert start(store, first) == [first]
+            assert store.get_instance(first.id) == first
 
     def test_the_answer_names_the_owner_whoever_starts_it(self, store: Store) -> None:
         given = claimed(store)
         [instance] = store.start_instances(claimant(OTHER_NODE), [claim_of(given)]).done
         assert instance.claimed_by == given.claimed_by
         assert store.get_instance(given.id) == instance
-
-    def test_starting_nothing_starts_nothing(self, store: Store) -> None:
-        assert store.start_instances(claimant(), []).done == []
 
 
 class RenewTests:
@@ -680,77 +580,29 @@ class RenewTests:
     def test_a_renewed_claim_holds_for_its_lease_from_now(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = running(store)
-        clock.advance(SECOND)
-        assert renew(store, instance) == {instance.id: False}
-        expires_at = START + SECOND + LEASE
-        expected = replace(instance, expires_at=expires_at)
-        assert store.get_instance(instance.id) == expected
-
-    def test_each_claim_has_a_lease_of_its_own(self, store: Store) -> None:
-        leases = [SECOND, MINUTE, HOUR]
-        given = [running(store) for _ in leases]
-        store.renew_claims(
+        given = [claimed(store), running(store), running(store)]
+        leases = [MINUTE, HOUR, SECOND]
+        clock.advance(LEASE - TICK)
+        now = clock.now()
+        answer = store.renew_claims(
             [
                 Renewal(claim=claim_of(instance), lease=lease)
                 for instance, lease in zip(given, leases, strict=True)
             ]
         )
-        held = [store.get_instance(each.id).expires_at for each in given]
-        assert held == [START + lease for lease in leases]
-
-    def test_a_claim_that_has_not_started_may_be_renewed(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = claimed(store)
-        clock.advance(MINUTE)
-        assert renew(store, instance) == {instance.id: False}
-        found = store.get_instance(instance.id)
-        assert (found.state, found.expires_at) == (
-            State.CLAIMED,
-            START + MINUTE + LEASE,
-        )
+        assert answer.done == {each.id: False for each in given}
+        for each, lease in zip(given, leases, strict=True):
+            expected = replace(each, expires_at=now + lease)
+            assert store.get_instance(each.id) == expected
+        clock.advance(SECOND - TICK)
+        assert claim(store, OTHER_NODE, lapsed=True) == []
+        clock.advance(TICK)
+        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [given[2].id]
 
     def test_a_run_that_is_asked_to_stop_is_told(self, store: Store) -> None:
         asked, other = running(store), running(store)
         cancel(store, asked)
         assert renew(store, asked, other) == {asked.id: True, other.id: False}
-
-    def test_lost_claims_are_not_answered(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        lost, _ = passed_on(store, clock)
-        over, mine = ended(store), running(store)
-        unknown = replace(mine, id=NOBODY)
-        assert renew(store, lost, over, unknown, mine) == {mine.id: False}
-
-    def test_an_instance_that_has_ended_stays_as_it_is(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        over = ended(store)
-        clock.advance(SECOND)
-        assert renew(store, over) == {}
-        assert store.get_instance(over.id) == over
-
-    def test_an_instance_given_back_is_not_renewed(self, store: Store) -> None:
-        instance = claimed(store)
-        release(store, instance)
-        before = store.get_instance(instance.id)
-        assert renew(store, instance) == {}
-        assert store.get_instance(instance.id) == before
-
-    def test_a_claim_of_a_past_attempt_is_not_renewed(self, store: Store) -> None:
-        running_again = waiting_for_retry(store)
-        [second] = claim(store)
-        stale = Renewal(claim=stale_claim_of(second), lease=HOUR)
-        assert store.renew_claims([stale]).done == {}
-        assert store.get_instance(running_again.id) == second
-
-    def test_a_claim_of_a_coming_attempt_is_not_renewed(self, store: Store) -> None:
-        instance = running(store)
-        coming = Claim(instance_id=instance.id, attempt=instance.attempt + 1)
-        assert store.renew_claims([Renewal(claim=coming, lease=HOUR)]).done == {}
-        assert store.get_instance(instance.id) == instance
 
     def test_what_is_handed_on_is_not_listed_for_its_node_any_more(
         self, store: Store
@@ -765,6 +617,9 @@ class RenewTests:
         self, store: Store
     ) -> None:
         instance = running(store)
+        # Not even by the one that hands it on.
+        assert hand_on(store, instance, lease=SECOND) == {instance.id: False}
+        assert store.get_instance(instance.id).expires_at == START + LEASE
         hand_on(store, instance, lease=HOUR)
         assert renew(store, instance) == {instance.id: False}
         assert store.get_instance(instance.id).expires_at == START + HOUR
@@ -773,66 +628,39 @@ class RenewTests:
         assert store.get_instance(instance.id).expires_at == START + 2 * HOUR
         assert store.list_claimed(NODE) == []
 
-    def test_handing_on_lets_no_claim_lapse_sooner(self, store: Store) -> None:
-        instance = running(store)
-        renew(store, instance)
-        assert hand_on(store, instance, lease=SECOND) == {instance.id: False}
-        assert store.get_instance(instance.id).expires_at == START + LEASE
-
-    def test_what_is_handed_on_is_taken_over_when_it_lapses_and_is_that_nodes(
+    def test_what_is_handed_on_is_the_next_owners_like_any_other(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = running(store)
-        hand_on(store, instance, lease=HOUR)
-        clock.advance(HOUR - TICK)
-        assert claim(store, OTHER_NODE, lapsed=True) == []
-        clock.advance(TICK)
-        [second] = claim(store, OTHER_NODE, lapsed=True)
-        assert second.attempt == instance.attempt + 1
-        assert store.list_claimed(OTHER_NODE) == [second]
+        lapses, given_back = running(store), running(store)
+        for each in (lapses, given_back):
+            hand_on(store, each, lease=HOUR)
+        assert release(store, given_back)
+        assert ids(claim(store)) == ids(store.list_claimed(NODE)) == [given_back.id]
+        clock.advance(HOUR)
+        taken = claim(store, OTHER_NODE, lapsed=True)
+        [second] = [each for each in taken if each.id == lapses.id]
+        assert second in store.list_claimed(OTHER_NODE)
         assert renew(store, second) == {second.id: False}
         assert store.get_instance(second.id).expires_at == START + HOUR + LEASE
 
-    def test_what_is_handed_on_can_be_given_back_and_is_as_it_was(
-        self, store: Store
-    ) -> None:
-        instance = running(store)
-        hand_on(store, instance, lease=HOUR)
-        assert release(store, instance)
-        [second] = claim(store)
-        assert second.id == instance.id
-        assert store.list_claimed(NODE) == [second]
-
-    def test_a_lost_claim_is_not_handed_on(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        lost, second = passed_on(store, clock)
-        assert hand_on(store, lost, lease=HOUR) == {}
-        assert store.get_instance(lost.id) == second
-        assert store.list_claimed(second.claimed_by or NOBODY) == [second]
-
-    def test_renewing_nothing_answers_nothing(self, store: Store) -> None:
-        assert store.renew_claims([]).done == {}
-
-    def test_an_id_is_no_claim(self, store: Store) -> None:
-        nobodys = Renewal(claim=Claim(instance_id=UUID(int=7), attempt=1), lease=HOUR)
-        assert store.renew_claims([nobodys]).done == {}
-
 
 ONCE = definition(trigger=ExecuteOnceTrigger(START))
-EXCLUDING = pytest.mark.parametrize(
-    "excludes", [{"overlap": Overlap.SKIP}, {"lock": "one"}], ids=["overlap", "lock"]
-)
+NOT_STARTED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "it is not due": ({}, {"at": START + SECOND}),
+    "its delay is not over": ({}, {"delay": SECOND}),
+    "its definition allows no overlap": ({"overlap": Overlap.SKIP}, {}),
+    "its definition has a lock": ({"lock": "one"}, {}),
+    "its definition is paused": ({"paused": True}, {}),
+    "the node does not serve its queue": ({"queue": "other"}, {}),
+    "the node does not run its name": ({"name": "send"}, {}),
+    "the node runs some names, and it has none": ({"name": None}, {}),
+}
+"""When nothing is started: fields of the definition, and of the addition."""
 
 
 def task(**fields: Any) -> TaskDefinition:
     """A definition that fires only on demand."""
     return replace(definition(None, trigger=OnDemandTrigger()), **fields)
-
-
-def ids_of(additions: Sequence[Addition]) -> list[UUID]:
-    """Their ids, in their order."""
-    return [each.id for each in additions]
 
 
 def add(
@@ -851,87 +679,58 @@ def started(found: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
     for each in mine:
         assert (each.state, each.claimed_by) == (State.RUNNING, NODE)
         assert (each.attempt, each.runs, each.started_at) == (1, 1, START)
-        assert each.expires_at == START + LEASE
+        expire_after = each.definition.expire_after or LEASE
+        assert each.expires_at == START + expire_after
     return mine
+
+
+def check_is_stored(store: Store, given: TaskInstance) -> None:
+    """An answer has the instance and its definition as they are stored."""
+    stored = store.get_definition(given.definition.id)
+    assert given == store.get_instance(given.id)
+    assert given.definition == stored
+    assert kept_by_store(given.definition) == kept_by_store(stored)
 
 
 class HandOverTests:
     """Definitions and instances are created for a node that runs what is due."""
 
     def test_what_is_added_and_due_is_started_or_left_to_claims(
-        self, store: Store
+        self, store: Store, clock: ManualClock
     ) -> None:
-        stored = put(store, task())
+        stored = put(store, task(name="send", expire_after=SECOND))
         additions = [Addition(payload={"number": each}) for each in range(3)]
-        found = add(store, stored, *additions)
-        assert ids(found) == ids_of(additions)
+        found = add(store, stored, *additions, names=["report", "send"])
+        assert ids(found) == [each.id for each in additions]
         assert [each.payload for each in found] == [each.payload for each in additions]
-        assert {each.definition for each in found} == {stored}
-        assert found == [store.get_instance(each.id) for each in found]
+        for each in found:
+            check_is_stored(store, each)
         mine, others = started(found), claim(store, OTHER_NODE)
-        assert sorted([*ids(mine), *ids(others)]) == sorted(ids_of(additions))
-        assert all(finish(store, each) for each in mine)
+        assert sorted([*ids(mine), *ids(others)]) == sorted(ids(found))
+        last, *rest = [*mine, *others]
+        assert all(finish(store, each) for each in rest)
+        clock.advance(LEASE)
+        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [last.id]
 
-    def test_what_is_not_due_yet_is_not_started(self, store: Store) -> None:
-        stored = put(store, task())
-        later = [Addition(at=START + SECOND), Addition(delay=SECOND)]
-        assert started(add(store, stored, *later)) == []
-        assert len(claim(store, OTHER_NODE, ahead=SECOND)) == 2
-
-    def test_what_starts_expires_by_its_definition(self, store: Store) -> None:
-        stored = put(store, task(expire_after=SECOND))
-        [found] = add(store, stored, Addition())
-        assert found.expires_at in (None, START + SECOND)
-
-    @EXCLUDING
-    def test_what_has_to_have_a_slot_is_not_started(
-        self, store: Store, excludes: dict[str, Any]
-    ) -> None:
-        stored = put(store, task(**excludes))
-        assert started(add(store, stored, Addition())) == []
-        assert len(claim(store, OTHER_NODE)) == 1
-
-    def test_nothing_of_a_paused_definition_is_started(self, store: Store) -> None:
-        stored = put(store, task())
-        store.pause_definitions([stored.id])
-        assert started(add(store, stored, Addition())) == []
-        assert claim(store) == []
-        store.resume_definitions([stored.id])
-        assert len(claim(store)) == 1
-
-    def test_nothing_of_a_queue_that_the_node_does_not_serve_is_started(
-        self, store: Store
-    ) -> None:
-        stored = put(store, task(queue="other"))
-        assert started(add(store, stored, Addition())) == []
-        assert len(claim(store, queues=["other"])) == 1
-
-    def test_nothing_is_started_that_has_another_name(self, store: Store) -> None:
-        for name in ("send", None):
-            stored = put(store, task(name=name))
-            assert started(add(store, stored, Addition(), names=["report"])) == []
-            assert len(claim(store, OTHER_NODE)) == 1
-
-    def test_what_has_one_of_the_names_is_started_or_left(self, store: Store) -> None:
-        stored = put(store, task(name="send"))
-        found = add(store, stored, Addition(), names=["report", "send"])
-        assert len([*started(found), *claim(store, OTHER_NODE)]) == 1
+    def test_what_its_node_may_not_start_is_left_to_claims(self, store: Store) -> None:
+        for why, (fields, when) in NOT_STARTED.items():
+            stored = put(store, task(**{"name": "report", **fields}))
+            found = add(store, stored, Addition(**when), names=["report"])
+            assert started(found) == [], f"one is started, though {why}"
+            store.resume_definitions([stored.id])
+            given = claim(store, OTHER_NODE, queues=[stored.queue], ahead=SECOND)
+            assert ids(given) == ids(found), f"one was not started, as {why}"
 
     def test_what_was_there_already_is_not_started(self, store: Store) -> None:
         stored = put(store, task())
-        [first] = store.add_instances(stored.id, [Addition(key="one")])
-        assert list(add(store, stored, Addition(key="one"))) == [first]
+        first = Addition(key="one")
+        [by_hand] = store.add_instances(stored.id, [first])
+        assert list(add(store, stored, Addition(key="one"))) == [by_hand]
         [run] = claim(store, OTHER_NODE)
-        [found] = add(store, stored, Addition(key="one"))
+        [found] = add(store, stored, first)
         assert (found.id, found.claimed_by) == (run.id, OTHER_NODE)
-        assert finish(store, run)
-
-    def test_adding_the_same_again_answers_as_the_first_time(
-        self, store: Store
-    ) -> None:
-        stored = put(store, task())
-        addition = Addition()
-        assert add(store, stored, addition) == add(store, stored, addition)
+        again = Addition()
+        assert add(store, stored, again) == add(store, stored, again)
 
     def test_nothing_is_added_to_what_does_not_exist(self, store: Store) -> None:
         with pytest.raises(TaskDefinitionNotFoundError):
@@ -940,43 +739,25 @@ class HandOverTests:
     def test_a_new_definition_fires_and_starts_or_is_left_to_the_loops(
         self, store: Store
     ) -> None:
-        found, instance = store.put_and_start(firing(ONCE), claimant())
-        assert found == put(store, ONCE)
-        assert (found.next_fire_time, found.completed_at) == (START, None)
+        on, waits = definition(), definition(trigger=WAITING)
+        for step in (firing(ONCE), firing(on, next_fire_time=START + HOUR)):
+            found, instance = store.put_and_start(step, claimant())
+            assert (found.next_fire_time, found.completed_at) == (START, None)
+            if instance is None:
+                assert found in due(store)
+                continue
+            assert started([instance]) == [instance]
+            check_is_stored(store, instance)
+            stored = instance.definition
+            assert stored.revision == found.revision
+            assert stored.next_fire_time == step.next_fire_time
+            assert (stored.completed_at == START) is (found == ONCE)
+            assert (instance.fire_time, instance.due_at) == (START, START)
+            assert claim(store) == []
+            assert finish(store, instance)
+        found, instance = store.put_and_start(firing(waits), claimant())
         if instance is None:
-            assert ids(due(store)) == [ONCE.id]
-            return
-        assert started([instance]) == [instance]
-        assert instance == store.get_instance(instance.id)
-        assert instance.definition == store.get_definition(ONCE.id)
-        assert instance.definition.revision == found.revision
-        assert instance.definition.completed_at == START
-        assert (instance.fire_time, instance.due_at) == (START, START)
-        assert due(store) == []
-        assert claim(store) == []
-        assert finish(store, instance)
-
-    def test_one_that_goes_on_is_due_at_its_next_fire_time(self, store: Store) -> None:
-        step = firing(definition(), next_fire_time=START + HOUR)
-        found, instance = store.put_and_start(step, claimant())
-        assert found.next_fire_time == START
-        if instance is None:
-            assert due(store) == [found]
-            return
-        stored = store.get_definition(found.id)
-        assert (stored.next_fire_time, stored.completed_at) == (START + HOUR, None)
-        assert instance.definition == stored
-        assert kept_by_store(instance.definition) == kept_by_store(stored)
-        assert due(store, ahead=HOUR) == [stored]
-
-    def test_one_whose_trigger_waits_goes_on_when_its_run_ends(
-        self, store: Store
-    ) -> None:
-        found, instance = store.put_and_start(
-            firing(definition(trigger=WAITING)), claimant()
-        )
-        if instance is None:
-            assert due(store) == [found]
+            assert found in due(store)
             return
         assert instance.definition.completed_at is None
         assert finish(store, instance, next_fire_time=START + HOUR)
@@ -992,17 +773,11 @@ class HandOverTests:
         found, instance = store.put_and_start(firing(edited), claimant())
         assert (found.name, instance) == ("another", None)
         assert instances(store, found) == []
-
-    def test_one_of_another_revision_is_refused(self, store: Store) -> None:
-        stored = put(store, ONCE)
-        assert stored.revision is not None
-        wrong = replace(ONCE, revision=stored.revision + 1)
         with pytest.raises(ConflictError):
-            store.put_and_start(firing(wrong), claimant())
+            store.put_and_start(firing(replace(ONCE, revision=7)), claimant())
 
     def test_what_fires_is_started_or_left_to_claims(self, store: Store) -> None:
-        on = definition()
-        once, on = put(store, ONCE), put(store, on)
+        once, on = put(store, ONCE), put(store)
         steps = [firing(once), firing(on, next_fire_time=START + HOUR)]
         fired = store.fire_and_start(steps, claimant())
         assert (fired.done, fired.busy) == ({once.id, on.id}, set())
@@ -1014,10 +789,7 @@ class HandOverTests:
         assert found.keys() == fired.done
         assert {each.fire_time for each in found.values()} == {START}
         for each in mine:
-            assert each == store.get_instance(each.id)
-            stored = store.get_definition(each.definition.id)
-            assert each.definition == stored
-            assert kept_by_store(each.definition) == kept_by_store(stored)
+            check_is_stored(store, each)
             assert finish(store, each)
 
     def test_what_fires_later_than_its_fire_time_starts_at_that(
@@ -1033,11 +805,15 @@ class HandOverTests:
             assert each.started_at == START + HOUR
             assert each == store.get_instance(each.id)
 
-    def test_what_has_fired_already_is_not_started(self, store: Store) -> None:
-        first = put(store, definition())
+    def test_what_has_fired_already_or_does_not_exist_is_not_started(
+        self, store: Store
+    ) -> None:
+        first = put(store)
         [run] = fire(store, first, next_fire_time=START + HOUR)
-        fired = store.fire_and_start([firing(first)], claimant())
-        assert (fired.done, list(fired.started)) == (set(), [])
+        lost = [firing(first), firing(ONCE)]
+        for steps in (lost, []):
+            fired = store.fire_and_start(steps, claimant())
+            assert (fired.done, list(fired.started)) == (set(), [])
         # Nor is the instance of a fire time that has one.
         [later] = due(store, ahead=HOUR)
         back = replace(firing(later, next_fire_time=START), fire_times=())
@@ -1046,20 +822,3 @@ class HandOverTests:
         fired = store.fire_and_start([firing(again)], claimant())
         assert (fired.done, list(fired.started)) == ({first.id}, [])
         assert ids(instances(store, again)) == [run.id]
-
-    def test_nothing_fires_of_what_does_not_exist(self, store: Store) -> None:
-        fired = store.fire_and_start([firing(ONCE)], claimant())
-        assert (fired.done, list(fired.started)) == (set(), [])
-
-    def test_no_firings_start_nothing(self, store: Store) -> None:
-        assert store.fire_and_start([], claimant()).done == set()
-
-    def test_what_nobody_runs_after_its_start_is_taken_over(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        stored = put(store, task())
-        [added] = add(store, stored, Addition())
-        clock.advance(LEASE)
-        [run] = claim(store, OTHER_NODE, lapsed=True)
-        assert run.id == added.id
-        assert finish(store, run)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import BOUNDS, Histogram, QueueStats, State
+from go_scheduler.models import BOUNDS, Histogram, QueueStats
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.builders import (
     HOUR,
@@ -19,7 +19,6 @@ from go_scheduler.testing.builders import (
     SECOND,
     TICK,
     at_once,
-    claimant,
     claimed,
     clean_up,
     definition,
@@ -85,57 +84,6 @@ class ListClaimedTests:
             after = page[-1]
         assert ids(found) == ids(store.list_claimed(NODE))
         assert len(found) == 5
-
-
-class LapsedForTests:
-    """``claim_instances``, where claims are taken over that lapsed long ago."""
-
-    def test_a_claim_is_taken_over_that_has_lapsed_so_long_ago(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        clock.advance(LEASE + MINUTE)
-        assert self.taken_over(store, lapsed=MINUTE + TICK) == []
-        [again] = self.taken_over(store, lapsed=MINUTE)
-        assert (again.id, again.attempt) == (instance.id, 2)
-
-    def test_a_claim_that_lapsed_later_is_taken_over_later(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        early = running(store)
-        clock.advance(LEASE)
-        late = running(store, definition(clock.now()))
-        clock.advance(LEASE)
-        assert ids(self.taken_over(store, lapsed=LEASE)) == [early.id]
-        clock.advance(SECOND)
-        assert ids(self.taken_over(store, lapsed=SECOND)) == [late.id]
-
-    def test_a_long_wait_hides_nothing_from_a_short_one(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        for _ in range(3):
-            clock.advance(HOUR)
-            assert self.taken_over(store, lapsed=timedelta(days=1)) == []
-        assert ids(self.taken_over(store, lapsed=ZERO)) == [instance.id]
-
-    def test_a_long_wait_ends(self, store: Store, clock: ManualClock) -> None:
-        instance = running(store)
-        clock.advance(LEASE)
-        for _ in range(3):
-            assert self.taken_over(store, lapsed=3 * HOUR) == []
-            clock.advance(HOUR)
-        assert ids(self.taken_over(store, lapsed=3 * HOUR)) == [instance.id]
-
-    @staticmethod
-    def taken_over(store: Store, *, lapsed: timedelta) -> list[TaskInstance]:
-        """Claim for the other node."""
-        settle(store)
-        taken = store.claim_instances(
-            claimant(OTHER_NODE), ahead=ZERO, lead=ZERO, limit=10, lapsed=lapsed
-        )
-        assert all(each.state is State.RUNNING for each in taken)
-        return list(taken)
 
 
 class ContactTests:
