@@ -881,7 +881,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     ForgetsIds: "test_what_has_ended_does_not_run_again",
     DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
-    AnswersOneCancel: "test_all_that_are_cancelled_together_are_answered",
+    AnswersOneCancel: "test_what_does_not_run_is_cancelled",
     AnswersOneDelete: "test_a_delete_answers_those_that_existed",
     AnswersNothingRan: "test_a_delete_answers_what_ran",
     RemembersOneAtATime: "test_all_that_is_remembered_can_be_read_at_once",
