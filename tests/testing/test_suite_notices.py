@@ -895,7 +895,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     RepeatsThePage: "test_pages_of_instances_follow_each_other",
     IsOldestFirst: "test_newest_first_is_the_same_backwards",
     ListsByTheTimeOfTheRun: "test_by_the_fire_time_whenever_they_are_to_run",
-    NamesWhoHasEnded: "test_nobody_has_it_after_the_end",
+    NamesWhoHasEnded: "test_it_is_who_runs_or_waits_for_a_retry_until_the_end",
 }
 THEIR_TEST = """
 class Test{name}(StoreSuite):

@@ -6,8 +6,6 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-import pytest
-
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition, Reviewed, RunOutcome
@@ -36,7 +34,6 @@ from go_scheduler.testing.builders import (
     pending,
     put,
     release,
-    running,
     start,
 )
 from go_scheduler.testing.clock import START
@@ -46,7 +43,7 @@ from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
@@ -110,13 +107,20 @@ def is_parked(store: Store, instance: TaskInstance) -> bool:
     return store.get_instance(instance.id).parked
 
 
-def pair(
-    store: Store, overlap: Overlap = Overlap.BUFFER_ALL
-) -> tuple[TaskInstance, TaskInstance]:
-    """One that runs, and one of the same definition that is parked beside it."""
-    _, second = fired(store, excluding(overlap), START, START + SECOND)
+def due_in_turn(
+    store: Store,
+    overlap: Overlap = Overlap.BUFFER_ALL,
+    count: int = 2,
+    *,
+    lock: str | None = None,
+    step: timedelta = SECOND,
+) -> list[TaskInstance]:
+    """Instances of one definition in their turn: the first runs, and all are parked."""
+    times = (START + number * step for number in range(count))
+    first, *others = fired(store, excluding(overlap, lock=lock), *times)
     [runs] = go(store)
-    return runs, store.get_instance(second.id)
+    assert runs.id == first.id
+    return [runs, *(store.get_instance(each.id) for each in others)]
 
 
 def end_uncalled(store: Store, instance: TaskInstance) -> bool:
@@ -125,18 +129,27 @@ def end_uncalled(store: Store, instance: TaskInstance) -> bool:
     return store.finish_instances([end]).done == {instance.id}
 
 
+def lock_and_waiter(store: Store) -> tuple[TaskInstance, TaskInstance]:
+    """One that runs, and one of another definition that is parked for its lock."""
+    fired(store, excluding(lock="a"))
+    [runs] = go(store)
+    [other] = fired(store, excluding(lock="a"), START)
+    assert go(store) == []
+    return runs, other
+
+
 class SlotTests:
     """Slots are taken by starts, kept, and let go of by ends."""
 
-    @pytest.mark.parametrize("overlap", EXCLUSIVE)
     def test_of_a_definition_that_allows_no_overlap_one_instance_starts(
-        self, store: Store, overlap: Overlap
+        self, store: Store
     ) -> None:
-        first, second = fired(store, excluding(overlap), START, START + SECOND)
-        assert ids(go(store)) == [first.id]
-        parked = store.get_instance(second.id)
-        assert parked == replace(second, parked=True, attempt=1)
-        assert parked.state is State.PENDING
+        for overlap in EXCLUSIVE:
+            first, second = fired(store, excluding(overlap), START, START + SECOND)
+            assert ids(go(store)) == [first.id], overlap
+            parked = store.get_instance(second.id)
+            assert parked == replace(second, parked=True, attempt=1), overlap
+            assert parked.state is State.PENDING
 
     def test_without_overlap_and_lock_all_start_with_their_claim(
         self, store: Store
@@ -154,32 +167,24 @@ class SlotTests:
     def test_of_all_definitions_with_one_lock_one_instance_starts(
         self, store: Store
     ) -> None:
-        for lock in ("a", "a", "a", "b"):
-            fired(store, excluding(Overlap.ALLOW, lock=lock))
-        locks = [each.definition.lock for each in go(store)]
-        assert sorted(map(str, locks)) == ["a", "b"]
+        without = excluding()
+        # Neither is the lock of an id that definition's own slot.
+        locks = ["a", "b", 'späte\t"Löhne", {a}\\', str(without.id)]
+        for new in (without, *(excluding(Overlap.SKIP, lock=each) for each in locks)):
+            fired(store, new)
+            fired(store, excluding(Overlap.ALLOW, lock=new.lock or "a"))
+        runs = go(store)
+        found = [each.definition.lock for each in runs if each.definition.lock]
+        assert sorted(found) == sorted(locks)
+        assert len(runs) == len(locks) + 1
+        for each in runs:
+            read = store.get_definition(each.definition.id)
+            assert (read.lock, read.overlap) == (
+                each.definition.lock,
+                each.definition.overlap,
+            )
 
-    def test_a_lock_may_have_any_name(self, store: Store) -> None:
-        lock = 'späte\t"Löhne", {a}\\'
-        fired(store, excluding(Overlap.SKIP, lock=lock))
-        [runs] = go(store)
-        assert (runs.definition.lock, runs.definition.overlap) == (lock, Overlap.SKIP)
-        read = store.get_definition(runs.definition.id)
-        assert (read.lock, read.overlap) == (lock, Overlap.SKIP)
-
-    def test_a_lock_is_not_a_definition_of_the_same_id(self, store: Store) -> None:
-        own = excluding()
-        fired(store, own)
-        fired(store, excluding(Overlap.ALLOW, lock=str(own.id)))
-        assert len(go(store)) == 2
-
-    def test_the_one_whose_turn_it_is_starts_first(self, store: Store) -> None:
-        times = [START + number * SECOND for number in (2, 0, 1)]
-        made = [fired(store, excluding(lock="a"), each)[0] for each in times]
-        [runs] = go(store)
-        assert runs.id == made[1].id
-
-    def test_of_many_too_the_one_whose_turn_it_is_starts(self, store: Store) -> None:
+    def test_of_many_the_one_whose_turn_it_is_starts(self, store: Store) -> None:
         made = fired(
             store, excluding(lock="a"), *(START - n * SECOND for n in range(20))
         )
@@ -200,7 +205,7 @@ class SlotTests:
             settled(store)
 
     def test_a_second_start_of_the_holder_is_answered_alike(self, store: Store) -> None:
-        runs, _ = pair(store)
+        runs, _ = due_in_turn(store)
         assert start(store, runs) == [runs]
         assert store.get_instance(runs.id) == runs
 
@@ -253,71 +258,56 @@ class SlotTests:
         assert store.counts()[State.RUNNING] == 2
 
 
-def holder(store: Store, of: TaskDefinition) -> TaskInstance | None:
+def holder(store: Store, of: TaskDefinition) -> UUID | None:
     """Which instance has the slot of a definition."""
     slot = slot_of(of, fired=True)
     assert slot is not None
-    return store.slot_holder(slot)
+    found = store.slot_holder(slot)
+    assert found is None or found == store.get_instance(found.id)
+    return None if found is None else found.id
 
 
 class SlotHolderTests:
     """``slot_holder``."""
 
-    def test_who_runs_has_the_slot_and_not_who_is_parked(self, store: Store) -> None:
-        runs, parked = pair(store)
-        assert holder(store, parked.definition) == store.get_instance(runs.id)
+    def test_it_is_who_runs_or_waits_for_a_retry_until_the_end(
+        self, store: Store
+    ) -> None:
+        of = put(store, excluding())
+        assert holder(store, of) is None
+        assert store.slot_holder("lock nobody's") is None
+        first, second = fire(store, of, START, START + SECOND)
+        [runs] = go(store)
+        assert is_parked(store, second)
+        assert holder(store, of) == runs.id == first.id
+        finish(store, runs, None)
+        assert holder(store, of) == runs.id
+        [runs] = go(store)
+        finish(store, runs)
+        assert holder(store, of) is None
 
     def test_a_lock_is_had_by_an_instance_of_any_definition(self, store: Store) -> None:
-        [first] = fired(store, excluding(lock="printer"), START)
-        [second] = fired(store, excluding(lock="printer"), START + SECOND)
-        go(store)
-        for each in (first, second):
-            found = holder(store, each.definition)
-            assert found is not None
-            assert (found.id, found.definition.id) == (first.id, first.definition.id)
-
-    def test_who_waits_for_a_retry_has_it_still(self, store: Store) -> None:
-        runs, _ = pair(store)
-        finish(store, runs, None, retry_in=SECOND)
-        found = holder(store, runs.definition)
-        assert found is not None
-        assert (found.id, found.runs) == (runs.id, 1)
-
-    def test_nobody_has_it_after_the_end(self, store: Store) -> None:
-        runs, _ = pair(store)
-        finish(store, runs, Outcome.COMPLETED)
-        assert holder(store, runs.definition) is None
-
-    def test_a_slot_that_was_never_taken_has_nobody(self, store: Store) -> None:
-        [first] = fired(store, excluding(), START)
-        assert holder(store, first.definition) is None
-        assert store.slot_holder("lock nobody's") is None
+        runs, other = lock_and_waiter(store)
+        for each in (runs, other):
+            assert holder(store, each.definition) == runs.id
 
 
 class FreedSlotTests:
     """A slot is kept from a first start to the end, and then free."""
 
-    @pytest.mark.parametrize("outcome", Outcome)
-    def test_an_end_lets_go_of_the_slot(self, store: Store, outcome: Outcome) -> None:
-        runs, parked = pair(store)
-        assert finish(store, runs, outcome)
-        unparked = settled(store).unparked
-        assert unparked == [replace(parked, parked=False)]
-        assert ids(go(store)) == [parked.id]
-
-    def test_an_end_that_is_known_to_have_no_slot_lets_go_of_none(
-        self, store: Store
-    ) -> None:
-        plain = running(store)
-        end = RunOutcome(
-            claim=claim_of(plain), outcome=Outcome.COMPLETED, has_slot=False
-        )
-        assert store.finish_instances([end]).done == {plain.id}
+    def test_an_end_lets_go_of_the_slot(self, store: Store) -> None:
+        for outcome in Outcome:
+            runs, parked = due_in_turn(store)
+            assert finish(store, runs, outcome)
+            unparked = settled(store).unparked
+            assert unparked == [replace(parked, parked=False)], outcome
+            [goes_on] = go(store)
+            assert (goes_on.id, goes_on.attempt) == (parked.id, 2), outcome
 
     def test_an_end_that_lets_go_of_no_slot_by_mistake_is_made_up_for(
         self, store: Store
     ) -> None:
-        runs, parked = pair(store)
+        runs, parked = due_in_turn(store)
         end = RunOutcome(
             claim=claim_of(runs), outcome=Outcome.COMPLETED, has_slot=False
         )
@@ -328,7 +318,7 @@ class FreedSlotTests:
     def test_a_run_that_waits_for_a_retry_has_its_slot(
         self, store: Store, clock: ManualClock
     ) -> None:
-        runs, parked = pair(store)
+        runs, parked = due_in_turn(store)
         assert finish(store, runs, None, retry_in=MINUTE)
         assert settled(store).unparked == []
         assert claim(store) == []
@@ -339,101 +329,51 @@ class FreedSlotTests:
         assert ids(settled(store).unparked) == [parked.id]
 
     def test_what_is_given_back_and_was_never_called_lets_go_of_its_slot(
-        self, store: Store, clock: ManualClock
+        self, store: Store
     ) -> None:
-        runs, parked = pair(store)
-        assert release(store, runs, HOUR)
-        assert ids(settled(store).unparked) == [parked.id]
-        assert ids(go(store)) == [parked.id]
-        clock.advance(HOUR)
-        assert go(store) == []
-        assert is_parked(store, runs)
-
-    def test_what_lets_go_of_its_slot_may_take_it_again(self, store: Store) -> None:
-        runs, parked = pair(store)
+        runs, parked = due_in_turn(store)
         assert release(store, runs)
         assert ids(settled(store).unparked) == [parked.id]
-        assert ids(go(store, node=OTHER_NODE)) == [runs.id]
+        # It may take it again, as it is its turn.
+        [again] = go(store, node=OTHER_NODE)
+        assert again.id == runs.id
         assert is_parked(store, parked)
+        assert release(store, again, HOUR)
+        assert ids(settled(store).unparked) == [parked.id]
+        assert ids(go(store)) == [parked.id]
 
     def test_what_is_given_back_and_ran_before_has_its_slot(self, store: Store) -> None:
-        runs, _ = pair(store)
+        runs, _ = due_in_turn(store)
         assert finish(store, runs, None)
         [again] = go(store)
         assert release(store, again)
         assert settled(store).unparked == []
         assert ids(go(store, node=OTHER_NODE)) == [runs.id]
 
-    def test_what_is_given_back_and_may_have_run_elsewhere_has_its_slot(
+    def test_what_is_taken_over_has_its_slot(
         self, store: Store, clock: ManualClock
     ) -> None:
-        runs, _ = pair(store)
-        clock.advance(LEASE)
-        [taken] = claim(store, OTHER_NODE, lapsed=True)
-        assert release(store, taken)
-        assert settled(store).unparked == []
-        assert ids(go(store)) == [runs.id]
-
-    def test_what_is_made_to_run_again_and_given_back_lets_go_of_its_slot(
-        self, store: Store
-    ) -> None:
-        runs, parked = pair(store)
-        finish(store, runs, Outcome.FAILED)
-        store.reopen_instances([runs.id])
-        [again] = go(store)
-        assert (again.id, again.runs) == (runs.id, 1)
-        assert release(store, again)
-        assert ids(settled(store).unparked) == [parked.id]
-
-    def test_what_was_given_back_before_its_start_has_none(self, store: Store) -> None:
-        first, second = fired(store, excluding(), START, START + SECOND)
-        [claimed] = claim(store)
-        release(store, claimed, MINUTE)
-        assert ids(go(store)) == [second.id]
-        assert is_parked(store, first)
-
-    def test_a_dead_nodes_run_is_taken_over_and_has_its_slot(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, _ = pair(store)
+        runs, parked = due_in_turn(store)
         clock.advance(LEASE)
         assert settled(store).unparked == []
         [taken] = claim(store, OTHER_NODE, lapsed=True)
         assert (taken.id, taken.state) == (runs.id, State.CLAIMED)
+        # What the node before says changes nothing, but for a success.
+        assert not finish(store, runs, Outcome.FAILED)
         [again] = start(store, taken)
         assert (again.attempt, again.runs) == (2, 2)
+        assert release(store, again)
         assert settled(store).unparked == []
-
-    def test_the_success_of_an_earlier_run_lets_go_of_the_slot(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, parked = pair(store)
-        clock.advance(LEASE)
-        claim(store, OTHER_NODE, lapsed=True)
         assert finish(store, runs)
         assert ids(settled(store).unparked) == [parked.id]
 
-    def test_a_claim_that_is_lost_lets_go_of_nothing(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, _ = pair(store)
-        clock.advance(LEASE)
-        claim(store, OTHER_NODE, lapsed=True)
-        assert not finish(store, runs, Outcome.FAILED)
-        assert settled(store).unparked == []
-
-    def test_cancelling_what_waits_for_a_retry_lets_go_of_its_slot(
-        self, store: Store
-    ) -> None:
-        runs, parked = pair(store)
-        finish(store, runs, None, retry_in=MINUTE)
-        cancel(store, runs)
-        assert ids(settled(store).unparked) == [parked.id]
-
-    def test_a_run_that_is_asked_to_stop_has_its_slot(self, store: Store) -> None:
-        runs, _ = pair(store)
+    def test_a_cancel_lets_go_of_the_slot_unless_it_runs(self, store: Store) -> None:
+        runs, parked = due_in_turn(store)
         assert cancel(store, runs) == {runs.id: Cancelled.REQUESTED}
         assert settled(store).unparked == []
+        finish(store, runs, None, retry_in=MINUTE)
+        assert cancel(store, runs) == {runs.id: Cancelled.CANCELLED}
+        assert ids(settled(store).unparked) == [parked.id]
 
     def test_a_delete_lets_go_of_slots_and_of_what_is_parked(
         self, store: Store
@@ -449,12 +389,8 @@ class FreedSlotTests:
         assert store.get_instance(runs.id).state is State.CANCELLED
 
     def test_a_delete_leaves_the_slot_to_who_has_it(self, store: Store) -> None:
-        fired(store, excluding(lock="a"))
-        go(store)
-        other = put(store, excluding(lock="a"))
-        fire(store, other)
-        go(store)
-        store.delete_definitions([other.id])
+        _, other = lock_and_waiter(store)
+        store.delete_definitions([other.definition.id])
         fired(store, excluding(lock="a"))
         assert settled(store).unparked == []
         assert go(store) == []
@@ -462,18 +398,15 @@ class FreedSlotTests:
     def test_an_id_that_begins_another_life_finds_its_slot_free(
         self, store: Store
     ) -> None:
-        old = put(store, excluding())
-        fire(store, old)
-        [runs] = go(store)
-        store.delete_definitions([old.id])
-        fired(store, replace(old, revision=None))
-        [again] = go(store)
-        assert again.id != runs.id
+        runs, _ = due_in_turn(store)
+        store.delete_definitions([runs.definition.id])
+        [again] = fired(store, replace(runs.definition, revision=None), START)
+        assert ids(go(store)) == [again.id]
 
     def test_cleanup_leaves_slots_to_those_who_have_them(
         self, store: Store, clock: ManualClock
     ) -> None:
-        runs, _ = pair(store)
+        runs, _ = due_in_turn(store)
         clock.advance(HOUR)
         clean_up(store)
         assert settled(store).unparked == []
@@ -482,11 +415,8 @@ class FreedSlotTests:
         assert len(settled(store).unparked) == 1
 
     def test_a_pause_takes_the_slot_of_what_never_ran(self, store: Store) -> None:
-        given = put(store, excluding(lock="a"))
-        fire(store, given)
-        [runs] = go(store)
-        [other] = fired(store, excluding(lock="a"), START + SECOND)
-        assert go(store) == []
+        runs, other = lock_and_waiter(store)
+        given = runs.definition
         assert end_uncalled(store, runs)
         store.pause_definitions([given.id])
         assert ids(instances(store, given)) == [runs.id]
@@ -499,77 +429,47 @@ class FreedSlotTests:
     def test_another_trigger_removes_what_never_ran_and_its_slot(
         self, store: Store
     ) -> None:
-        given = put(store, excluding(lock="a"))
-        fire(store, given)
-        [runs] = go(store)
-        [other] = fired(store, excluding(lock="a"), START + SECOND)
-        assert go(store) == []
+        runs, other = lock_and_waiter(store)
         assert end_uncalled(store, runs)
-        put(store, replace(given, trigger=IntervalTrigger(MINUTE), revision=None))
+        new = replace(runs.definition, trigger=IntervalTrigger(MINUTE), revision=None)
+        put(store, new)
         assert ids(settled(store).unparked) == [other.id]
 
 
 class ParkedTests:
     """What is parked is nobody's, and goes on when its slot is free."""
 
-    def test_what_is_parked_is_claimed_by_nobody(
+    def test_what_is_parked_is_pending_and_is_claimed_by_nobody(
         self, store: Store, clock: ManualClock
     ) -> None:
-        _, parked = pair(store)
-        clock.advance(HOUR)
-        assert [each.id for each in claim(store, lapsed=True)] != [parked.id]
-        assert parked.id not in ids(claim(store, OTHER_NODE, lapsed=True))
-
-    def test_what_is_parked_is_counted_as_pending_and_its_queue_is_not_due(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        pair(store)
+        runs, _ = due_in_turn(store)
         clock.advance(HOUR)
         assert store.counts()[State.PENDING] == 1
         settle(store)
         assert not store.list_due_queues(apart_from=[])
+        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [runs.id]
+        assert claim(store, OTHER_NODE, lapsed=True) == []
 
     def test_one_of_several_goes_on_when_a_slot_is_free(self, store: Store) -> None:
-        times = [START + number * SECOND for number in range(4)]
-        made = fired(store, excluding(), *times)
-        for number, each in enumerate(made):
-            [runs] = go(store)
-            assert runs.id == each.id
+        runs, *parked = due_in_turn(store, count=4)
+        while parked:
             assert settled(store).unparked == []
             assert finish(store, runs)
-            assert ids(settled(store).unparked) == ids(made[number + 1 : number + 2])
+            following = parked.pop(0)
+            assert ids(settled(store).unparked) == [following.id]
+            [runs] = go(store)
+            assert runs.id == following.id
+        assert finish(store, runs)
         assert settled(store) == NOTHING
 
     def test_while_nobody_takes_the_slot_the_next_one_may_go_on_too(
         self, store: Store
     ) -> None:
-        times = [START + number * SECOND for number in range(3)]
-        _, second, third = fired(store, excluding(), *times)
-        [runs] = go(store)
+        runs, second, third = due_in_turn(store, count=3)
         finish(store, runs)
         assert ids(settled(store).unparked) == [second.id]
         assert ids(settled(store).unparked) == [third.id]
         assert ids(go(store)) == [second.id]
-
-    def test_what_goes_on_is_due_when_it_was_and_claimable_at_once(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, parked = pair(store)
-        clock.advance(HOUR)
-        finish(store, runs)
-        settled(store)
-        [claimed] = claim(store)
-        assert (claimed.id, claimed.due_at) == (parked.id, START + SECOND)
-        assert claimed.attempt == 2
-
-    def test_no_more_slots_are_gone_over_than_asked_for(self, store: Store) -> None:
-        for lock in "abc":
-            fired(store, excluding(lock=lock), START, START + SECOND)
-        for each in go(store):
-            finish(store, each)
-        settle(store)
-        found = store.review_parked(limit=2)
-        assert (len(found.unparked), found.more) == (2, True)
 
     def test_what_is_more_than_asked_for_is_gone_over_by_the_next_calls(
         self, store: Store, clock: ManualClock
@@ -586,28 +486,22 @@ class ParkedTests:
         while more:
             settle(store)
             found = store.review_parked(limit=2)
+            assert max(len(found.unparked), len(found.skipped)) <= 2
             unparked += ids(found.unparked)
             skipped += ids(found.skipped)
             more = found.more
         assert (len(unparked), len(skipped)) == (5, 5)
 
     def test_cancelling_what_is_parked_ends_it(self, store: Store) -> None:
-        runs, parked = pair(store)
-        assert cancel(store, parked) == {parked.id: Cancelled.CANCELLED}
-        found = store.get_instance(parked.id)
-        assert (found.state, found.parked) == (State.CANCELLED, False)
+        runs, parked = due_in_turn(store)
+        _, frozen = lock_and_waiter(store)
+        store.pause_definitions([frozen.definition.id])
+        for each in (parked, frozen):
+            assert cancel(store, each) == {each.id: Cancelled.CANCELLED}
+            found = store.get_instance(each.id)
+            assert (found.state, found.parked) == (State.CANCELLED, False)
         finish(store, runs)
         assert settled(store).unparked == []
-
-    def test_what_is_parked_and_frozen_is_cancelled_too(self, store: Store) -> None:
-        fired(store, excluding(lock="a"))
-        go(store)
-        [other] = fired(store, excluding(lock="a"), START)
-        assert go(store) == []
-        store.pause_definitions([other.definition.id])
-        assert cancel(store, other) == {other.id: Cancelled.CANCELLED}
-        found = store.get_instance(other.id)
-        assert (found.state, found.parked) == (State.CANCELLED, False)
 
     def test_a_pause_freezes_what_is_parked_and_keeps_slots(
         self, store: Store, clock: ManualClock
@@ -631,47 +525,49 @@ class ParkedTests:
         assert ids(go(store)) == [second.id]
         assert is_parked(store, other)
 
-    def test_what_ran_and_is_parked_is_frozen_by_a_pause(self, store: Store) -> None:
-        fired(store, excluding(lock="a"))
-        go(store)
-        retried = put(store, definition())
-        fire(store, retried)
-        [plain] = go(store)
-        finish(store, plain, None)
-        store.put_definitions([replace(retried, lock="a", revision=None)])
-        assert go(store) == []
-        assert is_parked(store, plain)
-        store.pause_definitions([retried.id])
-        [holder] = [
-            each
-            for each in store.list_instances(state=State.RUNNING)
-            if each.definition.lock == "a"
-        ]
-        finish(store, holder)
-        assert settled(store).unparked == []
-        store.resume_definitions([retried.id])
-        assert claim(store, ahead=HOUR) == []
-        assert ids(settled(store).unparked) == [plain.id]
-        assert ids(go(store)) == [plain.id]
+
+STAYS = {
+    Overlap.SKIP: (),
+    Overlap.BUFFER_ONE: (1,),
+    Overlap.REPLACE: (3,),
+    Overlap.BUFFER_ALL: (1, 2, 3),
+}
+"""Of four instances that are due while the first one runs: which are not skipped."""
 
 
 class OverlapTests:
     """What is due and parked is judged by the overlap of its definition."""
 
-    def test_skip_is_decided_when_it_is_due_and_not_before(
+    def test_what_is_due_while_one_of_its_own_runs_is_skipped_or_waits(
         self, store: Store, clock: ManualClock
     ) -> None:
-        runs, parked = pair(store, Overlap.SKIP)
+        for overlap, stays in STAYS.items():
+            runs, *others = made = due_in_turn(store, overlap, 4, step=TICK)
+            clock.advance(SECOND)
+            found = settled(store)
+            waits = [made[number].id for number in stays]
+            skipped = [each.id for each in others if each.id not in waits]
+            assert ids(found.skipped) == skipped, overlap
+            assert ids(found.replaced) == [runs.id] * (overlap is Overlap.REPLACE)
+            assert settled(store) == replace(NOTHING, parked=bool(waits)), overlap
+            finish(store, runs)
+            assert ids(settled(store).unparked) == waits[:1], overlap
+            store.delete_definitions([runs.definition.id])
+
+    def test_it_is_decided_when_it_is_due_and_not_before(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        runs, parked = due_in_turn(store, Overlap.SKIP)
         clock.advance(SECOND - TICK)
         assert settled(store).skipped == []
         assert finish(store, runs)
         assert ids(settled(store).unparked) == [parked.id]
         assert ids(go(store)) == [parked.id]
 
-    def test_skip_ends_what_is_due_while_another_one_runs(
+    def test_what_is_skipped_ends_and_says_why(
         self, store: Store, clock: ManualClock
     ) -> None:
-        runs, parked = pair(store, Overlap.SKIP)
+        runs, parked = due_in_turn(store, Overlap.SKIP)
         clock.advance(SECOND)
         [skipped] = settled(store).skipped
         assert skipped == store.get_instance(parked.id)
@@ -682,8 +578,6 @@ class OverlapTests:
         assert skipped.skipped.count == 1
         assert skipped.skipped.first == skipped.skipped.last == START + SECOND
         assert store.get_instance(runs.id) == runs
-        assert finish(store, runs)
-        assert settled(store) == NOTHING
 
     def test_skip_waits_for_a_lock_of_another_definition(
         self, store: Store, clock: ManualClock
@@ -702,41 +596,6 @@ class OverlapTests:
         finish(store, runs)
         assert ids(settled(store).unparked) == [waits.id]
 
-    def test_buffer_one_lets_one_wait_and_skips_the_next(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        times = [START + number * SECOND for number in range(4)]
-        _, second, third, fourth = fired(store, excluding(Overlap.BUFFER_ONE), *times)
-        [runs] = go(store)
-        clock.advance(MINUTE)
-        assert ids(settled(store).skipped) == [third.id, fourth.id]
-        finish(store, runs)
-        assert ids(settled(store).unparked) == [second.id]
-
-    def test_buffer_one_skips_what_is_due_later_as_well(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        times = [START + number * SECOND for number in range(3)]
-        _, _, third = fired(store, excluding(Overlap.BUFFER_ONE), *times)
-        go(store)
-        clock.advance(SECOND)
-        assert settled(store).skipped == []
-        clock.advance(SECOND)
-        assert ids(settled(store).skipped) == [third.id]
-
-    def test_buffer_all_lets_all_wait_in_their_turn(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        times = [START + number * SECOND for number in range(4)]
-        made = fired(store, excluding(Overlap.BUFFER_ALL), *times)
-        clock.advance(MINUTE)
-        for each in made:
-            [runs] = go(store)
-            assert settled(store).skipped == []
-            assert runs.id == each.id
-            finish(store, runs)
-            settled(store)
-
     def test_buffer_all_skips_what_is_too_many(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -751,48 +610,24 @@ class OverlapTests:
     def test_replace_asks_what_runs_to_stop_and_runs_when_that_has_ended(
         self, store: Store, clock: ManualClock
     ) -> None:
-        runs, parked = pair(store, Overlap.REPLACE)
+        runs, second, third = due_in_turn(store, Overlap.REPLACE, 3)
         clock.advance(SECOND - TICK)
         assert settled(store).replaced == []
         clock.advance(TICK)
         found = settled(store)
-        assert ids(found.replaced) == [runs.id]
-        assert found.skipped == []
+        assert (ids(found.replaced), found.skipped) == ([runs.id], [])
         assert store.get_instance(runs.id) == replace(runs, cancel_requested=True)
-        assert settled(store).replaced == []
-        finish(store, runs, Outcome.CANCELLED)
-        assert ids(settled(store).unparked) == [parked.id]
-
-    def test_replace_skips_what_waited_before(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        times = [START + number * SECOND for number in range(3)]
-        _, second, third = fired(store, excluding(Overlap.REPLACE), *times)
-        [runs] = go(store)
         clock.advance(SECOND)
-        assert ids(settled(store).replaced) == [runs.id]
-        clock.advance(SECOND)
+        # What waited before is skipped for the next one.
         found = settled(store)
-        assert ids(found.skipped) == [second.id]
-        assert found.replaced == []
+        assert (found.replaced, ids(found.skipped)) == ([], [second.id])
         finish(store, runs, Outcome.CANCELLED)
         assert ids(settled(store).unparked) == [third.id]
-
-    def test_replace_of_several_that_are_due_keeps_the_last(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        times = [START + number * SECOND for number in range(4)]
-        made = fired(store, excluding(Overlap.REPLACE), *times)
-        [runs] = go(store)
-        clock.advance(MINUTE)
-        found = settled(store)
-        assert set(ids(found.skipped)) == set(ids(made[1:3]))
-        assert ids(found.replaced) == [runs.id]
 
     def test_replace_cancels_what_waits_for_a_retry(
         self, store: Store, clock: ManualClock
     ) -> None:
-        runs, parked = pair(store, Overlap.REPLACE)
+        runs, parked = due_in_turn(store, Overlap.REPLACE)
         finish(store, runs, None, retry_in=HOUR)
         clock.advance(SECOND)
         found = settled(store)
@@ -825,30 +660,12 @@ class OverlapTests:
         assert (replaced.id, replaced.state) == (runs.id, State.PENDING)
         assert replaced.cancel_requested
 
-    def test_nothing_is_judged_beside_one_that_has_ended(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        for _ in range(3):
-            runs, _ = pair(store, Overlap.SKIP)
-            end = RunOutcome(
-                claim=claim_of(runs), outcome=Outcome.COMPLETED, has_slot=False
-            )
-            store.finish_instances([end])
-        clock.advance(MINUTE)
-        settle(store)
-        for _ in range(3):
-            assert not store.review_parked(limit=1).skipped
-
     def test_what_only_waits_for_a_lock_is_not_judged(
         self, store: Store, clock: ManualClock
     ) -> None:
-        times = [START + number * SECOND for number in range(4)]
-        fired(store, excluding(Overlap.ALLOW, lock="a"), *times)
-        go(store)
+        due_in_turn(store, Overlap.ALLOW, 4, lock="a")
         clock.advance(MINUTE)
-        found = settled(store)
-        assert (found.skipped, found.replaced, found.unparked) == ([], [], [])
-        assert found.parked
+        assert settled(store) == replace(NOTHING, parked=True)
 
     def test_what_is_frozen_is_not_judged(
         self, store: Store, clock: ManualClock
@@ -864,23 +681,10 @@ class OverlapTests:
         clock.advance(MINUTE)
         assert settled(store).skipped == []
 
-    def test_no_more_are_judged_than_asked_for(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        times = [START + number * SECOND for number in range(5)]
-        made = fired(store, excluding(Overlap.SKIP), *times)
-        go(store)
-        clock.advance(MINUTE)
-        settle(store)
-        skipped = store.review_parked(limit=2).skipped
-        assert set(ids(skipped)) == set(ids(made[1:3]))
-
     def test_nobody_is_judged_twice_whoever_looks_at_the_same_moment(
         self, store: Store, clock: ManualClock
     ) -> None:
-        times = [START + number * SECOND for number in range(6)]
-        made = fired(store, excluding(Overlap.BUFFER_ONE), *times)
-        go(store)
+        made = due_in_turn(store, Overlap.BUFFER_ONE, 6)
         clock.advance(MINUTE)
         settle(store)
         answers = at_once(*(4 * [lambda: store.review_parked(limit=ALL)]))
@@ -892,45 +696,30 @@ class OverlapTests:
 class MetTests:
     """What was parked behind one of its own, which had its slot when it was due."""
 
-    @pytest.mark.parametrize("lock", [None, "a"])
-    @pytest.mark.parametrize(
-        ("overlap", "stays"),
-        [
-            (Overlap.SKIP, ()),
-            (Overlap.BUFFER_ONE, (1,)),
-            (Overlap.REPLACE, (3,)),
-            (Overlap.BUFFER_ALL, (1, 2, 3)),
-        ],
-    )
     def test_how_soon_anybody_looks_after_an_end_decides_nothing(
-        self,
-        store: Store,
-        clock: ManualClock,
-        overlap: Overlap,
-        stays: Sequence[int],
-        lock: str | None,
+        self, store: Store, clock: ManualClock
     ) -> None:
-        times = [START + number * TICK for number in range(4)]
-        made = fired(store, excluding(overlap, lock=lock), *times)
-        # The last ones are parked before they are due.
-        [runs] = go(store)
-        clock.advance(SECOND)
-        assert finish(store, runs)
-        clock.advance(SECOND)
-        found = settled(store)
-        expected = [each.id for each in made[1:]]
-        remain = [made[number].id for number in stays]
-        assert ids(found.skipped) == [each for each in expected if each not in remain]
-        assert found.replaced == []
-        assert ids(found.unparked) == remain[:1]
-        assert ids(go(store)) == remain[:1]
+        for overlap, stays in STAYS.items():
+            for lock in (None, "a"):
+                # The last ones are parked before they are due.
+                runs, *others = made = due_in_turn(
+                    store, overlap, 4, lock=lock, step=TICK
+                )
+                clock.advance(SECOND)
+                assert finish(store, runs)
+                clock.advance(SECOND)
+                found = settled(store)
+                remain = [made[number].id for number in stays]
+                skipped = [each.id for each in others if each.id not in remain]
+                assert ids(found.skipped) == skipped, overlap
+                assert found.replaced == []
+                assert ids(found.unparked) == ids(go(store)) == remain[:1], overlap
+                store.delete_definitions([runs.definition.id])
 
     def test_what_is_yet_to_be_judged_does_not_go_on(
         self, store: Store, clock: ManualClock
     ) -> None:
-        times = [START + number * TICK for number in range(4)]
-        made = fired(store, excluding(Overlap.SKIP), *times)
-        [runs] = go(store)
+        runs, *others = due_in_turn(store, Overlap.SKIP, 4, step=TICK)
         clock.advance(SECOND)
         finish(store, runs)
         settle(store)
@@ -940,13 +729,13 @@ class MetTests:
             found = store.review_parked(limit=1)
             assert not found.unparked
             skipped += ids(found.skipped)
-        assert skipped == ids(made[1:])
+        assert skipped == ids(others)
         assert settled(store) == NOTHING
 
     def test_one_of_its_own_that_ended_before_it_was_due_skips_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        runs, parked = pair(store, Overlap.SKIP)
+        runs, parked = due_in_turn(store, Overlap.SKIP)
         clock.advance(SECOND - TICK)
         finish(store, runs)
         clock.advance(MINUTE)
@@ -968,9 +757,9 @@ class MetTests:
     def test_what_met_one_of_its_own_is_judged_though_another_has_the_lock(
         self, store: Store, clock: ManualClock
     ) -> None:
-        own = excluding(Overlap.REPLACE, lock="a")
-        _, second, third = fired(store, own, START, START + TICK, START + 2 * TICK)
-        [runs] = go(store)
+        runs, second, third = due_in_turn(
+            store, Overlap.REPLACE, 3, lock="a", step=TICK
+        )
         clock.advance(SECOND)
         finish(store, runs)
         fired(store, excluding(Overlap.ALLOW, lock="a"))
