@@ -11,9 +11,7 @@ import pytest
 
 from go_scheduler.errors import ConfigurationError, ConflictError
 from go_scheduler.models import State, TaskDefinition
-from go_scheduler.stores.messages import (
-    Position,
-)
+from go_scheduler.stores.messages import Position
 from go_scheduler.stores.rules import Declaration, Declared, Removed, removal_note
 from go_scheduler.testing.builders import (
     HOUR,
@@ -151,22 +149,15 @@ class SetTests:
             kept_by_store(each) for each in first.definitions
         ]
 
-    def test_what_is_declared_no_more_is_deleted(
-        self, store: Store, clock: ManualClock
+    def test_what_is_declared_no_more_is_deleted_as_by_any_delete(
+        self, store: Store
     ) -> None:
         declare(store, ONE, TWO, THREE)
-        fire(store, store.get_definition(TWO.id))
+        run = running(store, TWO)
         declared = declare(store, ONE)
         assert declared.deleted == {TWO.id, THREE.id}
         assert (declared.paused, declared.resumed) == ([], [])
-        assert owned(store) == [ONE.id]
-        assert ids(store.list_definitions()) == [ONE.id]
-        assert store.list_instances() == []
-
-    def test_what_runs_of_it_ends_as_after_any_delete(self, store: Store) -> None:
-        declare(store, ONE)
-        run = running(store, ONE)
-        declare(store)
+        assert owned(store) == ids(store.list_definitions()) == [ONE.id]
         assert store.get_instance(run.id).state is State.CANCELLED
 
     def test_what_is_declared_no_more_may_be_paused(self, store: Store) -> None:
@@ -197,9 +188,10 @@ class SetTests:
     def test_what_its_set_has_paused_goes_on_when_it_is_declared_again(
         self, store: Store
     ) -> None:
-        declare(store, ONE, TWO)
+        declare(store, ONE, TWO, THREE)
         declare(store, ONE, removed="pause")
         declared = declare(store, ONE, TWO)
+        assert declared.deleted == {THREE.id}
         assert declared.resumed == [TWO]
         assert [each.paused for each in declared.definitions] == [False, False]
         assert kept_by_store(declared.definitions[1]) == (START, False, None, None, 3)
@@ -215,13 +207,6 @@ class SetTests:
         assert declared.resumed == []
         assert {each.note for each in declared.definitions} == {"by hand"}
         assert all(each.paused for each in store.list_definitions())
-
-    def test_what_a_set_has_paused_is_deleted_by_one_that_deletes(
-        self, store: Store
-    ) -> None:
-        declare(store, ONE, TWO)
-        declare(store, ONE, removed="pause")
-        assert declare(store, ONE).deleted == {TWO.id}
 
     def test_what_is_declared_otherwise_is_edited(self, store: Store) -> None:
         declare(store, ONE, TWO, THREE)
@@ -259,14 +244,11 @@ class SetTests:
         assert declare(store, TWO, version=2**63 - 1).deleted == {ONE.id}
         assert declare(store, ONE, version=7).outdated_by == 2**63 - 1
 
-    def test_each_owner_has_its_own_versions(self, store: Store) -> None:
-        declare(store, ONE, version=7)
-        assert declare(store, TWO, version=1, owner=OTHER_APP).definitions == [TWO]
-
-    def test_the_version_is_kept_when_nothing_is_left(
+    def test_an_owner_keeps_its_own_version_when_nothing_is_left(
         self, store: Store, clock: ManualClock
     ) -> None:
         declare(store, ONE, version=7)
+        assert declare(store, TWO, version=1, owner=OTHER_APP).definitions == [TWO]
         declare(store, version=7)
         clock.advance(YEAR)
         clean_up(store)
