@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -89,8 +89,50 @@ some_ids = st.sets(ids, min_size=1, max_size=2)
 seconds = st.sampled_from([0, 0, 1, 5, 10, 20, 60]).map(lambda each: each * SECOND)
 offsets = st.integers(-3, 6).map(lambda each: each * STEP)
 exclusions = st.sampled_from([None, None, None, *EXCLUSIONS])
-full = st.sampled_from([(None, "refuse")] * 4 + [(1, "refuse"), (2, "drop")])
+full: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [*4 * [{}], {"max_queue": 1}, {"max_queue": 2, "when_full": "drop"}]
+)
 """How many may wait, and what becomes of more."""
+fields = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from([None, "a", "b"]),
+        "queue": st.sampled_from(QUEUES),
+        "priority": st.integers(0, 3),
+        "expire_after": st.sampled_from([None, 5 * SECOND]),
+        "jitter": st.sampled_from([None, None, SECOND]),
+    }
+)
+results = st.sampled_from([None, '"ä"', "[1]"])
+no_claim = st.just(Claim(instance_id=UUID(int=0), attempt=0))
+renewals = st.builds(
+    Renewal,
+    claim=no_claim,
+    lease=seconds.filter(bool),
+    handed_on=st.booleans(),
+    worker=st.sampled_from([None, "ä", "b"]),
+    stage=st.none() | st.sampled_from(Stage),
+    progress=results,
+)
+releases = st.builds(
+    Release, claim=no_claim, delay=seconds, reason=st.sampled_from([None, "no fuel"])
+)
+ends = st.builds(
+    RunOutcome,
+    claim=no_claim,
+    outcome=st.none() | st.sampled_from(Outcome),
+    retry_in=seconds,
+    hung=st.booleans(),
+    error=st.sampled_from([None, "no"]),
+    result=results,
+)
+declarations = st.builds(
+    Declaration,
+    owner=st.sampled_from(["one", "other"]),
+    definitions=st.just(()),
+    version=st.none() | st.integers(0, 2),
+    removed=st.sampled_from(get_args(Removed)),
+    adopts=st.booleans(),
+)
 nodes = st.sampled_from([UUID(int=101), UUID(int=102)])
 
 
@@ -410,18 +452,10 @@ class DeclarationRules(StorePair):
 
     @rule(
         triggers=st.dictionaries(ids, st.sampled_from(TRIGGERS), max_size=3),
-        owner=st.sampled_from(["one", "other"]),
-        version=st.none() | st.integers(0, 2),
-        removed=st.sampled_from(get_args(Removed)),
-        adopts=st.booleans(),
+        declaration=declarations,
     )
     def declare(
-        self,
-        triggers: Mapping[UUID, Trigger],
-        owner: str,
-        version: int | None,
-        removed: Removed,
-        adopts: bool,
+        self, triggers: Mapping[UUID, Trigger], declaration: Declaration
     ) -> None:
         """A set is declared, or refused, or comes too late."""
         now = self.clock.now()
@@ -433,13 +467,7 @@ class DeclarationRules(StorePair):
             )
             for id, each in triggers.items()
         ]
-        declaration = Declaration(
-            owner=owner,
-            definitions=new,
-            version=version,
-            removed=removed,
-            adopts=adopts,
-        )
+        declaration = replace(declaration, definitions=new)
         # They allow runs beside each other, which may go on after a later put.
         self._loosened |= triggers.keys()
         stored = {each.id for each in self._stored()}
@@ -479,12 +507,8 @@ class DefinitionRules(StorePair):
         new_id=ids,
         trigger=st.sampled_from(TRIGGERS),
         offset=st.none() | offsets,
-        name=st.sampled_from([None, "a", "b"]),
-        queue=st.sampled_from(QUEUES),
-        priority=st.integers(0, 3),
-        expire_after=st.sampled_from([None, 5 * SECOND]),
-        jitter=st.sampled_from([None, None, SECOND]),
         exclusion=exclusions,
+        fields=fields,
         full=full,
         edits=st.none() | st.integers(0, 2),
     )
@@ -493,13 +517,9 @@ class DefinitionRules(StorePair):
         new_id: UUID,
         trigger: Trigger,
         offset: timedelta | None,
-        name: str | None,
-        queue: str,
-        priority: int,
-        expire_after: timedelta | None,
-        jitter: timedelta | None,
         exclusion: tuple[Overlap, str | None] | None,
-        full: tuple[int | None, Literal["refuse", "drop"]],
+        fields: dict[str, Any],
+        full: dict[str, Any],
         edits: int | None,
     ) -> None:
         """A definition is put, perhaps as it was after some edits, or conflicts."""
@@ -514,14 +534,9 @@ class DefinitionRules(StorePair):
             trigger=trigger.anchored(self.clock.now()),
             overlap=overlap,
             lock=lock,
-            name=name,
-            queue=queue,
-            priority=priority,
-            expire_after=expire_after,
-            jitter=jitter,
-            max_queue=full[0],
-            when_full=full[1],
             next_fire_time=fires_first(trigger, at),
+            **fields,
+            **full,
         )
         self._put(new, edits=edits)
 
@@ -755,41 +770,14 @@ class InstanceRules(StorePair):
         self._alike(start)
 
     @precondition(lambda self: self._claims)
-    @rule(
-        data=st.data(),
-        lease=seconds.filter(bool),
-        handed_on=st.booleans(),
-        worker=st.sampled_from([None, "ä", "b"]),
-        stage=st.none() | st.sampled_from(Stage),
-        progress=st.sampled_from([None, '"ä"', "[1]"]),
-    )
-    def renew(
-        self,
-        data: st.DataObject,
-        *,
-        lease: timedelta,
-        handed_on: bool,
-        worker: str | None,
-        stage: Stage | None,
-        progress: str | None,
-    ) -> None:
+    @rule(data=st.data(), renewal=renewals)
+    def renew(self, data: st.DataObject, renewal: Renewal) -> None:
         """A node renews or hands on what it has claimed or lost, perhaps over a bus."""
         claims = self._some(data, self._claims)
 
         def renew(store: Store) -> object:
-            answer = store.renew_claims(
-                [
-                    Renewal(
-                        claim=self._claim(store, each),
-                        lease=lease,
-                        handed_on=handed_on,
-                        worker=worker,
-                        stage=stage,
-                        progress=progress,
-                    )
-                    for each in claims
-                ]
-            ).done
+            mine = [replace(renewal, claim=self._claim(store, each)) for each in claims]
+            answer = store.renew_claims(mine).done
             return {self._oracles(store, each): asked for each, asked in answer.items()}
 
         self._alike(renew)
@@ -797,40 +785,27 @@ class InstanceRules(StorePair):
     @precondition(lambda self: self._claims)
     @rule(
         data=st.data(),
-        outcome=st.none() | st.sampled_from(Outcome),
-        retry_in=seconds,
-        hung=st.booleans(),
-        error=st.sampled_from([None, "no"]),
+        end=ends,
         called=st.booleans(),
         next_fire_time=st.none() | offsets,
-        result=st.sampled_from([None, '"ä"', "[1]"]),
     )
     def finish(
         self,
         data: st.DataObject,
-        *,
-        outcome: Outcome | None,
-        retry_in: timedelta,
-        hung: bool,
-        error: str | None,
+        end: RunOutcome,
         called: bool,
         next_fire_time: timedelta | None,
-        result: str | None,
     ) -> None:
         """A node finishes what it has claimed or lost."""
         [claim] = self._some(data, self._claims, most=1)
         now = self.clock.now()
         # What is skipped has not been called.
-        called = outcome is None or (called and outcome is not Outcome.SKIPPED)
-        end = RunOutcome(
-            claim=claim,
+        called = end.outcome is None or (called and end.outcome is not Outcome.SKIPPED)
+        end = replace(
+            end,
             started_at=now if called else None,
-            outcome=outcome,
-            retry_in=retry_in,
-            hung=hung,
-            error=error,
             next_fire_time=None if next_fire_time is None else now + next_fire_time,
-            result=result if outcome is Outcome.COMPLETED else None,
+            result=end.result if end.outcome is Outcome.COMPLETED else None,
         )
 
         def finish(store: Store) -> object:
@@ -841,20 +816,14 @@ class InstanceRules(StorePair):
         self._alike(finish)
 
     @precondition(lambda self: self._claims)
-    @rule(data=st.data(), delay=seconds, reason=st.sampled_from([None, "no fuel"]))
-    def release(
-        self, data: st.DataObject, delay: timedelta, reason: str | None
-    ) -> None:
+    @rule(data=st.data(), given=releases)
+    def release(self, data: st.DataObject, given: Release) -> None:
         """A node gives back what it has claimed or lost."""
         claims = self._some(data, self._claims)
 
         def release(store: Store) -> object:
-            accepted = store.release_instances(
-                [
-                    Release(claim=self._claim(store, each), delay=delay, reason=reason)
-                    for each in claims
-                ]
-            ).done
+            mine = [replace(given, claim=self._claim(store, each)) for each in claims]
+            accepted = store.release_instances(mine).done
             return {self._oracles(store, each) for each in accepted}
 
         self._alike(release)
@@ -956,16 +925,7 @@ class ReadingRules(StorePair):
         def read(store: Store) -> object:
             return {
                 str(self._known(store, each)): [
-                    (
-                        run.attempt,
-                        run.node,
-                        run.started_at,
-                        run.ended_at,
-                        run.outcome,
-                        run.error,
-                        run.worker,
-                        run.lost_in,
-                    )
+                    replace(run, instance_id=each.definition.id)
                     for run in store.list_runs(each.id)
                 ]
                 for each in store.list_instances(limit=ALL)
