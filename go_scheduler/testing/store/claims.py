@@ -50,7 +50,6 @@ from go_scheduler.testing.builders import (
     renew,
     running,
     start,
-    waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
@@ -282,19 +281,6 @@ class PriorityTests:
         claims = [claim(store, limit=1) for _ in range(_TURNS)]
         taken = Counter(each.definition.id for [each] in claims)
         assert taken[last.id] >= 6
-
-    def test_what_is_claimed_stays_so_when_its_class_changes(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        unstarted, runs = claimed(store), running(store)
-        for each in (unstarted, runs):
-            put(store, replace(each.definition, priority=0))
-        [started] = start(store, unstarted)
-        assert started.definition.priority == 0
-        clock.advance(HOUR)
-        taken = claim(store, OTHER_NODE, lapsed=True)
-        assert sorted(ids(taken)) == sorted([unstarted.id, runs.id])
-        assert {each.definition.priority for each in taken} == {0}
 
 
 class LapsedTests:
@@ -543,14 +529,6 @@ class StartTests:
         [instance] = start(store, given)
         assert instance.started_at == START + MINUTE
         assert instance.expires_at == START + MINUTE + LEASE
-
-    def test_a_start_of_a_retry_begins_when_it_is_due(self, store: Store) -> None:
-        waiting_for_retry(store, retry_in=MINUTE)
-        [instance] = start(store, *claim(store, ahead=HOUR))
-        assert (instance.runs, instance.attempt) == (2, 2)
-        assert instance.started_at == START + MINUTE
-        assert instance.expires_at == START + MINUTE + LEASE
-        assert instance.execute_at == START
 
     def test_a_start_holds_for_the_lease_or_for_expire_after_if_that_is_shorter(
         self, store: Store

@@ -217,13 +217,6 @@ class SuccessTests:
         clock.advance(HOUR)
         assert claim(store, lapsed=True) == []
 
-    def test_a_success_ends_what_is_frozen(self, store: Store) -> None:
-        first = waiting_for_retry(store)
-        store.pause_definitions([first.definition.id])
-        assert finish(store, first)
-        store.resume_definitions([first.definition.id])
-        assert claim(store) == []
-
     def test_a_success_makes_good_a_failure(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -293,19 +286,6 @@ class SuccessTests:
         assert finish(store, first, next_fire_time=START + HOUR)
         found = store.get_definition(first.definition.id)
         assert (found.next_fire_time, found.completed_at) == (None, None)
-
-    def test_what_has_succeeded_late_is_cleaned_up_from_then_on(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, second = passed_on(store, clock)
-        assert finish(store, second, Outcome.FAILED)
-        put(store, first.definition)
-        clock.advance(HOUR)
-        assert finish(store, first)
-        assert clean_up(store, older_than=MINUTE, limit=10) == 0
-        clock.advance(MINUTE)
-        assert clean_up(store, older_than=MINUTE, limit=1) == 1
-        assert store.list_instances() == []
 
     @staticmethod
     def waiting(store: Store, clock: ManualClock) -> tuple[TaskInstance, TaskInstance]:
@@ -493,15 +473,6 @@ class ReopenTests:
         assert store.get_instance(instance.id).state is State.COMPLETED
         assert claim(store) == []
 
-    def test_what_runs_again_is_not_cleaned_up(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = failed(store)
-        reopen(store, instance)
-        clock.advance(HOUR)
-        assert clean_up(store) == 0
-        assert store.get_instance(instance.id).state is State.PENDING
-
     def test_of_two_that_ask_at_once_one_is_told_that_it_runs_again(
         self, store: Store
     ) -> None:
@@ -571,13 +542,6 @@ class ReleaseTests:
             [instance] = claim(store)
             assert instance.given_back is None
             assert store.get_instance(instance.id).given_back is None
-
-    def test_what_never_ran_is_removed_by_another_pause(self, store: Store) -> None:
-        [instance] = start(store, claimed(store, definition(START + SECOND)))
-        assert release(store, instance)
-        [paused] = store.pause_definitions([instance.definition.id])
-        assert paused.next_fire_time == START + SECOND
-        assert store.list_instances() == []
 
     def test_it_is_due_when_it_was_or_after_its_delay_if_that_is_later(
         self, store: Store, clock: ManualClock

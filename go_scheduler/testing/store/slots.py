@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition, Reviewed, RunOutcome
@@ -42,7 +46,7 @@ from go_scheduler.testing.store.additions import started_all
 from go_scheduler.triggers.interval import IntervalTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -123,19 +127,70 @@ def due_in_turn(
     return [runs, *(store.get_instance(each.id) for each in others)]
 
 
-def end_uncalled(store: Store, instance: TaskInstance) -> bool:
-    """Let a run be over that was never called, and is due again."""
-    end = RunOutcome(claim=claim_of(instance))
-    return store.finish_instances([end]).done == {instance.id}
-
-
 def lock_and_waiter(store: Store) -> tuple[TaskInstance, TaskInstance]:
     """One that runs, and one of another definition that is parked for its lock."""
     fired(store, excluding(lock="a"))
     [runs] = go(store)
-    [other] = fired(store, excluding(lock="a"), START)
+    [other] = fired(store, excluding(lock="a"), START - SECOND)
     assert go(store) == []
     return runs, other
+
+
+def end(store: Store, run: TaskInstance, **fields: Any) -> None:
+    """Let a run end that was not called, as far as its node knows."""
+    outcome = RunOutcome(claim=claim_of(run), **fields)
+    assert store.finish_instances([outcome]).done == {run.id}
+
+
+def pause_uncalled(store: Store, run: TaskInstance) -> None:
+    """Let a run be over that was never called, and pause its definition."""
+    end(store, run)
+    store.pause_definitions([run.definition.id])
+    assert ids(instances(store, run.definition)) == [run.id]
+
+
+def edit_uncalled(store: Store, run: TaskInstance) -> None:
+    """Let a run be over that was never called, and give it another trigger."""
+    end(store, run)
+    new = replace(run.definition, trigger=IntervalTrigger(MINUTE), revision=None)
+    put(store, new)
+
+
+def cancel_retry(store: Store, run: TaskInstance) -> None:
+    """Let a run fail, and cancel it while it waits for its retry."""
+    assert finish(store, run, None, retry_in=MINUTE)
+    assert cancel(store, run) == {run.id: Cancelled.CANCELLED}
+
+
+def release_retry(store: Store, run: TaskInstance) -> None:
+    """Let a run fail, and give back its next one."""
+    assert finish(store, run, None)
+    [again] = claim(store, ahead=HOUR)
+    assert release(store, again, 2 * HOUR)
+
+
+FREED: Mapping[str, Callable[[Store, TaskInstance], object]] = {
+    "has been given back, and was never called": release,
+    "was cancelled while it waited for a retry": cancel_retry,
+    "was deleted": lambda store, run: store.delete_definitions([run.definition.id]),
+    "was paused, and never called": pause_uncalled,
+    "was edited, and never called": edit_uncalled,
+    "has ended, and its node knew of no slot": partial(
+        end, outcome=Outcome.COMPLETED, has_slot=False
+    ),
+}
+"""What lets go of a slot, besides an end as any other."""
+
+KEPT: Mapping[str, Callable[[Store, TaskInstance], object]] = {
+    "waits for a retry": partial(finish, outcome=None, retry_in=2 * HOUR),
+    "has been given back, and ran before": release_retry,
+    "is asked to stop": cancel,
+    "has been paused while it runs": lambda store, run: store.pause_definitions(
+        [run.definition.id]
+    ),
+    "runs during a cleanup": lambda store, _: clean_up(store),
+}
+"""What leaves a slot to its instance."""
 
 
 class SlotTests:
@@ -203,11 +258,6 @@ class SlotTests:
             assert runs.id == expected.id
             finish(store, runs)
             settled(store)
-
-    def test_a_second_start_of_the_holder_is_answered_alike(self, store: Store) -> None:
-        runs, _ = due_in_turn(store)
-        assert start(store, runs) == [runs]
-        assert store.get_instance(runs.id) == runs
 
     def test_a_lost_claim_takes_no_slot(self, store: Store) -> None:
         fired(store, excluding(lock="a"))
@@ -304,16 +354,23 @@ class FreedSlotTests:
             [goes_on] = go(store)
             assert (goes_on.id, goes_on.attempt) == (parked.id, 2), outcome
 
-    def test_an_end_that_lets_go_of_no_slot_by_mistake_is_made_up_for(
+    def test_a_slot_is_free_once_its_instance_is_gone_or_was_never_called(
         self, store: Store
     ) -> None:
-        runs, parked = due_in_turn(store)
-        end = RunOutcome(
-            claim=claim_of(runs), outcome=Outcome.COMPLETED, has_slot=False
-        )
-        assert store.finish_instances([end]).done == {runs.id}
-        assert ids(settled(store).unparked) == [parked.id]
-        assert ids(go(store)) == [parked.id]
+        for how, let_go in FREED.items():
+            runs, other = lock_and_waiter(store)
+            let_go(store, runs)
+            assert ids(settled(store).unparked) == [other.id], f"its holder {how}"
+            assert ids(go(store)) == [other.id], f"its holder {how}"
+            store.delete_definitions([runs.definition.id, other.definition.id])
+
+    def test_an_instance_has_its_slot_until_it_has_ended(self, store: Store) -> None:
+        for how, keep in KEPT.items():
+            runs, other = lock_and_waiter(store)
+            keep(store, runs)
+            assert settled(store).unparked == [], f"its holder {how}"
+            assert go(store) == [], f"its holder {how}"
+            store.delete_definitions([runs.definition.id, other.definition.id])
 
     def test_a_run_that_waits_for_a_retry_has_its_slot(
         self, store: Store, clock: ManualClock
@@ -327,28 +384,6 @@ class FreedSlotTests:
         assert (again.id, again.runs) == (runs.id, 2)
         assert finish(store, again)
         assert ids(settled(store).unparked) == [parked.id]
-
-    def test_what_is_given_back_and_was_never_called_lets_go_of_its_slot(
-        self, store: Store
-    ) -> None:
-        runs, parked = due_in_turn(store)
-        assert release(store, runs)
-        assert ids(settled(store).unparked) == [parked.id]
-        # It may take it again, as it is its turn.
-        [again] = go(store, node=OTHER_NODE)
-        assert again.id == runs.id
-        assert is_parked(store, parked)
-        assert release(store, again, HOUR)
-        assert ids(settled(store).unparked) == [parked.id]
-        assert ids(go(store)) == [parked.id]
-
-    def test_what_is_given_back_and_ran_before_has_its_slot(self, store: Store) -> None:
-        runs, _ = due_in_turn(store)
-        assert finish(store, runs, None)
-        [again] = go(store)
-        assert release(store, again)
-        assert settled(store).unparked == []
-        assert ids(go(store, node=OTHER_NODE)) == [runs.id]
 
     def test_what_is_taken_over_has_its_slot(
         self, store: Store, clock: ManualClock
@@ -367,27 +402,6 @@ class FreedSlotTests:
         assert finish(store, runs)
         assert ids(settled(store).unparked) == [parked.id]
 
-    def test_a_cancel_lets_go_of_the_slot_unless_it_runs(self, store: Store) -> None:
-        runs, parked = due_in_turn(store)
-        assert cancel(store, runs) == {runs.id: Cancelled.REQUESTED}
-        assert settled(store).unparked == []
-        finish(store, runs, None, retry_in=MINUTE)
-        assert cancel(store, runs) == {runs.id: Cancelled.CANCELLED}
-        assert ids(settled(store).unparked) == [parked.id]
-
-    def test_a_delete_lets_go_of_slots_and_of_what_is_parked(
-        self, store: Store
-    ) -> None:
-        first = put(store, excluding(lock="a"))
-        fire(store, first, START, START + SECOND)
-        [runs] = go(store)
-        [other] = fired(store, excluding(lock="a"), START + MINUTE)
-        assert go(store) == []
-        store.delete_definitions([first.id])
-        assert ids(settled(store).unparked) == [other.id]
-        assert ids(go(store)) == [other.id]
-        assert store.get_instance(runs.id).state is State.CANCELLED
-
     def test_a_delete_leaves_the_slot_to_who_has_it(self, store: Store) -> None:
         _, other = lock_and_waiter(store)
         store.delete_definitions([other.definition.id])
@@ -398,42 +412,13 @@ class FreedSlotTests:
     def test_an_id_that_begins_another_life_finds_its_slot_free(
         self, store: Store
     ) -> None:
-        runs, _ = due_in_turn(store)
-        store.delete_definitions([runs.definition.id])
+        runs, parked = due_in_turn(store)
+        assert store.delete_definitions([runs.definition.id])
+        assert store.get_instance(runs.id).state is State.CANCELLED
+        with pytest.raises(TaskInstanceNotFoundError):
+            store.get_instance(parked.id)
         [again] = fired(store, replace(runs.definition, revision=None), START)
         assert ids(go(store)) == [again.id]
-
-    def test_cleanup_leaves_slots_to_those_who_have_them(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        runs, _ = due_in_turn(store)
-        clock.advance(HOUR)
-        clean_up(store)
-        assert settled(store).unparked == []
-        finish(store, runs)
-        clean_up(store)
-        assert len(settled(store).unparked) == 1
-
-    def test_a_pause_takes_the_slot_of_what_never_ran(self, store: Store) -> None:
-        runs, other = lock_and_waiter(store)
-        given = runs.definition
-        assert end_uncalled(store, runs)
-        store.pause_definitions([given.id])
-        assert ids(instances(store, given)) == [runs.id]
-        assert ids(settled(store).unparked) == [other.id]
-        assert ids(go(store)) == [other.id]
-        store.resume_definitions([given.id])
-        assert go(store) == []
-        assert is_parked(store, runs)
-
-    def test_another_trigger_removes_what_never_ran_and_its_slot(
-        self, store: Store
-    ) -> None:
-        runs, other = lock_and_waiter(store)
-        assert end_uncalled(store, runs)
-        new = replace(runs.definition, trigger=IntervalTrigger(MINUTE), revision=None)
-        put(store, new)
-        assert ids(settled(store).unparked) == [other.id]
 
 
 class ParkedTests:
