@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,11 +59,24 @@ from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+
+
+def begun(given: TaskInstance, at: datetime, *, node: UUID = NODE) -> TaskInstance:
+    """An instance as a node has it that claims it and starts it at a time."""
+    return replace(
+        given,
+        claimed_by=node,
+        attempt=given.attempt + 1,
+        runs=given.runs + 1,
+        started_at=at,
+        expires_at=at + LEASE,
+    )
 
 
 class ClaimTests:
@@ -97,14 +111,7 @@ class ClaimTests:
         new = definition(START - MINUTE, name="a", metadata={"b": [2]})
         given = pending(store, new)
         [instance] = claim(store)
-        assert instance == replace(
-            given,
-            claimed_by=NODE,
-            attempt=1,
-            runs=1,
-            started_at=START,
-            expires_at=START + LEASE,
-        )
+        assert instance == begun(given, START)
         assert instance.state is State.RUNNING
         assert (instance.definition, instance.definition.revision) == (new, 1)
         assert store.get_instance(instance.id) == instance
@@ -148,9 +155,7 @@ class ClaimTests:
         found: list[TaskInstance] = []
         while page := claim(store, queues=queues, ahead=HOUR, limit=5):
             assert len(page) <= 5
-            assert [each.due_at for each in page] == sorted(
-                each.due_at for each in page
-            )
+            assert list(page) == sorted(page, key=attrgetter("due_at"))
             found += page
         assert sorted(ids(found)) == sorted(ids(store.list_instances()))
 
@@ -165,11 +170,9 @@ class ClaimTests:
             clock.advance(SECOND)
 
     def test_what_is_due_within_lead_is_also_started(self, store: Store) -> None:
-        pending(store, definition(START + SECOND))
+        given = pending(store, definition(START + SECOND))
         [instance] = claim(store, ahead=HOUR, lead=SECOND)
-        assert (instance.state, instance.runs) == (State.RUNNING, 1)
-        assert instance.started_at == START + SECOND
-        assert instance.expires_at == START + SECOND + LEASE
+        assert instance == begun(given, START + SECOND)
 
     def test_what_is_due_after_lead_is_not_started(self, store: Store) -> None:
         pending(store, definition(START + SECOND))
@@ -294,15 +297,7 @@ class LapsedTests:
         assert claim(store, OTHER_NODE, lapsed=True) == []
         clock.advance(TICK)
         [second] = claim(store, OTHER_NODE, lapsed=True)
-        now = START + LEASE
-        assert second == replace(
-            first,
-            claimed_by=OTHER_NODE,
-            attempt=2,
-            runs=2,
-            started_at=now,
-            expires_at=now + LEASE,
-        )
+        assert second == begun(first, START + LEASE, node=OTHER_NODE)
         assert store.get_instance(first.id) == second
 
     def test_a_lapsed_claim_is_left_alone_unless_asked_for(
@@ -321,17 +316,9 @@ class LapsedTests:
         )
         store.renew_claims([Renewal(claim=claim_of(later), lease=SECOND)])
         clock.advance(SECOND + LEASE)
-        now = START + SECOND + LEASE
         taken = {each.id: each for each in claim(store, OTHER_NODE, lapsed=True)}
         assert taken == {
-            soon.id: replace(
-                soon,
-                claimed_by=OTHER_NODE,
-                attempt=2,
-                runs=1,
-                started_at=now,
-                expires_at=now + LEASE,
-            ),
+            soon.id: begun(soon, START + SECOND + LEASE, node=OTHER_NODE),
             later.id: replace(
                 later, claimed_by=OTHER_NODE, attempt=2, expires_at=START + HOUR + LEASE
             ),

@@ -362,15 +362,6 @@ class StageTests:
         assert found.stage is STARTED
         assert list(store.list_instances()) == [found]
 
-    def test_a_heartbeat_keeps_when_it_began(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        began = come_to(store, STARTED, HOUR)
-        clock.advance(_TICK)
-        told(store, began, STARTED)
-        expires_at = START + _TICK + MINUTE
-        assert store.get_instance(began.id) == replace(began, expires_at=expires_at)
-
     def test_only_the_first_acceptance_counts(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -385,27 +376,11 @@ class StageTests:
     def test_a_stage_never_goes_back(self, store: Store, clock: ManualClock) -> None:
         began = come_to(store, STARTED)
         clock.advance(_TICK)
+        told(store, began, STARTED)
         for stage, lease in (ACCEPTED, LEASE), (PUBLISHED, LEASE), (ACCEPTED, HOUR):
             assert told(store, began, stage, lease=lease) == {began.id: False}
         expires_at = START + _TICK + HOUR
         assert store.get_instance(began.id) == replace(began, expires_at=expires_at)
-
-    def test_a_worker_may_be_heard_before_it_is_published(self, store: Store) -> None:
-        instance = running(store)
-        told(store, instance, ACCEPTED)
-        accepted = store.get_instance(instance.id)
-        # What publishes it may name somebody, too.
-        late = Renewal(
-            claim=claim_of(instance),
-            lease=LEASE,
-            handed_on=True,
-            worker="bus",
-            stage=PUBLISHED,
-        )
-        assert store.renew_claims([late]).done
-        assert store.get_instance(instance.id) == accepted
-        renew(store, instance)
-        assert store.get_instance(instance.id) == accepted
 
     def test_the_first_worker_to_accept_has_it(self, store: Store) -> None:
         for stage in (ACCEPTED, STARTED):

@@ -25,7 +25,6 @@ from go_scheduler.testing.builders import (
     fire,
     ids,
     kept_by_store,
-    pending,
     put,
     running,
 )
@@ -269,15 +268,6 @@ class SetTests:
         assert owned(store) == [ONE.id, TWO.id]
         assert declare(store, ONE, TWO, version=1).outdated_by is None
 
-    def test_a_set_is_listed_page_by_page(self, store: Store) -> None:
-        many = [definition(key=number) for number in range(1, 8)]
-        declare(store, *many)
-        for each in (pending(store).definition, put(store)):
-            assert each.owner is None
-        first = store.list_definitions(owner=APP, limit=5)
-        after = Position.of_definition(first[-1])
-        assert [*first, *store.list_definitions(owner=APP, after=after)] == many
-
     def test_of_sets_declared_at_once_the_last_is_there_as_a_whole(
         self, store: Store
     ) -> None:
@@ -312,8 +302,3 @@ class SetTests:
             )
             [owner] = [each for each in told if each is not None]
             assert store.get_definition(wanted.id).owner == owner
-
-    def test_what_is_declared_twice_at_once_is_there_once(self, store: Store) -> None:
-        at_once(*(partial(declare, store, ONE, TWO) for _ in range(2)))
-        assert [each.revision for each in store.list_definitions()] == [1, 1]
-        assert store.list_definitions() == [ONE, TWO]
