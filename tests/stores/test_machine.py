@@ -9,17 +9,18 @@ from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from go_scheduler.models import DefinitionState, State
+from go_scheduler.models import RUNS, DefinitionState, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.base import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
-from go_scheduler.stores.rules import Declaration
+from go_scheduler.stores.rules import Declaration, exclusion_of, uses_slot
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.machine import StoreMachine
-from go_scheduler.testing.machine.rules import QUEUES, TRIGGERS
+from go_scheduler.testing.machine.rules import ALL, QUEUES, TRIGGERS
+from go_scheduler.triggers.stored import dump_trigger
 from tests.conftest import SHARED
 from tests.made import make_store
 from tests.servers import checked_out, delete_all_rows
@@ -46,8 +47,63 @@ SETTINGS = settings(
 
 
 class MemoryMachine(StoreMachine):
+    """What holds in the reference store after whatever is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # By definition: its series of fire times, and its next one.
+        self._series: dict[UUID, tuple[object, datetime | None]] = {}
+        self._begun: dict[UUID, set[datetime]] = {}
+        # Instances of other series that a definition has had.
+        self._former: set[UUID] = set()
+        # Of each definition what its instances have excluded.
+        self._excluded: dict[UUID, set[object]] = {}
+
     def make_store(self, clock: ManualClock) -> Store:
         return MemoryStore(clock)
+
+    @invariant()
+    def nobody_runs_beside_what_it_excludes(self) -> None:
+        for each in self._stored():
+            waits = each.trigger.waits or not uses_slot(each)
+            self._excluded.setdefault(each.id, set()).add(waits or exclusion_of(each))
+        running: dict[UUID, list[TaskInstance]] = {}
+        for one in self.store.list_instances(limit=ALL):
+            if one.backfilled is Overlap.ALLOW:
+                self._excluded[one.definition.id].add(True)
+            if one.state in RUNS:
+                running.setdefault(one.definition.id, []).append(one)
+        for id, found in running.items():
+            may_be_more = len(self._excluded[id]) > 1 or True in self._excluded[id]
+            assert len(found) == 1 or may_be_more, f"more than one runs: {found}"
+
+    @invariant()
+    def nothing_that_has_begun_is_gone_back_over(self) -> None:
+        """No fire time is fired twice, however soon its instance is deleted."""
+        made = self.oracle.list_instances(limit=ALL)
+        for each in self._stored():
+            series = dump_trigger(each.trigger), self._lives[each.id][True]
+            before, last = self._series.get(each.id, (None, None))
+            self._series[each.id] = series, each.next_fire_time
+            theirs = [one for one in made if one.definition.id == each.id]
+            if series != before:
+                self._former |= {one.id for one in theirs}
+                self._begun[each.id] = set()
+            begun = self._begun[each.id]
+            at = each.next_fire_time
+            # What waits is told its next fire time by whoever ends a run.
+            if series == before and at is not None and not each.trigger.waits:
+                again = {
+                    one for one in begun if at <= one and not (last and last <= one)
+                }
+                assert not again, f"to be fired twice: {again}"
+            begun |= {
+                one.fire_time
+                for one in theirs
+                if one.fire_time is not None
+                and one.id not in self._former
+                and (one.runs or one.completed_at)
+            }
 
 
 class EarlyStore(MemoryStore):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 from uuid import UUID
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from go_scheduler.errors import (
     ConfigurationError,
@@ -41,7 +40,7 @@ from go_scheduler.stores.messages import (
     Renewal,
     RunOutcome,
 )
-from go_scheduler.stores.rules import LOCK, Declaration, Removed, uses_slot
+from go_scheduler.stores.rules import LOCK, Declaration, Removed
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
@@ -164,8 +163,6 @@ class StorePair(RuleBasedStateMachine):
         self._deleted: dict[tuple[bool, UUID], int] = {}
         self._read: list[tuple[TaskDefinition, Life]] = []
         self._claims: list[Claim] = []
-        # What once excluded something else: an instance may run beside another since.
-        self._loosened: set[UUID] = set()
 
     def make_store(self, clock: ManualClock) -> Store:
         """An empty, initialized store on a clock.
@@ -209,7 +206,6 @@ class StorePair(RuleBasedStateMachine):
         self, *new: TaskDefinition, edits: int | None = None, by: Put | None = None
     ) -> None:
         """Put definitions; those that are new begin a life at a higher revision."""
-        self._loosened |= {each.id for each in new if each.trigger.waits}
         stored = {each.id for each in self._stored()}
         begin = [each.id for each in new if each.id not in stored]
         for each in begin:
@@ -424,8 +420,6 @@ class BackfillRules(StorePair):
         read, life = data.draw(st.sampled_from([*known, *self._read[-2:]]))
         edits = revision_of(read) - life[True]
         chosen = self._some(data, self._fire_times(read.id), most=4)
-        if overlap is Overlap.ALLOW:
-            self._loosened.add(read.id)
 
         def backfill(store: Store) -> object:
             mine = replace(read, revision=life[store is self.oracle] + edits)
@@ -468,8 +462,6 @@ class DeclarationRules(StorePair):
             for id, each in triggers.items()
         ]
         declaration = replace(declaration, definitions=new)
-        # They allow runs beside each other, which may go on after a later put.
-        self._loosened |= triggers.keys()
         stored = {each.id for each in self._stored()}
         begin = triggers.keys() - stored
         for each in begin:
@@ -524,11 +516,7 @@ class DefinitionRules(StorePair):
     ) -> None:
         """A definition is put, perhaps as it was after some edits, or conflicts."""
         at = None if offset is None else self.clock.now() + offset
-        if exclusion is None:
-            exclusion = EXCLUSIONS[new_id.int]
-        else:
-            self._loosened.add(new_id)
-        overlap, lock = exclusion
+        overlap, lock = exclusion or EXCLUSIONS[new_id.int]
         new = TaskDefinition(
             id=new_id,
             trigger=trigger.anchored(self.clock.now()),
@@ -681,7 +669,6 @@ class HandOverRules(StorePair):
                 started.append(instance)
             return [found]
 
-        self._loosened.add(new_id)
         self._put(new, by=put)
         self._note(started[:1])
         assert [seen_of(each) for each in started[1:]] == [
@@ -857,19 +844,6 @@ class InstanceRules(StorePair):
 
         self._alike(go_over)
 
-    @invariant()
-    def nobody_runs_beside_what_it_excludes(self) -> None:
-        """Of a definition that has always excluded that, one instance runs."""
-        running = Counter(
-            each.definition.id
-            for state in RUNS
-            for each in self.store.list_instances(state=state, limit=ALL)
-            if uses_slot(each.definition)
-        )
-        assert all(
-            count == 1 or id in self._loosened for id, count in running.items()
-        ), f"more than one runs of a definition: {running}"
-
     def _claim(self, store: Store, claim: Claim) -> Claim:
         return replace(claim, instance_id=self._twin(store, claim.instance_id))
 
@@ -999,43 +973,3 @@ class ReadingRules(StorePair):
             return None if found is None else self._known(store, found)
 
         self._alike(read)
-
-
-class SeriesRules(StorePair):
-    """No fire time is fired twice, however soon its instance is deleted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # By definition: whose series it is, and where that stands.
-        self._series: dict[UUID, tuple[object, datetime | None]] = {}
-        self._begun: dict[UUID, set[datetime]] = {}
-        # Instances of other series that a definition has had.
-        self._former: set[UUID] = set()
-
-    @invariant()
-    def nothing_that_has_begun_is_gone_back_over(self) -> None:
-        """What has started or ended is not before the next fire time again."""
-        made = self.oracle.list_instances(limit=ALL)
-        for each in self._stored():
-            series = dump_trigger(each.trigger), self._lives[each.id][True]
-            before, last = self._series.get(each.id, (None, None))
-            self._series[each.id] = series, each.next_fire_time
-            theirs = [one for one in made if one.definition.id == each.id]
-            if series != before:
-                self._former |= {one.id for one in theirs}
-                self._begun[each.id] = set()
-            begun = self._begun[each.id]
-            at = each.next_fire_time
-            # What waits is told its next fire time by whoever ends a run.
-            if series == before and at is not None and not each.trigger.waits:
-                again = {
-                    one for one in begun if at <= one and not (last and last <= one)
-                }
-                assert not again, f"to be fired twice: {again}"
-            begun |= {
-                one.fire_time
-                for one in theirs
-                if one.fire_time is not None
-                and one.id not in self._former
-                and (one.runs or one.completed_at)
-            }

@@ -24,7 +24,6 @@ from go_scheduler.testing.machine.rules import (
     HandOverRules,
     InstanceRules,
     ReadingRules,
-    SeriesRules,
     fires_first,
     seconds,
     seen_of,
@@ -44,7 +43,6 @@ class StoreMachine(
     HandOverRules,
     InstanceRules,
     ReadingRules,
-    SeriesRules,
 ):
     """Calls a store and a ``MemoryStore`` alike, and compares what can be seen of both.
 

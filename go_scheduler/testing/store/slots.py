@@ -564,22 +564,27 @@ class OverlapTests:
         assert skipped.skipped.first == skipped.skipped.last == START + SECOND
         assert store.get_instance(runs.id) == runs
 
-    def test_skip_waits_for_a_lock_of_another_definition(
+    def test_beside_a_lock_of_another_definition_one_of_its_own_waits(
         self, store: Store, clock: ManualClock
     ) -> None:
-        fired(store, excluding(Overlap.ALLOW, lock="a"))
-        [runs] = go(store)
-        waits, second = fired(
-            store, excluding(Overlap.SKIP, lock="a"), START + SECOND, START + MINUTE
-        )
-        assert go(store) == []
-        clock.advance(SECOND)
-        assert settled(store).skipped == []
-        clock.advance(MINUTE)
-        # One of its own waits already.
-        assert ids(settled(store).skipped) == [second.id]
-        finish(store, runs)
-        assert ids(settled(store).unparked) == [waits.id]
+        for overlap, stays in (
+            (Overlap.SKIP, 0),
+            (Overlap.BUFFER_ONE, 0),
+            (Overlap.REPLACE, 1),
+        ):
+            fired(store, excluding(Overlap.ALLOW, lock="a"))
+            [runs] = go(store)
+            of = excluding(overlap, lock="a")
+            made = fired(store, of, clock.now(), clock.now() + SECOND)
+            assert go(store) == []
+            clock.advance(SECOND)
+            found = settled(store)
+            assert ids(found.skipped) == [made[1 - stays].id], overlap
+            assert found.replaced == []
+            assert store.get_instance(runs.id) == runs
+            finish(store, runs)
+            assert ids(settled(store).unparked) == [made[stays].id], overlap
+            store.delete_definitions([of.id])
 
     def test_buffer_all_skips_what_is_too_many(
         self, store: Store, clock: ManualClock
@@ -619,18 +624,6 @@ class OverlapTests:
         [replaced] = found.replaced
         assert (replaced.id, replaced.state) == (runs.id, State.CANCELLED)
         assert ids(found.unparked) == [parked.id]
-
-    def test_replace_leaves_those_of_other_definitions_alone(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        fired(store, excluding(Overlap.ALLOW, lock="a"))
-        [runs] = go(store)
-        fired(store, excluding(Overlap.REPLACE, lock="a"), START + SECOND)
-        assert go(store) == []
-        clock.advance(MINUTE)
-        found = settled(store)
-        assert (found.replaced, found.skipped) == ([], [])
-        assert store.get_instance(runs.id) == runs
 
     def test_replace_only_asks_one_whose_trigger_waits(
         self, store: Store, clock: ManualClock
