@@ -543,12 +543,6 @@ class StartTests:
             assert start(store, first) == [first]
             assert store.get_instance(first.id) == first
 
-    def test_the_answer_names_the_owner_whoever_starts_it(self, store: Store) -> None:
-        given = claimed(store)
-        [instance] = store.start_instances(claimant(OTHER_NODE), [claim_of(given)]).done
-        assert instance.claimed_by == given.claimed_by
-        assert store.get_instance(given.id) == instance
-
 
 class RenewTests:
     """``renew_claims``."""

@@ -18,10 +18,8 @@ from go_scheduler.testing.builders import (
     NODE,
     OTHER_NODE,
     TICK,
-    WAITING,
     claim,
     claim_of,
-    claimed,
     definition,
     finish,
     fire,
@@ -146,9 +144,7 @@ class WorkerTests:
         assert lapsed.id in ids(claim(store, OTHER_NODE, lapsed=True))
         assert worker_of(store, lapsed) is None
 
-    def test_what_is_parked_or_taken_back_unstarted_has_nobody(
-        self, store: Store
-    ) -> None:
+    def test_what_is_parked_has_nobody(self, store: Store) -> None:
         of = put(store, replace(definition(), overlap=Overlap.BUFFER_ALL))
         fire(store, of, START, START + TICK)
         given = claim(store, ahead=TICK)
@@ -157,26 +153,6 @@ class WorkerTests:
         start(store, *given)
         found = {each.parked: each.worker for each in instances(store, of)}
         assert found == {True: None, False: WORKER}
-        moved = claimed(store)
-        hand_on(store, moved, lease=HOUR, worker=WORKER)
-        put(store, replace(moved.definition, queue="another"))
-        assert worker_of(store, moved) is None
-
-    def test_what_an_edit_skips_is_nobodys(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        given = [claimed(store) for _ in range(2)]
-        for each in given:
-            hand_on(store, each, lease=HOUR, worker=WORKER)
-        clock.advance(HOUR)
-        for each, queue in zip(given, ("default", "another"), strict=True):
-            new = replace(
-                each.definition, trigger=WAITING, next_fire_time=None, queue=queue
-            )
-            put(store, new)
-            found = store.get_instance(each.id)
-            assert found.state is State.SKIPPED
-            assert (found.claimed_by, found.worker) == (None, None), f"in {queue}"
 
     def test_of_runs_that_did_not_succeed_the_worker_is_kept(
         self, store: Store, clock: ManualClock
@@ -239,14 +215,6 @@ class ResultTests:
         for each in (waits, failed):
             assert store.finish_instances([_success(each, result='"late"')]).done
             assert store.get_instance(each.id).result == "late"
-
-    def test_what_a_trigger_waits_for_may_have_a_result(self, store: Store) -> None:
-        instance = running(store, definition(trigger=WAITING))
-        end = replace(_success(instance, result="[1]"), next_fire_time=START + LEASE)
-        store.finish_instances([end])
-        assert store.get_instance(instance.id).result == [1]
-        next_fire_time = store.get_definition(instance.definition.id).next_fire_time
-        assert next_fire_time == START + LEASE
 
 
 class ClientTests:

@@ -344,27 +344,6 @@ class ReopenTests:
         assert len(store.list_runs(first.id)) == 2
         assert store.counts()[State.PENDING] == 1
 
-    def test_whoever_claims_it_sees_when_it_was_reopened_at_each_of_its_runs(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = failed(store)
-        assert instance.reopened_at is None
-        clock.advance(MINUTE)
-        reopen(store, instance)
-        [again] = claim(store, OTHER_NODE)
-        assert (again.attempt, again.runs) == (2, 1)
-        assert again.reopened_at == START + MINUTE
-        assert finish(store, again, None, error="no ink", retry_in=SECOND)
-        clock.advance(SECOND)
-        [again] = start(store, *claim(store, ahead=MINUTE))
-        assert (again.runs, again.reopened_at) == (2, START + MINUTE)
-        assert finish(store, again, Outcome.FAILED, error="no ink")
-        assert reopen(store, again) == {again.id}
-        [again] = claim(store)
-        assert again.reopened_at == START + MINUTE + SECOND
-        assert finish(store, again)
-        assert reopen(store, again) == set()
-
     def test_of_many_those_that_have_failed_run_again(self, store: Store) -> None:
         one, other = failed(store), failed(store)
         others = [
@@ -645,12 +624,6 @@ class HistoryTests:
         assert [run.attempt for run in kept] == list(range(3, RUNS_KEPT + 3))
         assert kept[0].error == "attempt 3"
 
-    def test_a_late_success_leaves_what_was_kept(self, store: Store) -> None:
-        instance = running(store)
-        assert finish(store, instance, Outcome.FAILED, hung=True)
-        assert finish(store, instance)
-        assert ends(store, instance) == [(1, RunEnd.HUNG)]
-
     def test_runs_go_with_their_instance(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -710,26 +683,12 @@ class CancelTests:
         assert store.list_instances(state=State.RUNNING) == []
         counts = store.counts()
         assert (counts[State.CANCELLING], counts[State.RUNNING]) == (1, 0)
+        assert release(store, instance)
+        [again] = claim(store)
+        assert (again.state, again.cancel_requested) == (State.CANCELLING, True)
         # It ends as its owner says.
-        assert finish(store, instance, Outcome.COMPLETED)
+        assert finish(store, again)
         assert store.get_instance(instance.id).outcome is Outcome.COMPLETED
-
-    def test_what_was_asked_to_stop_stands_where_its_claim_does(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        cancel(store, instance)
-        assert release(store, instance, SECOND)
-        assert store.get_instance(instance.id).state is State.PENDING
-        [again] = claim(store, ahead=SECOND)
-        assert (again.state, again.cancel_requested) == (State.CLAIMED, True)
-        [started] = start(store, again)
-        assert started.state is State.CANCELLING
-        clock.advance(HOUR)
-        [lapsed] = claim(store, OTHER_NODE, lapsed=True)
-        assert lapsed.state is State.CANCELLING
-        assert finish(store, lapsed, Outcome.CANCELLED)
-        assert store.counts() == {**dict.fromkeys(State, 0), State.CANCELLED: 1}
 
     def test_a_cancelled_fire_time_is_not_made_again(self, store: Store) -> None:
         instance = pending(store)
