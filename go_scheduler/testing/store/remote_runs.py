@@ -18,8 +18,10 @@ from go_scheduler.testing.builders import (
     NODE,
     OTHER_NODE,
     TICK,
+    WAITING,
     claim,
     claim_of,
+    claimed,
     definition,
     finish,
     fire,
@@ -126,13 +128,24 @@ class WorkerTests:
         self, store: Store, clock: ManualClock
     ) -> None:
         given_back, failed, good, over, lapsed = (handed_on(store) for _ in range(5))
+        moved, skipped = (claimed(store) for _ in range(2))
+        for each in (moved, skipped):
+            hand_on(store, each, lease=2 * HOUR, worker=WORKER)
+        put(store, replace(moved.definition, queue="another"))
         assert release(store, given_back)
         ends = [_success(good, result="1"), _failure(failed)]
         assert len(store.finish_instances(ends).done) == 2
         assert finish(store, over, Outcome.FAILED)
         assert store.reopen_instances([over.id]) == {over.id}
         assert worker_of(store, good) == WORKER
+        clock.advance(HOUR)
+        put(store, replace(skipped.definition, trigger=WAITING, next_fire_time=None))
+        assert store.get_instance(skipped.id).state is State.SKIPPED
+        assert lapsed.id in ids(claim(store, OTHER_NODE, lapsed=True))
         for how, each in (
+            ("taken over", lapsed),
+            ("in another queue", moved),
+            ("skipped by an edit", skipped),
             ("given back", given_back),
             ("to be retried", failed),
             ("to run again by hand", over),
