@@ -1,4 +1,4 @@
-"""The machine that calls any store and a ``MemoryStore`` alike, by what it drives."""
+"""The machine that makes the same calls of any store and of a ``MemoryStore``."""
 
 from go_scheduler.testing.machine.store_machine import StoreMachine
 

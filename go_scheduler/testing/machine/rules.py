@@ -1,4 +1,4 @@
-"""The rules of the store machine: they call two stores alike, and compare them."""
+"""The rules of the store machine: each makes the same call of two stores."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ EXCLUSIONS: Sequence[tuple[Overlap, str | None]] = (
     (Overlap.BUFFER_ALL, None),
     (Overlap.ALLOW, None),
 )
-"""What is excluded; no lock is shared, for each store has its own order of ids."""
+"""Overlap and lock by definition. None share a lock: stores order ids as they like."""
 
 
 def fires_first(trigger: Trigger, at: datetime | None) -> datetime | None:
@@ -91,7 +91,7 @@ exclusions = st.sampled_from([None, None, None, *EXCLUSIONS])
 full: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [*4 * [{}], {"max_queue": 1}, {"max_queue": 2, "when_full": "drop"}]
 )
-"""How many may wait, and what becomes of more."""
+"""The limit of waiting instances, and what happens to more."""
 fields = st.fixed_dictionaries(
     {
         "name": st.sampled_from([None, "a", "b"]),
@@ -146,7 +146,7 @@ _T = TypeVar("_T")
 
 
 class StorePair(RuleBasedStateMachine):
-    """A store and a ``MemoryStore``, and which id of one is which of the other."""
+    """A store and a ``MemoryStore``; knows which id of one is which of the other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,11 +154,11 @@ class StorePair(RuleBasedStateMachine):
         self.oracle: Store = MemoryStore(self.clock)
         self.oracle.initialize()
         self.store = self.make_store(self.clock)
-        # Both stores choose their instances' ids: of the oracle's id the store's.
+        # Stores choose the ids of instances: the store's id by the oracle's.
         self._twins: dict[UUID, UUID] = {}
-        # But for those that were added: these have the same id in both.
+        # Instances that were added have the same id in both.
         self._added: set[UUID] = set()
-        # And their definitions' revisions: they are compared from the first one on.
+        # Stores choose the first revision of a definition: the rest counts from there.
         self._lives: dict[UUID, Life] = {}
         self._deleted: dict[tuple[bool, UUID], int] = {}
         self._read: list[tuple[TaskDefinition, Life]] = []
@@ -246,7 +246,7 @@ class StorePair(RuleBasedStateMachine):
         return self._lives.get(definition_id, {}).get(store is self.oracle, 1)
 
     def _definition(self, store: Store, given: TaskDefinition) -> object:
-        """All that a store keeps of a definition, its trigger's anchor too."""
+        """All that a store keeps of a definition, with the anchor of its trigger."""
         return (
             given,
             dump_trigger(given.trigger),
@@ -319,7 +319,7 @@ def revision_of(given: TaskDefinition) -> int:
 
 
 def seen_of(given: TaskInstance) -> object:
-    """All that the interface promises of an instance, its id apart."""
+    """All that the interface promises of an instance, except its id."""
     owned = given.state in (*RUNS, State.CLAIMED)
     unstarted = given.state in (State.PENDING, State.CLAIMED)
     return (
@@ -341,7 +341,7 @@ _FIRST_ID = 1_000_000
 
 
 class AdditionRules(StorePair):
-    """Instances are added that are no fire times'."""
+    """Instances are added by hand."""
 
     @rule(
         definition_id=ids,
@@ -358,10 +358,7 @@ class AdditionRules(StorePair):
         delay: timedelta,
         node: UUID | None,
     ) -> None:
-        """Some are added to a definition, to which perhaps keys are known.
-
-        Perhaps for a node that starts what it can.
-        """
+        """Adds instances, some with a key; perhaps for a node that starts them."""
         additions = [
             Addition(
                 id=UUID(int=_FIRST_ID + len(self._added) + number),
@@ -405,7 +402,7 @@ def hands_over(store: Store) -> bool:
     return type(store).add_and_start is not HandOverStore.add_and_start
 
 
-# Long before anything else: each store has its own order of what is due at one moment.
+# Long before anything else, as stores order what is due at one moment as they like.
 _LONG_AGO = [START - (1_000_000 + number) * SECOND for number in range(4)]
 
 
@@ -415,7 +412,7 @@ class BackfillRules(StorePair):
     @precondition(lambda self: self._stored() or self._read)
     @rule(data=st.data(), overlap=st.sampled_from(Overlap))
     def backfill(self, data: st.DataObject, overlap: Overlap) -> None:
-        """Some of a definition, as it was read now or some time ago."""
+        """Backfills a definition, as it was read now or some time ago."""
         known = [(each, self._lives[each.id]) for each in self._stored()]
         read, life = data.draw(st.sampled_from([*known, *self._read[-2:]]))
         edits = revision_of(read) - life[True]
@@ -434,7 +431,7 @@ class BackfillRules(StorePair):
         self._note_made(read.id)
 
     def _fire_times(self, definition_id: UUID) -> Sequence[datetime]:
-        """Some that have an instance perhaps, and some that have it only by this."""
+        """Fire times of which some have an instance already."""
         found = self.oracle.list_instances(definition_id=definition_id, limit=ALL)
         passed = {each.fire_time for each in found if each.fire_time is not None}
         now = self.clock.now()
@@ -616,12 +613,12 @@ class DefinitionRules(StorePair):
 
 
 _FIRST_HANDED_OVER = 1_000
-# What is only made when asked for fires never.
+# A definition on demand never fires.
 _FIRING = TRIGGERS[:3]
 
 
 class HandOverRules(StorePair):
-    """Definitions are put by a node that has their first instance at once."""
+    """A node puts definitions, and starts their first instance at once."""
 
     @rule(
         stored=st.none() | ids,
@@ -640,7 +637,7 @@ class HandOverRules(StorePair):
         goes_on: bool,
         node: UUID,
     ) -> None:
-        """One is put that is new, or takes the place of another one."""
+        """A new definition is put, or one that is stored is replaced."""
         known = {each.id for each in self._stored()}
         # One that has lived before need not be started.
         new_id = (

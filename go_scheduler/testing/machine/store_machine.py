@@ -44,7 +44,7 @@ class StoreMachine(
     InstanceRules,
     ReadingRules,
 ):
-    """Calls a store and a ``MemoryStore`` alike, and compares what can be seen of both.
+    """Makes the same calls of a store and a ``MemoryStore``, and compares the answers.
 
     ```python
     class MyMachine(StoreMachine):
@@ -97,7 +97,7 @@ class StoreMachine(
         )
     )
     def clean_up(self, retention: Retention) -> None:
-        """Finished instances are deleted, and what is known of earlier lives."""
+        """Finished instances and tombstones are deleted."""
 
         def clean_up(store: Store) -> object:
             settle(store)

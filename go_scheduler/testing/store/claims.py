@@ -1,6 +1,6 @@
-"""Store suite: an instance is handed to one node, and to the next if that one dies.
+"""Store suite: one node claims an instance, and the next one if that node dies.
 
-A store need start nothing by the write that creates it: then all is claimed as ever.
+A store may leave what it creates to the claims: it need not start it by the same write.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 
 def begun(given: TaskInstance, at: datetime, *, node: UUID = NODE) -> TaskInstance:
-    """An instance as a node has it that claims it and starts it at a time."""
+    """The instance after a node has claimed it and started it."""
     return replace(
         given,
         claimed_by=node,
@@ -205,7 +205,7 @@ _TURNS = 8
 def waiting(
     store: Store, priority: int, count: int = _TURNS, *, queue: str = "default"
 ) -> TaskDefinition:
-    """A definition of which so many are due, the earlier the greater its class."""
+    """A definition with due instances; a greater priority number is due earlier."""
     new = replace(definition(START - HOUR, queue=queue), priority=priority)
     stored = put(store, new)
     first = START - (1 + priority) * MINUTE
@@ -217,13 +217,13 @@ def waiting(
 def claimed_singly(
     store: Store, count: int = _TURNS, *, queues: Sequence[str] = ("default",)
 ) -> Counter[int]:
-    """How many of each class come if they are claimed one by one."""
+    """How many instances of each priority are claimed, one by one."""
     claims = [claim(store, queues=queues, limit=1) for _ in range(count)]
     return Counter(each.definition.priority for [each] in claims)
 
 
 class PriorityTests:
-    """``claim_instances``, where instances are of several classes."""
+    """``claim_instances`` and priorities."""
 
     def test_of_what_is_due_a_smaller_class_comes_first_and_the_last_in_its_turn(
         self, store: Store
@@ -339,7 +339,7 @@ class LapsedTests:
             )
             return ids(taken)
 
-        # However often and long nobody is taken over: a shorter wait finds them all.
+        # Claims with a long ``lapsed`` hide nothing from a claim with a short one.
         assert taken_over(timedelta(days=1)) == taken_over(LEASE + TICK) == []
         assert taken_over(LEASE) == [early.id]
         clock.advance(MINUTE)
@@ -360,7 +360,7 @@ class LapsedTests:
 
 
 def lost_claims(store: Store, clock: ManualClock) -> dict[str, TaskInstance]:
-    """Instances as those have them whose claim is not current, by what became of it."""
+    """Instances whose claim is not current any more, or never was; with the reason."""
     given_back, retried, cancelled = running(store), running(store), claimed(store)
     assert release(store, given_back, HOUR)
     assert finish(store, retried, None, retry_in=HOUR)
@@ -393,7 +393,7 @@ def check_none_counts(
     lost: Collection[tuple[str, TaskInstance]],
     call: Callable[[Sequence[TaskInstance]], Collection[UUID]],
 ) -> None:
-    """A call changes nothing for claims that are not current, and answers no more."""
+    """A call does nothing for lost claims, and works for a current one beside them."""
 
     def seen(instance: TaskInstance) -> object:
         if instance.id == NOBODY:
@@ -412,7 +412,7 @@ def check_none_counts(
 def end_all(
     store: Store, outcome: Outcome | None, given: Sequence[TaskInstance]
 ) -> Collection[UUID]:
-    """Let all of these runs come to one end; the ids of those that have."""
+    """Record one outcome for all these runs; answer the ids of those that count."""
     ends = [
         RunOutcome(
             claim=claim_of(each),
@@ -430,7 +430,7 @@ def end_all(
 
 
 class LostClaimTests:
-    """What changes nothing for a claim that is not current."""
+    """Calls with a claim that is not current."""
 
     def test_nothing_starts_under_a_claim_that_is_not_current(
         self, store: Store, clock: ManualClock
@@ -625,7 +625,7 @@ NOT_STARTED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "the node does not run its name": ({"name": "send"}, {}),
     "the node runs some names, and it has none": ({"name": None}, {}),
 }
-"""When nothing is started: fields of the definition, and of the addition."""
+"""Why an instance is not started: fields of its definition, fields of the addition."""
 
 
 def task(**fields: Any) -> TaskDefinition:
@@ -639,12 +639,12 @@ def add(
     *additions: Addition,
     names: Collection[str] | None = None,
 ) -> Sequence[TaskInstance]:
-    """Add for a node, which is to have what it may start."""
+    """Add instances for a node, which starts those that it may start."""
     return store.add_and_start(to.id, additions, claimant(), names=names)
 
 
 def started(found: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
-    """Those that came back as started; all that a node needs to run them is there."""
+    """The instances that were started, which have all that a node needs to run them."""
     mine = [each for each in found if each.claimed_by is not None]
     for each in mine:
         assert (each.state, each.claimed_by) == (State.RUNNING, NODE)
@@ -655,7 +655,7 @@ def started(found: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
 
 
 def check_is_stored(store: Store, given: TaskInstance) -> None:
-    """An answer has the instance and its definition as they are stored."""
+    """The store has the same instance and definition as the answer."""
     stored = store.get_definition(given.definition.id)
     assert given == store.get_instance(given.id)
     assert given.definition == stored
@@ -663,7 +663,7 @@ def check_is_stored(store: Store, given: TaskInstance) -> None:
 
 
 class HandOverTests:
-    """Definitions and instances are created for a node that runs what is due."""
+    """``add_and_start``, ``put_and_start`` and ``fire_and_start``."""
 
     def test_what_is_added_and_due_is_started_or_left_to_claims(
         self, store: Store, clock: ManualClock

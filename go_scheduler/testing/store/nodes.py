@@ -139,7 +139,7 @@ class ContactTests:
     def contacts(
         store: Store, *, within: timedelta = HOUR
     ) -> dict[object, NodeContact]:
-        """The contacts of the last while, by node."""
+        """The contacts by node."""
         return {
             each.announced.node: each for each in store.list_contacts(within=within)
         }
@@ -193,7 +193,7 @@ class DueQueuesTests:
         ]
         for queue in queues:
             pending(store, definition(queue=queue))
-        # However a store orders them, what is left out hides nothing.
+        # Queues that are left out hide no other queue, in whatever order a store looks.
         for known in (queues[::2], queues[1::2], []):
             found = set(known)
             while more := set(self.named(store, *found)):
@@ -203,7 +203,7 @@ class DueQueuesTests:
 
     @staticmethod
     def named(store: Store, *apart_from: str) -> Collection[str]:
-        """Those that are named, each once."""
+        """The queues that are named, each once."""
         settle(store)
         found = store.list_due_queues(apart_from=apart_from)
         assert len(set(found)) == len(found)

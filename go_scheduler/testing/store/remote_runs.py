@@ -1,4 +1,4 @@
-"""Store suite: runs elsewhere, how far they have come, and what came of them."""
+"""Store suite: runs on workers elsewhere, their stages and their results."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ class StageTests:
         clock.advance(_TICK)
         told(store, instance, ACCEPTED, lease=2 * MINUTE)
         found = store.get_instance(instance.id)
-        # It is set, though it would have held for longer.
+        # A stage sets the lease, even to a shorter one.
         assert found.expires_at == found.start_by == START + _TICK + 2 * MINUTE
         assert (found.accepted_at, found.worker) == (START + _TICK, WORKER)
         clock.advance(_TICK)
@@ -420,7 +420,7 @@ class StageTests:
 
 
 class SilenceTests:
-    """What ``claim_instances`` answers of runs on a bus that have lapsed."""
+    """``silence`` of what ``claim_instances`` answers, for runs on a bus."""
 
     def test_what_falls_silent_is_claimed_with_what_is_known_of_it(
         self, store: Store, clock: ManualClock
@@ -440,14 +440,14 @@ class SilenceTests:
         assert {each.id: each.silence for each in taken} == expected
         for each in taken:
             assert each.attempt == 2
-            # It is that claim's to know, and what it takes over is on no bus.
+            # Only the answer of this claim has it. The instance is on no bus any more.
             found = store.get_instance(each.id)
             assert (found.silence, found.stage) == (None, None)
             assert (found.worker, found.progress) == (None, None)
             [run] = store.list_runs(each.id)
             was = expected[each.id]
             assert (run.lost_in, run.worker, run.node) == (was.stage, was.worker, NODE)
-        # Nobody answers the next ones with it.
+        # The next claims do not have it.
         clock.advance(LEASE)
         again = claim(store, lapsed=True)
         assert [each.silence for each in again] == [None] * 3

@@ -180,7 +180,7 @@ class RetryTests:
 
 
 def succeeded(given: TaskInstance, at: datetime) -> TaskInstance:
-    """An instance as the success of its first run leaves it, whoever has it."""
+    """The instance after its first run has succeeded, whoever has claimed it since."""
     return replace(
         given,
         outcome=Outcome.COMPLETED,
@@ -201,7 +201,7 @@ class SuccessTests:
         assert finish(store, first)
         done = succeeded(second, START + LEASE + SECOND)
         assert store.get_instance(first.id) == done
-        # The run that was begun in its place has lost its claim.
+        # The second run has lost its claim.
         assert renew(store, second) == {}
         assert start(store, second) == []
         assert not release(store, second)
@@ -306,7 +306,7 @@ def failed(
     error: str | None = "no paper",
     goes_on: bool = False,
 ) -> TaskInstance:
-    """A new definition's one instance, which has failed; it may fire in an hour."""
+    """A new definition's one instance, which has failed. With ``goes_on`` it fires again."""
     instance = running(store, new)
     at = START + HOUR if goes_on else None
     assert finish(store, instance, Outcome.FAILED, error=error, next_fire_time=at)
@@ -314,7 +314,7 @@ def failed(
 
 
 def reopen(store: Store, *given: TaskInstance) -> set[object]:
-    """Let instances run again, and tell which do."""
+    """Reopen instances; answer the ids of those that run again."""
     return set(store.reopen_instances([each.id for each in given]))
 
 
@@ -550,12 +550,12 @@ class ReleaseTests:
 
 
 def ends(store: Store, instance: TaskInstance) -> list[tuple[int, RunEnd]]:
-    """Of each run that is kept its attempt, and how it ended."""
+    """The attempt and the end of each run that the store has kept."""
     return [(run.attempt, run.outcome) for run in store.list_runs(instance.id)]
 
 
 def fail_again(store: Store, instance: TaskInstance, times: int) -> TaskInstance:
-    """Let an instance that is running fail so often, and run again."""
+    """Let a running instance fail so often; answer its next run."""
     for _ in range(times):
         assert finish(store, instance, None, error=f"attempt {instance.attempt}")
         [instance] = claim(store)

@@ -59,7 +59,7 @@ def declare(
             adopts=adopts,
         )
     )
-    # Whatever kinds of sequences a store has.
+    # Stores may answer with any kind of sequence.
     return replace(
         declared,
         definitions=[*declared.definitions],
@@ -70,7 +70,7 @@ def declare(
 
 
 def _try(store: Store, wanted: TaskDefinition, owner: str, adopts: bool) -> str | None:
-    """Whose a definition is, as one of many that declare it is told."""
+    """Declare a definition; answer its owner, or None if the store refuses."""
     try:
         [declared] = declare(store, wanted, owner=owner, adopts=adopts).definitions
     except ConfigurationError:
@@ -231,7 +231,7 @@ class SetTests:
         for version in (1, 0, None):
             outdated = declare(store, TWO, version=version)
             assert (outdated.outdated_by, outdated.definitions) == (2, [])
-        # Not even what it would be refused for is looked at.
+        # An outdated declaration is not checked for other reasons to refuse it.
         put(store, THREE)
         assert declare(store, THREE, version=1).outdated_by == 2
         assert owned(store) == [ONE.id]

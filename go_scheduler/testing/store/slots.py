@@ -1,4 +1,4 @@
-"""Store suite: of instances that exclude each other one runs, and the others wait."""
+"""Store suite: one instance of those that exclude each other runs, the others wait."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def fired(
 def go(
     store: Store, *, node: UUID = NODE, queue: str = "default"
 ) -> Sequence[TaskInstance]:
-    """What runs of all that a node claims and starts now, or soon."""
+    """Claim and start all that is due within an hour; answer what runs."""
     given = claim(store, node, queues=[queue], ahead=HOUR, limit=ALL)
     started = store.start_instances(claimant(node), [claim_of(each) for each in given])
     return [each for each in started.done if each.state is State.RUNNING]
 
 
 def settled(store: Store) -> Reviewed:
-    """What comes of going over what is parked."""
+    """The answer of ``review_parked``, each part with the earliest due first."""
     settle(store)
     found = store.review_parked(limit=ALL)
     return replace(
@@ -119,7 +119,7 @@ def due_in_turn(
     lock: str | None = None,
     step: timedelta = SECOND,
 ) -> list[TaskInstance]:
-    """Instances of one definition in their turn: the first runs, and all are parked."""
+    """Instances of one definition, one due after another: the first runs."""
     times = (START + number * step for number in range(count))
     first, *others = fired(store, excluding(overlap, lock=lock), *times)
     [runs] = go(store)
@@ -128,7 +128,7 @@ def due_in_turn(
 
 
 def lock_and_waiter(store: Store) -> tuple[TaskInstance, TaskInstance]:
-    """One that runs, and one of another definition that is parked for its lock."""
+    """An instance that has a lock, and one of another definition that waits for it."""
     fired(store, excluding(lock="a"))
     [runs] = go(store)
     [other] = fired(store, excluding(lock="a"), START - SECOND)
@@ -137,33 +137,33 @@ def lock_and_waiter(store: Store) -> tuple[TaskInstance, TaskInstance]:
 
 
 def end(store: Store, run: TaskInstance, **fields: Any) -> None:
-    """Let a run end that was not called, as far as its node knows."""
+    """Record the end of a run whose handler was not called."""
     outcome = RunOutcome(claim=claim_of(run), **fields)
     assert store.finish_instances([outcome]).done == {run.id}
 
 
 def pause_uncalled(store: Store, run: TaskInstance) -> None:
-    """Let a run be over that was never called, and pause its definition."""
+    """Record that a run was not called, and pause its definition."""
     end(store, run)
     store.pause_definitions([run.definition.id])
     assert ids(instances(store, run.definition)) == [run.id]
 
 
 def edit_uncalled(store: Store, run: TaskInstance) -> None:
-    """Let a run be over that was never called, and give it another trigger."""
+    """Record that a run was not called, and give its definition another trigger."""
     end(store, run)
     new = replace(run.definition, trigger=IntervalTrigger(MINUTE), revision=None)
     put(store, new)
 
 
 def cancel_retry(store: Store, run: TaskInstance) -> None:
-    """Let a run fail, and cancel it while it waits for its retry."""
+    """Let a run fail, and cancel its instance while that waits for the retry."""
     assert finish(store, run, None, retry_in=MINUTE)
     assert cancel(store, run) == {run.id: Cancelled.CANCELLED}
 
 
 def release_retry(store: Store, run: TaskInstance) -> None:
-    """Let a run fail, and give back its next one."""
+    """Let a run fail, and give its instance back when that is claimed again."""
     assert finish(store, run, None)
     [again] = claim(store, ahead=HOUR)
     assert release(store, again, 2 * HOUR)
@@ -179,7 +179,7 @@ FREED: Mapping[str, Callable[[Store, TaskInstance], object]] = {
         end, outcome=Outcome.COMPLETED, has_slot=False
     ),
 }
-"""What lets go of a slot, besides an end as any other."""
+"""How an instance loses its slot before it ends."""
 
 KEPT: Mapping[str, Callable[[Store, TaskInstance], object]] = {
     "waits for a retry": partial(finish, outcome=None, retry_in=2 * HOUR),
@@ -190,11 +190,11 @@ KEPT: Mapping[str, Callable[[Store, TaskInstance], object]] = {
     ),
     "runs during a cleanup": lambda store, _: clean_up(store),
 }
-"""What leaves a slot to its instance."""
+"""What does not take the slot from an instance."""
 
 
 class SlotTests:
-    """Slots are taken by starts, kept, and let go of by ends."""
+    """``start_instances`` takes slots."""
 
     def test_of_a_definition_that_allows_no_overlap_one_instance_starts(
         self, store: Store
@@ -223,7 +223,7 @@ class SlotTests:
         self, store: Store
     ) -> None:
         without = excluding()
-        # Neither is the lock of an id that definition's own slot.
+        # A lock named like a definition's id is not the slot of that definition.
         locks = ["a", "b", 'späte\t"Löhne", {a}\\', str(without.id)]
         for new in (without, *(excluding(Overlap.SKIP, lock=each) for each in locks)):
             fired(store, new)
@@ -343,7 +343,7 @@ class SlotHolderTests:
 
 
 class FreedSlotTests:
-    """A slot is kept from a first start to the end, and then free."""
+    """An instance has its slot from its first start to its end."""
 
     def test_an_end_lets_go_of_the_slot(self, store: Store) -> None:
         for outcome in Outcome:
@@ -393,7 +393,7 @@ class FreedSlotTests:
         assert settled(store).unparked == []
         [taken] = claim(store, OTHER_NODE, lapsed=True)
         assert (taken.id, taken.state) == (runs.id, State.CLAIMED)
-        # What the node before says changes nothing, but for a success.
+        # The first node can only report a success now.
         assert not finish(store, runs, Outcome.FAILED)
         [again] = start(store, taken)
         assert (again.attempt, again.runs) == (2, 2)
@@ -422,7 +422,7 @@ class FreedSlotTests:
 
 
 class ParkedTests:
-    """What is parked is nobody's, and goes on when its slot is free."""
+    """A parked instance cannot be claimed until its slot is free."""
 
     def test_what_is_parked_is_pending_and_is_claimed_by_nobody(
         self, store: Store, clock: ManualClock
@@ -517,11 +517,11 @@ STAYS = {
     Overlap.REPLACE: (3,),
     Overlap.BUFFER_ALL: (1, 2, 3),
 }
-"""Of four instances that are due while the first one runs: which are not skipped."""
+"""Four instances are due, the first runs: which of the others are not skipped."""
 
 
 class OverlapTests:
-    """What is due and parked is judged by the overlap of its definition."""
+    """``review_parked`` decides by the overlap of the definition."""
 
     def test_what_is_due_while_one_of_its_own_runs_is_skipped_or_waits(
         self, store: Store, clock: ManualClock
@@ -608,7 +608,7 @@ class OverlapTests:
         assert (ids(found.replaced), found.skipped) == ([runs.id], [])
         assert store.get_instance(runs.id) == replace(runs, cancel_requested=True)
         clock.advance(SECOND)
-        # What waited before is skipped for the next one.
+        # The one that waited is skipped for the next one.
         found = settled(store)
         assert (found.replaced, ids(found.skipped)) == ([], [second.id])
         finish(store, runs, Outcome.CANCELLED)
@@ -672,7 +672,7 @@ class OverlapTests:
 
 
 class MetTests:
-    """What was parked behind one of its own, which had its slot when it was due."""
+    """``review_parked``, where the run that had the slot has ended by now."""
 
     def test_how_soon_anybody_looks_after_an_end_decides_nothing(
         self, store: Store, clock: ManualClock
@@ -702,7 +702,7 @@ class MetTests:
         finish(store, runs)
         settle(store)
         skipped: list[UUID] = []
-        # A look that ends where the last one began finds nothing.
+        # A call may find nothing at the end of its round.
         for _ in range(6):
             found = store.review_parked(limit=1)
             assert not found.unparked

@@ -1,4 +1,4 @@
-"""Store suite: threads that call at the same moment get one answer that holds."""
+"""Store suite: of calls made at the same moment, one wins."""
 
 from __future__ import annotations
 
