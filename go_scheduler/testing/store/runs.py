@@ -306,7 +306,7 @@ def failed(
     error: str | None = "no paper",
     goes_on: bool = False,
 ) -> TaskInstance:
-    """A new definition's one instance, which has failed. With ``goes_on`` it fires again."""
+    """A new definition's one instance, which has failed."""
     instance = running(store, new)
     at = START + HOUR if goes_on else None
     assert finish(store, instance, Outcome.FAILED, error=error, next_fire_time=at)
