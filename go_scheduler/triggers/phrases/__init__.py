@@ -9,7 +9,7 @@ from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.cron import CronTrigger
-from go_scheduler.triggers.phrases.building import Builder
+from go_scheduler.triggers.phrases.building import Present
 from go_scheduler.triggers.phrases.words import LONGEST, PhraseError
 from go_scheduler.triggers.zones import zone_key
 
@@ -52,8 +52,8 @@ def parse_phrase(
     from go_scheduler.triggers.phrases.reading import read_phrase
 
     try:
-        builder = Builder(key, None if now is None else utc(now, name="now"))
-        return builder.build(read_phrase(text))
+        present = Present(key, None if now is None else utc(now, name="now"))
+        return read_phrase(text, present)
     except PhraseError as error:
         if _is_cron(text):
             raise InvalidTriggerError(

@@ -4,20 +4,75 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.base import RefusedError
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-_Entries: TypeAlias = "Iterator[tuple[str, str, object]]"
-"""A terminal, its spellings, and the value that these stand for."""
+# The terminals of the grammar whose words have no value.
+_PLAIN = {
+    "AFTER_RUN": "after each run,after every run,after each run ends",
+    "AND": "and",
+    "AT": "at",
+    "BETWEEN": "between",
+    "EVERY": "every,each,once every,once each,once a,once an,once per,per",
+    "EXCEPT": "except,and except,except for,but not,excluding",
+    "FILLER": "on,the",
+    "FOR": "for,for the next",
+    "FROM": "from",
+    "FROM_NOW": "from now on",
+    "HENCE": "from now,from right now",
+    "IN": "in,during",
+    "MONTH_END": "month end,month-end,every month end,each month end",
+    "OF": "of",
+    "ONLY": "only on,days of,on days of",
+    "ON_CLOCK": "on the clock",
+    "OR": "or",
+    "OTHER": "other,alternate",
+    "PAST": "past,after",
+    "STARTING": "starting,starting from,starting at,beginning,beginning at",
+    "THIS": "this,this coming",
+    "TO": "to,through",
+    "UNTIL": "until,till",
+    "WHENEVER": "whenever both,whenever all of",
+}
+# Each with how often it makes of something.
+_UNITS = {
+    "microsecond": ("microsecond,microseconds", ""),
+    "millisecond": ("millisecond,milliseconds,ms", ""),
+    "second": ("seconds,sec,secs,s", ""),
+    "minute": ("minute,minutes,min,mins", "minutely"),
+    "hour": ("hour,hours,hr,hrs,h", "hourly"),
+    "day": ("day,days,d", "daily,everyday"),
+    "week": ("week,weeks,w", "weekly"),
+    "fortnight": ("fortnight,fortnights", "fortnightly"),
+    "month": ("month,months", "monthly"),
+    "year": ("year,years", "yearly,annually"),
+}
+_NUMBERS = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    " fifteen sixteen seventeen eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+    " thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"
+    " twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth"
+    " twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first"
+)
 
 
-def _days_and_months() -> _Entries:
+def _entries() -> Iterator[tuple[str, str, object]]:
+    """Each terminal with its spellings, and the value that these stand for."""
+    for terminal, spellings in _PLAIN.items():
+        yield terminal, spellings, None
+    for month in ("month", "the month", "each month", "every month"):
+        end = f"end of {month}"
+        yield "MONTH_END", f"{end},at {end},at the {end}", None
     for number, day in enumerate(WEEKDAYS):
         yield "WEEKDAY", f"{day},{day}s,{day[:3]}", frozenset({number})
     yield "WEEKDAY", "tues", frozenset({1})
@@ -28,141 +83,59 @@ def _days_and_months() -> _Entries:
     for number, month in enumerate(MONTHS, 1):
         yield "MONTH", f"{month},{month[:3]}", number
     yield "MONTH", "sept", 9
-    for month in ("month", "the month", "each month", "every month"):
-        end = f"end of {month}"
-        yield "MONTH_END", f"{end},at {end},at the {end}", None
-    yield "MONTH_END", "month end,month-end,every month end,each month end", None
     yield "TODAY", "today", 0
     yield "TODAY", "tomorrow", 1
-
-
-def _amounts() -> _Entries:
-    for unit, spellings in _UNITS.items():
+    for unit, (spellings, adverbs) in _UNITS.items():
         yield "UNIT", spellings, unit
-    for number, text in _numbers():
+        for adverb in filter(None, adverbs.split(",")):
+            yield "ADVERB", f"{adverb},once {adverb}", unit
+    for text, number in _numbers():
         yield "NUMBER", text, number
-    yield "NUMBER", "a,an", 1
-    for number, text in _ordinals():
-        yield "ORDINAL", text, number
+        yield "COUNT", f"{text} times,{text} time", number
+    yield "COUNT", "once", 1
+    yield "COUNT", "twice", 2
+    for number, text in enumerate(_ORDINALS.split(), 1):
+        yield "ORDINAL", f"{text},{text.replace('-', ' ')}", number
     yield "ORDINAL", "last", -1
     yield "HALF", "half,half an,half a", 0.5
     yield "HALF", "quarter,quarter of an,a quarter,a quarter of an", 0.25
-    for unit, spellings in _ADVERBS.items():
-        for spelling in spellings.split(","):
-            yield "ADVERB", f"{spelling},once {spelling}", unit
-    yield "COUNT", "once,one time", 1
-    yield "COUNT", "twice", 2
-
-
-def _times_of_day() -> _Entries:
     for part in ("morning", "afternoon", "evening", "night"):
         yield "PART", part, part
         yield "DAY_PARTS", f"{part}s,in the {part}s", part
         yield "IN_PART", f"in the {part},at {part}", part
+    yield "DAY_PARTS", "nightly,once nightly", "night"
+    yield "TONIGHT", "tonight", "evening"
     for words, minute in (("quarter past", 15), ("half past", 30), ("quarter to", 45)):
-        for before in ("", "a "):
-            for after in ("", " the hour", " each hour", " every hour"):
-                yield "MINUTE", f"{before}{words}{after}", minute
+        for after in ("", " the hour", " each hour", " every hour"):
+            yield "MINUTE", f"{words}{after},a {words}{after}", minute
+    yield "ON_HOUR", "on the hour", 0
+    yield "ON_HOUR", "on the half hour", 30
     yield "TIME", "noon,midday", time(12)
     yield "TIME", "midnight", time(0)
-    yield "ALIGNED", "on the clock", None
-    yield "ALIGNED", "on the hour", 0
-    yield "ALIGNED", "on the half hour", 30
 
 
-_UNITS = {
-    "microsecond": "microsecond,microseconds",
-    "millisecond": "millisecond,milliseconds,ms",
-    "second": "seconds,sec,secs,s",
-    "minute": "minute,minutes,min,mins",
-    "hour": "hour,hours,hr,hrs,h",
-    "day": "day,days,d",
-    "week": "week,weeks,w",
-    "fortnight": "fortnight,fortnights",
-    "month": "month,months",
-    "year": "year,years",
-}
-_NUMBERS = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-    " fifteen sixteen seventeen eighteen nineteen"
-)
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_ORDINALS = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
-    " thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"
-)
-
-
-def _numbers() -> Iterator[tuple[int, str]]:
+def _numbers() -> Iterator[tuple[str, int]]:
     """The numbers below a hundred, in words."""
-    yield from enumerate(_NUMBERS.split(), 1)
+    yield from {"a": 1, "an": 1}.items()
+    below_twenty = _NUMBERS.split()
+    for number, text in enumerate(below_twenty, 1):
+        yield text, number
     for tens, text in enumerate(_TENS.split(), 2):
-        yield 10 * tens, text
-        for ones, more in enumerate(_NUMBERS.split()[:9], 1):
-            yield 10 * tens + ones, f"{text} {more}"
-            yield 10 * tens + ones, f"{text}-{more}"
+        yield text, 10 * tens
+        for ones, more in enumerate(below_twenty[:9], 1):
+            yield f"{text} {more}", 10 * tens + ones
+            yield f"{text}-{more}", 10 * tens + ones
 
 
-def _ordinals() -> Iterator[tuple[int, str]]:
-    """The ordinals that count the days of a month, in words."""
-    yield from enumerate(_ORDINALS.split(), 1)
-    for tens, text, last in ((20, "twent", 9), (30, "thirt", 1)):
-        yield tens, f"{text}ieth"
-        for ones, more in enumerate(_ORDINALS.split()[:last], 1):
-            yield tens + ones, f"{text}y {more}"
-            yield tens + ones, f"{text}y-{more}"
-
-
-_PLAIN = {
-    "EVERY": "every,each,once every,once each,once a,once an,once per,per",
-    "OTHER": "other,alternate",
-    "THIS": "this,this coming",
-    "TONIGHT": "tonight",
-    "NIGHTLY": "nightly,once nightly",
-    "HENCE": "from now,from right now",
-    "AT": "at",
-    "OF": "of",
-    "IN": "in,during",
-    "AND": "and",
-    "OR": "or",
-    "TO": "to,through",
-    "BETWEEN": "between",
-    "FROM": "from",
-    "FROM_NOW": "from now on",
-    "UNTIL": "until,till",
-    "STARTING": "starting,starting from,starting at,beginning,beginning at",
-    "FOR": "for,for the next",
-    "EXCEPT": "except,and except,except for,but not,excluding",
-    "ONLY": "only on,days of,on days of",
-    "AFTER_RUN": "after each run,after every run,after each run ends",
-    "PAST": "past,after",
-    "WHENEVER": "whenever both,whenever all of",
-    "FILLER": "on,the",
-}
-_ADVERBS = {
-    "minute": "minutely",
-    "hour": "hourly",
-    "day": "daily,everyday",
-    "week": "weekly",
-    "fortnight": "fortnightly",
-    "month": "monthly",
-    "year": "yearly,annually",
-}
-
-
-VOCABULARY: Mapping[tuple[str, ...], tuple[str, object]] = {
+_VOCABULARY: Mapping[tuple[str, ...], tuple[str, object]] = {
     tuple(spelling.split()): (terminal, value)
-    for terminal, spellings, value in (
-        *_days_and_months(),
-        *_amounts(),
-        *_times_of_day(),
-        *((terminal, spellings, None) for terminal, spellings in _PLAIN.items()),
-    )
+    for terminal, spellings, value in _entries()
     for spelling in spellings.split(",")
 }
-"""Each word, or several that belong together, with its terminal and its value."""
+_LONGEST_ENTRY = max(map(len, _VOCABULARY))
 
-AMBIGUOUS = {
+# Words that people read in several ways, and what to write instead.
+_AMBIGUOUS = {
     "biweekly": ("every 2 weeks", "twice a week, on days that you name"),
     "bimonthly": ("every 2 months", "twice a month, on days that you name"),
     "biannual": ("every 2 years", "twice a year, on dates that you name"),
@@ -178,8 +151,6 @@ AMBIGUOUS = {
     ),
     "next": ("this friday", "2030-12-31"),
 }
-"""Words that people read in several ways, and what to write instead."""
-
 
 LONGEST = 512
 """The most characters a phrase may have."""
@@ -198,6 +169,11 @@ class PhraseError(RefusedError):
     def __init__(self, message: str, understood: int | None = None) -> None:
         super().__init__(message)
         self.understood = understood
+
+
+def ambiguous(text: str, readings: Sequence[str]) -> str:
+    """The message for what may be read in several ways."""
+    return f'"{text}" is not clear: write {" or ".join(map(repr, readings))}'
 
 
 class Word(NamedTuple):
@@ -226,118 +202,99 @@ def read_words(text: str) -> Sequence[Word]:
     """
     if text.count("(") > _MOST_BRACKETS:
         raise PhraseError(f"it has more than {_MOST_BRACKETS} brackets")
-    return _without_commas(_with_ordinals(list(_known(list(_split(text)), text))))
+    words = list(_with_meanings(list(_split(text)), text))
+    return _without_commas(list(_in_context(words)))
 
 
-# Times, dates and names: in a phrase, and no words of English.
-
-
-def _time_of(match: re.Match[str]) -> time:
-    hour, minute = int(match["hour"]), int(match["minute"] or 0)
-    half = match["half"].lower()[0] if match["half"] else None
+def _time_of(text: str) -> time:
+    hour, minute, second, *_ = *map(int, re.findall("[0-9]+", text)), 0, 0
+    half = re.search("[ap]", text.lower())
     if half is not None:
         if not 1 <= hour <= 12:
             raise ValueError(f"hour {hour} is not in 1–12 with am or pm")
-        hour = hour % 12 + (12 if half == "p" else 0)
+        hour = hour % 12 + (12 if half[0] == "p" else 0)
     # Without am or pm, a part of the day may say that it is the later one.
-    return time(hour, minute, int(match["second"] or 0), fold=half is None)
+    return time(hour, minute, second, fold=half is None)
 
 
-def _instant_of(match: re.Match[str]) -> datetime:
-    return datetime.fromisoformat(match[0].upper().replace("Z", "+00:00"))
-
-
-_SHAPES: Sequence[tuple[str, str, Callable[[re.Match[str]], object]]] = (
-    (
-        "INSTANT",
-        r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
-        r"([Zz]|[+-][0-9]{2}:[0-9]{2})?(?!\w)",
-        _instant_of,
-    ),
-    (
-        "DATE",
-        r"[0-9]{4}-[0-9][0-9]-[0-9][0-9](?!\w)",
-        lambda match: date.fromisoformat(match[0]),
-    ),
-    (
-        "SLASHED",
-        r"[0-9]{1,4}[/.][0-9]{1,2}[/.][0-9]{1,4}|[0-9]{1,2}/[0-9]{1,2}(?!\w)",
-        str,
-    ),
-    (
-        "TIME",
-        r"(?P<hour>[0-9]{1,2})([:.](?P<minute>[0-9][0-9])(:(?P<second>[0-9][0-9]))?)?\s?"
-        r"(?P<half>[ap]\.?m\b\.?)",
-        _time_of,
-    ),
-    (
-        "TIME",
-        r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9][0-9])(:(?P<second>[0-9][0-9]))?(?!\w)(?P<half>)",
-        _time_of,
-    ),
-    ("MINUTE", r":(?P<minute>[0-5][0-9])(?!\w)", lambda match: int(match["minute"])),
-    ("ORDINAL", r"(?P<number>[0-9]{1,9})(st|nd|rd|th)\b", lambda match: int(match[1])),
-    ("NUMBER", r"[0-9]{1,9}\.[0-9]{1,6}(?!\w)", lambda match: float(match[0])),
-    (
-        "NUMBER",
-        # Units may follow at once: 5min, 90s.
-        r"[0-9]{1,18}(?![\w.])|[0-9]{1,18}(?=\.?(\s|$))"
-        r"|[0-9]{1,18}(?=(ms|s|secs?|m|mins?|h|hrs?|d|w)\b)",
-        lambda match: int(match[0]),
-    ),
-    ("NAME", r'"[^"]+"', lambda match: match[0][1:-1]),
-    ("NAME", r"[^\W\d_][\w'.-]*", lambda match: match[0]),
-    ("COMMA", r"[,;]", lambda match: None),
-    ("OPEN", r"\(", lambda match: None),
-    ("CLOSE", r"\)", lambda match: None),
-    ("TO", r"[-–]", lambda match: None),
-)
-_SPACE = re.compile(r"\s+|\.(?=\s|$)")
-_COMPILED = [
+# Times, dates, names and marks, and what makes a value of their first group. A match of
+# SLASHED is no word, but a mistake.
+_SHAPES = [
     (type, re.compile(pattern, re.IGNORECASE), value)
-    for type, pattern, value in _SHAPES
+    for type, pattern, value in (
+        (
+            "INSTANT",
+            r"([0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
+            r"(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)(?!\w)",
+            lambda text: datetime.fromisoformat(text.upper()),
+        ),
+        ("DATE", r"([0-9]{4}-[0-9][0-9]-[0-9][0-9])(?!\w)", date.fromisoformat),
+        (
+            "SLASHED",
+            r"([0-9]{1,4}[/.][0-9]{1,2}[/.][0-9]{1,4}|[0-9]{1,2}/[0-9]{1,2}(?!\w))",
+            str,
+        ),
+        (
+            "TIME",
+            r"([0-9]{1,2}([:.][0-9][0-9](:[0-9][0-9])?)?\s?[ap]\.?m\b\.?"
+            r"|[0-9]{1,2}:[0-9][0-9](:[0-9][0-9])?(?!\w))",
+            _time_of,
+        ),
+        ("MINUTE", r":([0-5][0-9])(?!\w)", int),
+        ("ORDINAL", r"([0-9]{1,9})(st|nd|rd|th)\b", int),
+        ("COUNT", r"([0-9]{1,18})\.?\s+times?(?![\w'.-])", int),
+        ("NUMBER", r"([0-9]{1,9}\.[0-9]{1,6})(?!\w)", float),
+        (
+            "NUMBER",
+            # Units may follow at once: 5min, 90s.
+            r"([0-9]{1,18})((?![\w.])|(?=\.?(\s|$))|(?=(ms|s|secs?|m|mins?|h|hrs?|d|w)\b))"
+            r"(\.?\s+o'?clock(?![\w'.-]))?",
+            int,
+        ),
+        ("NAME", r'"([^"]+)"', str),
+        ("NAME", r"([^\W\d_]([\w'.-]*[\w'-])?)", str),
+        ("COMMA", r"([,;])", None),
+        ("OPEN", r"(\()", None),
+        ("CLOSE", r"(\))", None),
+        ("TO", r"([-–])", None),
+    )
 ]
+_SPACE = re.compile(r"\s+|\.+(?=[\s),;]|$)")
 
 
 def _split(text: str) -> Iterator[Word]:
+    """The words by their shapes; those without a shape of their own are names."""
     at = 0
     while at < len(text):
         if (space := _SPACE.match(text, at)) is not None:
             at = space.end()
             continue
-        word = _word_at(text, at)
-        if word is None:
+        for type, pattern, value in _SHAPES:
+            if (match := pattern.match(text, at)) is None:
+                continue
+            if type == "SLASHED":
+                raise PhraseError(
+                    f'"{match[0]}" may be read day first or month first: write it as in'
+                    " 2030-12-31 or 31 december",
+                    at,
+                )
+            try:
+                meaning = None if value is None else value(match[1])
+            except ValueError as error:
+                raise PhraseError(f'"{match[0]}" does not exist: {error}', at) from None
+            yield from _unhyphened(Word(type, meaning, match[0], at, match.end()))
+            at = match.end()
+            break
+        else:
             raise PhraseError(f"{text[at]!r} is no part of a phrase", at)
-        yield from _unhyphened(word)
-        at = word.end
-
-
-def _word_at(text: str, at: int) -> Word | None:
-    for type, pattern, value in _COMPILED:
-        if (match := pattern.match(text, at)) is None:
-            continue
-        if type == "SLASHED":
-            raise PhraseError(
-                f'"{match[0]}" may be read day first or month first: write it as in'
-                " 2030-12-31 or 31 december",
-                at,
-            )
-        try:
-            return Word(type, value(match), match[0], at, match.end())
-        except ValueError as error:
-            raise PhraseError(f'"{match[0]}" does not exist: {error}', at) from None
-    return None
 
 
 def _unhyphened(word: Word) -> Iterator[Word]:
     """The words that hyphens join, as in ``mon-fri``, unless they make a name."""
-    parts = word.text.lower().rstrip(".").split("-")
-    is_one = (word.text.lower(),) in VOCABULARY
-    if (
-        word.type != "NAME"
-        or is_one
-        or not all((part,) in VOCABULARY for part in parts)
-    ):
+    text = word.text.lower()
+    parts = text.split("-")
+    known = all((part,) in _VOCABULARY for part in parts)
+    if word.type != "NAME" or (text,) in _VOCABULARY or not known:
         yield word
         return
     at = word.start
@@ -348,89 +305,77 @@ def _unhyphened(word: Word) -> Iterator[Word]:
         at += len(part) + 1
 
 
-_LONGEST_ENTRY = max(map(len, VOCABULARY))
-
-
-def _known(words: Sequence[Word], text: str) -> Iterator[Word]:
+def _with_meanings(words: Sequence[Word], text: str) -> Iterator[Word]:
     """The words with their meanings, the longest entries of the vocabulary first."""
+    keys = [each.text.lower() if each.type == "NAME" else "" for each in words]
     at = 0
     while at < len(words):
-        word, count = _entry_at(words, at, text)
-        at += count
+        word = words[at]
+        end = at + 1
+        if keys[at]:
+            for end in range(min(at + _LONGEST_ENTRY, len(words)), at, -1):
+                if (entry := _VOCABULARY.get(tuple(keys[at:end]))) is not None:
+                    begin, stop = word.start, words[end - 1].end
+                    word = Word(*entry, text[begin:stop], begin, stop)
+                    break
+            else:
+                if (readings := _AMBIGUOUS.get(keys[at])) is not None:
+                    raise PhraseError(ambiguous(word.text, readings), word.start)
         yield word
+        at = end
 
 
-def _entry_at(words: Sequence[Word], at: int, text: str) -> tuple[Word, int]:
-    first = words[at]
-    if first.type == "NUMBER" and isinstance(first.value, int):
-        return _number(words, at)
-    if first.type != "NAME" or first.text.startswith('"'):
-        return first, 1
-    for count in range(_LONGEST_ENTRY, 0, -1):
-        some = words[at : at + count]
-        entry = VOCABULARY.get(tuple(each.text.lower().rstrip(".") for each in some))
-        if entry is not None and len(some) == count:
-            start, end = first.start, some[-1].end
-            word = Word(*entry, text[start:end], start, end)
-            if word.type == "MINUTE":
-                _check_hour(word, words[at + count : at + count + 1])
-            if word.type == "NUMBER" and _is_times(words, at + count):
-                end = words[at + count].end
-                text = text[start:end]
-                return Word("COUNT", word.value, text, start, end), count + 1
-            return word, count
-    if (readings := AMBIGUOUS.get(first.text.lower())) is not None:
-        raise PhraseError(ambiguous(first.text, readings), first.start)
-    return first, 1
+_AFTER_ORDINAL = {"WEEKDAY", "UNIT", "MONTH", "OF", "TO"}
 
 
-def _check_hour(minute: Word, after: Sequence[Word]) -> None:
+def _in_context(words: Sequence[Word]) -> Iterator[Word]:
+    """The words, of which some have another meaning by what follows them."""
+    types = [each.type for each in words]
+    for number, word in enumerate(words):
+        after = types[number + 1 :]
+        if word.text.lower() == "second" and not _is_ordinal_before(after):
+            yield word._replace(type="UNIT", value="second")
+        elif word.type == "NUMBER" and re.fullmatch("[0-9]{4}", word.text):
+            is_year = after[:1] != ["UNIT"]
+            yield word._replace(type="YEAR") if is_year else word
+        else:
+            if word.type == "MINUTE" and after:
+                _check_hour(word, words[number + 1])
+            yield word
+
+
+def _is_ordinal_before(after: Sequence[str]) -> bool:
+    """Whether what follows a word lets that be an ordinal."""
+    if after[:1] in (["AND"], ["COMMA"]):
+        rest = [each for each in after if each not in ("AND", "COMMA", "FILLER")]
+        return rest[:1] == ["ORDINAL"]
+    return after[:1] != [] and after[0] in _AFTER_ORDINAL
+
+
+def _check_hour(minute: Word, hour: Word) -> None:
     """Refuse an hour after its minutes, as in ``half past nine``: there are two."""
-    text = after[0].text.lower() if after else ""
-    _, hour = VOCABULARY.get((text,), ("", int(text) if text.isdecimal() else 0))
-    if not isinstance(hour, int) or not 1 <= hour <= 12:
+    is_word = hour.type == "ORDINAL" and hour.text.isalpha()
+    if minute.text[0] == ":" or not (is_word or hour.type in ("NUMBER", "COUNT")):
         return
-    first = (hour - (minute.value == 45)) % 12
+    if hour.value not in range(1, 13):
+        return
+    first = (hour.value - (minute.value == 45)) % 12
     readings = [f"{each:02}:{minute.value}" for each in (first, first + 12)]
-    raise PhraseError(ambiguous(f"{minute.text} {text}", readings), minute.start)
+    text = f"{minute.text} {hour.text.split()[0]}"
+    raise PhraseError(ambiguous(text, readings), minute.start)
 
 
-def _number(words: Sequence[Word], at: int) -> tuple[Word, int]:
-    number = words[at]
-    after = words[at + 1].text.lower() if at + 1 < len(words) else ""
-    if _is_times(words, at + 1):
-        end = words[at + 1].end
-        return Word(
-            "COUNT", number.value, f"{number.text} {after}", number.start, end
-        ), 2
-    if after in ("o'clock", "oclock"):
-        return number, 2
-    if len(number.text) == 4 and VOCABULARY.get((after,), ("",))[0] != "UNIT":
-        return number._replace(type="YEAR"), 1
-    return number, 1
-
-
-def _is_times(words: Sequence[Word], at: int) -> bool:
-    return at < len(words) and words[at].text.lower() in ("times", "time")
-
-
-def ambiguous(text: str, readings: Sequence[str]) -> str:
-    """The message for what may be read in several ways."""
-    return f'"{text}" is not clear: write {" or ".join(map(repr, readings))}'
-
-
-_LISTS = (
-    {"TIME", "NUMBER"},
-    {"WEEKDAY"},
-    {"ORDINAL"},
-    {"MONTH"},
-    {"DATE", "INSTANT"},
-    {"NAME"},
-    {"MINUTE"},
-    {"YEAR"},
-)
-# The last word of an item, and the first of the next, where they differ in kind.
+# What can be listed; and the last word of an item with the first of the next, where
+# they differ.
+_LISTED = {
+    *("TIME", "NUMBER", "WEEKDAY", "ORDINAL", "MONTH"),
+    *("DATE", "INSTANT", "NAME", "MINUTE", "YEAR"),
+}
 _CROSSING = {
+    ("TIME", "NUMBER"),
+    ("NUMBER", "TIME"),
+    ("DATE", "INSTANT"),
+    ("INSTANT", "DATE"),
     ("WEEKDAY", "ORDINAL"),
     ("UNIT", "ORDINAL"),
     ("MONTH", "NUMBER"),
@@ -438,29 +383,6 @@ _CROSSING = {
     ("NUMBER", "MONTH"),
     ("ORDINAL", "MONTH"),
 }
-_AFTER_ORDINAL = {"WEEKDAY", "UNIT", "MONTH", "OF", "TO"}
-
-
-def _with_ordinals(words: Sequence[Word]) -> Sequence[Word]:
-    """The words, where each ``second`` is either a unit or an ordinal."""
-    types = [each.type for each in words]
-    return [
-        word._replace(type="UNIT", value="second")
-        if word.text.lower() == "second" and not _has_ordinal(types[number + 1 :])
-        else word
-        for number, word in enumerate(words)
-    ]
-
-
-def _has_ordinal(after: Sequence[str]) -> bool:
-    """Whether what follows a word lets that be an ordinal."""
-    match after:
-        case ["AND" | "COMMA", *_]:
-            rest = [each for each in after if each not in ("AND", "COMMA", "FILLER")]
-            return rest[:1] == ["ORDINAL"]
-        case [first, *_]:
-            return first in _AFTER_ORDINAL
-    return False
 
 
 def _without_commas(words: Sequence[Word]) -> Sequence[Word]:
@@ -472,17 +394,12 @@ def _without_commas(words: Sequence[Word]) -> Sequence[Word]:
         if word.type not in ("COMMA", "AND"):
             found.append(word)
             continue
-        after = words[number + 1] if number + 1 < len(words) else None
-        if word.type == "COMMA" and after is not None and after.type == "AND":
+        before = found[-1].type if found else ""
+        after = words[number + 1].type if number + 1 < len(words) else ""
+        if word.type == "COMMA" and after == "AND":
             continue
-        if found and after is not None and _goes_on(found[-1].type, after.type):
+        if (before == after and before in _LISTED) or (before, after) in _CROSSING:
             found.append(word._replace(type="AND"))
         elif word.type == "AND" or whenever:
             found.append(word._replace(type="ALSO"))
     return found
-
-
-def _goes_on(before: str, after: str) -> bool:
-    return (before, after) in _CROSSING or any(
-        before in kinds and after in kinds for kinds in _LISTS
-    )
