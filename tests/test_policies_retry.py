@@ -92,12 +92,67 @@ def failing(clock: ManualClock, times: int = 9) -> Called:
     return Called(clock, *(ValueError("no paper") for _ in range(times)))
 
 
-def test_each_retry_waits_longer_until_one_succeeds(clock: ManualClock) -> None:
-    handler = failing(clock, 4)
-    retry = RetryPolicy(delay=seconds(10), factor=2, max_delay=MINUTE)
-    ended = run(handler, clock, once(retry=retry))
-    assert handler.at == [0, 10, 30, 70, 130]
-    assert (ended.state, ended.runs) == (State.COMPLETED, 5)
+def asks(*waits: float) -> list[Exception]:
+    """What a handler raises that asks to be run again after these seconds."""
+    return [RetryAfter(seconds(each), "not yet") for each in waits]
+
+
+FAILURES = 9 * [ValueError("no paper")]
+COMPLETED, FAILED = State.COMPLETED, State.FAILED
+DOUBLING = RetryPolicy(delay=seconds(10), factor=2, max_delay=MINUTE)
+EXPIRING = RetryPolicy.after_expiry(max_attempts=2)
+OTHERS = RetryPolicy(delay=SECOND, stop_on=[KeyError, "app.Gone"])
+TWICE = RetryPolicy(max_attempts=2, delay=SECOND)
+THRICE = RetryPolicy(max_attempts=3, delay=seconds(5))
+NAMES = (ValueError, "ValueError", "builtins.ValueError", Exception)
+
+
+# The policies of definition and scheduler, what the handler raises, when it is called.
+@pytest.mark.parametrize(
+    ("own", "default", "raised", "at", "state"),
+    [
+        (DOUBLING, None, FAILURES[:4], [0, 10, 30, 70, 130], COMPLETED),
+        (EXPIRING, None, FAILURES, [0, 300], FAILED),
+        (None, THRICE, FAILURES, [0, 5, 10], FAILED),
+        (TWICE, RetryPolicy(max_attempts=1), FAILURES, [0, 1], FAILED),
+        *((RetryPolicy(stop_on=[each]), None, FAILURES, [0], FAILED) for each in NAMES),
+        (OTHERS, None, FAILURES[:1], [0, 1], COMPLETED),
+        # A handler chooses when it runs again, whatever the policy; that is a run.
+        (RetryPolicy(delay=HOUR), None, asks(7, 5), [0, 7, 12], COMPLETED),
+        (THRICE, None, asks(1, 1, 1), [0, 1, 2], FAILED),
+        (RetryPolicy(stop_on=[Exception]), None, asks(1), [0, 1], COMPLETED),
+        (None, None, [Fail("no such customer")], [0], FAILED),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_run_is_followed_as_its_policy_or_its_handler_says(
+    clock: ManualClock,
+    kind: str,
+    own: RetryPolicy | None,
+    default: RetryPolicy | None,
+    raised: list[Exception],
+    at: list[float],
+    state: State,
+) -> None:
+    called = Called(clock, *raised)
+    handler: Handler = called if kind == "sync" else called.in_a_task
+    ended = run(handler, clock, once(retry=own), retry=default)
+    assert called.at == at
+    assert (ended.state, ended.runs) == (state, len(at))
+    last = raised[min(len(at), len(raised)) - 1]
+    assert (ended.error or "").rstrip().endswith(str(last))
+
+
+@pytest.mark.parametrize(
+    ("default", "at"),
+    [(None, [0, 40, 80]), (RetryPolicy(delay=seconds(5)), [0, 5, 10])],
+)
+def test_without_any_policy_the_rhythm_is_that_of_an_expire_after_of_its_own(
+    clock: ManualClock, default: RetryPolicy | None, at: list[float]
+) -> None:
+    handler = failing(clock, 2)
+    run(handler, clock, once(expire_after=seconds(40)), retry=default)
+    assert handler.at == at
 
 
 def test_by_default_it_is_tried_twenty_times_after_delays_that_double(
@@ -112,30 +167,6 @@ def test_by_default_it_is_tried_twenty_times_after_delays_that_double(
     # What is due is found a little late.
     assert 1 <= min(parts) < max(parts) < 1.3
     assert 75 * MINUTE < seconds(handler.at[-1]) < 100 * MINUTE
-
-
-def test_by_default_the_rhythm_is_that_of_expire_after_where_a_definition_has_its_own(
-    clock: ManualClock,
-) -> None:
-    handler = failing(clock, 2)
-    run(handler, clock, once(expire_after=seconds(40)))
-    assert handler.at == [0, 40, 80]
-
-
-def test_after_expiry_the_rhythm_is_that_of_expire_after(clock: ManualClock) -> None:
-    handler = failing(clock)
-    ended = run(handler, clock, once(retry=RetryPolicy.after_expiry(max_attempts=2)))
-    assert handler.at == [0, 300]
-    assert (ended.state, ended.runs) == (State.FAILED, 2)
-
-
-def test_what_its_scheduler_says_counts_before_an_expire_after_of_its_own(
-    clock: ManualClock,
-) -> None:
-    handler = failing(clock, 2)
-    default = RetryPolicy(delay=seconds(5))
-    run(handler, clock, once(expire_after=seconds(40)), retry=default)
-    assert handler.at == [0, 5, 10]
 
 
 def test_the_default_that_counts_is_that_of_the_scheduler_which_runs_it(
@@ -153,23 +184,6 @@ def test_the_default_that_counts_is_that_of_the_scheduler_which_runs_it(
             of=seconds(11),
         )
     assert handler.at == [0, 5, 10]
-
-
-def test_a_definition_that_says_nothing_has_the_schedulers(clock: ManualClock) -> None:
-    handler = failing(clock)
-    default = RetryPolicy(max_attempts=3, delay=seconds(5))
-    ended = run(handler, clock, once(), retry=default)
-    assert handler.at == [0, 5, 10]
-    assert ended.state is State.FAILED
-
-
-def test_a_definitions_own_policy_counts_before_the_schedulers(
-    clock: ManualClock,
-) -> None:
-    handler = failing(clock)
-    own = RetryPolicy(max_attempts=2, delay=seconds(1))
-    run(handler, clock, once(retry=own), retry=RetryPolicy(max_attempts=1))
-    assert handler.at == [0, 1]
 
 
 def test_starts_that_came_to_no_end_are_bounded_by_the_schedulers_policy(
@@ -196,48 +210,6 @@ def test_a_run_that_hangs_is_followed_at_once_whatever_the_delay(
 
     ended = run(hand_on, clock, once(retry=RetryPolicy(delay=HOUR)), of=MINUTE)
     assert (ended.state, ended.runs) == (State.COMPLETED, 2)
-
-
-@pytest.mark.parametrize(
-    "stop_on", [[ValueError], ["ValueError"], ["builtins.ValueError"], [Exception]]
-)
-def test_what_is_not_tried_again_has_failed_at_its_first_run(
-    clock: ManualClock, stop_on: list[type[BaseException] | str]
-) -> None:
-    handler = failing(clock)
-    ended = run(handler, clock, once(retry=RetryPolicy(stop_on=stop_on)))
-    assert (ended.state, handler.at) == (State.FAILED, [0])
-    assert "ValueError: no paper" in (ended.error or "")
-
-
-def test_other_errors_are_tried_again(clock: ManualClock) -> None:
-    handler = failing(clock, 1)
-    retry = RetryPolicy(delay=seconds(1), stop_on=[KeyError, "app.Gone"])
-    assert run(handler, clock, once(retry=retry)).state is State.COMPLETED
-
-
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_handler_chooses_when_it_runs_again(clock: ManualClock, kind: str) -> None:
-    called = Called(clock, RetryAfter(seconds(7), "not yet"), RetryAfter(seconds(5)))
-    handler: Handler = called if kind == "sync" else called.in_a_task
-    ended = run(handler, clock, once(retry=RetryPolicy(delay=HOUR)))
-    assert called.at == [0, 7, 12]
-    assert (ended.state, ended.runs) == (State.COMPLETED, 3)
-    assert "to be run again in 0:00:05" in (ended.error or "")
-
-
-def test_what_a_handler_asks_for_counts_as_a_run(clock: ManualClock) -> None:
-    handler = Called(clock, *(RetryAfter(seconds(1), "not yet") for _ in range(9)))
-    ended = run(handler, clock, once(retry=RetryPolicy(max_attempts=3)))
-    assert handler.at == [0, 1, 2]
-    assert ended.state is State.FAILED
-    assert "to be run again in 0:00:01: not yet" in (ended.error or "")
-
-
-def test_stop_on_says_nothing_of_a_retry_that_is_asked_for(clock: ManualClock) -> None:
-    handler = Called(clock, RetryAfter(seconds(1)))
-    retry = RetryPolicy(stop_on=[Exception])
-    assert run(handler, clock, once(retry=retry)).state is State.COMPLETED
 
 
 def test_what_cannot_begin_is_given_back_and_counts_as_no_run(
@@ -290,15 +262,6 @@ def test_an_exception_that_cannot_say_what_it_is_is_named() -> None:
             raise ValueError
 
     assert failure_of(Mute(MINUTE)).error == "Mute, whose text cannot be made"
-
-
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_handler_says_that_it_fails_for_good(clock: ManualClock, kind: str) -> None:
-    called = Called(clock, Fail("no such customer"))
-    handler: Handler = called if kind == "sync" else called.in_a_task
-    ended = run(handler, clock, once(retry=RetryPolicy(max_attempts=None)))
-    assert (ended.state, ended.runs) == (State.FAILED, 1)
-    assert (ended.error or "").rstrip().endswith("Fail: no such customer")
 
 
 def test_of_tasks_of_a_handler_that_end_alike_that_counts(clock: ManualClock) -> None:

@@ -25,7 +25,6 @@ from go_scheduler.run import Fail, current_run
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import Callable
 
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
@@ -206,9 +205,18 @@ _groups: set[int] = set()
 """Those that run, each by the id of its first process."""
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A command that a payload names, with its arguments filled in."""
+
+    name: str
+    command: Command
+    arguments: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What came of a program.
+    """What came of a command.
 
     Attributes:
         code: Its exit code; of one that a signal has ended, that signal's number below
@@ -222,29 +230,8 @@ class Ended:
     why: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """What is run, and how.
-
-    Attributes:
-        arguments: The path of the program, and what it is given.
-        environment: All that it has.
-        folder: Where it begins.
-        timeout: How long it may take.
-        grace: How long it has to end once it is told to.
-        kept: How many bytes of its output are kept, of the first and of the last.
-    """
-
-    arguments: Sequence[str]
-    environment: Mapping[str, str]
-    folder: Path
-    timeout: timedelta
-    grace: timedelta
-    kept: int
-
-
-class Output:
-    """The first and the last of what a program writes.
+class Output(asyncio.Protocol):
+    """Reads a pipe until its end, and keeps the first and the last of it.
 
     Args:
         kept: How many bytes of each.
@@ -255,15 +242,30 @@ class Output:
         self._first = bytearray()
         self._last = bytearray()
         self._dropped = 0
+        self._transport: asyncio.BaseTransport | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def add(self, more: bytes) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note what is to be closed."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
         """Take what was written next."""
         room = self._kept - len(self._first)
-        self._first += more[:room]
-        self._last += more[room:]
+        self._first += data[:room]
+        self._last += data[room:]
         if (excess := len(self._last) - self._kept) > 0:
             del self._last[:excess]
             self._dropped += excess
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that this was the end."""
+        self.ended.set_result(None)
+
+    def close(self) -> None:
+        """Read no more."""
+        assert self._transport is not None
+        self._transport.close()
 
     @property
     def text(self) -> str:
@@ -274,51 +276,70 @@ class Output:
         return (self._first + between + self._last).decode(errors="replace").strip()
 
 
-async def run_program(program: Program, unwanted: Callable[[], str | None]) -> Ended:
-    """Run a program to its end; no process of its group is left.
+async def run_command(
+    call: Call, environment: Mapping[str, str], *, grace: timedelta, kept: int
+) -> Ended:
+    """Run a command to its end; no process of its group is left.
 
     If this is cancelled, it is ended too.
 
     Args:
-        program: The program.
-        unwanted: Asked a few times a second why it is to be ended; None: it is not.
+        call: The command, and its arguments.
+        environment: All that it has.
+        grace: How long it has to end once it is told to.
+        kept: How many bytes of its output are kept, of the first and of the last.
 
     Raises:
         OSError: It could not be started.
     """
-    output = Output(program.kept)
     readable, writable = os.pipe()
-    reading = await _read(readable, output)
+    _, output = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: Output(kept), os.fdopen(readable, "rb", buffering=0)
+    )
     try:
         try:
-            process, cancelled = await _started(program, writable)
+            process, cancelled = await _started(call, environment, writable)
         finally:
             os.close(writable)
         _groups.add(process.pid)
         try:
             if cancelled is not None:
                 raise cancelled
-            why = await _wait(process, program.timeout, unwanted)
+            why = await _wait(process, call.command.timeout)
         finally:
-            await _end(process, program.grace)
+            await _end(process, grace)
             _groups.discard(process.pid)
         # What has left the group may keep the pipe open for ever.
-        await asyncio.wait([reading.ended], timeout=_DRAINED_WITHIN)
+        await asyncio.wait([output.ended], timeout=_DRAINED_WITHIN)
     finally:
-        reading.close()
+        output.close()
     assert process.returncode is not None
     return Ended(code=process.returncode, output=output.text, why=why)
 
 
 async def _started(
-    program: Program, writable: int
+    call: Call, environment: Mapping[str, str], writable: int
 ) -> tuple[Process, asyncio.CancelledError | None]:
-    """Start a program, even if this is cancelled meanwhile, which is answered.
+    """Start a command, even if this is cancelled meanwhile, which is answered.
 
     The event loop itself would end the first process of the group alone.
     """
+    arguments = call.arguments
+    if limits := call.command.limits.text:
+        launched = (sys.executable, "-I", "-S", launcher.__file__, limits)
+        arguments = (*launched, *arguments)
     cancelled = None
-    starting = asyncio.ensure_future(_start(program, writable))
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=writable,
+            stderr=writable,
+            env=environment,
+            cwd=call.command.folder,
+            start_new_session=True,
+        )
+    )
     while not starting.done():
         try:
             await asyncio.wait([starting])
@@ -327,27 +348,13 @@ async def _started(
     return starting.result(), cancelled
 
 
-async def _start(program: Program, writable: int) -> Process:
-    return await asyncio.create_subprocess_exec(
-        *program.arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=writable,
-        stderr=writable,
-        env=program.environment,
-        cwd=program.folder,
-        start_new_session=True,
-    )
-
-
-async def _wait(
-    process: Process, timeout: timedelta, unwanted: Callable[[], str | None]
-) -> str | None:
+async def _wait(process: Process, timeout: timedelta) -> str | None:
     """Wait for its end, and answer why that is to be brought about."""
     ended = asyncio.ensure_future(process.wait())
     try:
         async with asyncio.timeout(timeout.total_seconds()):
             while not (await asyncio.wait([ended], timeout=_LOOK_EVERY))[0]:
-                if (why := unwanted()) is not None:
+                if (why := _unwanted()) is not None:
                     return why
     except TimeoutError:
         return f"it took longer than {timeout}"
@@ -379,37 +386,6 @@ def _end_all() -> None:
     """End what a stop has left behind: it may run elsewhere soon."""
     for group in tuple(_groups):
         _signal(group, signal.SIGKILL)
-
-
-class _Reading(asyncio.Protocol):
-    """Reads a pipe until its end."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._transport: asyncio.BaseTransport | None = None
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._output.add(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.ended.set_result(None)
-
-    def close(self) -> None:
-        """Read no more."""
-        assert self._transport is not None
-        self._transport.close()
-
-
-async def _read(readable: int, output: Output) -> _Reading:
-    loop = asyncio.get_running_loop()
-    _, reading = await loop.connect_read_pipe(
-        lambda: _Reading(output), os.fdopen(readable, "rb", buffering=0)
-    )
-    return reading
 
 
 _KEPT = 1024
@@ -460,7 +436,7 @@ class Shell:
         self._commands = dict(commands)
         self._grace = grace
         self._kept = kept
-        self.payload: ParameterOrders[_Call] = ParameterOrders(
+        self.payload: ParameterOrders[Call] = ParameterOrders(
             "shell", self._call, self._schema
         )
 
@@ -473,31 +449,24 @@ class Shell:
             OSError: It could not be started.
         """
         call = self.payload.of(instance)
-        command = call.command
-        program = Program(
-            arguments=_launched(call),
-            environment={
-                **command.environment,
-                "GO_SCHEDULER_INSTANCE_ID": str(instance.id),
-                "GO_SCHEDULER_ATTEMPT": str(instance.attempt),
-            },
-            folder=Path(command.folder),
-            timeout=command.timeout,
-            grace=self._grace,
-            kept=self._kept,
-        )
-        _judge(call, await run_program(program, _unwanted))
+        environment = {
+            **call.command.environment,
+            "GO_SCHEDULER_INSTANCE_ID": str(instance.id),
+            "GO_SCHEDULER_ATTEMPT": str(instance.attempt),
+        }
+        ended = await run_command(call, environment, grace=self._grace, kept=self._kept)
+        _judge(call, ended)
 
     def _call(
         self, command: str, arguments: dict[str, str | int | float] | None = None
-    ) -> _Call:
+    ) -> Call:
         if command not in self._commands:
             known = ", ".join(sorted(self._commands)) or "none"
             raise ConfigurationError(
                 f"command: there is no {shown(command)}; known: {known}"
             )
         found = self._commands[command]
-        return _Call(command, found, found.filled(arguments or {}))
+        return Call(command, found, found.filled(arguments or {}))
 
     def _schema(self) -> dict[str, JSON]:
         """A choice of what each command takes."""
@@ -508,13 +477,6 @@ class Shell:
             "required": ["command"],
             "oneOf": [_schema_of(*each) for each in commands],
         }
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    name: str
-    command: Command
-    arguments: Sequence[str]
 
 
 def _schema_of(name: str, command: Command) -> dict[str, JSON]:
@@ -534,13 +496,6 @@ def _schema_of(name: str, command: Command) -> dict[str, JSON]:
     }
 
 
-def _launched(call: _Call) -> Sequence[str]:
-    """The arguments, behind what sets the limits if there are any."""
-    if not (limits := call.command.limits.text):
-        return call.arguments
-    return (sys.executable, "-I", "-S", launcher.__file__, limits, *call.arguments)
-
-
 def _unwanted() -> str | None:
     """Why the run in which this is called is to be ended; None: it is not."""
     try:
@@ -553,7 +508,7 @@ def _unwanted() -> str | None:
     return "its run was cancelled" if run.cancelled else None
 
 
-def _judge(call: _Call, ended: Ended) -> None:
+def _judge(call: Call, ended: Ended) -> None:
     """Raise what a command that did not succeed has to."""
     if ended.why is None and ended.code == 0:
         return
