@@ -18,7 +18,7 @@ from go_scheduler.models import QueueStats, TaskDefinition
 from go_scheduler.run import HandedOn
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.testing.builders import HOUR, MINUTE
+from go_scheduler.testing.builders import MINUTE
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
@@ -48,7 +48,7 @@ def ended(found: Sequence[QueueStats]) -> list[tuple[datetime, str, object, int]
     return [(each.at, each.queue, each.ended, each.lateness.total) for each in found]
 
 
-def test_what_ran_is_counted_and_written_by_minute_and_hour(
+def test_what_ran_is_counted_and_written_by_the_minute(
     store: Store, clock: ManualClock
 ) -> None:
     def handler(instance: TaskInstance) -> None:
@@ -75,11 +75,6 @@ def test_what_ran_is_counted_and_written_by_minute_and_hour(
             hour=Lateness(runs=5, p50=MOST_IN_TIME, p99=MOST_IN_TIME),
             day=Lateness(runs=5, p50=MOST_IN_TIME, p99=MOST_IN_TIME),
         )
-    hours = Client(store).stats_since(START - HOUR, every=HOUR)
-    assert ended(hours) == [
-        (START, "default", {"completed": 2}, 2),
-        (START, "mail", {"completed": 1, "retried": 2}, 3),
-    ]
 
 
 def test_what_ran_in_the_last_minute_is_written_as_a_node_stops(
@@ -147,18 +142,11 @@ def test_what_a_store_does_not_take_is_written_later(clock: ManualClock) -> None
     assert len(scheduler.stats_since(START)) == 1
 
 
-@pytest.mark.parametrize("every", [seconds(59), 60, None])
-def test_only_minutes_and_hours_are_counted(every: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"^every must be timedelta\(minutes"):
-        Client(MemoryStore()).stats_since(START, every=every)  # type: ignore[arg-type]
-
-
 def test_no_more_is_read_at_once_than_can_be() -> None:
     client, until = Client(MemoryStore()), START + 2000 * MINUTE
     assert client.stats_since(START, until) == []
-    with pytest.raises(ConfigurationError, match="more than 2,000 of every: ask for"):
+    with pytest.raises(ConfigurationError, match="more than 2,000 minutes: ask in"):
         client.stats_since(START, until + seconds(1))
-    assert client.stats_since(START, until + seconds(1), every=HOUR) == []
 
 
 def test_times_without_a_zone_are_refused() -> None:
@@ -247,7 +235,7 @@ def test_a_node_whose_clock_is_off_and_jumps_breaks_no_objective() -> None:
     assert lateness.minute is not None
     assert lateness.minute.p99 == MOST_IN_TIME
     # The store's minutes are those in which they ran.
-    counted = store.list_stats(every=MINUTE, since=START, until=START + MINUTE)
+    counted = store.list_stats(since=START, until=START + MINUTE)
     assert sum(each.lateness.total for each in counted) == len(begun) == 40
 
 

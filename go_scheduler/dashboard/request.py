@@ -206,7 +206,6 @@ PAGES = [
     ("Strip", "/strip"),
     ("Definitions", "/definitions"),
     ("Instances", "/instances"),
-    ("Lateness", "/lateness"),
 ]
 _NOBODY = Caller(subject="", scopes=frozenset())
 

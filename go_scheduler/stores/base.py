@@ -24,7 +24,7 @@ from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError, TaskInstanceNotFoundError
 from go_scheduler.models import RUNS, WAITING, Outcome, State, TaskInstance
-from go_scheduler.models.counts import HOUR, MINUTE, Backlog, Counted
+from go_scheduler.models.counts import Backlog, Counted
 from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Fired, Position
 from go_scheduler.stores.rules import is_among, slot_of
@@ -1087,22 +1087,19 @@ class NodeStore(ABC):
 
         Args:
             node: The node.
-            stats: Each of another minute or hour, or another queue; in the place of
-                what the node has had kept of the same.
+            stats: One for each minute and queue. It replaces what the node has had
+                kept for the same minute and queue.
         """
 
-    def list_stats(
-        self, *, every: timedelta, since: datetime, until: datetime
-    ) -> Sequence[QueueStats]:
+    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
         """Read what was counted.
 
         Args:
-            every: Minutes or hours: how long they are.
-            since: Only those that begin no earlier.
-            until: Only those that begin before this.
+            since: Only minutes that begin no earlier.
+            until: Only minutes that begin before this.
 
         Returns:
-            One for each minute or hour, queue and node, by when they begin, and then by
+            One for each minute, queue and node, in the order of minutes, and then by
             queue in any order; empty if the store keeps none.
         """
         return ()
@@ -1321,8 +1318,8 @@ class JoinedStore(Protocol):
 CONTACTS_KEPT = timedelta(hours=1)
 """How long ago a node may have been seen whose contact is still kept."""
 
-STATS_KEPT = {MINUTE: timedelta(days=2), HOUR: timedelta(days=31)}
-"""How long ago a minute, or an hour, may have begun whose counts are still kept."""
+STATS_KEPT = timedelta(days=2)
+"""How long ago a minute may have begun whose counts are still kept."""
 
 
 class Store(NodeStore, HandOverStore, ViewStore):

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.stores.base import Store
 
-PAGES = ("/", "/strip", "/definitions", "/instances", "/lateness", "/search", "/nodes")
+PAGES = ("/", "/strip", "/definitions", "/instances", "/search", "/nodes")
 
 
 @pytest.fixture
@@ -112,7 +112,6 @@ def test_what_is_not_there_is_not_found(browser: Calling, path: str) -> None:
         ("/definitions?name=" + "x" * 10_001, "name"),
         ("/instances?state=x", "state"),
         ("/instances?state=failed&after=x", "after"),
-        ("/lateness?days=3", "days"),
         ("/strip?zoom=year", "zoom"),
         ("/strip?start=now", "start"),
         ("/strip?start=0001-01-01T00:00", "start"),
@@ -187,7 +186,6 @@ def test_restricted_callers_see_what_is_theirs_alone(
         "/instances?state=failed",
         "/instances?state=running",
         "/search?q=order 7",
-        "/lateness",
     )
     ann = replace(ANN, scopes=frozenset({"jobs:read", "runs:read"}))
     by_queue = replace(ann, queues=frozenset({"mine"}))

@@ -73,7 +73,6 @@ def test_each_page_can_be_used_by_everybody(tab: Page, root: str, seeds: Seeds) 
         f"/definitions/{seeds.report.id}",
         "/instances?state=failed",
         f"/instances/{seeds.failed.id}",
-        "/lateness",
         "/search?q=send",
         "/nodes",
     ):

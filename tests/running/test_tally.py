@@ -16,12 +16,9 @@ AT_FIRST = timedelta(0)
 THREADS = 8
 
 
-def stats(
-    at: timedelta, every: timedelta, count: int, *, queue: str = "default"
-) -> QueueStats:
+def stats(at: timedelta, count: int, *, queue: str = "default") -> QueueStats:
     return QueueStats(
         at=START + at,
-        every=every,
         queue=queue,
         ended={"completed": count},
         lateness=Histogram.of([(MS, count)]),
@@ -44,32 +41,21 @@ def test_what_was_counted_is_taken_once_its_minute_is_over() -> None:
     tally.look(START + seconds(59.9))
     assert tally.take() == []
     tally.look(START + MINUTE)
-    assert tally.take() == [
-        stats(AT_FIRST, MINUTE, 2),
-        stats(AT_FIRST, HOUR, 2),
-    ]
+    assert tally.take() == [stats(AT_FIRST, 2)]
     assert tally.take() == []
 
 
-def test_an_hour_is_taken_anew_with_each_minute() -> None:
+def test_minutes_and_queues_are_taken_apart() -> None:
     tally = Tally()
     run(tally, seconds(1))
     run(tally, seconds(61), queue="mail")
-    tally.look(START + 2 * MINUTE)
-    nothing = timedelta(0)
-    assert tally.take() == [
-        stats(nothing, MINUTE, 1),
-        stats(MINUTE, MINUTE, 1, queue="mail"),
-        stats(nothing, HOUR, 1),
-        stats(nothing, HOUR, 1, queue="mail"),
-    ]
+    run(tally, seconds(61))
     run(tally, seconds(121))
-    run(tally, 2 * HOUR)
-    tally.look(START + 2 * HOUR)
+    tally.look(START + 2 * MINUTE)
     assert tally.take() == [
-        stats(2 * MINUTE, MINUTE, 1),
-        stats(nothing, HOUR, 2),
-        stats(nothing, HOUR, 1, queue="mail"),
+        stats(AT_FIRST, 1),
+        stats(MINUTE, 1, queue="mail"),
+        stats(MINUTE, 1),
     ]
 
 
@@ -84,8 +70,7 @@ def test_nothing_is_taken_where_nothing_was_counted() -> None:
 def test_the_last_time_all_is_taken_and_afterwards_nothing() -> None:
     tally = Tally()
     run(tally, seconds(1))
-    expected = [stats(AT_FIRST, MINUTE, 1), stats(AT_FIRST, HOUR, 1)]
-    assert tally.take(last=True) == expected
+    assert tally.take(last=True) == [stats(AT_FIRST, 1)]
     assert tally.take(last=True) == []
 
 
@@ -93,14 +78,13 @@ def test_what_could_not_be_written_is_taken_again_with_what_came_since() -> None
     tally = Tally()
     run(tally, seconds(1))
     tally.look(START + MINUTE)
-    taken = tally.take()
+    assert tally.take() == [stats(AT_FIRST, 1)]
     run(tally, seconds(61))
-    tally.put_back(taken)
-    tally.look(START + MINUTE + seconds(10))
-    assert tally.take() == [
-        stats(AT_FIRST, MINUTE, 1),
-        stats(AT_FIRST, HOUR, 2),
-    ]
+    tally.look(START + 2 * MINUTE)
+    tally.put_back()
+    both = [stats(AT_FIRST, 1), stats(MINUTE, 1)]
+    assert tally.take() == both
+    assert tally.take() == []
 
 
 def test_while_the_store_is_away_the_oldest_are_forgotten() -> None:
@@ -108,12 +92,8 @@ def test_while_the_store_is_away_the_oldest_are_forgotten() -> None:
     for number in range(1000):
         run(tally, number * MINUTE)
     taken = tally.take(last=True)
-    minutes = [each for each in taken if each.every == MINUTE]
-    assert 200 < len(minutes) <= 240
-    assert minutes[-1].at == START + 999 * MINUTE
-    tally.look(START + 2000 * MINUTE)
-    tally.put_back(taken)
-    assert tally.take(last=True) == []
+    assert 200 < len(taken) <= 241
+    assert taken[-1].at == START + 999 * MINUTE
 
 
 def test_ends_of_each_kind_are_counted_by_queue() -> None:
@@ -123,7 +103,7 @@ def test_ends_of_each_kind_are_counted_by_queue() -> None:
         tally.ended(named("default"), outcome)
     tally.ended(named("mail"), Outcome.FAILED)
     tally.look(START)
-    found = [each for each in tally.take(last=True) if each.every == MINUTE]
+    found = tally.take(last=True)
     assert [(each.queue, each.ended) for each in found] == [
         (
             "default",
@@ -184,6 +164,6 @@ def test_many_threads_lose_nothing() -> None:
         each.start()
     for each in threads:
         each.join()
-    hours = [each for each in tally.take(last=True) if each.every == HOUR]
-    assert sum(each.ended["completed"] for each in hours) == 500 * THREADS
-    assert sum(each.lateness.total for each in hours) == 500 * THREADS
+    taken = tally.take(last=True)
+    assert sum(each.ended["completed"] for each in taken) == 500 * THREADS
+    assert sum(each.lateness.total for each in taken) == 500 * THREADS

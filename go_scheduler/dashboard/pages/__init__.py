@@ -3,7 +3,6 @@
 from go_scheduler.dashboard.pages import (
     definitions,
     instances,
-    lateness,
     live,
     nodes,
     overview,
@@ -16,7 +15,6 @@ PAGES = (
     strip,
     definitions,
     instances,
-    lateness,
     search,
     nodes,
     live,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.client.awaitable import on_thread
-from go_scheduler.dashboard.pages.lateness import QueueFigures, by_queue
 from go_scheduler.dashboard.request import page
 from go_scheduler.dashboard.visibility import (
     sees_nodes,
@@ -19,19 +18,68 @@ from go_scheduler.dashboard.visibility import (
     theirs,
 )
 from go_scheduler.http.routes.visibility import is_restricted
-from go_scheduler.models import Backlog, Counted, NodeInfo, State, TaskInstance
+from go_scheduler.models import (
+    Backlog,
+    Counted,
+    Histogram,
+    NodeInfo,
+    State,
+    TaskInstance,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.responses import Response
 
     from go_scheduler.client import Client
     from go_scheduler.dashboard.request import PageRequest
     from go_scheduler.http.access.caller import Caller
+    from go_scheduler.models import QueueStats
 
 _HOUR = timedelta(hours=1)
 _FAILURES = 10
 _LOOKED_AT = 200
 _SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFigures:
+    """What nodes have counted of a queue.
+
+    Attributes:
+        queue: The name of the queue.
+        began: Number of runs that began.
+        half: Half of them began no later than this; None: none began.
+        most: 99 of a hundred began no later than this; None: none began.
+        ended: Number of instances that ended, by outcome. *retried* is the number of
+            runs that another run of their instance follows.
+    """
+
+    queue: str
+    began: int
+    half: timedelta | None
+    most: timedelta | None
+    ended: Mapping[str, int]
+
+
+def by_queue(stats: Iterable[QueueStats]) -> list[QueueFigures]:
+    """The figures of each queue, by its name."""
+    late: dict[str, Histogram] = {}
+    ended: dict[str, Counter[str]] = {}
+    for each in stats:
+        late[each.queue] = late.get(each.queue, Histogram()) + each.lateness
+        ended.setdefault(each.queue, Counter()).update(each.ended)
+    return [
+        QueueFigures(
+            queue=queue,
+            began=found.total,
+            half=found.quantile(0.5),
+            most=found.quantile(0.99),
+            ended=ended[queue],
+        )
+        for queue, found in sorted(late.items())
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
