@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from go_scheduler.clock import ZERO
-from go_scheduler.formatting import shown
+from go_scheduler.formatting import clock_text, duration_text, shown
 from go_scheduler.json import to_text
 from go_scheduler.triggers.trigger_timeouts import described
-from go_scheduler.why.words import length, summary
+from go_scheduler.why.words import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,15 +37,16 @@ def instant(at: datetime | None) -> Markup | str:
 
 def plain_instant(at: datetime) -> str:
     """The same, as plain text."""
-    at = at.astimezone(UTC).replace(tzinfo=None)
-    return at.isoformat(" ", "milliseconds" if at.microsecond else "seconds")
+    return clock_text(at.astimezone(UTC), "milliseconds")
 
 
 def span(duration: timedelta | None) -> str:
     """A duration in its two largest units; how early, if it is negative."""
     if duration is None:
         return NOTHING
-    return f"{length(-duration)} early" if duration < ZERO else length(duration)
+    if duration < ZERO:
+        return f"{duration_text(-duration)} early"
+    return duration_text(duration)
 
 
 def number(count: int) -> str:

@@ -16,7 +16,7 @@ from go_scheduler.client.nodes import node_info
 from go_scheduler.client.views import backlog_of
 from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.formatting import shown
+from go_scheduler.formatting import duration_text, shown
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import OPEN, DefinitionState, Outcome
 from go_scheduler.models.counts import COUNTED, Counted
@@ -35,7 +35,7 @@ from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.version import __version__
-from go_scheduler.why.words import length, summary
+from go_scheduler.why.words import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -249,11 +249,13 @@ def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
         best = min(best or (round_trip, offset), (round_trip, offset))
     assert best is not None
     round_trip, offset = best
-    yield well("connection", f"it answers within {length(round_trip)}")
+    yield well("connection", f"it answers within {duration_text(round_trip)}")
     ahead = "ahead of" if offset > ZERO else "behind"
-    seen = f"the store's clock is {length(abs(offset))} {ahead} this machine's"
+    seen = f"the store's clock is {duration_text(abs(offset))} {ahead} this machine's"
     if abs(offset) > LARGE_OFFSET + round_trip / 2:
-        yield CLOCK_OFFSET.found(f"{seen}, give or take {length(round_trip / 2)}")
+        yield CLOCK_OFFSET.found(
+            f"{seen}, give or take {duration_text(round_trip / 2)}"
+        )
     else:
         yield well("clock", seen)
 
@@ -377,7 +379,7 @@ def definitions(facts: Facts) -> Iterator[Finding]:
         oldest = min(each.next_fire_time or facts.now for each in late)
         yield OVERDUE.found(
             f"{_listed(late)} should have fired, the first"
-            f" {length(facts.now - oldest)} ago, and have not"
+            f" {duration_text(facts.now - oldest)} ago, and have not"
         )
     over = [each for each in found if _is_over(each, facts)]
     if over:
@@ -462,7 +464,7 @@ def backlog(facts: Facts) -> Iterator[Finding]:
         if age > LATE:
             yield BACKLOG.found(
                 f"{each.due} are due in queue {each.queue!r}, the oldest for"
-                f" {length(age)}"
+                f" {duration_text(age)}"
             )
     number = sum(each.due.count for each in found)
     more = any(each.due.more for each in found)
@@ -483,7 +485,7 @@ def running(facts: Facts) -> Iterator[Finding]:
         assert each.started_at is not None
         yield STUCK_RUN.found(
             f"instance {each.id} of {_label(each)} has run for"
-            f" {length(facts.now - each.started_at)}, past its expire_after",
+            f" {duration_text(facts.now - each.started_at)}, past its expire_after",
             f"go_scheduler cancel {each.id}",
         )
     runs = Counted.up_to(_MOST - 1, len(found))

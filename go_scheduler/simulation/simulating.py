@@ -14,7 +14,7 @@ from go_scheduler.checks import check_at_least, check_positive, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.firing.latest import jitter_of
-from go_scheduler.formatting import shown
+from go_scheduler.formatting import duration_text, shown, utc_text
 from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.stores.rules import fate_of, overlap_of, slot_of
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
@@ -23,7 +23,6 @@ from go_scheduler.triggers.previews import effect_of
 from go_scheduler.triggers.trigger_timeouts import asked
 from go_scheduler.triggers.wall.local_time import zone_changes
 from go_scheduler.triggers.wall.zones import zone_of
-from go_scheduler.why.words import length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -258,12 +257,12 @@ def _sentences(simulated: Simulated, refused: str | None) -> Iterator[str]:
     expire_after = definition.expire_after or EXPIRE_AFTER
     if simulated.duration > expire_after:
         yield (
-            f"a run of {length(simulated.duration)} outlives its expire_after of"
-            f" {length(expire_after)}: it is presumed hung, and runs again"
+            f"a run of {duration_text(simulated.duration)} outlives its expire_after of"
+            f" {duration_text(expire_after)}: it is presumed hung, and runs again"
         )
     timeout = definition.timeout
     if timeout is not None and simulated.duration > timeout:
-        yield f"a run is ended by its timeout of {length(timeout)}"
+        yield f"a run is ended by its timeout of {duration_text(timeout)}"
     if simulated.most_at_once > 1:
         yield f"up to {simulated.most_at_once} of it run at once"
     if simulated.skipped:
@@ -272,7 +271,7 @@ def _sentences(simulated: Simulated, refused: str | None) -> Iterator[str]:
     if simulated.waited:
         yield (
             f"{simulated.waited:,} wait for another one to end, for up to"
-            f" {length(simulated.longest_wait)}"
+            f" {duration_text(simulated.longest_wait)}"
         )
 
 
@@ -288,10 +287,7 @@ def beware_of_all(
     """
     at, number = max(Counter(starts).items(), key=_number, default=(None, 0))
     if at is not None and number > MANY_AT_ONCE:
-        yield (
-            f"{number:,} begin at {at:%Y-%m-%d %H:%M:%S} UTC: a jitter would spread"
-            " them"
-        )
+        yield f"{number:,} begin at {utc_text(at)}: a jitter would spread them"
     if load.short:
         yield (
             f"in {load.short:,} minutes more than {workers:,} would run at once, up to"
