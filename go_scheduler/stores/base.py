@@ -1386,7 +1386,7 @@ class Store(NodeStore, HandOverStore, ViewStore):
         return None
 
     def examine(self) -> Sequence[Finding]:
-        """What is wrong with the database itself, such as its schema and its locks.
+        """What is wrong with the database itself, such as its schema.
 
         It writes nothing, needs no ``initialize``, and answers within seconds: what
         cannot be read, or takes too long, is a finding as well. A store of which there

@@ -12,7 +12,6 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores.findings import Severity
 from go_scheduler.stores.redis import RedisStore, questions
 from go_scheduler.testing.builders import definition, put
-from tests.patience import FAILED_AFTER
 from tests.servers import delete_all_rows
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.findings import Finding
     from tests.redis_servers import RedisServer
 
-WELL = {"server", "memory", "persistence", "latency", "keys"}
-PREFIX = "{go_scheduler}:"
+WELL = {"server", "memory", "persistence"}
 
 
 @pytest.fixture
@@ -45,18 +43,13 @@ def by_hand(redis_server: RedisServer) -> Iterator[Any]:
 
 
 def wrong(store: RedisStore) -> dict[str, Finding]:
-    """What is not as it should be, but for what a busy machine may be the cause of."""
-    found = {each.name: each for each in store.examine()}
-    return {
-        name: each
-        for name, each in found.items()
-        if each.severity is not Severity.OK and not name.startswith("slow-")
-    }
+    """What is not as it should be."""
+    found = store.examine()
+    return {each.name: each for each in found if each.severity is not Severity.OK}
 
 
 def test_one_that_is_well_says_so(store: RedisStore) -> None:
-    names = {each.name for each in store.examine()} | {"latency"}
-    assert names - {"slow-answers", "slow-scripts"} == WELL | {"no-replica"}
+    assert {each.name for each in store.examine()} == WELL
     [server] = [each for each in diagnose(store).findings if each.name == "server"]
     assert "edis " in server.seen or "Valkey " in server.seen
 
@@ -70,40 +63,10 @@ def test_what_may_be_lost_is_found(
     by_hand.config_set("appendfsync", "no")
     monkeypatch.setattr(questions, "NEARLY_FULL", 0.01)
     found = wrong(store)
-    assert found.keys() == {"evicting", "memory-full", "may-lose", "no-replica"}
+    assert found.keys() == {"evicting", "memory-full", "may-lose"}
     assert found["may-lose"].statement == "CONFIG SET appendfsync everysec"
     by_hand.config_set("appendonly", "no")
     assert wrong(store)["may-lose"].seen == "appendonly is no"
-
-
-def test_keys_of_another_type_are_found(store: RedisStore, by_hand: Any) -> None:
-    for number in range(6):
-        by_hand.hset(f"{PREFIX}i:{number}", "no", "text")
-    by_hand.set(f"{PREFIX}theirs", "not ours")
-    by_hand.set("[go]:all", "of nobody")
-    found = wrong(store)["wrong-type"]
-    assert found.seen.startswith(f"{PREFIX}i:0 is a hash, {PREFIX}i:1 is a hash")
-    assert found.seen.endswith("i:4 is a hash, and 1 more")
-    by_hand.delete(f"{PREFIX}i:5")
-    assert wrong(store)["wrong-type"].seen.endswith("i:4 is a hash")
-
-
-def test_slow_scripts_and_a_slow_server_are_found(
-    store: RedisStore, by_hand: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(questions, "SLOW_SCRIPT", 0)
-    monkeypatch.setattr(questions, "SLOW_ANSWER", 0)
-    before = by_hand.config_get("slowlog-log-slower-than")
-    by_hand.config_set("slowlog-log-slower-than", 1)
-    by_hand.slowlog_reset()
-    store.list_definitions()
-    by_hand.config_set(*before.popitem())
-    names = {each.name for each in store.examine()}
-    assert names >= {"slow-answers", "slow-scripts"}
-    monkeypatch.setattr(questions, "SLOW_SCRIPT", FAILED_AFTER)
-    monkeypatch.setattr(questions, "SLOW_ANSWER", FAILED_AFTER)
-    names = {each.name for each in store.examine()}
-    assert names.isdisjoint({"slow-answers", "slow-scripts"})
 
 
 def test_a_replica_takes_no_writes(store: RedisStore, by_hand: Any) -> None:
@@ -117,13 +80,13 @@ def test_a_replica_takes_no_writes(store: RedisStore, by_hand: Any) -> None:
 def test_what_a_user_may_not_ask_is_said(
     store: RedisStore, redis_server: RedisServer, by_hand: Any
 ) -> None:
-    rights = ("on", ">secret", "~*", "&*", "+@all", "-config", "-slowlog")
+    rights = ("on", ">secret", "~*", "&*", "+@all", "-config")
     by_hand.execute_command("ACL", "SETUSER", "few", *rights)
     url = redis_server.url.replace("//", "//few:secret@")
     with closing(RedisStore(url)) as theirs:
         found = [each.seen for each in theirs.examine() if each.name == "not-allowed"]
     by_hand.execute_command("ACL", "DELUSER", "few")
-    assert [each.partition(":")[0] for each in found] == ["persistence", "scripts"]
+    assert [each.partition(":")[0] for each in found] == ["persistence"]
 
 
 def test_one_that_is_not_there_is_away() -> None:
@@ -142,10 +105,6 @@ class Says:
 
     def info(self, _: str) -> dict[str, Any]:
         return self._info
-
-
-def replica(*, offset: int, lag: int) -> dict[str, Any]:
-    return {"ip": "10.0.0.2", "port": 6379, "offset": offset, "lag": lag}
 
 
 @pytest.mark.parametrize(
@@ -169,54 +128,23 @@ def replica(*, offset: int, lag: int) -> dict[str, Any]:
                 ("may-lose", "appendonly is no"),
             ],
         ),
-        (
-            "replication",
-            {
-                "role": "master",
-                "connected_slaves": 2,
-                "master_repl_offset": 2_000_000,
-                "slave0": replica(offset=500_000, lag=0),
-                "slave1": replica(offset=2_000_000, lag=11),
-            },
-            [
-                (
-                    "replica-behind",
-                    "10.0.0.2:6379 lacks 1,500,000 bytes, and has said nothing for 0 s",
-                ),
-                (
-                    "replica-behind",
-                    "10.0.0.2:6379 lacks 0 bytes, and has said nothing for 11 s",
-                ),
-            ],
-        ),
-        (
-            "replication",
-            {
-                "role": "master",
-                "connected_slaves": 1,
-                "master_repl_offset": 7,
-                "slave0": replica(offset=7, lag=1),
-            },
-            [("replication", "1 replicas keep up")],
-        ),
+        ("replication", {"role": "master"}, []),
     ],
 )
 def test_what_a_server_says_of_itself_is_judged(
     about: str, said: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = questions.QUESTIONS[about](Says(**said), PREFIX)
+    found = questions.QUESTIONS[about](Says(**said))
     assert [(each.name, each.seen) for each in found] == expected
 
 
 def test_a_question_that_fails_costs_only_itself(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(questions.TYPES, "ids", "zset")
-    monkeypatch.setattr(questions, "QUESTIONS", {"keys": questions.QUESTIONS["keys"]})
-    assert wrong(store).keys() == {"wrong-type"}
-
-    def fails(client: Any, _: str) -> Iterator[Finding]:
+    def fails(client: Any) -> Iterator[Finding]:
         yield client.execute_command("NOSUCH")
 
-    monkeypatch.setattr(questions, "QUESTIONS", {"nothing": fails})
-    assert wrong(store)["not-answered"].seen.startswith("nothing: Redis: unknown")
+    monkeypatch.setitem(questions.QUESTIONS, "memory", fails)
+    found = wrong(store)
+    assert found.keys() == {"not-answered"}
+    assert found["not-answered"].seen.startswith("memory: Redis: unknown")

@@ -97,8 +97,8 @@ class RedisStore(
         self._server.run("now")
 
     def examine(self) -> Sequence[Finding]:
-        """What is wrong with the server, and with the keys of the store."""
-        return list(findings(self._server.reached(), self._server.prefix))
+        """What is wrong with the server."""
+        return list(findings(self._server.reached()))
 
     def connect(self) -> None:
         """Open a connection, and look how the server keeps what it is told."""

@@ -153,8 +153,3 @@ def named(value: object) -> str:
 def quoted(name: str) -> str:
     """A name in a statement."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def literal(value: str) -> str:
-    """A text in a statement."""
-    return "'" + value.replace("'", "''") + "'"
