@@ -37,15 +37,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def store(clock: ManualClock) -> MemoryStore:
-    store = MemoryStore(clock)
-    store.initialize()
-    return store
+    return MemoryStore(clock)
 
 
 @pytest.fixture
