@@ -394,14 +394,14 @@ def test_a_session_that_is_too_old_is_another(clock: ManualClock) -> None:
         assert "Set-Cookie" in browser.get("/").headers
 
 
-def test_what_was_sealed_for_one_purpose_is_good_for_no_other() -> None:
-    seal, until = SignedCookies(bytes(32)), START + seconds(1)
-    sealed = seal.close("a", {"x": 1}, until)
-    assert seal.open("a", sealed, START) == {"x": 1}
-    assert seal.open("a", sealed, until) is None
-    assert seal.open("b", sealed, START) is None
-    assert SignedCookies(bytes([1] * 32)).open("a", sealed, START) is None
-    assert seal.open("a", "\u00e4", START) is None
+def test_what_was_encrypted_for_one_purpose_is_good_for_no_other() -> None:
+    cookies, until = SignedCookies(bytes(32)), START + seconds(1)
+    value = cookies.encrypt("a", {"x": 1}, until)
+    assert cookies.decrypt("a", value, START) == {"x": 1}
+    assert cookies.decrypt("a", value, until) is None
+    assert cookies.decrypt("b", value, START) is None
+    assert SignedCookies(bytes([1] * 32)).decrypt("a", value, START) is None
+    assert cookies.decrypt("a", "\u00e4", START) is None
 
 
 @pytest.mark.parametrize(

@@ -385,6 +385,12 @@ def test_what_is_wrong_is_told_with_what_was_seen(
     assert re.search(seen, told), told
 
 
+def failed_long_ago(store: Any) -> None:
+    fail(store)
+    store.clock.advance(DAY + SECOND)
+    live(store)
+
+
 @pytest.mark.parametrize(
     "have",
     [
@@ -395,8 +401,7 @@ def test_what_is_wrong_is_told_with_what_was_seen(
         lambda store: running(store, definition(START, trigger=OVER)),
         # It has been due for a moment.
         lambda store: (pending(store, once()), store.clock.advance(SECOND)),
-        # It failed more than a day ago.
-        lambda store: (fail(store), store.clock.advance(DAY + SECOND), live(store)),
+        failed_long_ago,
     ],
     ids=["paused", "on demand", "ended", "waits for a run", "just due", "long ago"],
 )

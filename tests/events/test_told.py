@@ -166,6 +166,7 @@ def test_a_run_that_fails_is_told_with_what_follows(
     assert retried.started_at == START + SECOND
     assert finished.outcome is Outcome.FAILED
     assert finished.started_at == START + 11 * SECOND
+    told: list[RunFailed | InstanceRetried | InstanceFinished]
     told = [again, retried, for_good, finished]
     assert [each for each in house.told if each in told] == told
     for event in told:

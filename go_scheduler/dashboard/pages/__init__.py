@@ -1,4 +1,4 @@
-"""Pages: what each reads, its routes, and its template of the same name."""
+"""Pages: each reads its data, has its routes, and a template of the same name."""
 
 from go_scheduler.dashboard.pages import (
     definitions,

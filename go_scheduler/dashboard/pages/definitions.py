@@ -58,7 +58,7 @@ async def run(visit: PageRequest) -> Response:
 
 
 async def backfill(visit: PageRequest) -> Response:
-    """Run what it has not run, for a time that has passed."""
+    """Run its past fire times within a range that have not run."""
     found = await _definition(visit)
     start, end = _required(visit, "from"), _required(visit, "until")
     await visit.client.abackfill(found.id, start, end, limit=MOST_BACKFILLED)
@@ -66,7 +66,7 @@ async def backfill(visit: PageRequest) -> Response:
 
 
 async def edit(visit: PageRequest) -> Response:
-    """Change its queue, its priority and its metadata, unless it has been changed."""
+    """Change its queue, priority and metadata; refuse if it has been changed since."""
     found = await _definition(visit)
     form = visit.form
     revision = _number(visit, "revision", range(2**63))
@@ -84,8 +84,7 @@ async def edit(visit: PageRequest) -> Response:
 
 
 async def _definition(visit: PageRequest) -> TaskDefinition:
-    id: UUID = visit.request.path_params["id"]
-    return await seen_definition(visit.here, visit.caller, id)
+    return await seen_definition(visit.here, visit.caller, visit.id)
 
 
 def _back(visit: PageRequest, id: UUID, done: str) -> Response:
@@ -106,19 +105,6 @@ def _number(visit: PageRequest, name: str, numbers: range) -> int:
     raise invalid(name, f"it must be a number from {numbers[0]} to {numbers[-1]}")
 
 
-def _at(path: str) -> str:
-    return f"/definitions/{{id:uuid}}/{path}"
-
-
-_OF_CHANGES = [
-    change(_at("pause"), pause, needs="jobs:pause"),
-    change(_at("resume"), resume, needs="jobs:pause"),
-    change(_at("run"), run, needs="runs:write"),
-    change(_at("backfill"), backfill, needs="runs:write"),
-    change(_at("edit"), edit, needs="jobs:write"),
-]
-
-
 HISTORY = 20
 """As many fire times a page of the history has, and as many made by hand."""
 _NEXT = 10
@@ -135,17 +121,17 @@ _LATEST = datetime(9900, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionPage:
-    """What the page of a definition shows.
+    """The data of the page of a definition.
 
     Attributes:
-        definition: It.
+        definition: The definition.
         described: When it fires, in words.
-        policies: What it says besides, with what each is called.
+        policies: Names and values of its other settings.
         coming: Its next fire times.
-        warnings: What to beware of in its trigger.
-        history: What it fired, the latest first.
-        before: Where the history goes on; None: nowhere.
-        by_hand: What it has without a fire time, the latest first.
+        warnings: Warnings about its trigger.
+        history: The instances that it fired, the latest first.
+        before: Where the history goes on; None: it ends here.
+        by_hand: Its instances without a fire time, the latest first.
     """
 
     definition: TaskDefinition
@@ -165,13 +151,13 @@ def read_definition(
     now: datetime,
     before: datetime | None,
 ) -> DefinitionPage:
-    """Read what the page of a definition shows.
+    """Read the data of the page of a definition.
 
     Args:
         client: Reads it.
-        definition: As it was read.
+        definition: The definition, as it was read.
         now: The present.
-        before: Of the history what was fired before this; None: all.
+        before: Only the history before this; None: all.
     """
     coming, warnings = _of_trigger(definition, now)
     history = client.list_fired(
@@ -194,7 +180,7 @@ def read_definition(
 
 
 def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
-    """What a definition says of how it is run; what it leaves out is not there."""
+    """Names and values of the settings that a definition has."""
     found: list[tuple[str, object]] = [("overlap", definition.overlap.value)]
     found += [("priority", definition.priority)]
     found += [("lock", definition.lock), ("jitter", definition.jitter)]
@@ -231,7 +217,7 @@ def _said(value: object) -> str:
 def _of_trigger(
     definition: TaskDefinition, now: datetime
 ) -> tuple[Sequence[PreviewedTime], Sequence[str]]:
-    """Its next fire times, and what to beware of."""
+    """The next fire times, and warnings."""
     trigger, first = definition.trigger, definition.next_fire_time
     try:
         coming: Sequence[PreviewedTime] = []
@@ -246,10 +232,8 @@ def _of_trigger(
 
 async def definition(visit: PageRequest) -> Response:
     """What a definition says, when it fires next, what it fired, and why."""
-    query = visit.request.query_params
-    id = visit.request.path_params["id"]
-    found = await seen_definition(visit.here, visit.caller, id)
-    now = visit.now
+    query, now = visit.query, visit.now
+    found = await _definition(visit)
     path = f"/definitions/{found.id}"
     before = request.instant(query, "before")
     why: Why | None = None
@@ -272,16 +256,13 @@ async def definition(visit: PageRequest) -> Response:
     )
 
 
-_OF_ONE = [page("/definitions/{id:uuid}", definition)]
-
-
 _TEXTS = ("name", "queue", "owner")
 _ORDERS = ("id", "soonest")
 
 
 async def definitions(visit: PageRequest) -> Response:
     """A page of the definitions that meet every condition."""
-    query = visit.request.query_params
+    query = visit.query
     name, queue, owner = (request.text(query, each) for each in _TEXTS)
     state = request.word(query, "state", [each.value for each in DefinitionState])
     order = request.word(query, "order", _ORDERS)
@@ -313,7 +294,12 @@ async def definitions(visit: PageRequest) -> Response:
     )
 
 
-_OF_ALL = [page("/definitions", definitions)]
-
-
-ROUTES = [*_OF_ALL, *_OF_ONE, *_OF_CHANGES]
+ROUTES = [
+    page("/definitions", definitions),
+    page("/definitions/{id:uuid}", definition),
+    change("/definitions/{id:uuid}/pause", pause, needs="jobs:pause"),
+    change("/definitions/{id:uuid}/resume", resume, needs="jobs:pause"),
+    change("/definitions/{id:uuid}/run", run, needs="runs:write"),
+    change("/definitions/{id:uuid}/backfill", backfill, needs="runs:write"),
+    change("/definitions/{id:uuid}/edit", edit, needs="jobs:write"),
+]

@@ -1,4 +1,4 @@
-"""The overview: what runs where, what failed lately, what waits, and which nodes."""
+"""The overview: counts, backlog, lateness, failures, and what runs on which node."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ def by_queue(stats: Iterable[QueueStats]) -> list[QueueFigures]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the overview shows.
+    """The data of the overview.
 
     Attributes:
         now: When it was read.
-        counts: How many instances are in each state; None: the caller is restricted,
-            and these are everybody's.
+        counts: Number of instances in each state; None: the caller is restricted, and
+            these are of everybody.
         backlog: What is due and not claimed, by queue.
-        failures: What failed last.
-        in_hand: What nodes hold and run.
-        in_hand_more: Whether there is more of it.
-        by_node: How much of that each node has.
+        failures: The instances that failed last.
+        in_hand: The instances that nodes hold or run.
+        in_hand_more: Whether there are more of these.
+        by_node: How many of these each node has.
         figures: What nodes have counted in the last hour, by queue.
-        nodes: Those there are; None: the caller may not know of them.
+        nodes: The nodes; None: the caller may not see them.
     """
 
     now: datetime
@@ -111,12 +111,12 @@ class Overview:
 
     @property
     def shown(self) -> Sequence[TaskInstance]:
-        """As much as there is room for of what nodes hold and run."""
+        """The first of what nodes hold and run."""
         return self.in_hand[:_SHOWN]
 
 
 def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
-    """Read what the overview shows to a caller."""
+    """Read what a caller may see of it."""
     of = theirs(caller)
     in_hand = client.list_claims(**of, limit=_LOOKED_AT)
     backlog = client.backlog(queues=caller.queues) if sees_queues(caller) else []
@@ -138,7 +138,7 @@ def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
 
 
 async def overview(visit: PageRequest) -> Response:
-    """What runs where, what failed lately, what waits, and which nodes there are."""
+    """The overview."""
     now = visit.now
     found = await on_thread(read_overview, visit.client, visit.caller, now)
     return visit.show("overview.html", found=found)
