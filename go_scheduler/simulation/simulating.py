@@ -89,12 +89,12 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What runs at once.
+    """The largest number of runs at one time.
 
     Attributes:
-        most: How many, at most.
-        at: When that is first so; None: nothing runs.
-        short: In how many minutes there are more than workers.
+        most: That number.
+        at: When it is reached first; None: nothing runs.
+        short: Number of minutes in which more run than there are workers.
     """
 
     most: int
@@ -105,12 +105,12 @@ class Load:
 def load_of(
     spans: Iterable[tuple[datetime, datetime]], workers: int | None = None
 ) -> Load:
-    """That of runs, each from its start to its end.
+    """The load of runs, each from its start to its end.
 
     Args:
-        spans: One that ends when another begins does not run beside it, unless it has
-            no length.
-        workers: How many can run at once; None: any number.
+        spans: Start and end of each. A run that ends when another begins does not run
+            beside it, unless it has no length.
+        workers: How many can run at one time; None: any number.
     """
     events: list[tuple[datetime, int]] = []
     for start, end in spans:
@@ -132,7 +132,7 @@ def load_of(
 
 
 def minute_of(instant: datetime) -> datetime:
-    """The minute that an instant is in."""
+    """The minute of an instant."""
     return instant.replace(second=0, microsecond=0)
 
 
@@ -148,9 +148,9 @@ class Run:
     """One run of a definition.
 
     Attributes:
-        id: Made up.
-        of: The place of its definition among all.
-        fire_time: Its trigger's time.
+        id: An id for the simulation alone.
+        of: The index of its definition.
+        fire_time: The time of its trigger.
         at: When it is due.
         length: How long it runs.
         start: When it begins; None: it is skipped, or has not begun.
@@ -165,19 +165,19 @@ class Run:
 
     @property
     def end(self) -> datetime:
-        """When it has ended, if it began when it was due or has begun."""
+        """When it ends."""
         return (self.start or self.at) + self.length
 
 
 @dataclass(slots=True)
 class _Slot:
-    """One at a time has it, and the others wait in the order in which they came."""
+    """A lock: one run holds it, the others wait in their order."""
 
     holder: Run | None = None
     waiting: deque[Run] = field(default_factory=deque)
 
     def go_on(self, until: datetime | None) -> None:
-        """Let those begin whose turn comes up to an instant; None: all."""
+        """Start the runs whose turn comes up to an instant; None: all."""
         while self.holder is not None and (until is None or self.holder.end <= until):
             ended = self.holder.end
             self.holder = self.waiting.popleft() if self.waiting else None
@@ -186,13 +186,13 @@ class _Slot:
 
 
 def take_turns(runs: Iterable[Run], definitions: Sequence[TaskDefinition]) -> None:
-    """Have each run begin, or be skipped, as its definition says.
+    """Set the start of each run, or leave it unset if it is skipped.
 
-    One that is asked to stop for another's sake is taken to stop at once.
+    A run that is asked to stop for another stops at once.
 
     Args:
         runs: In the order in which they are due.
-        definitions: Those that they are of.
+        definitions: Their definitions.
     """
     names = [slot_of(each, fired=True) for each in definitions]
     slots: dict[str, _Slot] = {}
@@ -214,7 +214,7 @@ def take_turns(runs: Iterable[Run], definitions: Sequence[TaskDefinition]) -> No
 def _come_second(
     run: Run, slot: _Slot, holder: Run, definition: TaskDefinition
 ) -> None:
-    """Decide on what is due while another one has the slot."""
+    """Decide on a run that is due while another one holds the lock."""
     overlap = overlap_of(definition, fired=True)
     if overlap is None:
         slot.waiting.append(run)
@@ -237,10 +237,10 @@ MANY_AT_ONCE = 100
 
 
 def beware_of(simulated: Simulated, refused: str | None) -> Simulated:
-    """The same with what is to be said of it.
+    """The same with its warnings.
 
     Args:
-        simulated: What a definition would do.
+        simulated: The simulation of a definition.
         refused: What its trigger raised; None: nothing.
     """
     return replace(simulated, warnings=tuple(_sentences(simulated, refused)))
@@ -278,12 +278,12 @@ def _sentences(simulated: Simulated, refused: str | None) -> Iterator[str]:
 def beware_of_all(
     starts: Sequence[datetime], load: Load, workers: int | None
 ) -> Iterator[str]:
-    """What is to be said of all runs together.
+    """The warnings about all runs together.
 
     Args:
         starts: When they begin.
-        load: How many there are at once.
-        workers: How many can run at once; None: any number.
+        load: Their load.
+        workers: How many can run at one time; None: any number.
     """
     at, number = max(Counter(starts).items(), key=_number, default=(None, 0))
     if at is not None and number > MANY_AT_ONCE:
@@ -404,14 +404,14 @@ class ListsInstances(Protocol):
 def durations_of(
     client: ListsInstances, definitions: Iterable[TaskDefinition]
 ) -> Mapping[UUID, timedelta]:
-    """How long the last twenty runs of each took, in the middle.
+    """The median duration of the last twenty runs of each definition.
 
     Args:
-        client: Of the store that remembers them.
-        definitions: Of a thousand at most, those with a revision first, it is read.
+        client: Reads the history.
+        definitions: Of the first thousand that have a revision the history is read.
 
     Returns:
-        By the ids of those that have a run that is remembered and succeeded.
+        By id, for those that have a run that succeeded.
     """
     found: dict[UUID, timedelta] = {}
     known = [each for each in definitions if each.revision is not None]
@@ -525,7 +525,7 @@ def _runs(
     end: datetime,
     most: int,
 ) -> tuple[list[Run], Mapping[int, str]]:
-    """All that is due, in order; and what the triggers raised that cannot be asked."""
+    """All runs that are due, in order; and the errors of triggers, by index."""
     runs: list[Run] = []
     refused: dict[int, str] = {}
     for of, definition in enumerate(definitions):
@@ -624,7 +624,7 @@ def _simulated(
 
 
 def _effects(trigger: Trigger, times: Sequence[datetime]) -> tuple[Effect, ...]:
-    """What the clocks do to some fire times, as far as that can be asked."""
+    """What changes of the clocks do to some fire times, as far as known."""
     try:
         effects = asked(trigger, lambda: [effect_of(trigger, at) for at in times])
     except Exception:

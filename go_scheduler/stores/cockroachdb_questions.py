@@ -1,4 +1,4 @@
-"""What is asked of a CockroachDB cluster for findings; nothing here writes."""
+"""Questions of the doctor to a CockroachDB cluster. They only read."""
 
 from __future__ import annotations
 

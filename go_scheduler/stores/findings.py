@@ -27,14 +27,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One answer to one question.
+    """The answer to a question.
 
     Attributes:
-        name: Which it is, always the same for the same, such as ``schema-behind``.
+        name: Identifies the kind, such as ``schema-behind``.
         severity: How much it matters.
         seen: What was seen, for a person to read.
         remedy: What to do; None: nothing.
-        statement: What to run for that, SQL or a command; None: nothing is known.
+        statement: The SQL or command for that; None: there is none.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Finding:
 
 
 class Kind(NamedTuple):
-    """What may be found.
+    """A kind of finding.
 
     Attributes:
-        name: That of its findings.
-        severity: How much they matter.
+        name: Identifies it.
+        severity: How much it matters.
         remedy: What to do.
     """
 
@@ -69,7 +69,7 @@ class Kind(NamedTuple):
 
 
 def well(name: str, seen: str) -> Finding:
-    """What is as it should be."""
+    """A finding that all is well."""
     return Finding(name=name, severity=Severity.OK, seen=seen)
 
 
@@ -145,36 +145,15 @@ NOT_KEPT = Kind(
     " only.",
 )
 
-OF_STORES = (
-    UNREACHABLE,
-    NOT_ANSWERED,
-    NOT_ALLOWED,
-    SCHEMA_MISSING,
-    SCHEMA_BEHIND,
-    SCHEMA_AHEAD,
-    SCHEMA_UNKNOWN,
-    TABLE_MISSING,
-    INDEX_MISSING,
-    INDEX_INVALID,
-    READ_ONLY,
-    OLD_SERVER,
-    AUTOVACUUM_OFF,
-    LONG_TRANSACTION,
-    SESSIONS_HIDDEN,
-    DISK_FULL,
-    EVICTING,
-    MEMORY_FULL,
-    MAY_LOSE,
-    NOT_KEPT,
-)
+OF_STORES = tuple(each for each in vars().values() if isinstance(each, Kind))
 """All that stores of this package may find wrong with their databases."""
 
 
 def unanswered(about: str, error: Exception) -> Finding:
-    """Why there is no answer to a question.
+    """The finding for a question that failed.
 
     Args:
-        about: What it is about.
+        about: The subject of the question.
         error: What it raised.
     """
     driver_error = getattr(error.__cause__, "orig", None)

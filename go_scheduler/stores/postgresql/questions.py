@@ -1,4 +1,4 @@
-"""What is asked of a PostgreSQL server for findings; nothing here writes."""
+"""Questions of the doctor to a PostgreSQL server. They only read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def within(
     kind: str, connection: Connection, read: Callable[[Connection], Read]
 ) -> Read:
-    """Read within a transaction of a kind."""
+    """Run a function within a transaction of a kind."""
     connection.exec_driver_sql(f"BEGIN {kind}")
     try:
         found = read(connection)
@@ -116,7 +116,7 @@ SELECT pid, usename, application_name, state,
 
 
 def rows_of(connection: Connection, query: str, **values: object) -> list[Row[Any]]:
-    """What a query answers."""
+    """The rows of a query."""
     return list(connection.execute(text(query), values))
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a Redis server for findings; nothing here writes."""
+"""Questions of the doctor to a Redis server. They only read."""
 
 from __future__ import annotations
 

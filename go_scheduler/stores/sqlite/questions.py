@@ -1,4 +1,4 @@
-"""What is asked of a SQLite file for findings; nothing here writes, or makes a file."""
+"""Questions of the doctor to a SQLite file. They only read, and make no file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SELECT tbl_name, name FROM sqlite_master WHERE type IN ('table', 'index')
 
 
 def findings(path: Path) -> Iterator[Finding]:
-    """The answers to all questions; the file is opened to be read alone.
+    """The answers to all questions.
 
     Raises:
         StoreUnavailableError: There is no such file, or it cannot be opened.
