@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.client.awaitable import on_thread
@@ -17,11 +16,12 @@ from go_scheduler.dashboard.words import fires, span
 from go_scheduler.formatting import shown
 from go_scheduler.http.problems import invalid
 from go_scheduler.http.routes.visibility import seen_definition, seen_why
-from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
+from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.trigger_timeouts import asked as asked_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
     from starlette.responses import Response
@@ -119,46 +119,10 @@ _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9900, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefinitionPage:
-    """The data of the page of a definition.
-
-    Attributes:
-        definition: The definition.
-        described: When it fires, in words.
-        policies: Names and values of its other settings.
-        coming: Its next fire times.
-        warnings: Warnings about its trigger.
-        history: The instances that it fired, the latest first.
-        before: Where the history goes on; None: it ends here.
-        by_hand: Its instances without a fire time, the latest first.
-    """
-
-    definition: TaskDefinition
-    described: str
-    policies: Sequence[tuple[str, str]]
-    coming: Sequence[PreviewedTime]
-    warnings: Sequence[str]
-    history: Sequence[TaskInstance]
-    before: datetime | None
-    by_hand: Sequence[TaskInstance]
-
-
-def read_definition(
-    client: Client,
-    definition: TaskDefinition,
-    *,
-    now: datetime,
-    before: datetime | None,
-) -> DefinitionPage:
-    """Read the data of the page of a definition.
-
-    Args:
-        client: Reads it.
-        definition: The definition, as it was read.
-        now: The present.
-        before: Only the history before this; None: all.
-    """
+def _read(
+    client: Client, definition: TaskDefinition, now: datetime, before: datetime | None
+) -> dict[str, Any]:
+    """A definition with its next fire times, and its history before a time."""
     coming, warnings = _of_trigger(definition, now)
     history = client.list_fired(
         definition.id,
@@ -167,43 +131,53 @@ def read_definition(
         newest_first=True,
         limit=HISTORY,
     )
-    return DefinitionPage(
-        definition=definition,
-        described=fires(definition),
-        policies=policies_of(definition),
-        coming=coming,
-        warnings=warnings,
-        history=history,
-        before=history[-1].fire_time if len(history) == HISTORY else None,
-        by_hand=[] if before else client.list_unscheduled(definition.id, limit=HISTORY),
-    )
+    by_hand = [] if before else client.list_unscheduled(definition.id, limit=HISTORY)
+    return {
+        "definition": definition,
+        "described": fires(definition),
+        "policies": policies_of(definition),
+        "coming": coming,
+        "warnings": warnings,
+        "history": history,
+        "before": history[-1].fire_time if len(history) == HISTORY else None,
+        "by_hand": by_hand,
+    }
+
+
+_PLAIN = (
+    "priority",
+    "lock",
+    "jitter",
+    "max_per_node",
+    "max_queue",
+    "when_full",
+    "expire_after",
+    "timeout",
+    "start_timeout",
+    "heartbeat_timeout",
+)
 
 
 def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
     """Names and values of the settings that a definition has."""
-    found: list[tuple[str, object]] = [("overlap", definition.overlap.value)]
-    found += [("priority", definition.priority)]
-    found += [("lock", definition.lock), ("jitter", definition.jitter)]
-    found += [("max per node", definition.max_per_node)]
-    found += [("max queue", definition.max_queue)]
-    found += [("when full", definition.max_queue and definition.when_full)]
-    found += [
-        ("expire after", definition.expire_after),
-        ("timeout", definition.timeout),
-        ("start timeout", definition.start_timeout),
-        ("heartbeat timeout", definition.heartbeat_timeout),
-    ]
+    found: dict[str, object] = {"overlap": definition.overlap.value}
+    found |= {name: getattr(definition, name) for name in _PLAIN}
+    found["when_full"] = definition.max_queue and definition.when_full
     for name in ("retry", "catch_up"):
         policy = getattr(definition, name)
         if policy is not None:
-            found += [
-                (f"{name.replace('_', ' ')}: {each.name.replace('_', ' ')}", value)
+            found |= {
+                f"{name}: {each.name}": value
                 for each in fields(policy)
-                if (value := getattr(policy, each.name)) not in (None, ())
-            ]
+                if (value := getattr(policy, each.name)) != ()
+            }
     if definition.retry is not None and definition.retry.delay is None:
-        found += [("retry: delay", "until expire after has passed")]
-    return [(name, _said(value)) for name, value in found if value is not None]
+        found["retry: delay"] = "until expire after has passed"
+    return [
+        (name.replace("_", " "), _said(value))
+        for name, value in found.items()
+        if value is not None
+    ]
 
 
 def _said(value: object) -> str:
@@ -234,19 +208,16 @@ async def definition(visit: PageRequest) -> Response:
     """What a definition says, when it fires next, what it fired, and why."""
     query, now = visit.query, visit.now
     found = await _definition(visit)
-    path = f"/definitions/{found.id}"
     before = request.instant(query, "before")
-    why: Why | None = None
     at = request.instant(query, "at")
+    why: Why | None = None
     if at is not None:
         why = await seen_why(visit.here, visit.caller, found.id, at)
-    shown = await on_thread(
-        read_definition, visit.client, found, now=now, before=before
-    )
-    strip = await read_strip(visit, [found], path=path)
+    read = await on_thread(_read, visit.client, found, now, before)
+    strip = await read_strip(visit, [found], path=f"/definitions/{found.id}")
     return visit.show(
         "definition.html",
-        found=shown,
+        **read,
         strip=strip,
         why=why,
         at=at,
