@@ -16,8 +16,10 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.client import Client
+from go_scheduler.clock import ZERO
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dashboard.pages.definitions import policies_of
+from go_scheduler.dashboard.words import late, span
 from go_scheduler.models import Outcome
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.stores.messages import Addition
@@ -295,6 +297,15 @@ def test_a_trigger_that_cannot_be_asked_harms_no_page(
         answer = browser.get(path)
         assert answer.status_code == 200
     assert text in answer.text
+
+
+def test_a_run_is_late_by_when_it_was_due_again(store: Store) -> None:
+    claimed = running(store, definition(START))
+    assert late(claimed) == ZERO
+    again = replace(claimed, due_at=START + HOUR, started_at=START + HOUR + SECOND)
+    assert late(again) == SECOND
+    early = replace(claimed, due_at=START + SECOND)
+    assert span(late(early)) == "1 s early"
 
 
 def test_policies_are_written_for_people() -> None:
