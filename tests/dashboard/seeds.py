@@ -40,7 +40,15 @@ MINUTES = [
         ended={"completed": 1234, "failed": 2},
         lateness=LATE,
     ),
-    QueueStats(at=START + 31 * MINUTE, queue="mail", ended={"retried": 5}),
+    *(
+        QueueStats(
+            at=START + minute * MINUTE,
+            queue="mail",
+            ended={"retried": retried},
+            lateness=Histogram.of([(BOUNDS[5], 1)]),
+        )
+        for minute, retried in ((31, 5), (32, 2))
+    ),
     QueueStats(at=START - HOUR, queue="long ago", ended={"failed": 9}),
 ]
 HOSTILE = "<script>alert('x')</script>&\"'"

@@ -58,7 +58,7 @@ def test_each_figure_is_that_of_the_store(
             *("default", "62", span(BOUNDS[5]), span(BOUNDS[20])),
             *("2,468", "4", "0", "0", "0"),
         ],
-        ["mail", "0", "–", "–", "0", "0", "0", "0", "5"],
+        ["mail", "2", *[span(BOUNDS[5])] * 2, "0", "0", "0", "0", "7"],
     ]
 
 
