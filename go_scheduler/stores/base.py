@@ -1417,8 +1417,8 @@ class Store(NodeStore, HandOverStore, ViewStore):
         left; if its id was passed, that is remembered from then on. So are its trigger
         and revision, and when it was completed. What is remembered of ids that were
         completed long ago, the contacts of nodes that were last seen more than an hour
-        ago, and what is counted of minutes that began more than two days ago, and of
-        hours that did more than 31 days ago, go as well, uncounted.
+        ago, and the counts of minutes that began more than two days ago, go as well,
+        uncounted.
 
         Args:
             retention: How long ago that must have been.

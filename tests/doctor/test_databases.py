@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import closing
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -21,6 +20,7 @@ from go_scheduler.stores.migrations.history import history
 from go_scheduler.stores.postgresql import questions as postgresql_questions
 from go_scheduler.stores.postgresql.questions import within
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.redis import questions as redis_questions
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.questions import (
     TABLES,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.stores.findings import Finding
+    from tests.redis_servers import RedisServer
 
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 HEAD = history().head
@@ -72,50 +73,6 @@ def execute(url: str, *statements: str) -> None:
             connection.execute(each.encode())
 
 
-@pytest.fixture
-def own_url(
-    engine: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[str]:
-    """A database that a test may break, with the tables."""
-    with ExitStack() as stack:
-        if engine == "sqlite":
-            url = f"sqlite:///{tmp_path / 'own.db'}"
-        elif engine == "postgresql":
-            server = request.getfixturevalue("postgresql_server")
-            url = stack.enter_context(servers.fresh_database(server))
-        else:
-            url = stack.enter_context(servers.cockroachdb_database())
-        with servers.opened(url):
-            pass
-        yield url
-
-
-@pytest.mark.parametrize("engine", SQL, indirect=True)
-def test_what_is_broken_is_found_and_its_statement_mends_it(
-    engine: str, own_url: str
-) -> None:
-    assert wrong(own_url) == {}
-    execute(own_url, "DROP INDEX task_instances_open_idx")
-    missing = wrong(own_url)
-    assert {*missing} == {"index-missing"}
-    statement = missing["index-missing"].statement
-    assert statement is not None
-    assert " WHERE " in statement
-    execute(own_url, statement)
-    assert wrong(own_url) == {}
-    execute(own_url, "UPDATE go_scheduler_schema_version SET version_num = '9999'")
-    assert {*wrong(own_url)} == {"schema-ahead"}
-    execute(own_url, "DROP TABLE task_runs")
-    assert {*wrong(own_url)} == {"schema-ahead", "table-missing"}
-    execute(own_url, "DELETE FROM go_scheduler_schema_version")
-    with closing(open_store(own_url)) as store:
-        report = diagnose(store)
-    assert report.worst is Severity.ERROR
-    assert "nodes" not in {each.name for each in report.findings}
-    [found] = [each for each in report.findings if each.name == "schema-missing"]
-    assert found.statement == "go_scheduler migrate"
-
-
 @pytest.mark.parametrize(
     ("revisions", "name"),
     [
@@ -137,29 +94,6 @@ def test_a_schema_of_an_earlier_revision_is_behind(
     monkeypatch.setattr(known, "_revisions", [HEAD, "9999"])
     found = judged_revision([HEAD])
     assert (found.name, found.statement) == ("schema-behind", "go_scheduler migrate")
-
-
-@pytest.mark.parametrize("engine", NOT_SQLITE, indirect=True)
-def test_a_user_who_may_only_read_is_told_what_it_may_not_see(
-    engine: str, store_url: str
-) -> None:
-    name = f"go_scheduler_test_{uuid4().hex}"
-    kind = "USER" if engine == "cockroachdb" else "ROLE"
-    login = "" if engine == "cockroachdb" else " LOGIN"
-    execute(store_url, f"CREATE {kind} {name}{login}")
-    url = make_url(store_url).set(username=name).render_as_string(hide_password=False)
-    assert "not-allowed" in wrong(url)
-    execute(store_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}")
-    try:
-        with connect(store_url), closing(open_store(url)) as store:
-            report = diagnose(store)
-    finally:
-        execute(store_url, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
-    names = {each.name for each in report.findings}
-    assert names & {"sessions-hidden", "not-allowed"}
-    assert report.worst is Severity.WARNING
-    [worst] = [each for each in report.findings if each.severity is report.worst]
-    assert worst.name == "no-nodes"
 
 
 @pytest.mark.parametrize("engine", NOT_SQLITE, indirect=True)
@@ -310,15 +244,6 @@ def file(tmp_path: Path, sqlite_file: Path) -> Path:
     return path
 
 
-def test_a_file_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
-    path = tmp_path / "none.db"
-    with closing(open_store(f"sqlite:///{path}")) as store:
-        report = diagnose(store)
-    assert not report.reached
-    assert f"there is no file {path}" in report.findings[-1].seen
-    assert not path.exists()
-
-
 @pytest.mark.parametrize("kind", ["text", "folder"])
 def test_what_is_no_database_is_told(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "own.db"
@@ -344,9 +269,54 @@ def test_a_question_that_fails_and_a_full_disk_are_found(
     assert "no such column: version_num" in found["not-answered"].seen
 
 
-def test_a_file_is_read_and_not_changed(file: Path) -> None:
-    execute(f"sqlite:///{file}", "PRAGMA wal_checkpoint(TRUNCATE)")
-    before = file.read_bytes()
-    with closing(open_store(f"sqlite:///{file}")) as store:
-        assert diagnose(store).reached
-    assert file.read_bytes() == before
+class Says:
+    """A server that says this of itself."""
+
+    def __init__(self, **info: Any) -> None:
+        self._info = info
+
+    def info(self, _: str) -> dict[str, Any]:
+        return self._info
+
+
+@pytest.mark.parametrize(
+    ("about", "said", "expected"),
+    [
+        (
+            "server",
+            {"redis_version": "6.0.16"},
+            [("old-server", "Redis 6.0.16")],
+        ),
+        (
+            "server",
+            {"redis_version": "7.2.4", "valkey_version": "8.1.8"},
+            [("server", "Valkey 8.1.8")],
+        ),
+        (
+            "persistence",
+            {"aof_last_write_status": "err", "aof_enabled": 0},
+            [
+                ("not-kept", "aof_last_write_status is err"),
+                ("may-lose", "appendonly is no"),
+            ],
+        ),
+        ("replication", {"role": "master"}, []),
+    ],
+)
+def test_what_redis_says_of_itself_is_judged(
+    about: str, said: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    found = redis_questions.QUESTIONS[about](Says(**said))
+    assert [(each.name, each.seen) for each in found] == expected
+
+
+def test_a_question_that_fails_costs_only_itself(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(client: Any) -> Iterator[Finding]:
+        yield client.execute_command("NOSUCH")
+
+    monkeypatch.setitem(redis_questions.QUESTIONS, "memory", fails)
+    found = wrong(redis_server.url)
+    assert found.keys() == {"not-answered"}
+    assert found["not-answered"].seen.startswith("memory: Redis: unknown")
