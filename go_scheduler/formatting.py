@@ -1,14 +1,13 @@
-"""Any value as part of a message."""
+"""Values as text in messages: any value, durations, times."""
 
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
+from datetime import UTC, datetime, timedelta
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from _typeshed import DataclassInstance
 
 LONGEST_SHOWN = 200
@@ -65,9 +64,60 @@ def a(noun: str) -> str:
     return f"{'an' if noun.startswith(_AN) else 'a'} {noun}"
 
 
+_UNITS = (
+    ("d", timedelta(days=1)),
+    ("h", timedelta(hours=1)),
+    ("min", timedelta(minutes=1)),
+    ("s", timedelta(seconds=1)),
+    ("ms", timedelta(milliseconds=1)),
+)
+
+
+def duration_text(duration: timedelta) -> str:
+    """A duration in its two largest units, such as ``1 h 30 min``, for sentences."""
+    parts: list[str] = []
+    for name, unit in _UNITS:
+        number, duration = divmod(duration, unit)
+        if number and len(parts) < 2:
+            parts.append(f"{number} {name}")
+    return " ".join(parts) or "less than 1 ms"
+
+
+def write_duration(duration: timedelta) -> str:
+    """A duration as settings and options have it, such as ``1h30m``; it is exact."""
+    seconds = duration // timedelta(seconds=1)
+    rest = (duration - timedelta(seconds=seconds)) // timedelta(microseconds=1)
+    days, seconds = divmod(seconds, 86_400)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    parts = [
+        f"{n}{unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if n
+    ]
+    if seconds or rest or not parts:
+        fraction = f".{rest:06}".rstrip("0") if rest else ""
+        parts.append(f"{seconds}{fraction}s")
+    return "".join(parts)
+
+
 def seconds_of(length: timedelta) -> str:
-    """A length as an error says it to everybody, whatever they wrote it in."""
+    """A duration in seconds, such as ``1.5 s``, for the errors of arguments."""
     return f"{length.total_seconds():,.6f}".rstrip("0").rstrip(".") + " s"
+
+
+def clock_text(at: datetime, fraction: str = "microseconds") -> str:
+    """A time as its own clock shows it, without the zone.
+
+    Args:
+        at: The time.
+        fraction: How much follows the seconds, unless that is zero.
+    """
+    precision = fraction if at.microsecond else "seconds"
+    return at.replace(tzinfo=None).isoformat(" ", precision)
+
+
+def utc_text(at: datetime) -> str:
+    """A time in UTC to the second, such as ``2030-01-01 09:00:00 UTC``."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def safe(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.cli.documents import definition_document
 from go_scheduler.cli.showing import described
-from go_scheduler.http.configuration.durations import write_duration
+from go_scheduler.formatting import write_duration
 from go_scheduler.simulation.plans import values_of
 from go_scheduler.triggers import Trigger
 

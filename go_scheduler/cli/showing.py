@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from go_scheduler.cli.output import at
-from go_scheduler.http.configuration.durations import write_duration
+from go_scheduler.formatting import write_duration
 from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from go_scheduler.cli.output import at, document, line, note, table
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.configuration.durations import write_duration
+from go_scheduler.formatting import write_duration
 from go_scheduler.json import write_instant
 from go_scheduler.simulation import picture
 

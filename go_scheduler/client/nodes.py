@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.formatting import shown
 from go_scheduler.models import NodeInfo
-from go_scheduler.models.counts import HOUR, MINUTE
+from go_scheduler.models.counts import MINUTE
 from go_scheduler.stores.base import CONTACTS_KEPT
 from go_scheduler.triggers.base import utc
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import NodeContact
 
 _ALIVE = timedelta(minutes=1)
-_MOST_PERIODS = 2000
+_MOST_MINUTES = 2000
 
 
 class Nodes(StoreAccess):
@@ -46,47 +45,36 @@ class Nodes(StoreAccess):
     """Await what ``nodes`` does; see there."""
 
     def stats_since(
-        self,
-        since: datetime,
-        until: datetime | None = None,
-        *,
-        every: timedelta = MINUTE,
+        self, since: datetime, until: datetime | None = None
     ) -> Sequence[QueueStats]:
-        """What all nodes together have counted, by minute and queue.
+        """The counts of all nodes together, by minute and queue.
 
-        A node writes what it has counted once the minute is over, a few seconds later,
-        and when it stops; one that is killed writes nothing of its last minute. Minutes
-        are kept for two days, and hours for 31.
+        A node writes the counts of a minute a few seconds after that minute, and when
+        it stops. A node that is killed writes nothing of its last minute. The store
+        keeps them for two days.
 
         Args:
             since: Only minutes that begin no earlier.
-            until: Only those that begin before this; None: up to now.
-            every: ``timedelta(hours=1)``: what was counted in each hour, and not in
-                each minute.
+            until: Only minutes that begin before this; None: up to now.
 
         Returns:
-            By when they begin, and then by queue; those in which nothing began or ended
-            are left out. Empty if the store keeps none.
+            In the order of minutes, and then of queues. Minutes in which nothing began
+            or ended are left out. Empty if the store keeps no counts.
 
         Raises:
             ConfigurationError: An argument is wrong, or it asks for more than 2,000
-                minutes or hours.
+                minutes.
         """
         since = utc(since, name="since")
         store = self._ready()
         until = store.now() if until is None else utc(until, name="until")
-        if every not in (MINUTE, HOUR):
+        if until - since > _MOST_MINUTES * MINUTE:
             raise ConfigurationError(
-                "every must be timedelta(minutes=1) or timedelta(hours=1), not"
-                f" {shown(every)}"
-            )
-        if until - since > _MOST_PERIODS * every:
-            raise ConfigurationError(
-                f"from since to until there are more than {_MOST_PERIODS:,} of every:"
-                " ask for hours, or in parts"
+                f"from since to until there are more than {_MOST_MINUTES:,} minutes:"
+                " ask in parts"
             )
         found: dict[tuple[datetime, str], QueueStats] = {}
-        for each in store.list_stats(every=every, since=since, until=until):
+        for each in store.list_stats(since=since, until=until):
             key = each.at, each.queue
             found[key] = found[key] + each if key in found else each
         return [found[key] for key in sorted(found)]

@@ -30,26 +30,26 @@ _ANYBODY = Caller(subject=ANYBODY, scopes=frozenset(SCOPES))
 
 
 class Admission:
-    """Finds out who calls.
+    """Authenticates the sender of a request.
 
     Args:
-        access: Tells it, as for the HTTP API.
-        authorize: Tells it, where the dashboard is mounted.
-        doors: Let people in; None: nobody signs in here.
+        access: Authenticates as the HTTP API does.
+        authorize: Authenticates instead, where the dashboard is mounted.
+        login_methods: How people sign in; None: nobody signs in here.
     """
 
     def __init__(
         self,
         access: Access | None,
         authorize: Authorize | None,
-        doors: LoginMethods | None,
+        login_methods: LoginMethods | None,
     ) -> None:
         self._access = access
         self._authorize = authorize
-        self.doors = doors
+        self.login_methods = login_methods
 
     async def caller_of(self, request: Request, session: Session) -> Caller:
-        """Who sent a request.
+        """Authenticate the sender of a request.
 
         Raises:
             Problem: 401, they have to sign in; 403, they may see nothing.
@@ -67,8 +67,8 @@ class Admission:
                     f" {type(caller).__name__}"
                 )
             return caller
-        if self.doors is not None:
-            return self.doors.caller_of(session.signed_in)
+        if self.login_methods is not None:
+            return self.login_methods.caller_of(session.signed_in)
         if self._access is None or isinstance(self._access, OpenAccess):
             check_here(request)
             return _ANYBODY
@@ -89,10 +89,10 @@ Form = ImmutableMultiDict[str, str]
 
 
 async def read_form(request: Request) -> Form:
-    """The fields of a form.
+    """Read the fields of a form.
 
     Raises:
-        Problem: 413, it is too large; 415 or 400, it is none.
+        Problem: 413, it is too large; 415 or 400, it is no form.
     """
     given = request.headers.get("content-type", "")
     if given.partition(";")[0].strip().lower() != _MEDIA_TYPE:
@@ -119,7 +119,7 @@ async def read_form(request: Request) -> Form:
 
 
 def check_token(request: Request, form: Form, token: str) -> None:
-    """Refuse a form that was made for somebody else, or for an earlier session.
+    """Refuse a form that was made for another caller or another session.
 
     Raises:
         Problem: 403.
@@ -175,11 +175,7 @@ HEADERS = {
 
 
 class SecurityHeaders:
-    """Adds them; pages are not to be kept, unless an answer says otherwise.
-
-    Args:
-        app: Whose answers.
-    """
+    """Adds the security headers to every answer, and forbids caching by default."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

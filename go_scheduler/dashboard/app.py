@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.dashboard.admission import Authorize
     from go_scheduler.http.access.authentication import Access
+    from go_scheduler.http.configuration.loading import Configuration
 
 _CHANGED = ("/definitions/", "/instances/")
 
 
 async def answer_failure(request: Request, error: Exception) -> Response:
-    """The page that says what is wrong."""
+    """Answer with the page of an error."""
     return _page(request, of_error(request, error))
 
 
@@ -62,7 +63,7 @@ def _page(request: Request, problem: Problem) -> Response:
 
 
 class UnexpectedPage(Unexpected):
-    """Likewise of what nobody expected."""
+    """Answers an unexpected error with a page."""
 
     def answer(self, scope: Scope, problem: Problem) -> Response:
         """The page that says so."""
@@ -80,7 +81,7 @@ class StaticFiles(staticfiles.StaticFiles):
         super().__init__(directory=STATIC)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """One of them; one that is asked for by its version never changes."""
+        """Serve one of them. A link with its version may be cached for ever."""
         response = await super().get_response(path, scope)
         is_versioned = "v" in parse_qs(scope["query_string"].decode("latin-1"))
         response.headers["Cache-Control"] = _FOREVER if is_versioned else _ASK
@@ -91,9 +92,9 @@ class Dashboard(Starlette):
     """The application."""
 
     def stop(self) -> None:
-        """End streams of events: the server that has it is about to stop.
+        """End the streams of events, because the server is about to stop.
 
-        It is called on the event loop. Without it they end by themselves soon after.
+        It is called on the event loop. Otherwise they end by themselves soon after.
         """
         context: Context = self.state.context
         context.live.stop()
@@ -150,9 +151,9 @@ def create_dashboard(
     sign_in = sign_in or SignIn()
     if origin is not None:
         checked_origins([origin])
-    doors = None
+    login_methods = None
     if authorize is None and isinstance(access, BearerAccess):
-        doors = LoginMethods(access, sign_in, clock)
+        login_methods = LoginMethods(access, sign_in, clock)
         access.tell_by(client.teller("http"))
     app = Dashboard(
         routes=[
@@ -169,8 +170,8 @@ def create_dashboard(
         client=client,
         clock=clock,
         store_clock=StoreClock(clock, lambda: client._ready().now()),
-        place=BaseUrl(origin),
-        admission=Admission(access, authorize, doors),
+        base_url=BaseUrl(origin),
+        admission=Admission(access, authorize, login_methods),
         sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),
         allows_changes=is_known if allow_changes is None else allow_changes,
@@ -178,3 +179,30 @@ def create_dashboard(
         templates=environment(),
     )
     return app
+
+
+def configured(settings: Configuration, client: Client, access: Access) -> Dashboard:
+    """The dashboard of a server.
+
+    Args:
+        settings: All that is set.
+        client: What it shows.
+        access: Tells who calls.
+
+    Raises:
+        ConfigurationError: A setting is wrong.
+    """
+    given = settings.dashboard
+    secret = given.client_secret
+    return create_dashboard(
+        client,
+        access=access,
+        allow_changes=given.allow_changes,
+        sign_in=SignIn(
+            client_id=given.client_id,
+            client_secret=None if secret is None else secret.get_secret_value(),
+            scope=given.scope,
+            lasts=given.session,
+        ),
+        origin=given.origin,
+    )

@@ -1,4 +1,4 @@
-"""Where browsers have the dashboard, and whether one of its pages has asked (pure)."""
+"""The URL of the dashboard in browsers, and where a request comes from (pure)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class BaseUrl:
-    """Where browsers have the dashboard.
+    """The URL of the dashboard, as browsers have it.
 
     Args:
-        origin: Such as ``https://tasks.example.org``; None: the host that they ask for,
-            by https, but on this machine.
+        origin: Such as ``https://tasks.example.org``; None: the host of each
+            request, by https unless it is this machine.
     """
 
     def __init__(self, origin: str | None) -> None:
         self._origin = origin
 
     def origin(self, request: Request) -> str:
-        """Its origin, as a request has it."""
+        """The origin of the dashboard, for a request."""
         return self._origin or _origin_of(request)
 
 
@@ -40,14 +40,14 @@ def _origin_of(request: Request) -> str:
 
 
 def check_own_page(request: Request, origin: str) -> None:
-    """Refuse what no page of the dashboard has sent.
+    """Refuse a request that no page of the dashboard has sent.
 
     Args:
-        request: What a browser has sent.
-        origin: Of the dashboard.
+        request: The request of a browser.
+        origin: The origin of the dashboard.
 
     Raises:
-        Problem: 403, another page has, or it is not said which.
+        Problem: 403, another site has sent it, or the browser does not say which.
     """
     site = request.headers.get("sec-fetch-site")
     sent = request.headers.getlist("origin")
@@ -76,7 +76,7 @@ def check_own_page(request: Request, origin: str) -> None:
 
 
 def comes_from_elsewhere(request: Request) -> bool:
-    """Whether a page of another site leads here, so that no strict cookie is sent."""
+    """Whether a link of another site leads here: then no strict cookie is sent."""
     headers = request.headers
     return (
         headers.get("sec-fetch-mode") == "navigate"
@@ -86,7 +86,7 @@ def comes_from_elsewhere(request: Request) -> bool:
 
 
 def path_to_return_to(given: str) -> str:
-    """A path within the dashboard where somebody wanted to go; else ``/``."""
+    """The given path if it is within the dashboard; else ``/``."""
     is_path = given.startswith("/") and given.isascii() and given.isprintable()
     if not is_path or given.startswith("//") or "\\" in given:
         return "/"

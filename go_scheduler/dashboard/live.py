@@ -1,6 +1,6 @@
-"""Server-sent events: pages are told that something has changed, and ask for it anew.
+"""Server-sent events: pages learn that something has changed, and reload it.
 
-What has changed is not in the event: each viewer is shown what they may see.
+An event does not say what has changed. Each viewer reloads what they may see.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _BEAT = ": still here\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """Whose changes a viewer is told of.
+    """Filters the changes that a viewer learns of.
 
     Attributes:
-        queues: Those of these queues; None: of all.
-        owners: Those of these owners; None: of all.
+        queues: Only of these queues; None: of all.
+        owners: Only of these owners; None: of all.
     """
 
     queues: frozenset[str] | None = None
@@ -50,7 +50,7 @@ class Restriction:
 
     @classmethod
     def of(cls, caller: Caller) -> Restriction:
-        """What a caller may know of."""
+        """The filter of a caller."""
         queues, owners = (
             None if each is None else frozenset(each)
             for each in (caller.queues, caller.owners)
@@ -63,7 +63,7 @@ UNRESTRICTED = Restriction()
 
 
 def of_instances(client: Client, restriction: Restriction) -> Hashable:
-    """What is different when something has run, failed, or come to wait."""
+    """A value that differs when an instance ran, failed, or came to wait."""
     if restriction != UNRESTRICTED:
         return _of_theirs(client, restriction)
     failed = client.list_ended("failed", limit=1)
@@ -79,7 +79,7 @@ def of_instances(client: Client, restriction: Restriction) -> Hashable:
 
 
 def _of_theirs(client: Client, restriction: Restriction) -> Hashable:
-    """The same of what is theirs alone: of others' nobody is told that it changes."""
+    """The same for a restricted viewer: changes of others make no difference."""
     of: Any = {"queues": restriction.queues, "owners": restriction.owners}
     ended = (client.list_ended(each, **of, limit=1) for each in Outcome)
     waiting = client.list_waiting(**of, limit=_WAITING)
@@ -92,7 +92,7 @@ def _of_theirs(client: Client, restriction: Restriction) -> Hashable:
 
 
 def of_nodes(client: Client, restriction: Restriction) -> Hashable:
-    """What is different when a node has come, gone, or is about to."""
+    """A value that differs when a node has come, gone, or begun to stop."""
     nodes = client.nodes()
     return tuple((each.id, each.alive, each.stopping) for each in nodes)
 
@@ -105,16 +105,16 @@ KINDS: Mapping[str, Callable[[Client, Restriction], Hashable]] = {
 
 
 class Live:
-    """Tells viewers of changes; of each kind one reader looks, while anybody views.
+    """Tells viewers of changes. For each kind one reader polls while anybody views.
 
-    Each restriction has readers of its own; the more there are, the longer they wait,
-    so that the store is asked no more often.
+    Each restriction has readers of its own. The more readers there are, the longer each
+    waits, so that the store is polled no more often.
 
     Args:
-        client: What is looked at.
-        every: How many seconds there are between two looks.
-        lasts: For how many seconds a stream goes on; browsers then ask again, and are
-            let in again.
+        client: The client to poll.
+        every: Seconds between two polls.
+        lasts: Seconds until a stream ends. The browser then connects, and is
+            authenticated, again.
         most: The most viewers at once.
     """
 
@@ -135,11 +135,11 @@ class Live:
 
     @property
     def viewers(self) -> int:
-        """How many there are."""
+        """The number of viewers."""
         return sum(each.viewers for each in self._readers.values())
 
     def stop(self) -> None:
-        """End all streams, and begin no others."""
+        """End all streams, and refuse new ones."""
         self._stopping.set()
 
     def stream(
@@ -148,8 +148,8 @@ class Live:
         """The events for one viewer, as they are sent.
 
         Args:
-            kind: Of ``KINDS``.
-            restriction: What they may know of.
+            kind: One of ``KINDS``.
+            restriction: Filters the changes.
 
         Raises:
             Problem: 404, there is no such kind; 503, there are too many viewers.
@@ -208,11 +208,11 @@ async def _until(stopping: asyncio.Task[object], reader: _Reader) -> AsyncIterat
 
 
 class _Reader:
-    """Looks for changes of one kind, for all who view it.
+    """Polls for changes of one kind, for all of its viewers.
 
     Args:
-        look: What is different when something has changed.
-        pause: How many seconds there are between two looks.
+        look: Reads a value that differs when something has changed.
+        pause: Seconds between two polls.
     """
 
     def __init__(
@@ -226,13 +226,13 @@ class _Reader:
         self.changes = 0
 
     def enter(self) -> None:
-        """One more views it; the first begins it."""
+        """Add a viewer; the first one starts the polling."""
         self.viewers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._read())
 
     def leave(self) -> bool:
-        """One less views it; whether that was the last, which ends it."""
+        """Remove a viewer. Returns whether it was the last, which ends the polling."""
         self.viewers -= 1
         if self.viewers or self._task is None:
             return False
@@ -240,7 +240,7 @@ class _Reader:
         return True
 
     async def after(self, seen: int) -> None:
-        """Wait for a change that is later than so many."""
+        """Wait until there are more changes than this."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.changes > seen)
 

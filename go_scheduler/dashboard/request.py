@@ -1,4 +1,4 @@
-"""Requests to pages: what they ask for, who sent them, and how they are answered.
+"""Requests to pages: query parameters, the caller, routes and answers.
 
 ```python
 ROUTES = [
@@ -57,25 +57,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What pages need.
+    """What all pages need.
 
     Attributes:
-        client: What they call: a client, or a scheduler.
+        client: A client, or a scheduler.
         clock: Tells the time of sessions.
-        store_clock: Tells that of the store.
-        place: Where browsers have the dashboard.
-        admission: Finds out who calls.
-        sessions: Know browsers again.
-        audit: Tells who did what.
+        store_clock: Tells the time of the store.
+        base_url: The URL of the dashboard in browsers.
+        admission: Authenticates callers.
+        sessions: The sessions of browsers.
+        audit: Records who did what.
         allows_changes: Whether pages may change anything.
-        live: Tells those who view them of changes.
-        templates: What they are made of.
+        live: Tells viewers of changes.
+        templates: The templates of pages.
     """
 
     client: Client
     clock: Clock
     store_clock: StoreClock
-    place: BaseUrl
+    base_url: BaseUrl
     admission: Admission
     sessions: Sessions
     audit: Audit
@@ -89,7 +89,7 @@ STATIC = Path(__file__).with_name("static")
 
 @cache
 def environment() -> Environment:
-    """What renders templates; whatever they show is escaped, in all of them."""
+    """Renders templates. Values are escaped in all of them."""
     found = Environment(
         loader=PackageLoader("go_scheduler.dashboard"),
         autoescape=True,
@@ -103,7 +103,7 @@ def environment() -> Environment:
 
 @cache
 def version_of(name: str) -> str:
-    """What changes whenever a static file does."""
+    """A hash of a static file, for its link."""
     return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]
 
 
@@ -116,10 +116,10 @@ _LONGEST_TEXT = 10_000
 
 
 def text(given: Given, name: str) -> str | None:
-    """A text without what is around it; None: nothing was given.
+    """A stripped text; None: the field is absent or empty.
 
     Raises:
-        Problem: 422, it is too long, or nothing that a store can keep.
+        Problem: 422, it is too long, or no store can keep it.
     """
     found = given.get(name, "").strip()
     if len(found) > _LONGEST_TEXT or "\0" in found:
@@ -128,10 +128,10 @@ def text(given: Given, name: str) -> str | None:
 
 
 def word(given: Given, name: str, words: Collection[_Word]) -> _Word | None:
-    """One of some words; None: nothing was given.
+    """One of some words; None: the field is absent or empty.
 
     Raises:
-        Problem: 422, it is another.
+        Problem: 422, it is none of these words.
     """
     found = text(given, name)
     for each in words:
@@ -143,10 +143,10 @@ def word(given: Given, name: str, words: Collection[_Word]) -> _Word | None:
 
 
 def instant(given: Given, name: str) -> datetime | None:
-    """A time, of UTC if it says nothing else; None: nothing was given.
+    """A time, in UTC unless it has another offset; None: the field is absent or empty.
 
     Raises:
-        Problem: 422, it is none, or far from any that something fires at.
+        Problem: 422, it is no time, or before 1900 or after 9899.
     """
     found = text(given, name)
     if found is None:
@@ -167,7 +167,7 @@ def ids(given: Given, name: str, *, most: int) -> list[UUID]:
     """Ids with commas between them.
 
     Raises:
-        Problem: 422, one is none, or they are too many.
+        Problem: 422, one of them is no id, or there are too many.
     """
     found = [each for each in (text(given, name) or "").split(",") if each.strip()]
     if len(found) > most:
@@ -181,10 +181,10 @@ def ids(given: Given, name: str, *, most: int) -> list[UUID]:
 
 
 def json_object(given: Given, name: str) -> Mapping[str, JSON] | None:
-    """A JSON object; None: nothing was given.
+    """A JSON object; None: the field is absent or empty.
 
     Raises:
-        Problem: 422, it is none.
+        Problem: 422, it is no JSON object.
     """
     found = text(given, name)
     if found is None:
@@ -206,7 +206,6 @@ PAGES = [
     ("Strip", "/strip"),
     ("Definitions", "/definitions"),
     ("Instances", "/instances"),
-    ("Lateness", "/lateness"),
 ]
 _NOBODY = Caller(subject="", scopes=frozenset())
 
@@ -215,11 +214,11 @@ class PageRequest:
     """One request to a page.
 
     Attributes:
-        request: As it was sent.
-        here: What pages need.
-        caller: Who sent it.
-        session: By what their browser is known again; None: it is not.
-        token: What forms have in the field ``csrf``.
+        request: The request, as Starlette has it.
+        here: What all pages need.
+        caller: The sender.
+        session: The session of their browser; None: it has none.
+        token: The value of the field ``csrf`` of forms.
         form: The fields of the form that was sent, if it was one.
     """
 
@@ -239,32 +238,43 @@ class PageRequest:
 
     @property
     def client(self) -> Client:
-        """What pages call."""
+        """The client that pages call."""
         return self.here.client
 
     @property
+    def query(self) -> Given:
+        """The query parameters."""
+        return self.request.query_params
+
+    @property
+    def id(self) -> UUID:
+        """The id in the path."""
+        found: UUID = self.request.path_params["id"]
+        return found
+
+    @property
     def now(self) -> datetime:
-        """The present, as the store has it: by that its rows are told."""
+        """The present by the clock of the store, like all times in its rows."""
         return self.here.store_clock.now()
 
     @property
     def is_partial(self) -> bool:
-        """Whether htmx asks, for a part of a page."""
+        """Whether htmx asks for a part of a page."""
         return "hx-request" in self.request.headers
 
     @property
     def is_stream(self) -> bool:
-        """Whether events are asked for, to which nobody can be sent elsewhere."""
+        """Whether the answer is a stream of events, which cannot be redirected."""
         return "text/event-stream" in self.request.headers.get("accept", "")
 
     @property
     def path(self) -> str:
-        """The path and query that was asked for, as the routes have it."""
+        """The path and query of the request, as routes have them."""
         return self._asked(path_within(self.request.scope))
 
     @property
     def pages(self) -> list[tuple[str, str]]:
-        """The pages that are linked from each, by what they are called."""
+        """Name and path of the pages in the navigation."""
         return [
             *PAGES,
             *([("Nodes", "/nodes")] if sees_nodes(self.caller) else []),
@@ -273,7 +283,7 @@ class PageRequest:
 
     @property
     def itself(self) -> str:
-        """The path and query that was asked for, as browsers have it."""
+        """The path and query of the request, as browsers have them."""
         return self._asked(self.outside(path_within(self.request.scope)))
 
     def _asked(self, path: str) -> str:
@@ -281,55 +291,55 @@ class PageRequest:
         return f"{quote(path)}?{query}" if query else quote(path)
 
     def onward(self, path: str | None = None) -> Response:
-        """A page of ours that leads to another, so that strict cookies are sent there.
+        """A page that redirects, so that strict cookies come with the next request.
 
         Args:
-            path: As ``path`` has it; None: the one that was asked for.
+            path: As in ``path``; None: the requested one.
         """
         return self.show("onward.html", to=self.outside(path or self.path))
 
     def outside(self, path: str) -> str:
-        """A path and query, as ``path`` has them, as browsers have it."""
+        """The path and query of a page, as browsers have them."""
         return path_from_outside(self.request, path)
 
     def may(self, scope: str) -> bool:
-        """Whether they may do what a scope allows; to change anything, here."""
+        """Whether the caller has a scope, and the dashboard allows what it is for."""
         is_reading = scope in ("jobs:read", "runs:read", "admin")
         return scope in self.caller.scopes and (is_reading or self.here.allows_changes)
 
     def link(self, path: str, **query: object) -> str:
-        """A path of the dashboard's as browsers have it, wherever it is mounted.
+        """The path of a page as browsers have it, wherever the dashboard is mounted.
 
         Args:
-            path: As the routes have it, such as ``/definitions``.
-            **query: What follows it; None is left out.
+            path: As routes have it, such as ``/definitions``.
+            **query: The query; None is left out.
         """
         url = quote(path_from_outside(self.request, path))
         said = {name: each for name, each in query.items() if each is not None}
         return f"{url}?{urlencode(said)}" if said else url
 
     def static(self, name: str) -> str:
-        """Where a static file is; browsers keep it until it changes."""
+        """The link to a static file. Browsers cache it until the file changes."""
         return self.link(f"/static/{name}", v=version_of(name))
 
     def show(self, template: str, *, status: int = 200, **values: object) -> Response:
-        """A page, or a part of one.
+        """Render a page, or a part of one.
 
         Args:
             template: Its file.
             status: Of the answer.
-            **values: What the template shows; ``visit`` is this one.
+            **values: Values for the template; ``visit`` is this request.
         """
         found = self.here.templates.get_template(template)
         path = path_within(self.request.scope)
         return HTMLResponse(found.render(visit=self, path=path, **values), status)
 
     def go(self, path: str, **query: object) -> Response:
-        """Send the browser to another page, as ``link`` has it."""
+        """Redirect the browser to a page, with the arguments of ``link``."""
         return self.send_to(self.link(path, **query))
 
     def send_to(self, url: str) -> Response:
-        """Send the browser to a URL."""
+        """Redirect the browser to a URL."""
         if self.is_partial:
             return Response(headers={"HX-Redirect": url})
         return RedirectResponse(url, 303)
@@ -342,12 +352,12 @@ _READING = ("jobs:read", "runs:read")
 
 
 def page(path: str, answer: Answer, *, needs: tuple[str, ...] = _READING) -> Route:
-    """The route of a page, or of a part of one, that shows something.
+    """The route of a page, or of a part of one.
 
     Args:
         path: Such as ``/definitions/{id:uuid}``.
-        answer: What answers it.
-        needs: The scopes that its callers need.
+        answer: Answers the request.
+        needs: The scopes that callers need.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -360,20 +370,20 @@ def page(path: str, answer: Answer, *, needs: tuple[str, ...] = _READING) -> Rou
 
 
 def change(path: str, answer: Answer, *, needs: str) -> Route:
-    """The route of a form that changes something: it is sent by POST.
+    """The route of a form that changes something. It is sent by POST.
 
-    It is taken from the dashboard's own pages alone, which have ``visit.token`` in a
-    field ``csrf``; what htmx sends has it anyway. Its fields are in ``visit.form``.
+    Only pages of the dashboard may send it, with ``visit.token`` in the field ``csrf``;
+    htmx sends the token in a header. The fields are in ``visit.form``.
 
     Args:
         path: Such as ``/definitions/{id:uuid}/pause``.
-        answer: What answers it.
-        needs: The scope that its callers need.
+        answer: Answers the request.
+        needs: The scope that callers need.
     """
 
     async def endpoint(request: Request) -> Response:
         here: Context = request.app.state.context
-        check_own_page(request, here.place.origin(request))
+        check_own_page(request, here.base_url.origin(request))
         try:
             visit = await _admitted(request, needs)
             if not here.allows_changes:
@@ -393,7 +403,7 @@ def change(path: str, answer: Answer, *, needs: str) -> Route:
 
 
 async def _admitted(request: Request, *needs: str) -> PageRequest:
-    """A visit of somebody who may.
+    """Authenticate a caller, and check their scopes.
 
     Raises:
         Problem: 401, they have to sign in; 403, they may not.

@@ -1,4 +1,4 @@
-"""Sessions: people are known again by a sealed cookie that their browser keeps."""
+"""Sessions of browsers, in encrypted cookies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTING = "dashboard.sessions"
 
 
 class SignedCookies:
-    """Seals values, and opens what was sealed with the same key.
+    """Encrypts values, and decrypts what the same key has encrypted.
 
     Args:
         key: 32 random bytes.
@@ -45,7 +45,7 @@ class SignedCookies:
 
     @classmethod
     async def of(cls, client: Client) -> SignedCookies:
-        """That of a client's store."""
+        """The one with the key of a store."""
 
         def read() -> SignedCookies:
             store = client._ready()
@@ -54,30 +54,32 @@ class SignedCookies:
 
         return await on_thread(read)
 
-    def close(self, purpose: str, values: Mapping[str, object], until: datetime) -> str:
-        """Seal values.
+    def encrypt(
+        self, purpose: str, values: Mapping[str, object], until: datetime
+    ) -> str:
+        """Encrypt values.
 
         Args:
-            purpose: What they are for; they are good for nothing else.
-            values: Of JSON.
-            until: When they are no longer good.
+            purpose: They can be decrypted for this purpose alone.
+            values: JSON values.
+            until: When they expire.
         """
         said = json.dumps([purpose, until.timestamp(), values]).encode()
         # When it was made is told by our clock, if by anything.
         return self._fernet.encrypt_at_time(said, 0).decode()
 
-    def open(self, purpose: str, sealed: str, now: datetime) -> dict[str, Any] | None:
-        """What was sealed; None: it was not, or for another purpose, or is too old."""
+    def decrypt(self, purpose: str, text: str, now: datetime) -> dict[str, Any] | None:
+        """Decrypt values; None: they are forged, of another purpose, or expired."""
         try:
-            said = json.loads(self._fernet.decrypt(sealed.encode()))
+            said = json.loads(self._fernet.decrypt(text.encode()))
         except (InvalidToken, UnicodeEncodeError):
             return None
         its_purpose, until, values = said
         is_good = its_purpose == purpose and now.timestamp() < until
         return values if is_good else None
 
-    def proof(self, *texts: str) -> str:
-        """What nobody can know who has not the key, for these texts."""
+    def sign(self, *texts: str) -> str:
+        """A signature (HMAC) of some texts."""
         text = json.dumps(texts).encode()
         return hmac.new(self._key, text, "sha256").hexdigest()
 
@@ -86,12 +88,12 @@ _PORT = re.compile(r":([0-9]{1,5})$")
 
 
 def cookie_of(request: Request, name: str) -> str:
-    """What a browser keeps; empty, if it keeps nothing."""
+    """The value of a cookie; empty if the browser has none."""
     return request.cookies.get(_name(name, request), "")
 
 
 def kept_under(request: Request, name: str) -> list[str]:
-    """The ends of the names of what a browser keeps that has a name and an end."""
+    """The endings of the names of cookies that begin with a name."""
     pattern = _name(f"{name}-ENDING", request)
     pattern = re.escape(pattern).replace("ENDING", "([0-9a-f]{8})")
     found = (re.fullmatch(pattern, each) for each in request.cookies)
@@ -107,15 +109,15 @@ def keep(
     same_site: Literal["strict", "lax"] = "strict",
     lasts: timedelta | None = None,
 ) -> None:
-    """Have a browser keep a value.
+    """Set a cookie.
 
     Args:
-        request: Of the browser.
-        response: What tells it.
-        name: Of the cookie.
-        value: What it keeps.
-        same_site: Whether it is sent along only with what our own pages lead to.
-        lasts: For how long; None: until it is closed.
+        request: A request of the browser.
+        response: The answer that sets it.
+        name: The name of the cookie.
+        value: The value.
+        same_site: Whether a link of another site sends it along.
+        lasts: For how long; None: until the browser is closed.
     """
     origin = _origin(request)
     response.set_cookie(
@@ -130,14 +132,14 @@ def keep(
 
 
 def forget(request: Request, response: Response, name: str) -> None:
-    """Have a browser forget what it keeps."""
+    """Delete a cookie."""
     is_secure = _is_secure(_origin(request))
     response.delete_cookie(_name(name, request), secure=is_secure, httponly=True)
 
 
 def _origin(request: Request) -> str:
     here: Context = request.app.state.context
-    return here.place.origin(request)
+    return here.base_url.origin(request)
 
 
 def _is_secure(origin: str) -> bool:
@@ -145,7 +147,7 @@ def _is_secure(origin: str) -> bool:
 
 
 def _name(name: str, request: Request) -> str:
-    """What it is called: so that no other host can have set it, if that can be."""
+    """The name of a cookie. Where possible, no other host can set one of that name."""
     origin, root = _origin(request), request.scope.get("root_path", "")
     if root:
         # Another dashboard beside it has cookies of its own, of the same path.
@@ -165,12 +167,12 @@ _MOST_ENDED = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """By what a browser is known again.
+    """The session of a browser.
 
     Attributes:
-        id: Random, and another one whenever somebody signs in.
-        signed_in: What is known of whoever has signed in; None: nobody has.
-        is_new: Whether the browser is still to be told of it.
+        id: Random; another one whenever somebody signs in.
+        signed_in: Who has signed in; None: nobody has.
+        is_new: Whether the cookie is still to be set.
     """
 
     id: str
@@ -179,45 +181,45 @@ class Session:
 
 
 class Sessions:
-    """Makes sessions, finds those of requests, and ends them.
+    """Makes sessions, reads them from cookies, and ends them.
 
     Args:
-        client: Whose store has the key by which they are sealed.
-        clock: Tells when they end.
-        lasts: How long each does.
+        client: Its store has the key of the cookies.
+        clock: Tells when sessions expire.
+        lasts: How long a session lasts.
     """
 
     def __init__(self, client: Client, clock: Clock, *, lasts: timedelta) -> None:
         self._client = client
         self._clock = clock
         self._lasts = lasts
-        self._seal: SignedCookies | None = None
+        self._cookies: SignedCookies | None = None
         self._ended: OrderedDict[str, None] = OrderedDict()
 
-    async def seal(self) -> SignedCookies:
-        """By what they are sealed.
+    async def cookies(self) -> SignedCookies:
+        """What encrypts the cookies.
 
         Raises:
-            StoreError: The key cannot be had.
+            StoreError: The key cannot be read.
         """
-        if self._seal is None:
-            self._seal = await SignedCookies.of(self._client)
-        return self._seal
+        if self._cookies is None:
+            self._cookies = await SignedCookies.of(self._client)
+        return self._cookies
 
     async def token(self, session: Session, subject: str = "") -> str:
-        """What pages have that are made for a session, and somebody in it."""
-        return (await self.seal()).proof("token", session.id, subject)
+        """The CSRF token of a session and its user."""
+        return (await self.cookies()).sign("token", session.id, subject)
 
     async def of(self, request: Request) -> Session:
-        """That of a request; a new one, if it has none."""
-        sealed = cookie_of(request, _COOKIE)
-        found = (await self.seal()).open(_PURPOSE, sealed, self._clock.now())
+        """The session of a request; a new one if it has none."""
+        value = cookie_of(request, _COOKIE)
+        found = (await self.cookies()).decrypt(_PURPOSE, value, self._clock.now())
         if found is None or found["id"] in self._ended:
             return self.begin()
         return Session(**found)
 
     def begin(self, signed_in: Mapping[str, Any] | None = None) -> Session:
-        """A new one, of whoever has signed in, or of nobody."""
+        """A new session; None: nobody has signed in."""
         return Session(
             id=secrets.token_urlsafe(16),
             signed_in=signed_in,
@@ -227,15 +229,15 @@ class Sessions:
     async def keep(
         self, session: Session, request: Request, response: Response
     ) -> None:
-        """Have the browser keep it.
+        """Set the cookie of a session.
 
         Raises:
-            Problem: 400, that is more than it can.
+            Problem: 400, it is too large for a cookie.
         """
         values = {"id": session.id, "signed_in": session.signed_in}
         until = self._clock.now() + self._lasts
-        sealed = (await self.seal()).close(_PURPOSE, values, until)
-        if len(sealed) > _MOST_CHARACTERS:
+        value = (await self.cookies()).encrypt(_PURPOSE, values, until)
+        if len(value) > _MOST_CHARACTERS:
             raise Problem(
                 400,
                 "session",
@@ -243,10 +245,10 @@ class Sessions:
                 "what the issuer has said of queues and owners is more than a browser"
                 " keeps: have it say less, or use an API key",
             )
-        keep(request, response, _COOKIE, sealed)
+        keep(request, response, _COOKIE, value)
 
     def end(self, session: Session, request: Request, response: Response) -> None:
-        """Have the browser forget it, and take it no more in this process."""
+        """Delete the cookie of a session, and refuse it in this process from now on."""
         self._ended[session.id] = None
         if len(self._ended) > _MOST_ENDED:
             self._ended.popitem(last=False)

@@ -1,4 +1,4 @@
-"""How people sign in to the dashboard and out: by a key, or at an issuer."""
+"""Signing in and out: by an API key, or at an OIDC issuer."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ _THREADS = 4
 
 
 class Begun(NamedTuple):
-    """A sign-in that has begun.
+    """A sign-in at the issuer that has begun.
 
     Attributes:
         url: Where the browser goes.
-        kept: What it keeps meanwhile, sealed.
+        kept: What a cookie keeps meanwhile.
     """
 
     url: str
@@ -95,13 +95,13 @@ class Begun(NamedTuple):
 
 
 class CodeFlow:
-    """Has people sign in at an issuer.
+    """The OIDC authorization code flow, with PKCE.
 
     Args:
-        issuer: Where.
-        tokens: Know callers by what it gives.
-        sign_in: As what it knows the dashboard.
-        client_id: Likewise.
+        issuer: The issuer.
+        tokens: Checks its tokens.
+        sign_in: The settings of the dashboard at the issuer.
+        client_id: The client id of the dashboard at the issuer.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class CodeFlow:
         self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler sign-in")
 
     async def begin(self, back: str) -> Begun:
-        """Begin to sign somebody in.
+        """Begin a sign-in.
 
         Args:
-            back: The URL that the issuer sends the browser back to.
+            back: The URL to which the issuer sends the browser back.
 
         Raises:
             Problem: The issuer cannot be reached, or is none.
@@ -149,15 +149,15 @@ class CodeFlow:
     async def end(
         self, came: Mapping[str, str], kept: Mapping[str, str], back: str
     ) -> Caller:
-        """Who has signed in.
+        """End a sign-in.
 
         Args:
-            came: What the browser has brought.
-            kept: What it has kept.
-            back: Where the issuer has sent it back to.
+            came: The query of the request that comes back from the issuer.
+            kept: What the cookie has kept.
+            back: The URL to which the issuer has sent the browser back.
 
         Raises:
-            Problem: Nobody has: it is no answer to what was asked, or a refusal.
+            Problem: It is no answer to this sign-in, or the issuer refuses.
         """
         if not secrets.compare_digest(
             came.get("state", "").encode(), kept["state"].encode()
@@ -219,7 +219,7 @@ class CodeFlow:
 
 
 def refused(detail: str) -> Problem:
-    """That of a sign-in that has not come to its end."""
+    """The error of a sign-in that has failed."""
     return Problem(400, "sign-in", "Nobody was signed in", f"{detail}: sign in again")
 
 
@@ -238,11 +238,11 @@ _RATE = Rate(per_second=5, burst=20)
 
 
 class LoginMethods:
-    """Let people in who show an API key, or sign in at the issuer.
+    """Signs people in by an API key, or at the issuer.
 
     Args:
-        bearer: Knows both.
-        sign_in: How people sign in.
+        bearer: Has the keys and the issuer.
+        sign_in: The settings of the dashboard.
         clock: Measures how often they try.
     """
 
@@ -259,7 +259,7 @@ class LoginMethods:
             )
 
     def count(self, request: Request) -> None:
-        """Refuse who tries too often.
+        """Apply the rate limit to an attempt.
 
         Raises:
             Problem: 429.
@@ -269,7 +269,7 @@ class LoginMethods:
             raise too_many("too many have tried to sign in: try again later", wait)
 
     def known_by_key(self, key: str) -> tuple[Caller, Mapping[str, Any]]:
-        """Whose key it is, and what a session has of it: not the key itself.
+        """The owner of a key, and what the session keeps of it: its hash, not the key.
 
         Raises:
             Problem: 401, there is no such key.
@@ -278,7 +278,7 @@ class LoginMethods:
         return self._bearer.keys.caller_of_kept(kept), {"key": kept}
 
     def known_at_issuer(self, caller: Caller) -> Mapping[str, Any]:
-        """What a session has of somebody who has signed in at the issuer."""
+        """What a session keeps of a caller who has signed in at the issuer."""
         return {
             "issuer": self._issuer,
             "subject": caller.subject,
@@ -288,13 +288,13 @@ class LoginMethods:
         }
 
     def caller_of(self, signed_in: Mapping[str, Any] | None) -> Caller:
-        """Who has signed in.
+        """The caller who has signed in.
 
         Args:
-            signed_in: What a session has of it.
+            signed_in: What the session keeps.
 
         Raises:
-            Problem: 401, nobody has, or may come in any more.
+            Problem: 401, nobody has, or their access was taken away.
         """
         if signed_in is None:
             raise signed_out()
@@ -323,7 +323,7 @@ SIGNED_OUT = "signed-out"
 
 
 def signed_out() -> Problem:
-    """401 for somebody who has to sign in first."""
+    """The error for a caller who has to sign in first."""
     return Problem(401, SIGNED_OUT, "Not signed in", "sign in to see this")
 
 
@@ -338,7 +338,7 @@ _MOST_BEGUN = 4
 
 async def show(request: Request) -> Response:
     """The page where somebody signs in."""
-    _doors(request)
+    _login_methods(request)
     if comes_from_elsewhere(request):
         # Here no session would be known, and a new one would take its place.
         return PageRequest(request).onward()
@@ -347,14 +347,14 @@ async def show(request: Request) -> Response:
 
 async def by_key(request: Request) -> Response:
     """Sign in by an API key."""
-    doors, here = _doors(request), _here(request)
-    check_own_page(request, here.place.origin(request))
-    doors.count(request)
+    login_methods, here = _login_methods(request), _here(request)
+    check_own_page(request, here.base_url.origin(request))
+    login_methods.count(request)
     form = await read_form(request)
     session = await here.sessions.of(request)
     check_token(request, form, await here.sessions.token(session))
     try:
-        caller, signed_in = doors.known_by_key(form.get("key", "").strip())
+        caller, signed_in = login_methods.known_by_key(form.get("key", "").strip())
     except Problem as problem:
         here.audit.refused(request, problem.status, problem.detail)
         return await _show(request, form.get("next", "/"), "There is no such key.")
@@ -366,31 +366,39 @@ async def by_key(request: Request) -> Response:
 
 
 async def begin(request: Request) -> Response:
-    """Send somebody to the issuer."""
-    doors, here, flow = _doors(request), _here(request), _code_flow(request)
-    doors.count(request)
+    """Redirect to the issuer."""
+    login_methods, here, flow = (
+        _login_methods(request),
+        _here(request),
+        _code_flow(request),
+    )
+    login_methods.count(request)
     begun = await flow.begin(_back(request))
     until = here.clock.now() + _TAKES
     to = path_to_return_to(request.query_params.get("next", "/"))
-    seal = await here.sessions.seal()
-    sealed = seal.close(_PURPOSE, {**begun.kept, "next": to}, until)
+    cookies = await here.sessions.cookies()
+    value = cookies.encrypt(_PURPOSE, {**begun.kept, "next": to}, until)
     response = RedirectResponse(begun.url, 303)
     # Each tab has its own. What another site leads to is not sent along with a strict
     # one.
     name = _begun(begun.kept["state"])
-    keep(request, response, name, sealed, same_site="lax", lasts=_TAKES)
+    keep(request, response, name, value, same_site="lax", lasts=_TAKES)
     for each in kept_under(request, _BEGUN)[: 1 - _MOST_BEGUN]:
         forget(request, response, f"{_BEGUN}-{each}")
     return response
 
 
 async def end(request: Request) -> Response:
-    """Take somebody who comes back from the issuer."""
-    doors, here, flow = _doors(request), _here(request), _code_flow(request)
-    doors.count(request)
-    seal = await here.sessions.seal()
+    """Sign in a browser that comes back from the issuer."""
+    login_methods, here, flow = (
+        _login_methods(request),
+        _here(request),
+        _code_flow(request),
+    )
+    login_methods.count(request)
+    cookies = await here.sessions.cookies()
     name = _begun(request.query_params.get("state", ""))
-    kept = seal.open(_PURPOSE, cookie_of(request, name), here.clock.now())
+    kept = cookies.decrypt(_PURPOSE, cookie_of(request, name), here.clock.now())
     if kept is None:
         return await _not_begun(request)
     try:
@@ -401,16 +409,16 @@ async def end(request: Request) -> Response:
     # A strict cookie is sent along only with what our own page leads to.
     response = PageRequest(request).onward(kept["next"])
     forget(request, response, name)
-    await _let_in(request, response, caller, doors.known_at_issuer(caller))
+    await _let_in(request, response, caller, login_methods.known_at_issuer(caller))
     return response
 
 
 async def sign_out(request: Request) -> Response:
     """End a session."""
-    doors, here = _doors(request), _here(request)
-    check_own_page(request, here.place.origin(request))
+    login_methods, here = _login_methods(request), _here(request)
+    check_own_page(request, here.base_url.origin(request))
     session = await here.sessions.of(request)
-    caller = doors.caller_of(session.signed_in)
+    caller = login_methods.caller_of(session.signed_in)
     token = await here.sessions.token(session, caller.subject)
     check_token(request, await read_form(request), token)
     response = PageRequest(request).go("/login")
@@ -428,7 +436,7 @@ ROUTES = [
 
 
 async def _show(request: Request, to: str, wrong: str = "") -> Response:
-    here, doors = _here(request), _doors(request)
+    here, login_methods = _here(request), _login_methods(request)
     session = await here.sessions.of(request)
     token = await here.sessions.token(session)
     visit = PageRequest(request, session=session, token=token)
@@ -436,8 +444,8 @@ async def _show(request: Request, to: str, wrong: str = "") -> Response:
         "login.html",
         status=401 if wrong else 200,
         next=path_to_return_to(to),
-        takes_keys=doors.takes_keys,
-        has_issuer=doors.code_flow is not None,
+        takes_keys=login_methods.takes_keys,
+        has_issuer=login_methods.code_flow is not None,
         wrong=wrong,
     )
     if session.is_new:
@@ -446,27 +454,27 @@ async def _show(request: Request, to: str, wrong: str = "") -> Response:
 
 
 async def _not_begun(request: Request) -> Response:
-    """Answer what is over, as after going back in a browser, or never was."""
+    """Answer a sign-in that is over, or that never began."""
     if comes_from_elsewhere(request):
         # Here no session would be known.
         return PageRequest(request).onward()
     session = await _here(request).sessions.of(request)
     try:
-        _doors(request).caller_of(session.signed_in)
+        _login_methods(request).caller_of(session.signed_in)
     except Problem:
         raise refused("it took too long, or was begun in another browser") from None
     return PageRequest(request).go("/")
 
 
 def _begun(state: str) -> str:
-    """The name of what a browser keeps of a sign-in that has begun."""
+    """The name of the cookie of a sign-in that has begun."""
     return f"{_BEGUN}-{hashlib.sha256(state.encode()).hexdigest()[:8]}"
 
 
 async def _let_in(
     request: Request, response: Response, caller: Caller, signed_in: Mapping[str, Any]
 ) -> None:
-    """Have somebody be known by a new session, whatever one they had."""
+    """Begin a new session for a caller, in place of the one they had."""
     here = _here(request)
     await here.sessions.keep(here.sessions.begin(signed_in), request, response)
     request.state.caller = caller
@@ -478,19 +486,19 @@ def _here(request: Request) -> Context:
     return here
 
 
-def _doors(request: Request) -> LoginMethods:
-    doors = _here(request).admission.doors
-    if doors is None:
+def _login_methods(request: Request) -> LoginMethods:
+    login_methods = _here(request).admission.login_methods
+    if login_methods is None:
         raise Problem(404, "no-path", "Not Found", "nobody has to sign in here")
-    return doors
+    return login_methods
 
 
 def _code_flow(request: Request) -> CodeFlow:
-    flow = _doors(request).code_flow
+    flow = _login_methods(request).code_flow
     if flow is None:
         raise Problem(404, "no-path", "Not Found", "people sign in by a key here")
     return flow
 
 
 def _back(request: Request) -> str:
-    return _here(request).place.origin(request) + PageRequest(request).link(BACK)
+    return _here(request).base_url.origin(request) + PageRequest(request).link(BACK)

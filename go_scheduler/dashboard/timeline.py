@@ -1,4 +1,4 @@
-"""The timeline: a part of time, and what each definition does in it."""
+"""The timeline: a window of time, and what each definition does in it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ClockChange:
 
     Attributes:
         at: When it is.
-        share: Where it is in the window, from 0 to 1.
-        text: What it is, for a person to read.
+        share: Its position in the window, from 0 to 1.
+        text: Its description.
     """
 
     at: datetime
@@ -39,11 +39,11 @@ class ClockChange:
 
 
 def clock_changes(timezone: str | None, window: Window) -> list[ClockChange]:
-    """All that there are in a zone within a window, earliest first.
+    """The changes of a zone within a window, earliest first.
 
     Args:
-        timezone: The name of the zone; None: there is none, and so no change.
-        window: The part of time.
+        timezone: The name of the zone; None: there are no changes.
+        window: The window.
     """
     if timezone is None:
         return []
@@ -76,12 +76,12 @@ ZOOMS = tuple(_ZOOMS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A place on the axis.
+    """A tick of the axis.
 
     Attributes:
         at: When it is.
-        share: Where it is, from 0 to 1.
-        text: What stands there.
+        share: Its position, from 0 to 1.
+        text: Its label.
     """
 
     at: datetime
@@ -91,11 +91,11 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A part of time.
+    """A window of time.
 
     Attributes:
         start: When it begins.
-        zoom: How long it is, of ``ZOOMS``.
+        zoom: Its length, one of ``ZOOMS``.
     """
 
     start: datetime
@@ -107,7 +107,7 @@ class Window:
 
     @classmethod
     def around(cls, now: datetime, zoom: str) -> Window:
-        """The one in which the present is near the end."""
+        """The window that has the present near its end."""
         return cls(start=now - _ZOOMS[zoom][0] * 3 / 4, zoom=zoom)
 
     @property
@@ -117,49 +117,49 @@ class Window:
 
     @property
     def end(self) -> datetime:
-        """When it ends; that belongs to the next."""
+        """When it ends, exclusive."""
         return self.start + self.length
 
     def share(self, at: datetime) -> float:
-        """Where an instant is, from 0 to 1; outside it is at the nearer end."""
+        """The position of a time, from 0 to 1; of a time outside, the nearer end."""
         return max(0.0, min(1.0, (at - self.start) / self.length))
 
     def has(self, at: datetime) -> bool:
-        """Whether an instant is in it."""
+        """Whether a time is in it."""
         return self.start <= at < self.end
 
     @property
     def earlier(self) -> Window:
-        """Half of it before."""
+        """The window half a length before."""
         return Window(start=self.start - self.length / 2, zoom=self.zoom)
 
     @property
     def later(self) -> Window:
-        """Half of it behind."""
+        """The window half a length after."""
         return Window(start=self.start + self.length / 2, zoom=self.zoom)
 
     @property
     def closer(self) -> Window | None:
-        """Less of it, around its middle; None: there is no less."""
+        """The next shorter one around the same middle; None: there is none."""
         return self._zoomed(-1)
 
     @property
     def wider(self) -> Window | None:
-        """More around it; None: there is no more."""
+        """The next longer one around the same middle; None: there is none."""
         return self._zoomed(1)
 
     def at_zoom(self, zoom: str) -> Window:
-        """As long as another, around its middle."""
+        """The one of another length around the same middle."""
         middle = self.start + self.length / 2
         return Window(start=middle - _ZOOMS[zoom][0] / 2, zoom=zoom)
 
     def parts(self, number: int) -> list[tuple[datetime, datetime]]:
-        """So many parts of it, each as long as the others."""
+        """So many parts of equal length."""
         bounds = [self.start + self.length * i / number for i in range(number + 1)]
         return list(itertools.pairwise(bounds))
 
     def ticks(self) -> list[Tick]:
-        """Places on its axis, at round times of UTC."""
+        """The ticks of its axis, at round times of UTC."""
         _, step, text = _ZOOMS[self.zoom]
         at = _EPOCH + -(-(self.start - _EPOCH) // step) * step
         found = []
@@ -186,15 +186,15 @@ class Mark:
 
     Attributes:
         kind: Its state, or ``planned``.
-        at: When it fires or fired, or was to run.
-        fired: Where that is in the window, from 0 to 1.
-        start: Where its bar begins; that is its run, if it has begun.
-        width: How wide that is.
+        at: Its fire time, or when it was to run.
+        fired: The position of that, from 0 to 1.
+        start: Where the bar of its run begins.
+        width: The width of that bar.
         retried: Whether it has run more than once.
-        text: What it is, for a person to read.
-        late: How late its run began; None: it has not.
-        took: How long its run took, or takes; None: it has not begun.
-        instance_id: Its instance; None: it has none.
+        text: Its description.
+        late: How late its run began; None: it has not begun.
+        took: How long its run took so far; None: it has not begun.
+        instance_id: Its instance; None: it has none yet.
     """
 
     kind: str
@@ -211,12 +211,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Those of one kind in a heap.
+    """The share of one kind in a heap.
 
     Attributes:
-        kind: Which.
-        top: Where they begin, from above.
-        height: How high they are.
+        kind: The kind.
+        top: Distance from above.
+        height: The height.
     """
 
     kind: str
@@ -226,14 +226,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heap:
-    """All firings of a part of the window, of which only the numbers are shown.
+    """The number of firings in a part of the window, instead of their marks.
 
     Attributes:
         since: When the part begins.
         until: When it ends.
-        start: Where it begins, from 0 to 1.
-        width: How wide it is.
-        counts: How many there are of each kind.
+        start: Its position, from 0 to 1.
+        width: Its width.
+        counts: Number of firings of each kind.
         more: Whether there are more than were counted.
     """
 
@@ -246,21 +246,21 @@ class Heap:
 
     @property
     def total(self) -> int:
-        """How many there are, as far as was counted."""
+        """Number of firings, as far as was counted."""
         return sum(self.counts.values())
 
     @property
     def said(self) -> str:
-        """The numbers, for a person to read."""
+        """The numbers as text."""
         plus = "+" if self.more else ""
         parts = [f"{count:,}{plus} {kind}" for kind, count in self.counts.items()]
         return ", ".join(parts) or "nothing"
 
     def parts(self, highest: int) -> list[Part]:
-        """Its parts on each other, the first at the bottom.
+        """One part for each kind, the first at the bottom.
 
         Args:
-            highest: How many the highest heap beside it has.
+            highest: The total of the highest heap beside it.
         """
         found, bottom = [], HEIGHT
         for kind, count in self.counts.items():
@@ -271,7 +271,7 @@ class Heap:
 
     @property
     def text(self) -> str:
-        """What it is, for a person to read."""
+        """Its description."""
         return f"{plain_instant(self.since)} UTC and on: {self.said}"
 
 
@@ -325,12 +325,12 @@ def heap_of(
     """The heap of a part of the window.
 
     Args:
-        window: It.
+        window: The window.
         since: When the part begins.
         until: When it ends.
-        fired: How many were fired in it, up to one more than the most.
-        planned: How many are planned, likewise.
-        most: So many of either are shown; of more, that there are.
+        fired: Number of instances by state, up to one more than ``most``.
+        planned: Number of planned fire times, likewise.
+        most: The largest number that is shown.
     """
     counts = {each.value: fired[each] for each in State if fired.get(each)}
     if (total := sum(fired.values())) > most:
@@ -350,7 +350,7 @@ def heap_of(
 
 
 def is_in(instance: TaskInstance, window: Window) -> bool:
-    """Whether anything of an instance is in a window."""
+    """Whether any part of an instance is in a window."""
     at = instance.fire_time or instance.execute_at
     last = at if instance.skipped is None else instance.skipped.last
     begun = instance.started_at
@@ -393,16 +393,15 @@ _BY_ITSELF = ("hour", "10-minutes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineRow:
-    """What a strip shows of one definition.
+    """The timeline of one definition.
 
     Attributes:
-        definition: Which.
-        window: The part of time.
-        now: Where the present is, from 0 to 1; None: it is not in it.
-        marks: What fires, fired or was to run there, earliest first.
-        heaps: Instead of marks, where those would be too many; of what is planned also
-            where its marks would overlap.
-        changes: When the clocks of its zone are changed.
+        definition: The definition.
+        window: The window.
+        now: The position of the present, from 0 to 1; None: it is outside.
+        marks: The firings, earliest first.
+        heaps: In place of marks that are too many, or of planned marks that overlap.
+        changes: The changes of the clocks of its zone.
     """
 
     definition: TaskDefinition
@@ -414,7 +413,7 @@ class TimelineRow:
 
     @property
     def highest(self) -> int:
-        """The most that there are in a heap; at least one."""
+        """The total of the highest heap; at least one."""
         return max([1, *(each.total for each in self.heaps)])
 
 
@@ -426,14 +425,14 @@ def read_lane(
     now: datetime,
     heaps: int = MOST_HEAPS,
 ) -> TimelineRow:
-    """Read what a strip shows of a definition: bounded, however much there is.
+    """Read the timeline of a definition. The cost is bounded.
 
     Args:
         client: Reads it.
-        definition: Which.
-        window: The part of time.
+        definition: The definition.
+        window: The window.
         now: The present.
-        heaps: The most parts that the window may be read in.
+        heaps: The most heaps.
     """
     fired = client.list_fired(
         definition.id, since=window.start, before=window.end, limit=MOST_MARKS + 1
@@ -460,10 +459,10 @@ def read_lane(
 
 
 def zoom_of(definitions: Sequence[TaskDefinition], now: datetime) -> str:
-    """How long a window is in which what fires next is told apart; an hour at most.
+    """The longest window, up to an hour, that keeps the next fire times apart.
 
     Args:
-        definitions: What it shows.
+        definitions: The definitions.
         now: The present.
     """
     gaps = []
@@ -480,7 +479,7 @@ def zoom_of(definitions: Sequence[TaskDefinition], now: datetime) -> str:
 def _others(
     client: Client, definition: TaskDefinition, window: Window
 ) -> list[TaskInstance]:
-    """What was fired before and still ran, and what has no fire time."""
+    """Instances that ran into the window, and those without a fire time."""
     before = client.list_fired(
         definition.id,
         since=window.start - 10 * window.length,
@@ -517,7 +516,7 @@ def _heaps(
 def _planned_heaps(
     planned: Sequence[PreviewedTime], window: Window, number: int
 ) -> list[Heap]:
-    """Those of what is planned, if its marks would overlap."""
+    """Heaps of the planned fire times, if their marks overlap."""
     times = [each.at for each in planned]
     if all((b - a) / window.length >= NEAREST for a, b in pairwise(times)):
         return []

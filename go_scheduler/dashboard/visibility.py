@@ -1,4 +1,4 @@
-"""What a caller may know of, in lists and numbers that are everybody's."""
+"""Visibility: filters lists and counts by the caller's queues and owners."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ _LASTS = timedelta(days=1)
 
 
 class Theirs(TypedDict):
-    """What lists are asked for, so that they are a caller's; None: all are."""
+    """The filters of a list; None: no filter."""
 
     queues: Set[str] | None
     owners: Set[str] | None
 
 
 def theirs(caller: Caller) -> Theirs:
-    """What lists are asked for, so that all in them is there for a caller."""
+    """The filters for what a caller may see."""
     return {"queues": caller.queues, "owners": caller.owners}
 
 
 def sees_queues(caller: Caller) -> bool:
-    """Whether the numbers of any queue are shown to a caller.
+    """Whether a caller may see counts of queues.
 
-    They are of all owners together.
+    Such counts are of all owners together.
     """
     return caller.owners is None
 
 
 def sees_queue(caller: Caller, queue: str) -> bool:
-    """Whether the numbers of a queue are."""
+    """Whether a caller may see the counts of a queue."""
     if not sees_queues(caller):
         return False
     return caller.queues is None or queue in caller.queues
 
 
 def sees_nodes(caller: Caller) -> bool:
-    """Whether nodes are shown to a caller: they serve everybody's queues and names."""
+    """Whether a caller may see nodes, which serve everybody's queues and names."""
     return "admin" in caller.scopes and not is_restricted(caller)
 
 
 def check_sees_nodes(caller: Caller) -> None:
-    """Refuse one to whom nodes are not shown.
+    """Refuse a caller who may not see nodes.
 
     Raises:
         Problem: 403.
@@ -79,31 +79,31 @@ async def full_page(
         What was found; it may be less, even nothing, and go on all the same.
     """
     found: list[_Item] = []
-    after = await _opened(visit)
+    after = await _decrypted(visit)
     for _ in range(_ROUNDS):
         page = await read(after, LISTED - len(found))
         found += page
         after = page.next
         if after is None or len(found) == LISTED:
             break
-    return Page(found, next=await _sealed(visit, after))
+    return Page(found, next=await _encrypted(visit, after))
 
 
-async def _sealed(visit: PageRequest, after: str | None) -> str | None:
-    """Where a list goes on, without a word of what is there that is not theirs."""
+async def _encrypted(visit: PageRequest, after: str | None) -> str | None:
+    """The cursor of the next page, encrypted, as it may name instances of others."""
     if after is None or not is_restricted(visit.caller):
         return after
     until = visit.here.clock.now() + _LASTS
-    seal = await visit.here.sessions.seal()
-    return seal.close(_PURPOSE, {"after": after}, until)
+    cookies = await visit.here.sessions.cookies()
+    return cookies.encrypt(_PURPOSE, {"after": after}, until)
 
 
-async def _opened(visit: PageRequest) -> str | None:
-    after = visit.request.query_params.get("after") or None
+async def _decrypted(visit: PageRequest) -> str | None:
+    after = visit.query.get("after") or None
     if after is None or not is_restricted(visit.caller):
         return after
-    seal = await visit.here.sessions.seal()
-    found = seal.open(_PURPOSE, after, visit.here.clock.now())
+    cookies = await visit.here.sessions.cookies()
+    found = cookies.decrypt(_PURPOSE, after, visit.here.clock.now())
     if found is None:
         raise invalid("after", "it is none of this list, or too old: begin anew")
     opened: str = found["after"]

@@ -1,4 +1,4 @@
-"""What templates write values with: times, durations, numbers and states."""
+"""The filters of templates: times, durations, numbers and states as text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from go_scheduler.clock import ZERO
-from go_scheduler.formatting import shown
+from go_scheduler.formatting import clock_text, duration_text, shown
 from go_scheduler.json import to_text
 from go_scheduler.triggers.trigger_timeouts import describe_with_zone
-from go_scheduler.why.words import length, summary
+from go_scheduler.why.words import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _SHOWN = 120
 
 
 def instant(at: datetime | None) -> Markup | str:
-    """A time in UTC, to the second, which machines can read to the microsecond."""
+    """A time in UTC as an element that machines can read."""
     if at is None:
         return NOTHING
     at = at.astimezone(UTC)
@@ -36,37 +36,38 @@ def instant(at: datetime | None) -> Markup | str:
 
 
 def plain_instant(at: datetime) -> str:
-    """The same, as plain text."""
-    at = at.astimezone(UTC).replace(tzinfo=None)
-    return at.isoformat(" ", "milliseconds" if at.microsecond else "seconds")
+    """A time in UTC as plain text."""
+    return clock_text(at.astimezone(UTC), "milliseconds")
 
 
 def span(duration: timedelta | None) -> str:
-    """A duration in its two largest units; how early, if it is negative."""
+    """A duration in its two largest units. A negative one is early."""
     if duration is None:
         return NOTHING
-    return f"{length(-duration)} early" if duration < ZERO else length(duration)
+    if duration < ZERO:
+        return f"{duration_text(-duration)} early"
+    return duration_text(duration)
 
 
 def number(count: int) -> str:
-    """A whole number as people read it."""
+    """A whole number with commas."""
     return f"{count:,}"
 
 
 def json_text(value: JSON) -> str:
-    """A JSON value as its text."""
+    """A JSON value as text."""
     return to_text(value)
 
 
 def short(text: str | None) -> str:
-    """The beginning of a text that may be of any length."""
+    """The beginning of a text of any length."""
     if text is None:
         return NOTHING
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def short_id(id: UUID) -> str:
-    """As much of an id as tells it from others on a page."""
+    """The first characters of an id."""
     return str(id)[:8]
 
 
@@ -76,14 +77,14 @@ def said(error: str | None) -> str:
 
 
 def took(instance: TaskInstance, now: datetime) -> timedelta | None:
-    """How long its last run took, or has taken up to now; None: it has not begun."""
+    """How long its last run took so far; None: it has not begun."""
     if instance.started_at is None:
         return None
     return (instance.completed_at or now) - instance.started_at
 
 
 def late(instance: TaskInstance) -> timedelta | None:
-    """How long after it was due its last run began; None: it has not begun."""
+    """How late its last run began; None: it has not begun."""
     if instance.started_at is None:
         return None
     return instance.started_at - instance.due_at
@@ -99,7 +100,7 @@ def fires(definition: TaskDefinition) -> str:
 
 
 def node_state(node: NodeInfo) -> str:
-    """Whether a node lives, and takes anything."""
+    """The state of a node."""
     if not node.alive:
         return "not seen for longer than its lease"
     return "stopping" if node.stopping else "alive"

@@ -1,4 +1,4 @@
-"""The diagnosis: what may be found, and the questions that find it."""
+"""The diagnosis: the kinds of findings, and the questions that find them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from go_scheduler.client.nodes import node_info
 from go_scheduler.client.views import backlog_of
 from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.formatting import shown
+from go_scheduler.formatting import duration_text, shown
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import OPEN, DefinitionState, Outcome
 from go_scheduler.models.counts import COUNTED, Counted
@@ -35,7 +35,7 @@ from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.version import __version__
-from go_scheduler.why.words import length, summary
+from go_scheduler.why.words import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,13 +47,13 @@ _PAGE = 1000
 
 
 class Facts:
-    """What is known of a schedule.
+    """What is known of a schedule, read once when it is first needed.
 
     Args:
-        store: Read, and never written to.
-        names: Those for which there is a handler; None: that is not known.
-        most: So many definitions are read at most.
-        expire_after: That of definitions without one.
+        store: It is only read.
+        names: The names that have a handler; None: unknown.
+        most: The most definitions to read.
+        expire_after: The default of definitions without one.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Facts:
 
     @cached_property
     def nodes(self) -> Sequence[NodeInfo]:
-        """Those that live and take on work."""
+        """The nodes that are alive and take work."""
         contacts = self.store.list_contacts(within=CONTACTS_KEPT)
         found = [node_info(each, self.now) for each in contacts]
         return [each for each in found if each.takes_on]
 
     @cached_property
     def definitions(self) -> Sequence[TaskDefinition]:
-        """The first of them, in the order of their ids."""
+        """The first definitions, by id."""
         found: list[TaskDefinition] = []
         while len(found) < self.most:
             limit = min(_PAGE, self.most - len(found))
@@ -96,14 +96,14 @@ class Facts:
 
     @property
     def active(self) -> Sequence[TaskDefinition]:
-        """Those of them that are to run."""
+        """The definitions that are to run."""
         return [
             each for each in self.definitions if each.state is DefinitionState.ACTIVE
         ]
 
     @cached_property
     def waiting(self) -> Sequence[TaskInstance]:
-        """The first instances that wait for a node, of any definition."""
+        """The first instances that wait for a node."""
         return self.store.list_waiting(limit=_PAGE)
 
 
@@ -196,29 +196,9 @@ FAILING = Kind(
     "Mend what the error says, and then run those that failed once more.",
 )
 
-OF_SCHEDULES = (
-    CLOCK_OFFSET,
-    NO_NODES,
-    VERSIONS_DIFFER,
-    QUEUE_UNSERVED,
-    NAME_UNKNOWN,
-    NAME_UNREGISTERED,
-    NAMELESS,
-    NAMELESS_UNREGISTERED,
-    TRIGGER_UNKNOWN,
-    OVERDUE,
-    NEVER_AGAIN,
-    PAUSED,
-    NOT_ALL_READ,
-    BACKLOG,
-    MISFIRED,
-    SKIPPED,
-    STUCK_RUN,
-    LAPSED_CLAIM,
-    FAILING,
-)
-KINDS = (*OF_STORES, *OF_SCHEDULES)
-"""All that may be found."""
+_OWN = [each for each in vars().values() if isinstance(each, Kind)]
+KINDS = tuple(dict.fromkeys([*OF_STORES, *_OWN]))
+"""All kinds of findings."""
 
 
 _DRIVERS = ("SQLAlchemy", "psycopg", "sqlalchemy-cockroachdb")
@@ -228,17 +208,16 @@ LARGE_OFFSET = timedelta(seconds=1)
 
 
 def versions() -> Iterator[Finding]:
-    """What runs here."""
+    """The versions of the package, of Python and of the drivers."""
     drivers = ", ".join(f"{each} {metadata.version(each)}" for each in _DRIVERS)
     python = ".".join(map(str, sys.version_info[:3]))
     yield well("versions", f"go_scheduler {__version__}, Python {python}, {drivers}")
 
 
 def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
-    """How far the store is, and how far its clock is from this machine's.
+    """How far the clock of the store is from the clock of this machine.
 
-    Of some answers that with the shortest round trip counts: the store's time was read
-    somewhere within it.
+    Of several readings the one with the shortest round trip counts.
     """
     best: tuple[timedelta, timedelta] | None = None
     for _ in range(_READINGS):
@@ -249,11 +228,13 @@ def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
         best = min(best or (round_trip, offset), (round_trip, offset))
     assert best is not None
     round_trip, offset = best
-    yield well("connection", f"it answers within {length(round_trip)}")
+    yield well("connection", f"it answers within {duration_text(round_trip)}")
     ahead = "ahead of" if offset > ZERO else "behind"
-    seen = f"the store's clock is {length(abs(offset))} {ahead} this machine's"
+    seen = f"the store's clock is {duration_text(abs(offset))} {ahead} this machine's"
     if abs(offset) > LARGE_OFFSET + round_trip / 2:
-        yield CLOCK_OFFSET.found(f"{seen}, give or take {length(round_trip / 2)}")
+        yield CLOCK_OFFSET.found(
+            f"{seen}, give or take {duration_text(round_trip / 2)}"
+        )
     else:
         yield well("clock", seen)
 
@@ -265,7 +246,7 @@ LATE = timedelta(minutes=1)
 
 
 def nodes(facts: Facts) -> Iterator[Finding]:
-    """Which nodes live, and whether they serve what is to run."""
+    """Which nodes are alive, and whether they serve all definitions."""
     living = facts.nodes
     if not living:
         yield NO_NODES.found("no node that takes on work was seen of late")
@@ -308,7 +289,7 @@ def nodes(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
-    """Whether its queue is served, and by nobody who has a handler for it."""
+    """Whether nodes serve its queue, and none of them has its handler."""
     serving = [node for node in living if node.serves(definition.queue)]
     return bool(serving) and not any(node.knows(definition.name) for node in serving)
 
@@ -321,7 +302,7 @@ def _nobody_has(queue: str, name: str | None, of: str) -> Finding:
 
 
 def _due_elsewhere(facts: Facts) -> set[str]:
-    """Queues in which something is due and that no node serves, whosever it is."""
+    """Queues in which something is due and that no node serves."""
     served: set[str] = set()
     for each in facts.nodes:
         if each.queues is None:
@@ -331,7 +312,7 @@ def _due_elsewhere(facts: Facts) -> set[str]:
 
 
 def names(facts: Facts) -> Iterator[Finding]:
-    """Whether the handlers that were named have all that is to run."""
+    """Whether the given handlers are enough for all definitions."""
     known = facts.names
     if known is None:
         return
@@ -361,7 +342,7 @@ def names(facts: Facts) -> Iterator[Finding]:
 
 
 def definitions(facts: Facts) -> Iterator[Finding]:
-    """Which fire no more, or should have fired."""
+    """Which definitions fire no more, or should have fired."""
     found, active = facts.definitions, facts.active
     if len(found) >= facts.most:
         yield NOT_ALL_READ.found(
@@ -377,7 +358,7 @@ def definitions(facts: Facts) -> Iterator[Finding]:
         oldest = min(each.next_fire_time or facts.now for each in late)
         yield OVERDUE.found(
             f"{_listed(late)} should have fired, the first"
-            f" {length(facts.now - oldest)} ago, and have not"
+            f" {duration_text(facts.now - oldest)} ago, and have not"
         )
     over = [each for each in found if _is_over(each, facts)]
     if over:
@@ -393,7 +374,7 @@ def _is_overdue(definition: TaskDefinition, facts: Facts) -> bool:
 
 
 def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
-    """Whether it has fired for the last time, and was no one-off nor on demand."""
+    """Whether a recurring definition has fired for the last time."""
     trigger = definition.trigger
     if isinstance(trigger, OnDemandTrigger | UnknownTrigger) or not trigger.recurring:
         return False
@@ -415,7 +396,7 @@ def _kind(definition: TaskDefinition) -> str:
 
 
 def _nameless(facts: Facts, queue: str | None = None) -> str:
-    """Those without a name, of one queue or of all."""
+    """The definitions without a name, of one queue or of all."""
     return _listed(
         [
             each
@@ -434,14 +415,14 @@ def _so_many(count: int) -> str:
 
 
 def _listed(definitions: Sequence[TaskDefinition]) -> str:
-    """How many they are, and the first by their names."""
+    """Their number, and the names of the first."""
     named = ", ".join(labels(definitions[:SHOWN]))
     more = ", …" if len(definitions) > SHOWN else ""
     return f"{_so_many(len(definitions))} ({named}{more})"
 
 
 def labels(definitions: Iterable[TaskDefinition]) -> Iterator[str]:
-    """Each by its name, and its id."""
+    """The name and id of each."""
     for each in definitions:
         yield f"{each.name} {each.id}" if each.name else f"{each.id}"
 
@@ -455,14 +436,14 @@ _LATE = ("late by ", "missed by ")
 
 
 def backlog(facts: Facts) -> Iterator[Finding]:
-    """What is due, and no node has taken."""
+    """What is due and not claimed."""
     found = backlog_of(facts.store, COUNTED)
     for each in found:
         age = facts.now - each.oldest
         if age > LATE:
             yield BACKLOG.found(
                 f"{each.due} are due in queue {each.queue!r}, the oldest for"
-                f" {length(age)}"
+                f" {duration_text(age)}"
             )
     number = sum(each.due.count for each in found)
     more = any(each.due.more for each in found)
@@ -470,7 +451,7 @@ def backlog(facts: Facts) -> Iterator[Finding]:
 
 
 def running(facts: Facts) -> Iterator[Finding]:
-    """What runs for too long, or in nobody's hands."""
+    """What runs for too long, or after its node has died."""
     found = facts.store.list_claims(limit=_MOST)
     lapsed = [each for each in found if _has_lapsed(each, facts)]
     stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
@@ -483,7 +464,7 @@ def running(facts: Facts) -> Iterator[Finding]:
         assert each.started_at is not None
         yield STUCK_RUN.found(
             f"instance {each.id} of {_label(each)} has run for"
-            f" {length(facts.now - each.started_at)}, past its expire_after",
+            f" {duration_text(facts.now - each.started_at)}, past its expire_after",
             f"go_scheduler cancel {each.id}",
         )
     runs = Counted.up_to(_MOST - 1, len(found))
@@ -521,7 +502,7 @@ def skipped(facts: Facts) -> Iterator[Finding]:
 
 
 def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
-    """Those that ended last, of so many that end within a day."""
+    """The instances that ended last with an outcome, within a day."""
     since = facts.now - _DAY
     found: list[TaskInstance] = []
     position = None
@@ -539,7 +520,7 @@ def _end(instance: TaskInstance) -> datetime:
 
 
 def _by_definition(found: Sequence[TaskInstance]) -> Sequence[Sequence[TaskInstance]]:
-    """Those of some definitions, of those first that have most."""
+    """The definitions with the most of these instances, each with its instances."""
     by_definition: defaultdict[object, list[TaskInstance]] = defaultdict(list)
     for each in found:
         by_definition[each.definition.id].append(each)
@@ -547,7 +528,7 @@ def _by_definition(found: Sequence[TaskInstance]) -> Sequence[Sequence[TaskInsta
 
 
 def _is_too_late(reason: str) -> bool:
-    """Whether nobody meant it to be skipped."""
+    """Whether it was skipped without anybody wanting that."""
     return reason.startswith(_LATE) and "; paused " not in reason
 
 
@@ -582,24 +563,24 @@ _QUESTIONS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was found.
+    """The answers to all questions.
 
     Attributes:
-        findings: All of it, in the order in which it was asked.
+        findings: In the order of the questions.
     """
 
     findings: tuple[Finding, ...]
 
     @property
     def worst(self) -> Severity:
-        """How much the worst of it matters."""
+        """The highest severity."""
         return max(
             (each.severity for each in self.findings), key=lambda each: each.rank
         )
 
     @property
     def reached(self) -> bool:
-        """Whether the store could be asked at all."""
+        """Whether the store could be reached."""
         return all(each.name != UNREACHABLE.name for each in self.findings)
 
 
@@ -611,9 +592,9 @@ def diagnose(
     expire_after: timedelta = _EXPIRE_AFTER,
     clock: Clock | None = None,
 ) -> Report:
-    """Look a store and its schedule over. It writes nothing, and changes no schema.
+    """Examine a store and its schedule. It writes nothing, and changes no schema.
 
-    A user of the database who may only read suffices; what such a one may not see, and
+    A user of the database who may only read suffices. What such a user may not see, and
     what takes too long, is a finding as well. Each question takes seconds at most.
 
     ```python
@@ -624,13 +605,13 @@ def diagnose(
 
     Args:
         store: It need not be initialized.
-        handlers: Those that are to run it, or their names; None: they are not known.
-        most: So many definitions are looked at, at most.
+        handlers: The handlers that are to run it, or their names; None: unknown.
+        most: The most definitions to read.
         expire_after: That of the schedulers, for definitions without one.
-        clock: That of this machine, for tests.
+        clock: The clock of this machine, for tests.
 
     Returns:
-        All that was found; of a store that cannot be reached that alone.
+        All findings; of a store that cannot be reached, only that.
 
     Raises:
         ConfigurationError: An argument is wrong.

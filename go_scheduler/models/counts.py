@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -111,14 +112,11 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         """What two nodes have counted, under the queue and name of the first."""
-        ended = dict(self.ended)
-        for how, count in other.ended.items():
-            ended[how] = ended.get(how, 0) + count
         return Counts(
             queue=self.queue,
             name=self.name,
             fired=self.fired + other.fired,
-            ended=ended,
+            ended=_added(self.ended, other.ended),
             lateness=self.lateness + other.lateness,
             late=self.late + other.late,
             durations=self.durations + other.durations,
@@ -127,7 +125,6 @@ class Counts:
 
 
 MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 
 RETRIED = "retried"
 """What stands beside the outcomes: a run has ended, and its instance runs again."""
@@ -135,35 +132,33 @@ RETRIED = "retried"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """What nodes have counted of a queue in one minute, or one hour.
+    """Counts of one queue in one minute.
 
     Attributes:
-        at: When that begins, by the store's time.
-        every: How long it is: a minute, or an hour.
+        at: Start of the minute, by the store's time.
         queue: The queue.
-        ended: How many instances ended with which outcome, by its name, and under
-            *retried* how many runs ended after which their instance runs again.
-        lateness: How late the runs were that began.
+        ended: Number of instances that ended, by the name of the outcome. *retried* is
+            the number of runs that another run of their instance follows.
+        lateness: How late the runs of this minute began.
     """
 
     at: datetime
-    every: timedelta
     queue: str
     ended: Mapping[str, int] = field(default_factory=dict)
     lateness: Histogram = field(default_factory=Histogram)
 
     def __add__(self, other: QueueStats) -> QueueStats:
-        """What two nodes have counted, of the same time and queue."""
-        ended = dict(self.ended)
-        for how, count in other.ended.items():
-            ended[how] = ended.get(how, 0) + count
+        """The counts of two nodes, for the same minute and queue."""
         return QueueStats(
             at=self.at,
-            every=self.every,
             queue=self.queue,
-            ended=ended,
+            ended=_added(self.ended, other.ended),
             lateness=self.lateness + other.lateness,
         )
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    return dict(Counter(one) + Counter(other))
 
 
 COUNTED = 10_000

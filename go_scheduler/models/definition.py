@@ -23,7 +23,7 @@ from go_scheduler.checks import (
     check_type,
 )
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.formatting import brief, shown
+from go_scheduler.formatting import brief, shown, utc_text
 from go_scheduler.json import JSON, NOTHING, check_text, freeze, is_same
 from go_scheduler.models.states import DefinitionState
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
@@ -55,21 +55,19 @@ class Pause:
         """
         if last < self.since or first > self.until:
             return reason
-        paused = f"{reason}; paused from {_shown(self.since)} to {_shown(self.until)}"
+        paused = (
+            f"{reason}; paused from {utc_text(self.since)} to {utc_text(self.until)}"
+        )
         return _with_note(paused, self.note)
 
 
 def explained_by_pause(reason: str, since: datetime, note: str | None) -> str:
     """A reason why something was skipped, with the pause that has not ended."""
-    return _with_note(f"{reason}; paused since {_shown(since)}", note)
+    return _with_note(f"{reason}; paused since {utc_text(since)}", note)
 
 
 def _with_note(reason: str, note: str | None) -> str:
     return reason if note is None else f"{reason}: {note}"
-
-
-def _shown(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 METADATA_LIMIT = 64 * 1024

@@ -87,7 +87,7 @@ class Announcing:
             try:
                 store.note_stats(self.node, taken)
             except BaseException:
-                self._tally.put_back(taken)
+                self._tally.put_back()
                 raise
 
     @property

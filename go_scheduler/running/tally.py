@@ -13,7 +13,6 @@ from go_scheduler.events.node_events import ObjectiveBroken, ObjectiveMet
 from go_scheduler.models import Counts, Outcome
 from go_scheduler.models.counts import (
     BOUNDS_IN_SECONDS,
-    HOUR,
     MINUTE,
     RETRIED,
     Histogram,
@@ -30,12 +29,11 @@ if TYPE_CHECKING:
 
 _COMPLETED = Outcome.COMPLETED
 _SLOT = timedelta(seconds=10)
-_PERIODS = (MINUTE, HOUR)
 # Further ones stand together, so that what is shown of them is bounded.
 MOST_NAMES = 200
 OTHERS = ("other", "other")
-# While the store is away; further ones push out the oldest.
-_MOST_PERIODS = 240
+# Kept while the store is away. Further minutes push out the oldest.
+_MOST_MINUTES = 240
 # Each bucket, and how many were later than is wanted.
 _BUCKETS = len(BOUNDS_IN_SECONDS) + 1
 Count: TypeAlias = "Callable[[TaskDefinition, Outcome | None, timedelta | None], None]"
@@ -54,7 +52,7 @@ class Recent(NamedTuple):
 
 
 class Tally:
-    """Counts the runs that begin and end here, by queue, minute and hour.
+    """Counts the runs that begin and end here, by queue and minute.
 
     Counting one takes a lock and a look into a table of bounds; all else is done every
     ten seconds, with the counts of these.
@@ -69,11 +67,11 @@ class Tally:
         self._wanted = math.inf
         self._windows = (
             _Window(MINUTE, _SLOT),
-            _Window(HOUR, MINUTE),
+            _Window(timedelta(hours=1), MINUTE),
             _Window(timedelta(days=1), timedelta(minutes=15)),
         )
-        self._periods: dict[tuple[timedelta, datetime], dict[str, _Counts]] = {}
-        self._unwritten: set[tuple[timedelta, datetime]] = set()
+        self._minutes: dict[datetime, dict[str, _Counts]] = {}
+        self._taken: set[datetime] = set()
 
     def watch(self, wanted: timedelta) -> None:
         """Count also how many runs begin later than is wanted."""
@@ -150,35 +148,30 @@ class Tally:
         return sum(counts), late
 
     def take(self, *, last: bool = False) -> Sequence[QueueStats]:
-        """What is to be written once a minute is over in which anything was counted.
+        """Take the counts of the minutes that are over, to write them to the store.
 
-        It takes the place of what was written of the same minutes and hours before.
+        The counts that were taken before are forgotten: they have been written.
 
         Args:
-            last: Whether to take all that there is: nothing more is counted.
+            last: Whether to take the present minute too: nothing more is counted.
         """
         with self._lock:
+            for at in self._taken:
+                self._minutes.pop(at, None)
             if last:
                 self._fold()
-            taken = {
-                (every, at)
-                for every, at in self._unwritten
-                if last or every == HOUR or at + every <= self._at
-            }
-            if all(every == HOUR for every, _ in taken) and not last:
-                return []
-            self._unwritten -= taken
+            over = {at for at in self._minutes if last or at + MINUTE <= self._at}
+            self._taken = over
             return [
-                counts.stats(every, at, queue)
-                for every, at in sorted(taken)
-                for queue, counts in self._periods[every, at].items()
+                counts.stats(at, queue)
+                for at in sorted(over)
+                for queue, counts in self._minutes[at].items()
             ]
 
-    def put_back(self, taken: Sequence[QueueStats]) -> None:
-        """Have what was taken taken once more: it could not be written."""
+    def put_back(self) -> None:
+        """Have the next take include the last one again: it could not be written."""
         with self._lock:
-            keys = {(each.every, each.at) for each in taken}
-            self._unwritten |= keys & self._periods.keys()
+            self._taken = set()
 
     def _sums(self) -> Sequence[list[int]]:
         """Those of each window, with what has been counted since."""
@@ -195,14 +188,8 @@ class Tally:
         self._until = self._at + _SLOT
         for window in self._windows:
             window.forget(now)
-        for key in list(self._periods):
-            every, at = key
-            if key not in self._unwritten and at + every <= now:
-                del self._periods[key]
-        while len(self._periods) > _MOST_PERIODS:
-            oldest = min(self._periods, key=lambda key: key[1])
-            del self._periods[oldest]
-            self._unwritten.discard(oldest)
+        while len(self._minutes) > _MOST_MINUTES:
+            del self._minutes[min(self._minutes)]
 
     def _fold(self) -> None:
         """Add what was counted in the slot to all that it is part of."""
@@ -218,12 +205,9 @@ class Tally:
         late = _sum([counts.late for counts in slot.values()])
         for window in self._windows:
             window.add(self._at, late)
-        for every in _PERIODS:
-            key = every, _floor(self._at, every)
-            self._unwritten.add(key)
-            queues = self._periods.setdefault(key, {})
-            for (queue, _), counts in slot.items():
-                queues.setdefault(queue, _Counts()).add(counts)
+        queues = self._minutes.setdefault(_floor(self._at, MINUTE), {})
+        for (queue, _), counts in slot.items():
+            queues.setdefault(queue, _Counts()).add(counts)
 
 
 class _Counts:
@@ -264,11 +248,10 @@ class _Counts:
         for how, count in other.ended.items():
             self.ended[how] = self.ended.get(how, 0) + count
 
-    def stats(self, every: timedelta, at: datetime, queue: str) -> QueueStats:
+    def stats(self, at: datetime, queue: str) -> QueueStats:
         """The same, as it is kept."""
         return QueueStats(
             at=at,
-            every=every,
             queue=queue,
             ended=self._by_outcome(),
             lateness=Histogram(counts=tuple(self.late[:-1])),

@@ -32,10 +32,10 @@ _STYLE = (
 
 
 def picture(simulation: Simulation) -> str:
-    """The load of each moment above, and below it a strip for each definition.
+    """The load above, and below it a row for each definition.
 
     Returns:
-        A whole SVG document, light or dark as the reader's screen is, without scripts.
+        An SVG document without scripts, light or dark as the reader's screen is.
     """
     drawn = sorted(simulation.definitions, key=_begun, reverse=True)[:MOST_ROWS]
     height = _TOP + _CHART + _ROW * (len(drawn) + 2)

@@ -1,4 +1,4 @@
-"""What declaring a set would change: the set beside what is stored."""
+"""What declaring a set would change, compared with what is stored."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _FIELDS = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A definition that is stored, and would be another.
+    """A stored definition that would change.
 
     Attributes:
         before: As it is stored.
         after: As it is declared.
-        fields: The names of the fields that differ; ``paused`` if it would be resumed,
-            and ``owner`` if it would be taken into the set.
+        fields: The names of the fields that differ; *paused* if it would be resumed,
+            and *owner* if it would be taken into the set.
     """
 
     before: TaskDefinition
@@ -50,14 +50,14 @@ class Plan:
     """What a declaration would change.
 
     Attributes:
-        owner: Whose set it is.
-        added: Those that are not stored.
-        changed: Those that are stored and differ.
-        removed: Those of the set that are declared no more.
-        removal: What becomes of those: *delete*, *pause* or *keep*.
-        unchanged: Those that stay as they are.
-        refused: Why the declaration would be refused, a sentence for each definition
-            that is somebody else's; empty: it would not.
+        owner: The owner of the set.
+        added: Definitions that are not stored yet.
+        changed: Stored definitions that differ.
+        removed: Definitions of the set that are no longer declared.
+        removal: What becomes of these: *delete*, *pause* or *keep*.
+        unchanged: Stored definitions that stay as they are.
+        refused: Why the declaration would be refused: a sentence for each definition of
+            another owner; empty: it would not be refused.
     """
 
     owner: str
@@ -70,7 +70,7 @@ class Plan:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether all would stay as it is."""
+        """Whether everything would stay as it is."""
         gone = self.removed and self.removal != "keep"
         return not (self.added or self.changed or gone or self.refused)
 
@@ -218,7 +218,7 @@ def _is_equal(old: TaskDefinition, new: TaskDefinition, name: str) -> bool:
 
 
 def values_of(change: Change) -> Sequence[tuple[str, object, object]]:
-    """Of each field that differs its name, its value before, and its value after."""
+    """Name, value before and value after of each field that differs."""
     return [
         (name, getattr(change.before, name), getattr(change.after, name))
         for name in change.fields

@@ -14,7 +14,7 @@ from go_scheduler.checks import check_at_least, check_positive, check_type
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.firing.latest import jitter_of
-from go_scheduler.formatting import shown
+from go_scheduler.formatting import duration_text, shown, utc_text
 from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.stores.rules import fate_of, overlap_of, slot_of
 from go_scheduler.triggers.base import checked_fire_time, next_fire_time_of, utc
@@ -23,7 +23,6 @@ from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.previews import effect_of
 from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.triggers.zones import zone_of
-from go_scheduler.why.words import length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -90,12 +89,12 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What runs at once.
+    """The largest number of runs at one time.
 
     Attributes:
-        most: How many, at most.
-        at: When that is first so; None: nothing runs.
-        short: In how many minutes there are more than workers.
+        most: That number.
+        at: When it is reached first; None: nothing runs.
+        short: Number of minutes in which more run than there are workers.
     """
 
     most: int
@@ -106,12 +105,12 @@ class Load:
 def load_of(
     spans: Iterable[tuple[datetime, datetime]], workers: int | None = None
 ) -> Load:
-    """That of runs, each from its start to its end.
+    """The load of runs, each from its start to its end.
 
     Args:
-        spans: One that ends when another begins does not run beside it, unless it has
-            no length.
-        workers: How many can run at once; None: any number.
+        spans: Start and end of each. A run that ends when another begins does not run
+            beside it, unless it has no length.
+        workers: How many can run at one time; None: any number.
     """
     events: list[tuple[datetime, int]] = []
     for start, end in spans:
@@ -133,7 +132,7 @@ def load_of(
 
 
 def minute_of(instant: datetime) -> datetime:
-    """The minute that an instant is in."""
+    """The minute of an instant."""
     return instant.replace(second=0, microsecond=0)
 
 
@@ -149,9 +148,9 @@ class Run:
     """One run of a definition.
 
     Attributes:
-        id: Made up.
-        of: The place of its definition among all.
-        fire_time: Its trigger's time.
+        id: An id for the simulation alone.
+        of: The index of its definition.
+        fire_time: The time of its trigger.
         at: When it is due.
         length: How long it runs.
         start: When it begins; None: it is skipped, or has not begun.
@@ -166,19 +165,19 @@ class Run:
 
     @property
     def end(self) -> datetime:
-        """When it has ended, if it began when it was due or has begun."""
+        """When it ends."""
         return (self.start or self.at) + self.length
 
 
 @dataclass(slots=True)
 class _Slot:
-    """One at a time has it, and the others wait in the order in which they came."""
+    """A lock: one run holds it, the others wait in their order."""
 
     holder: Run | None = None
     waiting: deque[Run] = field(default_factory=deque)
 
     def go_on(self, until: datetime | None) -> None:
-        """Let those begin whose turn comes up to an instant; None: all."""
+        """Start the runs whose turn comes up to an instant; None: all."""
         while self.holder is not None and (until is None or self.holder.end <= until):
             ended = self.holder.end
             self.holder = self.waiting.popleft() if self.waiting else None
@@ -187,13 +186,13 @@ class _Slot:
 
 
 def take_turns(runs: Iterable[Run], definitions: Sequence[TaskDefinition]) -> None:
-    """Have each run begin, or be skipped, as its definition says.
+    """Set the start of each run, or leave it unset if it is skipped.
 
-    One that is asked to stop for another's sake is taken to stop at once.
+    A run that is asked to stop for another stops at once.
 
     Args:
         runs: In the order in which they are due.
-        definitions: Those that they are of.
+        definitions: Their definitions.
     """
     names = [slot_of(each, fired=True) for each in definitions]
     slots: dict[str, _Slot] = {}
@@ -215,7 +214,7 @@ def take_turns(runs: Iterable[Run], definitions: Sequence[TaskDefinition]) -> No
 def _come_second(
     run: Run, slot: _Slot, holder: Run, definition: TaskDefinition
 ) -> None:
-    """Decide on what is due while another one has the slot."""
+    """Decide on a run that is due while another one holds the lock."""
     overlap = overlap_of(definition, fired=True)
     if overlap is None:
         slot.waiting.append(run)
@@ -238,10 +237,10 @@ MANY_AT_ONCE = 100
 
 
 def beware_of(simulated: Simulated, refused: str | None) -> Simulated:
-    """The same with what is to be said of it.
+    """The same with its warnings.
 
     Args:
-        simulated: What a definition would do.
+        simulated: The simulation of a definition.
         refused: What its trigger raised; None: nothing.
     """
     return replace(simulated, warnings=tuple(_sentences(simulated, refused)))
@@ -258,12 +257,12 @@ def _sentences(simulated: Simulated, refused: str | None) -> Iterator[str]:
     expire_after = definition.expire_after or EXPIRE_AFTER
     if simulated.duration > expire_after:
         yield (
-            f"a run of {length(simulated.duration)} outlives its expire_after of"
-            f" {length(expire_after)}: it is presumed hung, and runs again"
+            f"a run of {duration_text(simulated.duration)} outlives its expire_after of"
+            f" {duration_text(expire_after)}: it is presumed hung, and runs again"
         )
     timeout = definition.timeout
     if timeout is not None and simulated.duration > timeout:
-        yield f"a run is ended by its timeout of {length(timeout)}"
+        yield f"a run is ended by its timeout of {duration_text(timeout)}"
     if simulated.most_at_once > 1:
         yield f"up to {simulated.most_at_once} of it run at once"
     if simulated.skipped:
@@ -272,26 +271,23 @@ def _sentences(simulated: Simulated, refused: str | None) -> Iterator[str]:
     if simulated.waited:
         yield (
             f"{simulated.waited:,} wait for another one to end, for up to"
-            f" {length(simulated.longest_wait)}"
+            f" {duration_text(simulated.longest_wait)}"
         )
 
 
 def beware_of_all(
     starts: Sequence[datetime], load: Load, workers: int | None
 ) -> Iterator[str]:
-    """What is to be said of all runs together.
+    """The warnings about all runs together.
 
     Args:
         starts: When they begin.
-        load: How many there are at once.
-        workers: How many can run at once; None: any number.
+        load: Their load.
+        workers: How many can run at one time; None: any number.
     """
     at, number = max(Counter(starts).items(), key=_number, default=(None, 0))
     if at is not None and number > MANY_AT_ONCE:
-        yield (
-            f"{number:,} begin at {at:%Y-%m-%d %H:%M:%S} UTC: a jitter would spread"
-            " them"
-        )
+        yield f"{number:,} begin at {utc_text(at)}: a jitter would spread them"
     if load.short:
         yield (
             f"in {load.short:,} minutes more than {workers:,} would run at once, up to"
@@ -408,14 +404,14 @@ class ListsInstances(Protocol):
 def durations_of(
     client: ListsInstances, definitions: Iterable[TaskDefinition]
 ) -> Mapping[UUID, timedelta]:
-    """How long the last twenty runs of each took, in the middle.
+    """The median duration of the last twenty runs of each definition.
 
     Args:
-        client: Of the store that remembers them.
-        definitions: Of a thousand at most, those with a revision first, it is read.
+        client: Reads the history.
+        definitions: Of the first thousand that have a revision the history is read.
 
     Returns:
-        By the ids of those that have a run that is remembered and succeeded.
+        By id, for those that have a run that succeeded.
     """
     found: dict[UUID, timedelta] = {}
     known = [each for each in definitions if each.revision is not None]
@@ -529,7 +525,7 @@ def _runs(
     end: datetime,
     most: int,
 ) -> tuple[list[Run], Mapping[int, str]]:
-    """All that is due, in order; and what the triggers raised that cannot be asked."""
+    """All runs that are due, in order; and the errors of triggers, by index."""
     runs: list[Run] = []
     refused: dict[int, str] = {}
     for of, definition in enumerate(definitions):
@@ -628,7 +624,7 @@ def _simulated(
 
 
 def _effects(trigger: Trigger, times: Sequence[datetime]) -> tuple[Effect, ...]:
-    """What the clocks do to some fire times, as far as that can be asked."""
+    """What changes of the clocks do to some fire times, as far as known."""
     try:
         effects = ask(trigger, lambda: [effect_of(trigger, at) for at in times])
     except Exception:

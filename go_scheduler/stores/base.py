@@ -24,7 +24,7 @@ from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO, Clock
 from go_scheduler.errors import ConfigurationError, TaskInstanceNotFoundError
 from go_scheduler.models import RUNS, WAITING, Outcome, State, TaskInstance
-from go_scheduler.models.counts import HOUR, MINUTE, Backlog, Counted
+from go_scheduler.models.counts import Backlog, Counted
 from go_scheduler.stores import rules
 from go_scheduler.stores.messages import Fired, Position
 from go_scheduler.stores.rules import is_among, slot_of
@@ -1087,22 +1087,19 @@ class NodeStore(ABC):
 
         Args:
             node: The node.
-            stats: Each of another minute or hour, or another queue; in the place of
-                what the node has had kept of the same.
+            stats: One for each minute and queue. It replaces what the node has had
+                kept for the same minute and queue.
         """
 
-    def list_stats(
-        self, *, every: timedelta, since: datetime, until: datetime
-    ) -> Sequence[QueueStats]:
+    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
         """Read what was counted.
 
         Args:
-            every: Minutes or hours: how long they are.
-            since: Only those that begin no earlier.
-            until: Only those that begin before this.
+            since: Only minutes that begin no earlier.
+            until: Only minutes that begin before this.
 
         Returns:
-            One for each minute or hour, queue and node, by when they begin, and then by
+            One for each minute, queue and node, in the order of minutes, and then by
             queue in any order; empty if the store keeps none.
         """
         return ()
@@ -1321,8 +1318,8 @@ class JoinedStore(Protocol):
 CONTACTS_KEPT = timedelta(hours=1)
 """How long ago a node may have been seen whose contact is still kept."""
 
-STATS_KEPT = {MINUTE: timedelta(days=2), HOUR: timedelta(days=31)}
-"""How long ago a minute, or an hour, may have begun whose counts are still kept."""
+STATS_KEPT = timedelta(days=2)
+"""How long ago a minute may have begun whose counts are still kept."""
 
 
 class Store(NodeStore, HandOverStore, ViewStore):
@@ -1389,7 +1386,7 @@ class Store(NodeStore, HandOverStore, ViewStore):
         return None
 
     def examine(self) -> Sequence[Finding]:
-        """What is wrong with the database itself, such as its schema and its locks.
+        """What is wrong with the database itself, such as its schema.
 
         It writes nothing, needs no ``initialize``, and answers within seconds: what
         cannot be read, or takes too long, is a finding as well. A store of which there
@@ -1420,8 +1417,8 @@ class Store(NodeStore, HandOverStore, ViewStore):
         left; if its id was passed, that is remembered from then on. So are its trigger
         and revision, and when it was completed. What is remembered of ids that were
         completed long ago, the contacts of nodes that were last seen more than an hour
-        ago, and what is counted of minutes that began more than two days ago, and of
-        hours that did more than 31 days ago, go as well, uncounted.
+        ago, and the counts of minutes that began more than two days ago, go as well,
+        uncounted.
 
         Args:
             retention: How long ago that must have been.

@@ -1,4 +1,4 @@
-"""The figures: what each is called, and its value, of what nodes have counted."""
+"""Metrics: the name of each, and how its value is read from the counts of nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUCKETS = tuple(
 
 
 class Kind(StrEnum):
-    """What kind of figure one is."""
+    """The kind of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -42,14 +42,14 @@ class Kind(StrEnum):
 
 
 class Figure(NamedTuple):
-    """A figure.
+    """A metric.
 
     Attributes:
-        name: As OpenTelemetry has it.
+        name: Its name in OpenTelemetry.
         kind: Its kind.
-        unit: What it counts, in braces; *s*: seconds.
-        text: What it is.
-        labels: By what it is divided.
+        unit: Its unit, in braces; *s*: seconds.
+        text: Its description.
+        labels: The names of its labels.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Figure(NamedTuple):
 
     @property
     def in_prometheus(self) -> str:
-        """As Prometheus has it, but for what it adds to the parts of a histogram."""
+        """Its name in Prometheus, without the suffixes of the parts of a histogram."""
         name = self.name.replace(".", "_")
         unit = "_seconds" if self.unit == "s" else ""
         return f"{name}{unit}{'_total' if self.kind is Kind.COUNTER else ''}"
@@ -98,23 +98,6 @@ BUSY = _gauge("busy", "{instance}", "Instances that need a worker here, or have 
 STUCK = _gauge("stuck_workers", "{run}", "Handlers that outlived what they may take.")
 UNRECORDED = _gauge("unrecorded", "{run}", "Ends that the store has not taken yet.")
 HEALTHY = _gauge("healthy", "1", "Whether all schedulers of this process are well.")
-OF_NODES = (
-    FIRED,
-    STARTED,
-    ENDED,
-    RETRIED,
-    SKIPPED,
-    MISFIRES,
-    LATENESS,
-    DURATION,
-    HELD,
-    BUSY,
-    STUCK,
-    UNRECORDED,
-    HEALTHY,
-)
-"""Those that each process has of its own nodes."""
-
 INSTANCES = _gauge(
     "instances", "{instance}", "Instances in the store, 10,000 at most.", "state"
 )
@@ -139,11 +122,11 @@ WAITING_WORKERS = _gauge(
     "waiting_workers", "{worker}", "Workers that wait for work here."
 )
 OF_STORE = (INSTANCES, BACKLOG, BACKLOG_AGE, NODES, SERVING, WAITING_WORKERS)
-"""Those of a store, which a server has."""
+"""The metrics of a store, which a server has."""
 
 
 Labels: TypeAlias = tuple[str, str]
-"""A queue and a name."""
+"""Queue and name."""
 
 _MOST_LABELS = 200
 _OTHERS = ("other", "other")
@@ -152,12 +135,12 @@ _NOTHING: AbstractContextManager[object] = nullcontext()
 
 
 class Gathered(NamedTuple):
-    """What has been gathered.
+    """Counts of all nodes of this process.
 
     Attributes:
-        counts: What was counted, by queue and name.
-        skipped: How many fire times do not run, and how many of these were missed.
-        health: How each node is that has not stopped.
+        counts: By queue and name.
+        skipped: Number of fire times that do not run, and of those that were missed.
+        health: The health of each node that has not stopped.
     """
 
     counts: dict[Labels, Counts]
@@ -166,9 +149,9 @@ class Gathered(NamedTuple):
 
 
 class Gathering(Instrument):
-    """Gathers what the nodes of all schedulers count that have it as a listener.
+    """Collects the counts of the nodes of all schedulers that have it as a listener.
 
-    At most 200 pairs of queue and name are told apart; further ones are *other*.
+    At most 200 pairs of queue and name are told apart; further pairs count as *other*.
     """
 
     surrounds = False
@@ -182,7 +165,7 @@ class Gathering(Instrument):
         self._missed: Counter[Labels] = Counter()
 
     def watch(self, node: Watched) -> None:
-        """Look at a node from now on, until it has stopped."""
+        """Collect from a node until it has stopped."""
         with self._lock:
             self._nodes.append(node)
 
@@ -191,7 +174,7 @@ class Gathering(Instrument):
         return _NOTHING
 
     def gathered(self) -> Gathered:
-        """What has been counted up to now; no number of it ever falls."""
+        """The counts up to now. None of them ever falls."""
         with self._lock:
             # In this order: what a node counts as it stops is not lost.
             over = [each for each in self._nodes if each.stopped]
@@ -235,10 +218,10 @@ def _bounded(labels: Labels, known: Mapping[Labels, object]) -> Labels:
 
 
 Reading: TypeAlias = tuple[tuple[str, ...], float]
-"""The values of a figure's labels, and its own."""
+"""The values of the labels, and the value."""
 
 Read: TypeAlias = "Callable[[Gathered], Iterable[Reading]]"
-"""All of a figure's readings."""
+"""Reads all values of a metric."""
 
 
 def _counted(count: Callable[[Counts], int]) -> Read:
@@ -278,3 +261,6 @@ PRESENT: Mapping[Figure, Read] = {
     HEALTHY: lambda found: [((), min((e.ok for e in found.health), default=1))],
 }
 """The gauges."""
+
+OF_NODES = (*COUNTED, LATENESS, DURATION, *PRESENT)
+"""The metrics that each process has of its own nodes."""

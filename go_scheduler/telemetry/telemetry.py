@@ -1,4 +1,4 @@
-"""Metrics and spans by OpenTelemetry; what fails there harms no run."""
+"""Metrics and spans of OpenTelemetry. A failure there never fails a run."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class SafeSpan(AbstractContextManager[None]):
-    """Enters and leaves another; what raises there is logged, and goes no further.
+    """Enters and exits a span. An error of the span is logged, not raised.
 
-    What is raised within goes on.
+    What is raised within the span goes on.
 
     Args:
-        make: Makes the other.
-        log: Where that is told.
+        make: Makes the span.
+        log: Has a line for each error.
     """
 
     def __init__(
@@ -87,20 +87,20 @@ _VALUES = (*BOUNDS_IN_SECONDS, 2 * BOUNDS_IN_SECONDS[-1])
 
 
 class Telemetry(Gathering):
-    """A listener that has metrics and spans of OpenTelemetry made.
+    """A listener that exports metrics and spans by OpenTelemetry.
 
     ```python
     scheduler = Scheduler(handler, store, listeners=[Telemetry()])
     ```
 
-    One may be a listener of several schedulers, whose figures are added up. A metric is
-    read when it is exported, of what nodes count anyway; each run of a handler, but for
-    those in processes, is a span, and so is each call that puts something to be run. A
-    ``Client`` and a ``Worker`` take it as ``telemetry``, for spans alone.
+    One may be a listener of several schedulers: their metrics are added up. Metrics are
+    read when they are exported. Each run of a handler is a span, except in processes of
+    an executor, and so is each call that puts something to be run. A ``Client`` and a
+    ``Worker`` take it as ``telemetry``, for spans alone.
 
     Args:
-        meter_provider: Has the metrics; None: the global one.
-        tracer_provider: Has the spans; None: the global one.
+        meter_provider: Provides the metrics; None: the global one.
+        tracer_provider: Provides the spans; None: the global one.
     """
 
     surrounds = True
@@ -135,13 +135,13 @@ class Telemetry(Gathering):
         }
 
     def around(self, instance: TaskInstance) -> AbstractContextManager[object]:
-        """The span of a run, if anybody keeps spans."""
+        """The span of a run, unless there is no tracer provider."""
         if self._is_global and isinstance(trace.get_tracer_provider(), _NOBODY):
             return super().around(instance)
         return SafeSpan(lambda: self._span(instance), self._log)
 
     def carry(self, put: Put) -> str | None:
-        """The context of a span of the call, or of what it is called within."""
+        """The trace context of a span for the call; without one, the current one."""
         try:
             return self._carried(put)
         # What is put is not lost by what others have set up to keep spans.
@@ -201,7 +201,7 @@ class Telemetry(Gathering):
         )
 
     def _observed(self, figure: Figure, read: Read) -> dict[str, Any]:
-        """What an instrument is made of that is read when it is exported."""
+        """The arguments of an observable instrument."""
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             found = self.gathered()
@@ -228,7 +228,7 @@ class Telemetry(Gathering):
         }
 
     def _record(self, found: Gathered) -> None:
-        """Record what was counted since the last time, each value as its bound."""
+        """Record the values since the last export, each rounded up to its bound."""
         left = _MOST_VALUES
         for of, counts in found.counts.items():
             labels = dict(zip(figures.LATENESS.labels, of, strict=True))
@@ -247,7 +247,7 @@ class Telemetry(Gathering):
 
 
 def _created(instance: TaskInstance) -> Context | None:
-    """The trace whose ``traceparent`` its payload, metadata or row has, if one does."""
+    """The first valid trace context of its payload, metadata and row."""
     payload, metadata = instance.payload or {}, instance.metadata
     for given in (
         _headers(payload.get(_HEADER), payload.get(_STATE)),
@@ -261,13 +261,13 @@ def _created(instance: TaskInstance) -> Context | None:
 
 
 def _headers(traceparent: object, tracestate: object) -> dict[str, str]:
-    """What a propagator reads, of those that are texts."""
+    """The headers for a propagator."""
     given = {_HEADER: traceparent, _STATE: tracestate}
     return {name: each for name, each in given.items() if isinstance(each, str)}
 
 
 def _risen(before: Histogram, now: Histogram) -> Iterator[tuple[float, int]]:
-    """Of which values there are more, and how many."""
+    """Each value of which there are more than before, and how many more."""
     for bound, count, told in zip(_VALUES, now.counts, before.counts, strict=True):
         if count > told:
             yield bound, count - told

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.formatting import shown
+from go_scheduler.formatting import duration_text, shown
 from go_scheduler.models import RUNS, State, TaskInstance
 from go_scheduler.why.answer import Because, Why
-from go_scheduler.why.words import length, node_text, summary
+from go_scheduler.why.words import node_text, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -195,12 +195,12 @@ def _run_of(facts: Facts, instance: TaskInstance) -> str:
     if started is None or ended is None:
         return f"{text}, and was not called."
     late = started - instance.due_at
-    lateness = f"{length(late)} late" if late >= _ON_TIME else "on time"
+    lateness = f"{duration_text(late)} late" if late >= _ON_TIME else "on time"
     return (
         f"{text}; its last run started at {facts.times(started)}, {lateness}, on"
         f" {who_has(facts, instance)}, as attempt"
         f" {instance.ended_attempt or instance.attempt}, and took"
-        f" {length(ended - started)}."
+        f" {duration_text(ended - started)}."
     )
 
 
@@ -292,7 +292,7 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
     due = facts.times(instance.due_at)
     if instance.due_at <= facts.now:
         return _waits(facts, instance)
-    soon = length(instance.due_at - facts.now)
+    soon = duration_text(instance.due_at - facts.now)
     if instance.runs:
         text = f"It runs again at {due}, in {soon}."
         text += f"{given_back(instance)}{last_error(instance)}"

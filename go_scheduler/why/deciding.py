@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.firing.latest import jitter_of
+from go_scheduler.formatting import duration_text, utc_text
 from go_scheduler.models import RUNS, State
 from go_scheduler.stores.rules import FULL
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.why.about_instance import about, but_nobody_would, frozen, paused
 from go_scheduler.why.answer import Because, Why
-from go_scheduler.why.words import length
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def why_gone(tombstone: Tombstone, *, at: datetime) -> Why:
         because=Because.ENDED,
         text=(
             f"It has ended: its last fire time had its instance at"
-            f" {tombstone.completed_at:%Y-%m-%d %H:%M:%S} UTC, and all of it has been"
+            f" {utc_text(tombstone.completed_at)}, and all of it has been"
             " deleted since. Its id is remembered: scheduled again with an equal"
             " trigger, it does not run again."
         ),
@@ -165,7 +165,7 @@ def _fires(facts: Facts, fire_time: datetime) -> Why:
     begins, made = "It fires at", "its instance is made shortly before"
     if soon < timedelta(0):
         begins, made = "It should have fired at", "its instance is not made yet"
-    when = f", in {length(soon)}" if soon > timedelta(0) else ""
+    when = f", in {duration_text(soon)}" if soon > timedelta(0) else ""
     if later := jitter_of(facts.definition, fire_time):
         when += f", and is to run at {facts.times(fire_time + later)} by its jitter"
     text = f"{begins} {at}{when}; {made}.{but_nobody_would(facts)}"
@@ -234,7 +234,7 @@ def _not_kept(facts: Facts, fire_time: datetime) -> Why:
             " after that."
         )
     else:
-        since = "" if kept is None else f" {length(kept)} after their end"
+        since = "" if kept is None else f" {duration_text(kept)} after their end"
         text += (
             ", and nothing of it is kept: ended instances are deleted"
             f"{since or ' after the retention'}, or it was scheduled, or given this"

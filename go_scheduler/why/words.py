@@ -1,10 +1,11 @@
-"""How times, durations, errors and nodes are written for a tired person."""
+"""Times, errors and nodes as text in answers."""
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import UTC
 from typing import TYPE_CHECKING
 
+from go_scheduler.formatting import clock_text
 from go_scheduler.triggers.zones import load_zone, zone_of
 
 if TYPE_CHECKING:
@@ -13,14 +14,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import NodeInfo
     from go_scheduler.triggers.base import Trigger
-
-_UNITS = (
-    ("d", timedelta(days=1)),
-    ("h", timedelta(hours=1)),
-    ("min", timedelta(minutes=1)),
-    ("s", timedelta(seconds=1)),
-    ("ms", timedelta(milliseconds=1)),
-)
 
 
 class Times:
@@ -36,20 +29,10 @@ class Times:
 
     def __call__(self, at: datetime) -> str:
         """An instant, in both."""
-        utc = f"{_clock(at.astimezone(UTC))} UTC"
+        utc = f"{clock_text(at.astimezone(UTC))} UTC"
         if self._name == "UTC":
             return utc
-        return f"{_clock(at.astimezone(self._zone))} {self._name} ({utc})"
-
-
-def length(duration: timedelta) -> str:
-    """A duration in its two largest units."""
-    parts: list[str] = []
-    for name, unit in _UNITS:
-        number, duration = divmod(duration, unit)
-        if number and len(parts) < 2:
-            parts.append(f"{number} {name}")
-    return " ".join(parts[:2]) or "less than 1 ms"
+        return f"{clock_text(at.astimezone(self._zone))} {self._name} ({utc})"
 
 
 def summary(error: str) -> str:
@@ -68,8 +51,3 @@ def node_text(node: NodeInfo | None, id: UUID | None) -> str:
     return (
         f"node {id}, of which nothing is known any more" if node is None else str(node)
     )
-
-
-def _clock(at: datetime) -> str:
-    precision = "microseconds" if at.microsecond else "seconds"
-    return at.replace(tzinfo=None).isoformat(" ", precision)

@@ -88,7 +88,7 @@ async def _broken(visit: PageRequest) -> Response:
 
 
 async def _hostile(visit: PageRequest) -> Response:
-    problem = {"title": visit.request.query_params["text"], "detail": ""}
+    problem = {"title": visit.query["text"], "detail": ""}
     return visit.show("error.html", problem=problem, page="")
 
 

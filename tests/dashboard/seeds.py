@@ -36,15 +36,20 @@ LATE = Histogram.of([(BOUNDS[5], 30), (BOUNDS[20], 1)])
 MINUTES = [
     QueueStats(
         at=START + 30 * MINUTE,
-        every=MINUTE,
         queue="default",
         ended={"completed": 1234, "failed": 2},
         lateness=LATE,
     ),
-    QueueStats(
-        at=START + 31 * MINUTE, every=MINUTE, queue="mail", ended={"retried": 5}
+    *(
+        QueueStats(
+            at=START + minute * MINUTE,
+            queue="mail",
+            ended={"retried": retried},
+            lateness=Histogram.of([(BOUNDS[5], 1)]),
+        )
+        for minute, retried in ((31, 5), (32, 2))
     ),
-    QueueStats(at=START - HOUR, every=MINUTE, queue="long ago", ended={"failed": 9}),
+    QueueStats(at=START - HOUR, queue="long ago", ended={"failed": 9}),
 ]
 HOSTILE = "<script>alert('x')</script>&\"'"
 NEXT = START + 2 * HOUR
@@ -110,7 +115,7 @@ def sow(store: Store, clock: ManualClock) -> Seeds:
             node=node, host=HOSTILE, pid=7, queues=("default",), stopping=stopping
         )
         store.note_contact(told, unbroken=MINUTE)
-    store.note_stats(NODE, [*MINUTES, replace(MINUTES[0], at=START, every=HOUR)])
+    store.note_stats(NODE, MINUTES)
     store.note_stats(OTHER_NODE, MINUTES[:1])
     return Seeds(
         report=store.get_definition(report.id),

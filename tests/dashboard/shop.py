@@ -160,23 +160,15 @@ def _put_the_rest(store: Store, clock: ManualClock) -> None:
 
 
 def _count(store: Store, chance: random.Random) -> None:
-    """What nodes have counted: mostly a few milliseconds late, and late at noon."""
+    """What nodes have counted: one run a minute, mostly a few milliseconds late."""
     stats = [
         QueueStats(
-            at=START + hour * HOUR + minute * every,
-            every=every,
+            at=START + minute * MINUTE,
             queue=queue,
-            ended={"completed": int(every / MINUTE), "failed": int(every / HOUR)},
-            lateness=_lateness(chance, int(every / MINUTE), 40 if hour == 4 else 1),
+            ended={"completed": 1},
+            lateness=Histogram.of([(chance.lognormvariate(-5.5, 0.8) * SECOND, 1)]),
         )
-        for every, minutes in ((HOUR, 1), (MINUTE, 60))
-        for hour in range(int(LASTS / HOUR))
-        for minute in range(minutes)
+        for minute in range(int(LASTS / MINUTE))
         for queue in _QUEUES[:3]
     ]
     store.note_stats(NODE, stats)
-
-
-def _lateness(chance: random.Random, runs: int, factor: float) -> Histogram:
-    late = [chance.lognormvariate(-5.5, 0.8) * factor for _ in range(runs)]
-    return Histogram.of((each * SECOND, 1) for each in late)

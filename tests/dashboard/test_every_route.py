@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import httpx
 import pytest
 from starlette.routing import Route
 
@@ -18,6 +18,9 @@ from tests.dashboard.house import OWN, as_ann, token_in
 from tests.dashboard.test_signing_in import with_keys
 from tests.http.serving import Calling
 
+if TYPE_CHECKING:
+    import httpx
+
 OPEN = {each.path for each in SIGNING_IN}
 ROUTES = [
     (method, each.path)
@@ -28,6 +31,14 @@ ROUTES = [
 PAGES = [path for method, path in ROUTES if method == "GET"]
 BUTTONS = [path for method, path in ROUTES if method != "GET"]
 NOBODYS = Caller(subject="nobody", scopes=frozenset())
+READER = Caller(
+    subject="eve",
+    scopes=frozenset(SCOPES) - {"jobs:pause", "jobs:write", "runs:write"},
+)
+
+
+def calling(**options: Any) -> Calling:
+    return Calling(create_dashboard(Client(MemoryStore()), **options))
 
 
 def made(path: str) -> str:
@@ -46,69 +57,58 @@ def test_there_are_pages_and_buttons() -> None:
     assert "/definitions/{id:uuid}/pause" in BUTTONS
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_nobody_sees_or_does_anything_without_signing_in(
-    method: str, path: str
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [({"access": with_keys()}, 303), ({"authorize": lambda _: NOBODYS}, 403)],
+    ids=["not signed in", "without the scope"],
+)
+def test_nobody_sees_or_does_anything_who_may_not(
+    options: dict[str, Any], status: int
 ) -> None:
-    with Calling(
-        create_dashboard(Client(MemoryStore()), access=with_keys())
-    ) as browser:
-        answer = browser.request(method, made(path), headers=OWN)
-    assert answer.status_code == 303
-    assert answer.headers["Location"].startswith("/login")
-    assert are_careful(answer)
+    with calling(**options) as browser:
+        for method, path in ROUTES:
+            answer = browser.request(method, made(path), headers=OWN)
+            assert answer.status_code == status, path
+            assert are_careful(answer)
+            to_sign_in = answer.headers.get("Location", "").startswith("/login")
+            assert to_sign_in is (status == 303)
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_nobody_sees_or_does_anything_without_the_scope(method: str, path: str) -> None:
-    app = create_dashboard(Client(MemoryStore()), authorize=lambda _: NOBODYS)
-    with Calling(app) as browser:
-        answer = browser.request(method, made(path), headers=OWN)
-    assert answer.status_code == 403
-    assert are_careful(answer)
+def test_every_page_tells_browsers_to_be_careful() -> None:
+    with calling(authorize=as_ann) as browser:
+        for path in PAGES:
+            answer = browser.get(made(path))
+            assert answer.status_code == (404 if "{" in path else 200), path
+            assert are_careful(answer)
+            assert answer.headers["Cache-Control"] == "no-store"
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_every_page_tells_browsers_to_be_careful(path: str) -> None:
-    app = create_dashboard(Client(MemoryStore()), authorize=as_ann)
-    with Calling(app) as browser:
-        answer = browser.get(made(path))
-    assert answer.status_code == (404 if "{" in path else 200)
-    assert are_careful(answer)
-    assert answer.headers["Cache-Control"] == "no-store"
-
-
-@pytest.mark.parametrize("path", BUTTONS)
-def test_no_button_is_pressed_but_on_its_page(path: str) -> None:
-    app = create_dashboard(Client(MemoryStore()), authorize=as_ann)
-    with Calling(app) as browser:
-        form = {"csrf": token_in(browser.get("/"))}
-        for headers, data in [
-            ({}, form),
-            ({"Sec-Fetch-Site": "cross-site"}, form),
-            ({"Origin": "https://evil.example"}, form),
-            (OWN, {"csrf": "none"}),
-        ]:
-            answer = browser.post(made(path), data=data, headers=headers)
-            assert answer.status_code == 403
-        assert browser.post(made(path), data=form, headers=OWN).status_code == 404
-
-
-@pytest.mark.parametrize("path", BUTTONS)
-def test_no_button_is_pressed_where_nothing_is_changed(path: str) -> None:
-    app = create_dashboard(Client(MemoryStore()), authorize=as_ann, allow_changes=False)
-    with Calling(app) as browser:
-        form = {"csrf": token_in(browser.get("/"))}
-        assert browser.post(made(path), data=form, headers=OWN).status_code == 403
-
-
-@pytest.mark.parametrize("path", BUTTONS)
-def test_no_button_is_pressed_by_who_may_only_read(path: str) -> None:
-    reader = Caller(
-        subject="eve",
-        scopes=frozenset(SCOPES) - {"jobs:pause", "jobs:write", "runs:write"},
-    )
-    app = create_dashboard(Client(MemoryStore()), authorize=lambda _: reader)
-    with Calling(app) as browser:
-        form = {"csrf": token_in(browser.get("/"))}
-        assert browser.post(made(path), data=form, headers=OWN).status_code == 403
+@pytest.mark.parametrize(
+    ("options", "sent", "token", "status"),
+    [
+        ({}, OWN, None, 404),
+        ({}, {}, None, 403),
+        ({}, {"Sec-Fetch-Site": "cross-site"}, None, 403),
+        ({}, {"Origin": "https://evil.example"}, None, 403),
+        ({}, OWN, "none", 403),
+        ({"allow_changes": False}, OWN, None, 403),
+        ({"authorize": lambda _: READER}, OWN, None, 403),
+    ],
+    ids=[
+        "on its page",
+        "from nowhere",
+        "from another site",
+        "from another origin",
+        "without its token",
+        "where nothing is changed",
+        "by a reader",
+    ],
+)
+def test_each_button_is_pressed_on_its_page_alone_by_who_may(
+    options: dict[str, Any], sent: dict[str, str], token: str | None, status: int
+) -> None:
+    with calling(**{"authorize": as_ann} | options) as browser:
+        form = {"csrf": token or token_in(browser.get("/"))}
+        for path in BUTTONS:
+            answer = browser.post(made(path), data=form, headers=sent)
+            assert answer.status_code == status, path

@@ -16,13 +16,14 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.client import Client
+from go_scheduler.clock import ZERO
 from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dashboard.pages.definitions import policies_of
+from go_scheduler.dashboard.words import late, span
 from go_scheduler.models import Outcome
 from go_scheduler.policies import CatchUp, RetryPolicy
 from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.rules import Declaration
-from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -44,31 +45,18 @@ from tests.dashboard.seeds import sow
 from tests.http.serving import Calling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
 
     from go_scheduler.http.access.caller import Caller
     from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
 
-PAGES = ("/", "/strip", "/definitions", "/instances", "/lateness", "/search", "/nodes")
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+PAGES = ("/", "/strip", "/definitions", "/instances", "/search", "/nodes")
 
 
 @pytest.fixture
 def store(clock: ManualClock) -> Store:
-    store = MemoryStore(clock)
-    store.initialize()
-    return store
-
-
-@pytest.fixture
-def browser(store: Store, clock: ManualClock) -> Iterator[Calling]:
-    with Calling(create_dashboard(Client(store), clock=clock)) as calling:
-        yield calling
+    return MemoryStore(clock)
 
 
 def seen_by(caller: Caller, store: Store, clock: ManualClock, *paths: str) -> str:
@@ -112,7 +100,6 @@ def test_what_is_not_there_is_not_found(browser: Calling, path: str) -> None:
         ("/definitions?name=" + "x" * 10_001, "name"),
         ("/instances?state=x", "state"),
         ("/instances?state=failed&after=x", "after"),
-        ("/lateness?days=3", "days"),
         ("/strip?zoom=year", "zoom"),
         ("/strip?start=now", "start"),
         ("/strip?start=0001-01-01T00:00", "start"),
@@ -187,7 +174,6 @@ def test_restricted_callers_see_what_is_theirs_alone(
         "/instances?state=failed",
         "/instances?state=running",
         "/search?q=order 7",
-        "/lateness",
     )
     ann = replace(ANN, scopes=frozenset({"jobs:read", "runs:read"}))
     by_queue = replace(ann, queues=frozenset({"mine"}))
@@ -283,18 +269,6 @@ def test_why_is_said_of_an_instant(browser: Calling, store: Store) -> None:
     assert "no fire time" in page.text or "does not fire" in page.text
 
 
-def test_a_trigger_that_cannot_be_read_is_shown_as_such(
-    browser: Calling, store: Store
-) -> None:
-    unknown = load_trigger("lunar", {"phase": "full"})
-    made = put(store, replace(definition(START + HOUR, name="moon"), trigger=unknown))
-    strip = f"/strip?of={made.id}&zoom=day"
-    for path in (f"/definitions/{made.id}", "/definitions", strip):
-        answer = browser.get(path)
-        assert answer.status_code == 200
-    assert "lunar" in browser.get(f"/definitions/{made.id}").text
-
-
 @dataclass(frozen=True)
 class Broken(Trigger):
     """A third party's, which is not able to anything."""
@@ -308,12 +282,30 @@ class Broken(Trigger):
         raise ZeroDivisionError("it is broken")
 
 
-def test_a_trigger_that_raises_harms_no_page(browser: Calling, store: Store) -> None:
-    made = put(store, replace(definition(START + MINUTE), trigger=Broken()))
-    for path in (f"/definitions/{made.id}", "/definitions", "/strip?zoom=hour"):
+@pytest.mark.parametrize(
+    ("trigger", "text"),
+    [
+        (load_trigger("lunar", {"phase": "full"}), "lunar"),
+        (Broken(), "it is broken"),
+    ],
+)
+def test_a_trigger_that_cannot_be_asked_harms_no_page(
+    browser: Calling, store: Store, trigger: Trigger, text: str
+) -> None:
+    made = put(store, replace(definition(START + MINUTE), trigger=trigger))
+    for path in ("/definitions", "/strip?zoom=hour", f"/definitions/{made.id}"):
         answer = browser.get(path)
         assert answer.status_code == 200
-    assert "it is broken" in browser.get(f"/definitions/{made.id}").text
+    assert text in answer.text
+
+
+def test_a_run_is_late_by_when_it_was_due_again(store: Store) -> None:
+    claimed = running(store, definition(START))
+    assert late(claimed) == ZERO
+    again = replace(claimed, due_at=START + HOUR, started_at=START + HOUR + SECOND)
+    assert late(again) == SECOND
+    early = replace(claimed, due_at=START + SECOND)
+    assert span(late(early)) == "1 s early"
 
 
 def test_policies_are_written_for_people() -> None:

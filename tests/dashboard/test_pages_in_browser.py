@@ -37,15 +37,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def store(clock: ManualClock) -> MemoryStore:
-    store = MemoryStore(clock)
-    store.initialize()
-    return store
+    return MemoryStore(clock)
 
 
 @pytest.fixture
@@ -73,7 +66,6 @@ def test_each_page_can_be_used_by_everybody(tab: Page, root: str, seeds: Seeds) 
         f"/definitions/{seeds.report.id}",
         "/instances?state=failed",
         f"/instances/{seeds.failed.id}",
-        "/lateness",
         "/search?q=send",
         "/nodes",
     ):

@@ -38,7 +38,6 @@ PATHS = {
     "dashboard-strip": "/strip?zoom=6-hours",
     "dashboard-definition": "/definitions/{prices}",
     "dashboard-instance": "/instances/{failed}",
-    "dashboard-lateness": "/lateness",
     "dashboard-phone": "/",
 }
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from queue import Queue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -122,22 +122,15 @@ def test_what_others_have_written_is_text_on_a_page(anns: Calling, text: str) ->
     assert "<script>" not in page
 
 
-def test_a_button_is_pressed(anns: Calling) -> None:
+def test_a_button_is_pressed_by_a_form_or_by_htmx(anns: Calling) -> None:
     assert press(anns).text == "pressed: mine"
-
-
-def test_htmx_has_the_token_in_a_header(anns: Calling) -> None:
-    headers = {**OWN, "X-CSRF-Token": token_in(anns.get("/")), "HX-Request": "true"}
-    answer = anns.post("/probe/press", data={"note": "elsewhere"}, headers=headers)
+    token = token_in(anns.get("/"))
+    answer = press(anns, data={"csrf": token, "note": "elsewhere"})
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/?of=elsewhere")
+    headers = {**OWN, "X-CSRF-Token": token, "HX-Request": "true"}
+    answer = press(anns, data={"note": "elsewhere"}, headers=headers)
     assert answer.status_code == 200
     assert answer.headers["HX-Redirect"] == "/?of=elsewhere"
-
-
-def test_a_browser_is_led_on_once_something_is_changed(anns: Calling) -> None:
-    data = {"csrf": token_in(anns.get("/")), "note": "elsewhere"}
-    answer = anns.post("/probe/press", data=data, headers=OWN)
-    assert answer.status_code == 303
-    assert answer.headers["Location"] == "/?of=elsewhere"
 
 
 @pytest.mark.parametrize("token", ["", "0" * 64, "ü"])
@@ -148,19 +141,13 @@ def test_a_form_without_its_token_changes_nothing(anns: Calling, token: str) -> 
     assert "too old" in answer.text
 
 
-def test_a_token_of_another_session_changes_nothing(anns: Calling) -> None:
-    with Calling(probing(authorize=as_ann)) as foreign:
-        data = {"csrf": token_in(foreign.get("/")), "note": "foreign"}
-    anns.get("/")
-    answer = anns.post("/probe/press", data=data, headers=OWN)
-    assert answer.status_code == 403
-
-
-def test_a_token_without_its_session_changes_nothing() -> None:
+def test_a_token_changes_nothing_in_another_session_or_without_one() -> None:
     app = probing(authorize=as_ann)
     with Calling(app) as browser:
         data = {"csrf": token_in(browser.get("/")), "note": "mine"}
     with Calling(app) as other:
+        assert other.post("/probe/press", data=data, headers=OWN).status_code == 403
+        other.get("/")
         assert other.post("/probe/press", data=data, headers=OWN).status_code == 403
 
 
@@ -224,15 +211,20 @@ def test_who_comes_without_tls_is_told_that_this_is_why(anns: Calling) -> None:
     assert "by https alone" in answer.text
 
 
-def test_cookies_are_out_of_reach_for_scripts_and_other_sites(anns: Calling) -> None:
-    cookie = anns.get("/", headers={"Host": "tasks.example.org"}).headers["Set-Cookie"]
-    name, *attributes = cookie.split("; ")
-    assert name.startswith("__Host-go_scheduler=")
-    assert {*attributes} == {"HttpOnly", "Path=/", "SameSite=strict", "Secure"}
-    cookie = anns.get("/", headers={"Host": "localhost:8710"}).headers["Set-Cookie"]
-    name, *attributes = cookie.split("; ")
-    assert name.startswith("go_scheduler-8710=")
-    assert {*attributes} == {"HttpOnly", "Path=/", "SameSite=strict"}
+@pytest.mark.parametrize(
+    ("host", "name", "more"),
+    [
+        ("tasks.example.org", "__Host-go_scheduler=", {"Secure"}),
+        ("localhost:8710", "go_scheduler-8710=", set()),
+    ],
+)
+def test_cookies_are_out_of_reach_for_scripts_and_other_sites(
+    anns: Calling, host: str, name: str, more: set[str]
+) -> None:
+    cookie = anns.get("/", headers={"Host": host}).headers["Set-Cookie"]
+    value, *attributes = cookie.split("; ")
+    assert value.startswith(name)
+    assert {*attributes} == {"HttpOnly", "Path=/", "SameSite=strict", *more}
 
 
 @pytest.mark.parametrize("host", ["[::1", "", "a b"])
@@ -258,24 +250,40 @@ def test_what_is_no_form_is_refused(
     assert answer.status_code == status
 
 
-def test_without_access_nothing_is_changed(anybodys: Calling) -> None:
-    answer = press(anybodys)
-    assert answer.status_code == 403
-    assert "this dashboard changes nothing" in answer.text
-    assert anybodys.get("/probe").text == f"{SECRET}, anybody, False"
+async def _later(request: Request) -> Caller:
+    return READER
 
 
-def test_whoever_may_do_everything_changes_nothing_where_that_is_off() -> None:
-    with Calling(probing(authorize=as_ann, allow_changes=False)) as browser:
-        assert press(browser).status_code == 403
-        assert browser.get("/probe").text == f"{SECRET}, ann, False"
+CHANGES_NOTHING = "this dashboard changes nothing"
 
 
-def test_with_open_access_everybody_on_this_machine_changes_things_if_allowed() -> None:
-    with Calling(probing(access=OpenAccess())) as browser:
-        assert press(browser).status_code == 403
-    with Calling(probing(access=OpenAccess(), allow_changes=True)) as browser:
-        assert press(browser).text == "pressed: mine"
+@pytest.mark.parametrize(
+    ("options", "seen", "pressed"),
+    [
+        ({}, "anybody, False", CHANGES_NOTHING),
+        ({"access": OpenAccess()}, "anybody, False", CHANGES_NOTHING),
+        (
+            {"access": OpenAccess(), "allow_changes": True},
+            "anybody, True",
+            "pressed: mine",
+        ),
+        (
+            {"authorize": as_ann, "allow_changes": False},
+            "ann, False",
+            CHANGES_NOTHING,
+        ),
+        ({"authorize": lambda _: READER}, "reader, False", "runs:write"),
+        ({"authorize": _later}, "reader, False", "runs:write"),
+    ],
+)
+def test_who_calls_and_what_is_allowed_say_what_they_may(
+    options: dict[str, Any], seen: str, pressed: str
+) -> None:
+    with Calling(probing(**options)) as browser:
+        assert browser.get("/probe").text == f"{SECRET}, {seen}"
+        assert pressed in press(browser).text
+        is_reader = seen.startswith("reader")
+        assert (browser.get("/probe/admin").status_code == 403) is is_reader
 
 
 @pytest.mark.parametrize(
@@ -337,20 +345,6 @@ def test_an_authorize_that_answers_something_else_lets_nobody_in(
     assert "authorize must answer a Caller or None, not a value of" in caplog.text
 
 
-async def _later(request: Request) -> Caller:
-    return READER
-
-
-@pytest.mark.parametrize("authorize", [_later, lambda _: READER])
-def test_what_authorize_answers_is_what_a_caller_may(
-    authorize: Callable[[Request], Caller | Awaitable[Caller]],
-) -> None:
-    with Calling(probing(authorize=authorize)) as browser:
-        assert browser.get("/probe").text == f"{SECRET}, reader, False"
-        assert browser.get("/probe/admin").status_code == 403
-        assert press(browser).status_code == 403
-
-
 def test_an_access_of_ones_own_is_asked() -> None:
     class Own:
         origins = ()
@@ -400,14 +394,14 @@ def test_a_session_that_is_too_old_is_another(clock: ManualClock) -> None:
         assert "Set-Cookie" in browser.get("/").headers
 
 
-def test_what_was_sealed_for_one_purpose_is_good_for_no_other() -> None:
-    seal, until = SignedCookies(bytes(32)), START + seconds(1)
-    sealed = seal.close("a", {"x": 1}, until)
-    assert seal.open("a", sealed, START) == {"x": 1}
-    assert seal.open("a", sealed, until) is None
-    assert seal.open("b", sealed, START) is None
-    assert SignedCookies(bytes([1] * 32)).open("a", sealed, START) is None
-    assert seal.open("a", "\u00e4", START) is None
+def test_what_was_encrypted_for_one_purpose_is_good_for_no_other() -> None:
+    cookies, until = SignedCookies(bytes(32)), START + seconds(1)
+    value = cookies.encrypt("a", {"x": 1}, until)
+    assert cookies.decrypt("a", value, START) == {"x": 1}
+    assert cookies.decrypt("a", value, until) is None
+    assert cookies.decrypt("b", value, START) is None
+    assert SignedCookies(bytes([1] * 32)).decrypt("a", value, START) is None
+    assert cookies.decrypt("a", "\u00e4", START) is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from go_scheduler import ConfigurationError
 from go_scheduler.cli import main
-from go_scheduler.dashboard.configured import configured
+from go_scheduler.dashboard.app import configured
 from go_scheduler.http.access.keys import new_key
 from go_scheduler.stores import open_store
 from tests.cli.shell import clean_environment

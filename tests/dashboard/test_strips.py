@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -49,10 +49,8 @@ HALF_PAST = Window(start=START, zoom="hour")
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    store = MemoryStore(ManualClock())
-    store.initialize()
-    return store
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock)
 
 
 def lane(
@@ -136,6 +134,11 @@ def test_planned_fires_stand_behind_those_that_were_made(store: MemoryStore) -> 
     assert found.marks[0].text == "2030-01-01 00:40:00 UTC: planned"
     before = lane(store, made, HALF_PAST.earlier.earlier)
     assert (before.marks, before.now) == ([], None)
+    at = datetime(2030, 3, 31, 1, tzinfo=UTC)
+    daily = CronTrigger("30 2 * * *", timezone="Europe/Berlin")
+    moved = put(store, definition(at, trigger=daily))
+    [mark] = lane(store, moved, Window(start=at - HOUR, zoom="6-hours")).marks
+    assert "does not exist" in mark.text
 
 
 def test_planned_marks_that_would_overlap_are_shown_in_numbers(
@@ -154,17 +157,7 @@ def test_planned_marks_that_would_overlap_are_shown_in_numbers(
     assert not any(each.more for each in wider.heaps)
 
 
-def test_a_planned_fire_says_what_the_clocks_do_to_it(store: MemoryStore) -> None:
-    at = datetime(2030, 3, 31, 1, tzinfo=UTC)
-    daily = CronTrigger("30 2 * * *", timezone="Europe/Berlin")
-    made = put(store, definition(at, trigger=daily))
-    [mark] = lane(store, made, Window(start=at - HOUR, zoom="6-hours")).marks
-    assert "does not exist" in mark.text
-
-
-def test_a_bar_is_where_the_run_was(store: MemoryStore) -> None:
-    clock = store.clock
-    assert isinstance(clock, ManualClock)
+def test_a_bar_is_where_the_run_was(store: MemoryStore, clock: ManualClock) -> None:
     new = definition(START, name="report")
     clock.advance(6 * MINUTE)
     made = put(store, new)
@@ -181,42 +174,56 @@ def test_a_bar_is_where_the_run_was(store: MemoryStore) -> None:
     assert mark.kind == "cancelling"
 
 
-def test_what_ran_into_the_window_is_in_it(store: MemoryStore) -> None:
-    made = ended(store, definition(START - 2 * HOUR))
-    found = lane(store, made.definition)
-    assert [each.kind for each in found.marks] == ["completed"]
-    later = lane(store, made.definition, HALF_PAST.later)
-    assert later.marks == []
-
-
-def test_what_was_made_by_hand_is_said_to_be(store: MemoryStore) -> None:
-    made = put(store, definition(START + 2 * HOUR))
-    store.add_instances(made.id, [Addition(id=uuid4(), at=START + 6 * MINUTE)])
-    [mark] = lane(store, made).marks
-    assert mark.text.endswith("pending, by hand")
-    assert mark.fired == pytest.approx(0.1)
-
-
-def test_what_was_skipped_is_as_wide_as_it_lasted(store: MemoryStore) -> None:
-    skipped = Skipped(
+SKIPPED: dict[str, Any] = {
+    "outcome": Outcome.SKIPPED,
+    "fire_time": None,
+    "skipped": Skipped(
         first=START + 6 * MINUTE, last=START + 12 * MINUTE, count=7, reason="too late"
-    )
-    made = pending(store)
-    instance = replace(made, outcome=Outcome.SKIPPED, fire_time=None, skipped=skipped)
+    ),
+}
+FAILED: dict[str, Any] = {
+    "outcome": Outcome.FAILED,
+    "completed_at": START,
+    "runs": 3,
+    "error": "KeyError: 'x'",
+}
+
+
+@pytest.mark.parametrize(
+    ("has", "kind", "start", "width", "text"),
+    [
+        (SKIPPED, "skipped", 0.1, 0.1, "skipped, 7, too late"),
+        (FAILED, "failed", 0, 0.003, "failed, 3 runs, KeyError: 'x'"),
+        ({"fire_time": None}, "pending", 0, 0.003, "pending, by hand"),
+    ],
+    ids=["skipped", "failed", "by hand"],
+)
+def test_a_mark_says_what_became_of_an_instance(
+    store: MemoryStore,
+    has: dict[str, Any],
+    kind: str,
+    start: float,
+    width: float,
+    text: str,
+) -> None:
+    instance: TaskInstance = replace(pending(store), **has)
     mark = mark_of(instance, HALF_PAST, START)
-    assert mark.kind == "skipped"
-    assert [mark.start, mark.width] == pytest.approx([0.1, 0.1])
-    assert "7, too late" in mark.text
+    assert (mark.kind, mark.retried) == (kind, "runs" in has)
+    assert [mark.start, mark.width] == pytest.approx([start, width])
+    assert mark.text.endswith(text)
     assert is_in(instance, HALF_PAST)
     assert not is_in(instance, HALF_PAST.later)
 
 
-def test_failures_and_retries_are_told(store: MemoryStore) -> None:
-    made = ended(store, outcome=Outcome.FAILED)
-    instance: TaskInstance = replace(made, runs=3, error="KeyError: 'x'")
-    mark = mark_of(instance, HALF_PAST, START)
-    assert mark.retried
-    assert mark.text.endswith("3 runs, KeyError: 'x'")
+def test_a_window_has_what_ran_into_it_and_what_was_made_by_hand(
+    store: MemoryStore,
+) -> None:
+    ran = ended(store, definition(START - 2 * HOUR)).definition
+    store.add_instances(ran.id, [Addition(id=uuid4(), at=START + 6 * MINUTE)])
+    marks = lane(store, ran).marks
+    assert [each.kind for each in marks] == ["completed", "pending"]
+    assert [each.fired for each in marks] == pytest.approx([0, 0.1])
+    assert lane(store, ran, HALF_PAST.later).marks == []
 
 
 def test_of_too_many_the_numbers_are_shown(store: MemoryStore) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
-from contextlib import ExitStack, closing
+from contextlib import closing
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.exc import OperationalError
 
 from go_scheduler.doctor import Severity, diagnose
 from go_scheduler.errors import StoreUnavailableError
@@ -23,6 +21,7 @@ from go_scheduler.stores.migrations.history import history
 from go_scheduler.stores.postgresql import questions as postgresql_questions
 from go_scheduler.stores.postgresql.questions import within
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.redis import questions as redis_questions
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.questions import (
     TABLES,
@@ -32,7 +31,6 @@ from go_scheduler.stores.sql.questions import (
 from go_scheduler.stores.sqlite import questions as sqlite_questions
 from tests import servers
 from tests.conftest import SQL
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.stores.findings import Finding
+    from tests.redis_servers import RedisServer
 
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 HEAD = history().head
@@ -73,50 +72,6 @@ def execute(url: str, *statements: str) -> None:
     with connect(url) as connection:
         for each in statements:
             connection.execute(each.encode())
-
-
-@pytest.fixture
-def own_url(
-    engine: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[str]:
-    """A database that a test may break, with the tables."""
-    with ExitStack() as stack:
-        if engine == "sqlite":
-            url = f"sqlite:///{tmp_path / 'own.db'}"
-        elif engine == "postgresql":
-            server = request.getfixturevalue("postgresql_server")
-            url = stack.enter_context(servers.fresh_database(server))
-        else:
-            url = stack.enter_context(servers.cockroachdb_database())
-        with servers.opened(url):
-            pass
-        yield url
-
-
-@pytest.mark.parametrize("engine", SQL, indirect=True)
-def test_what_is_broken_is_found_and_its_statement_mends_it(
-    engine: str, own_url: str
-) -> None:
-    assert wrong(own_url) == {}
-    execute(own_url, "DROP INDEX task_instances_open_idx")
-    missing = wrong(own_url)
-    assert {*missing} == {"index-missing"}
-    statement = missing["index-missing"].statement
-    assert statement is not None
-    assert " WHERE " in statement
-    execute(own_url, statement)
-    assert wrong(own_url) == {}
-    execute(own_url, "UPDATE go_scheduler_schema_version SET version_num = '9999'")
-    assert {*wrong(own_url)} == {"schema-ahead"}
-    execute(own_url, "DROP TABLE task_runs")
-    assert {*wrong(own_url)} == {"schema-ahead", "table-missing"}
-    execute(own_url, "DELETE FROM go_scheduler_schema_version")
-    with closing(open_store(own_url)) as store:
-        report = diagnose(store)
-    assert report.worst is Severity.ERROR
-    assert "nodes" not in {each.name for each in report.findings}
-    [found] = [each for each in report.findings if each.name == "schema-missing"]
-    assert found.statement == "go_scheduler migrate"
 
 
 @pytest.mark.parametrize(
@@ -166,38 +121,19 @@ def test_a_user_who_may_only_read_is_told_what_it_may_not_see(
 
 
 @pytest.mark.parametrize("engine", NOT_SQLITE, indirect=True)
-def test_a_transaction_and_a_lock_that_last_are_found(
+def test_a_transaction_that_lasts_is_found_and_its_statement_ends_it(
     engine: str, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of = cockroachdb_questions if engine == "cockroachdb" else postgresql_questions
     monkeypatch.setattr(of, "LONG", timedelta(0))
-    monkeypatch.setattr(of, "LONG_WAIT", timedelta(0))
-    execute(store_url, "INSERT INTO task_settings (name, value) VALUES ('a', 'b')")
-    update = b"UPDATE task_settings SET value = 'c'"
-    with connect(store_url) as holder, connect(store_url) as waiter:
+    with connect(store_url) as holder:
         holder.execute(b"BEGIN")
-        holder.execute(update)
-        waits = threading.Thread(target=waiter.execute, args=[update])
-        waits.start()
-        # It is seen once the other has begun to wait.
-        found = next(
-            seen for _ in range(300) if "long-lock" in (seen := wrong(store_url))
-        )
-        holder.execute(b"COMMIT")
-        waits.join(FAILED_AFTER)
-    assert {"long-lock", "long-transaction"} <= {*found}
-    assert found["long-transaction"].statement is not None
-
-
-@pytest.mark.slow
-def test_a_table_that_is_locked_as_a_whole_is_found(
-    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgresql_questions, "LONG_WAIT", timedelta(0))
-    with connect(postgresql_url) as holder:
-        holder.execute(b"BEGIN")
-        holder.execute(b"LOCK TABLE task_sets IN SHARE MODE")
-        assert "all of task_sets locked" in wrong(postgresql_url)["long-lock"].seen
+        holder.execute(b"UPDATE task_settings SET value = 'c'")
+        found = wrong(store_url)["long-transaction"]
+        assert "has had one open for " in found.seen
+        execute(store_url, str(found.statement))
+        with pytest.raises(psycopg.Error):
+            holder.execute(b"SELECT 1")
 
 
 @pytest.mark.slow
@@ -215,39 +151,6 @@ def test_a_connection_that_is_lost_while_it_reads_is_said_to_be(
             store._database.run(
                 Lane.BY_HAND, lambda each: within("READ ONLY", each, read)
             )
-
-
-@pytest.mark.slow
-def test_dead_rows_are_found_once_they_are_many(
-    empty_database_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgresql_questions, "MANY_DEAD", 1)
-    monkeypatch.setattr(postgresql_questions, "MANY_LIVE", 0)
-    url = empty_database_url()
-    with servers.opened(url):
-        pass
-    execute(
-        url,
-        "ALTER TABLE task_settings SET (autovacuum_enabled = off)",
-        "INSERT INTO task_settings SELECT g::text, '' FROM generate_series(1, 9) g",
-        "DELETE FROM task_settings WHERE name > '3'; SELECT pg_stat_force_next_flush()",
-    )
-    found = wrong(url)
-    assert {*found} == {"dead-rows", "never-analyzed"}
-    assert "task_settings has 6 dead rows beside 3" in found["dead-rows"].seen
-    execute(url, str(found["dead-rows"].statement))
-    assert wrong(url) == {}
-
-
-@pytest.mark.slow
-def test_a_server_that_takes_no_writes_or_is_old_is_found(
-    empty_database_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = empty_database_url()
-    name = make_url(url).database
-    execute(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    monkeypatch.setattr(postgresql_questions, "OLDEST", 10**9)
-    assert {"read-only", "old-server", "schema-missing"} <= {*wrong(url)}
 
 
 class Answering:
@@ -277,20 +180,32 @@ def answered(
     return list(question(Answering(**answers)))
 
 
-def test_autovacuum_that_is_off_is_found() -> None:
-    question = postgresql_questions._dead_rows
-    found = answered(question, current_setting=[{"value": False}])
-    assert [each.name for each in found] == ["autovacuum-off", "rows"]
+PLAIN = {
+    "version": "16.1",
+    "number": 160_001,
+    "standby": False,
+    "reads_only": False,
+    "autovacuum": True,
+}
 
 
-def test_a_prepared_transaction_is_found() -> None:
-    question = postgresql_questions._transactions
-    sessions = [{"hidden": 0, "asking": "me"}]
-    row = {"gid": "it's", "owner": "me", "age": 10.0}
-    rows = [row, row | {"age": 3600.0}]
-    found = answered(question, asking=sessions, pg_prepared_xacts=rows)
-    assert [each.name for each in found] == ["prepared-transaction", "transactions"]
-    assert found[0].statement == "ROLLBACK PREPARED 'it''s';"
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ({}, None),
+        ({"number": 119_999}, "old-server"),
+        ({"standby": True}, "read-only"),
+        ({"reads_only": True}, "read-only"),
+        ({"autovacuum": False}, "autovacuum-off"),
+    ],
+)
+def test_what_postgresql_says_of_itself_is_judged(
+    told: dict[str, object], name: str | None
+) -> None:
+    question: Any = postgresql_questions.QUESTIONS["server"]
+    found = answered(question, server_version=[PLAIN | told])
+    names = [each.name for each in found]
+    assert names == (["server"] if name is None else [name, "server"])
 
 
 @pytest.mark.parametrize(
@@ -307,63 +222,29 @@ def test_the_version_of_cockroachdb_is_judged(version: str, names: list[str]) ->
     assert [each.name for each in found] == names
 
 
-def test_what_cockroachdb_says_of_transactions_locks_and_waits_is_judged() -> None:
-    told = {
-        "session_id": "18ea",
-        "application_name": "shop",
-        "age": 3600.0,
-        "table_name": "task_instances",
-        "index_name": "task_instances_pkey",
-        "txn_id": "7",
-        "events": 5000,
-    }
-    for about, name in {
-        "transactions": "long-transaction",
-        "locks": "long-lock",
-        "contention": "contention",
-    }.items():
-        question: Any = cockroachdb_questions.QUESTIONS[about]
-        found = answered(question, crdb_internal=[told])
-        assert found[0].name == name
-        assert found[0].statement is not None
-        short = answered(question, crdb_internal=[told | {"age": 1.0, "events": 1}])
-        assert "long-transaction" not in {each.name for each in short}
-        assert "contention" in {each.name for each in short} or about != "contention"
-        assert all(each.severity is Severity.OK for each in answered(question))
-
-
-def test_statistics_of_cockroachdb_are_old_only_where_there_are_rows() -> None:
-    question: Any = cockroachdb_questions.QUESTIONS["statistics"]
-    for rows, age, name in (
-        (1000, None, "old-statistics"),
-        (1000, 10**6, "old-statistics"),
-        (1000, 10**3, "statistics"),
-        (999, None, "statistics"),
-    ):
-        found = answered(question, STATISTICS=[{"rows": rows, "age": age}])
-        assert {each.name for each in found} == {name}
-
-
 @pytest.mark.parametrize(
-    ("ranges", "found"),
+    ("of", "part", "told"),
     [
-        ([(1, [1], 1.0), (1, [1], 1.0)], ["ranges"]),
-        ([(1, [1, 2], 1.0)], ["ranges"]),
-        ([(1, [1, 2], 1.0), (1, [1, 2], 1.0)], ["leases-on-one-node", "ranges"]),
-        ([(1, [1, 2], 1.0), (2, [1, 2], 1.0)], ["ranges"]),
+        (postgresql_questions, "xact_start", {"pid": 7, "usename": "ann"}),
+        (cockroachdb_questions, "crdb_internal", {"session_id": "18ea"}),
     ],
+    ids=["postgresql", "cockroachdb"],
 )
-def test_ranges_that_one_node_leads_are_told(
-    ranges: list[tuple[int, list[int], float]], found: list[str]
+def test_a_transaction_is_found_once_it_is_open_for_five_minutes(
+    of: Any, part: str, told: dict[str, object]
 ) -> None:
-    judged = cockroachdb_questions.judged_ranges("task_instances", ranges)
-    assert [each.name for each in judged] == found
-    question: Any = cockroachdb_questions.QUESTIONS["ranges"]
-    rows = [
-        {"lease_holder": holder, "replicas": replicas, "size": size}
-        for holder, replicas, size in ranges
-    ]
-    assert [each.name for each in answered(question, RANGES=rows)] == found * 2
+    row = {"application_name": "shop", "state": "active"} | told
+    nobody = [{"hidden": 0, "asking": "me"}]
+    for seconds, expected in ((300.0, ["transactions"]), (301.0, ["long-transaction"])):
+        found = answered(
+            of.QUESTIONS["transactions"],
+            hidden=nobody,
+            **{part: [row | {"age": seconds}]},
+        )
+        assert [each.name for each in found][:1] == expected
+    assert "shop" in found[0].seen
+    assert found[0].seen.endswith("one open for 5 min 1 s")
+    assert str(next(iter(told.values()))) in str(found[0].statement)
 
 
 def test_an_index_that_is_not_valid_is_found() -> None:
@@ -387,15 +268,6 @@ def file(tmp_path: Path, sqlite_file: Path) -> Path:
     return path
 
 
-def test_a_file_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
-    path = tmp_path / "none.db"
-    with closing(open_store(f"sqlite:///{path}")) as store:
-        report = diagnose(store)
-    assert not report.reached
-    assert f"there is no file {path}" in report.findings[-1].seen
-    assert not path.exists()
-
-
 @pytest.mark.parametrize("kind", ["text", "folder"])
 def test_what_is_no_database_is_told(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "own.db"
@@ -409,81 +281,66 @@ def test_what_is_no_database_is_told(tmp_path: Path, kind: str) -> None:
     assert str(path) in report.findings[-1].seen
 
 
-def test_a_file_is_read_and_not_changed(file: Path) -> None:
-    execute(f"sqlite:///{file}", "PRAGMA wal_checkpoint(TRUNCATE)")
-    before = file.read_bytes()
-    with closing(open_store(f"sqlite:///{file}")) as store:
-        assert diagnose(store).reached
-    assert file.read_bytes() == before
-
-
-def test_a_damaged_file_is_found(file: Path) -> None:
-    whole = bytearray(file.read_bytes())
-    page = 4096
-    with closing(sqlite3.connect(file)) as opened:
-        root = opened.execute(
-            "SELECT rootpage FROM sqlite_master WHERE name = 'task_sets'"
-        ).fetchone()[0]
-    whole[(root - 1) * page : (root - 1) * page + 8] = b"\xff" * 8
-    file.write_bytes(whole)
-    assert "damaged" in wrong(f"sqlite:///{file}")
-
-
-def test_what_a_check_of_the_file_says_is_told() -> None:
-    class Damaged:
-        def exec_driver_sql(self, _: str) -> Damaged:
-            return self
-
-        def scalars(self) -> Damaged:
-            return self
-
-        def all(self) -> list[str]:
-            return ["page 7 is odd", "page 8 is gone"]
-
-    connection: Any = Damaged()
-    [found] = sqlite_questions.QUESTIONS["file"](connection)
-    assert (found.name, found.seen) == ("damaged", "page 7 is odd; page 8 is gone")
-
-
-def test_a_check_that_fails_says_that_the_file_is_damaged() -> None:
-    class Broken:
-        def exec_driver_sql(self, _: str) -> None:
-            raise OperationalError("", None, sqlite3.DatabaseError("it is malformed"))
-
-    connection: Any = Broken()
-    [found] = sqlite_questions.QUESTIONS["file"](connection)
-    assert (found.name, found.seen) == ("damaged", "it is malformed")
-
-
-def test_what_else_is_found_of_a_file(
+def test_a_question_that_fails_and_a_full_disk_are_found(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{file}"
-    monkeypatch.setattr(sqlite_questions, "MANY_FREE", 1)
     monkeypatch.setattr(sqlite_questions, "LITTLE_ROOM", 2**60)
-    execute(url, "CREATE TABLE more AS SELECT randomblob(1000000) x", "DROP TABLE more")
-    assert {*wrong(url)} == {"free-pages", "disk-full"}
-    execute(url, "PRAGMA journal_mode = DELETE")
-    assert "journal-mode" in wrong(url)
+    url = f"sqlite:///{file}"
+    table = "go_scheduler_schema_version"
+    execute(url, f"ALTER TABLE {table} RENAME COLUMN version_num TO other")
+    found = wrong(url)
+    assert {*found} == {"not-answered", "disk-full"}
+    assert "no such column: version_num" in found["not-answered"].seen
 
 
-def test_a_log_that_cannot_shrink_is_found(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+class Says:
+    """A server that says this of itself."""
+
+    def __init__(self, **info: Any) -> None:
+        self._info = info
+
+    def info(self, _: str) -> dict[str, Any]:
+        return self._info
+
+
+@pytest.mark.parametrize(
+    ("about", "said", "expected"),
+    [
+        (
+            "server",
+            {"redis_version": "6.0.16"},
+            [("old-server", "Redis 6.0.16")],
+        ),
+        (
+            "server",
+            {"redis_version": "7.2.4", "valkey_version": "8.1.8"},
+            [("server", "Valkey 8.1.8")],
+        ),
+        (
+            "persistence",
+            {"aof_last_write_status": "err", "aof_enabled": 0},
+            [
+                ("not-kept", "aof_last_write_status is err"),
+                ("may-lose", "appendonly is no"),
+            ],
+        ),
+        ("replication", {"role": "master"}, []),
+    ],
+)
+def test_what_redis_says_of_itself_is_judged(
+    about: str, said: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    monkeypatch.setattr(sqlite_questions, "LONG_LOG", 0)
-    with closing(sqlite3.connect(file)) as opened, opened:
-        opened.execute("INSERT INTO task_settings VALUES ('a', 'b')")
-        opened.commit()
-        assert {*wrong(f"sqlite:///{file}")} == {"large-log"}
+    found = redis_questions.QUESTIONS[about](Says(**said))
+    assert [(each.name, each.seen) for each in found] == expected
 
 
-def test_a_check_that_takes_too_long_is_given_up(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_question_that_fails_costs_only_itself(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_questions, "_STEPS", 1)
-    path = sqlite_questions.Examined(
-        file, elapsed=iter(map(timedelta, range(10**9))).__next__, longest=timedelta(0)
-    )
-    found = {each.name: each for each in path.findings()}
-    assert "unchecked" in found
-    assert "interrupted" in found["not-answered"].seen
+    def fails(client: Any) -> Iterator[Finding]:
+        yield client.execute_command("NOSUCH")
+
+    monkeypatch.setitem(redis_questions.QUESTIONS, "memory", fails)
+    found = wrong(redis_server.url)
+    assert found.keys() == {"not-answered"}
+    assert found["not-answered"].seen.startswith("memory: Redis: unknown")

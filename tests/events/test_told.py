@@ -1,69 +1,68 @@
-"""Each event is told at its happening, by the loops of a scheduler and its calls."""
+"""What events say of each happening, and what listeners may do.
+
+That each event is told at its happening, under faults as well, is tested with the
+behaviour that it is of.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from go_scheduler import (
-    CatchUp,
-    DelayTrigger,
     ExecuteOnceTrigger,
-    IntervalTrigger,
+    HandlerRegistry,
+    RetryPolicy,
     Scheduler,
     TaskDefinition,
-    Trigger,
     node,
 )
-from go_scheduler.clock import SystemClock
-from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.events import (
     Change,
     DefinitionChanged,
-    DefinitionCompleted,
     DefinitionDeleted,
-    DefinitionLocked,
     DefinitionScheduled,
-    DefinitionSetAside,
     Event,
     InstanceCancelRequested,
+    InstanceClaimed,
     InstanceCreated,
+    InstanceEvent,
     InstanceFinished,
-    InstanceSkipped,
-    LoopFailed,
-    LoopRecovered,
+    InstanceGivenBack,
+    InstanceRetried,
+    InstanceStarted,
     NodeStarted,
     NodeStopped,
     NoticeGiven,
     QueueUnserved,
-    StoreAway,
-    StoreBack,
+    ResultLost,
+    RunEnded,
+    RunFailed,
     delivery,
     hears,
 )
-from go_scheduler.firing import definition_scheduler
+from go_scheduler.events.event_bus import Events
+from go_scheduler.events.listening import checked_listeners
 from go_scheduler.models import Cancelled, Outcome, TaskInstance
 from go_scheduler.run import HandedOn
-from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Answer
-from go_scheduler.testing.builders import HOUR, SECOND
+from go_scheduler.running.calling.workers import Threads
+from go_scheduler.running.held import HeldRun
+from go_scheduler.testing.builders import LEASE, SECOND
 from go_scheduler.testing.clock import START
+from tests.conftest import instance
 from tests.events.house import House
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Firing
     from go_scheduler.testing import ManualClock
-
 
 LISTENER = "go_scheduler listener"
 
@@ -73,300 +72,255 @@ def house(clock: ManualClock, store: Store) -> House:
     return House(clock, store)
 
 
-def once(at: datetime = START + SECOND, name: str | None = "report") -> TaskDefinition:
-    return TaskDefinition(trigger=ExecuteOnceTrigger(at), name=name)
+def once(at: datetime = START + SECOND) -> TaskDefinition:
+    return TaskDefinition(
+        trigger=ExecuteOnceTrigger(at),
+        name="report",
+        retry=RetryPolicy(max_attempts=2, delay=10 * SECOND),
+    )
 
 
-class TestDefinitions:
-    def test_what_is_scheduled_is_told_with_what_the_store_made_of_it(
-        self, house: House
-    ) -> None:
-        stored = house.scheduler.schedule(once())
-        assert house.one(DefinitionScheduled) == DefinitionScheduled(
-            definition_id=stored.id,
-            name="report",
-            queue="default",
-            next_fire_time=START + SECOND,
-            revision=stored.revision,
-            joined=False,
-        )
-
-    def test_a_pause_and_its_end_are_told(self, house: House) -> None:
-        stored = house.scheduler.schedule(once())
-        house.scheduler.pause(stored.id, "a holiday")
-        house.scheduler.resume(stored.id)
-        paused, resumed = house.of(DefinitionChanged)
-        assert (paused.change, paused.note) == (Change.PAUSED, "a holiday")
-        assert (resumed.change, resumed.note) == (Change.RESUMED, None)
-        assert paused.definition_id == resumed.definition_id == stored.id
-
-    def test_what_is_deleted_is_told_if_it_was_there(self, house: House) -> None:
-        scheduler = house.scheduler
-        stored = [scheduler.schedule(once()) for _ in range(3)]
+def test_each_change_of_a_definition_is_told(house: House) -> None:
+    scheduler = house.scheduler
+    stored = [scheduler.schedule(once()) for _ in range(3)]
+    assert house.of(DefinitionScheduled)[0] == DefinitionScheduled(
+        definition_id=stored[0].id,
+        name="report",
+        queue="default",
+        next_fire_time=START + SECOND,
+        revision=stored[0].revision,
+        joined=False,
+    )
+    scheduler.pause(stored[0].id, "a holiday")
+    scheduler.resume(stored[0].id)
+    changes = [(e.definition_id, e.change, e.note) for e in house.of(DefinitionChanged)]
+    assert changes == [
+        (stored[0].id, Change.PAUSED, "a holiday"),
+        (stored[0].id, Change.RESUMED, None),
+    ]
+    for _ in range(2):
         scheduler.delete_definition(stored[0].id)
-        scheduler.delete_definition(stored[0].id)
-        scheduler.delete_definitions(metadata={})
-        ids = [each.definition_id for each in house.of(DefinitionDeleted)]
-        assert ids[0] == stored[0].id
-        assert set(ids[1:]) == {each.id for each in stored[1:]}
-        assert len(ids) == 3
-
-    def test_one_that_fires_no_more_is_completed_when_its_last_instance_is_made(
-        self, house: House, clock: ManualClock
-    ) -> None:
-        stored = house.scheduler.schedule(once(START + 5 * SECOND))
-        with house.scheduler:
-            clock.advance(SECOND)
-            assert house.of(InstanceCreated) == []
-            clock.advance(3 * SECOND)
-            created = house.one(InstanceCreated)
-            assert created.fire_time == START + 5 * SECOND
-            assert created.definition_id == stored.id
-            assert house.one(DefinitionCompleted).definition_id == stored.id
-
-    def test_each_fire_time_has_its_instance_and_those_that_were_missed_one(
-        self, house: House, clock: ManualClock
-    ) -> None:
-        trigger = IntervalTrigger(SECOND)
-        grace = CatchUp(grace=SECOND)
-        house.scheduler.schedule(TaskDefinition(trigger=trigger, catch_up=grace))
-        clock.advance(10 * SECOND)
-        with house.scheduler:
-            clock.advance(SECOND)
-        skipped = house.one(InstanceSkipped)
-        assert (skipped.first, skipped.last) == (START + SECOND, START + 8 * SECOND)
-        assert skipped.count == 8
-        assert skipped.reason.startswith("missed by more than the grace of 0:00:01")
-        fire_times = [each.fire_time for each in house.of(InstanceCreated)]
-        assert fire_times == [START + each * SECOND for each in range(9, 15)]
-        assert house.of(DefinitionCompleted) == []
-
-    def test_one_that_waits_is_not_completed_by_its_firing(
-        self, house: House, clock: ManualClock
-    ) -> None:
-        trigger = DelayTrigger(3 * SECOND)
-        house.scheduler.schedule(TaskDefinition(trigger=trigger))
-        with house.scheduler:
-            clock.advance(SECOND)
-        assert len(house.of(InstanceCreated)) == 1
-        assert house.of(DefinitionCompleted) == []
-
-    def test_a_run_was_asked_to_stop(self, clock: ManualClock, store: Store) -> None:
-        def handler(instance: TaskInstance) -> HandedOn:
-            return HandedOn(worker="anna")
-
-        house = House(clock, store, handler)
-        told: list[Event] = []
-        with house.scheduler as scheduler:
-            with scheduler._hub.told(told.append, InstanceCancelRequested):
-                scheduler.schedule(once(START))
-                clock.advance(SECOND)
-                [instance] = scheduler.list_instances()
-                assert scheduler.cancel(instance.id) is Cancelled.REQUESTED
-            scheduler.cancel(instance.id)
-        first, again = house.of(InstanceCancelRequested)
-        assert first == again
-        assert told == [first]
-        assert (first.instance_id, first.attempt) == (instance.id, instance.attempt)
-        assert first.worker == "anna"
-
-    def test_a_cancelled_instance_has_finished(
-        self, house: House, clock: ManualClock, store: Store
-    ) -> None:
-        stored = house.scheduler.schedule(once(START + 2 * SECOND))
-        with Scheduler(None, store, clock=clock):
-            clock.advance(SECOND)
-        [instance] = house.scheduler.list_instances(definition_id=stored.id)
-        house.scheduler.cancel(instance.id)
-        house.scheduler.cancel(instance.id)
-        finished = house.one(InstanceFinished)
-        assert finished.outcome is Outcome.CANCELLED
-        assert finished.instance_id == instance.id
-        assert (finished.started_at, finished.took, finished.error) == (None,) * 3
+    scheduler.delete_definitions(metadata={})
+    first, *others = (each.definition_id for each in house.of(DefinitionDeleted))
+    assert first == stored[0].id
+    assert sorted(others) == sorted(each.id for each in stored[1:])
 
 
-@dataclass(frozen=True)
-class Broken(Trigger):
-    kind: ClassVar[str] = "tests.events.broken"
-
-    def next_fire_time(self, after: datetime) -> datetime | None:
-        if after > START + SECOND:
-            raise ZeroDivisionError("by zero")
-        return after + SECOND
-
-
-class Faulty(MemoryStore):
-    """Fails, and has locked rows, as it is told."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__(clock)
-        self.is_away = False
-        self.locked: set[UUID] = set()
-
-    def now(self) -> datetime:
-        self._reach()
-        return super().now()
-
-    def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
-    ) -> Sequence[TaskDefinition]:
-        self._reach()
-        return super().due_definitions(ahead=ahead, after=after, limit=limit)
-
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[set[UUID]]:
-        free = [each for each in firings if each.definition.id not in self.locked]
-        return Answer(
-            done={*super().fire_definitions(free).done},
-            busy={each.definition.id for each in firings} & self.locked,
-        )
-
-    def _reach(self) -> None:
-        if self.is_away:
-            raise StoreUnavailableError("no route to the host")
-
-
-class TestNodes:
-    @pytest.fixture
-    def store(self, clock: ManualClock) -> Faulty:
-        return Faulty(clock)
-
-    def test_a_start_and_a_stop_are_told(self, house: House) -> None:
-        with house.scheduler:
-            node = house.scheduler.health().node
-        started = house.one(NodeStarted)
-        assert started == NodeStarted(
-            node=started.node, queues=("default",), max_workers=32
-        )
-        assert started.node == node
-        assert house.told[-1] == NodeStopped(node=started.node, clean=True)
-
-    def test_a_listener_in_place_may_stop_its_scheduler(
-        self, clock: ManualClock, store: Store
-    ) -> None:
-        @hears(InstanceCreated)
-        def stop(_: InstanceCreated) -> None:
-            assert not scheduler.stop()
-
-        scheduler = Scheduler(print, store, clock=clock, listeners=[stop])
-        scheduler.start()
-        scheduler.schedule(once())
-        clock.advance(SECOND)
-        assert scheduler.health().trouble == "it has been stopped"
-
-    @pytest.mark.parametrize("stops", [False, True])
-    def test_a_listener_in_place_may_start_its_scheduler(
-        self, clock: ManualClock, store: Store, stops: bool
-    ) -> None:
-        told: list[NodeStarted] = []
-
-        @hears(NodeStarted)
-        def start(event: NodeStarted) -> None:
-            told.append(event)
-            if len(told) == 1:
-                assert not (stops and scheduler.stop())
-                scheduler.start()
-
-        scheduler = Scheduler(print, store, clock=clock, listeners=[start])
-        starting = threading.Thread(target=scheduler.start, daemon=True)
-        starting.start()
-        starting.join(FAILED_AFTER)
-        assert not starting.is_alive()
-        clock.advance(SECOND)
-        assert scheduler.health().ok
-        assert scheduler.health().node == told[-1].node
-        assert len(told) == 1 + stops
-        assert scheduler.stop()
-
-    def test_one_without_a_handler_serves_no_queue_and_says_so(
-        self, clock: ManualClock, store: Store
-    ) -> None:
-        told: list[Event] = []
-        with Scheduler(None, store, clock=clock, listeners=[told.append]):
-            pass
-        notice, started = told[:2]
-        assert isinstance(notice, NoticeGiven)
-        assert notice.is_warning
-        assert notice.text.startswith("this scheduler has no handler")
-        assert isinstance(started, NodeStarted)
-        assert started.queues == ()
-
-    def test_what_is_scheduled_where_nobody_may_run_it_is_noticed_once(
-        self, house: House
-    ) -> None:
-        for _ in range(2):
-            house.scheduler.schedule(replace(once(), queue="mail"))
-        notice = house.one(NoticeGiven)
-        assert notice.text.startswith("queue 'mail' is not among those")
-        assert not notice.is_warning
-
-    def test_a_queue_that_no_node_serves_is_told(
-        self, house: House, clock: ManualClock
-    ) -> None:
-        house.scheduler.schedule(replace(once(), queue="mail"))
-        with house.scheduler:
-            clock.advance(timedelta(minutes=3))
-        unserved = house.one(QueueUnserved)
-        assert unserved.queue == "mail"
-        assert unserved.text.startswith("queue 'mail' is served by no node")
-
-    def test_a_store_that_is_away_is_told_with_the_loops_that_miss_it(
-        self, house: House, clock: ManualClock, store: Faulty
-    ) -> None:
-        with house.scheduler:
-            clock.advance(SECOND)
-            store.is_away = True
-            clock.advance(2 * SECOND)
-            away = house.one(StoreAway)
-            assert away.loop == "definition scheduler"
-            assert "no route to the host" in away.error
-            failures = [
-                each.failures for each in house.of(LoopFailed) if each.loop == away.loop
-            ]
-            assert failures == list(range(1, len(failures) + 1))
-            store.is_away = False
-            clock.advance(10 * SECOND)
-            recovered = house.of(LoopRecovered)
-            assert LoopRecovered(loop=away.loop, failures=len(failures)) in recovered
-            assert SECOND < house.one(StoreBack).away < 10 * SECOND
-
-    def test_a_definition_that_cannot_fire_is_told_when_it_is_set_aside(
-        self, house: House, clock: ManualClock
-    ) -> None:
-        stored = house.scheduler.schedule(TaskDefinition(trigger=Broken()))
-        with house.scheduler:
-            clock.advance(5 * SECOND)
-        aside = house.one(DefinitionSetAside)
-        assert aside.definition_id == stored.id
-        assert aside.retry_in == timedelta(minutes=1)
-        assert isinstance(aside.exception, ZeroDivisionError)
-        assert "by zero" in aside.error
-
-    def test_a_definition_that_is_locked_for_long_is_told(
-        self, house: House, clock: ManualClock, store: Faulty
-    ) -> None:
-        stored = house.scheduler.schedule(once())
-        store.locked.add(stored.id)
-        with house.scheduler:
-            clock.advance(5 * SECOND)
-        assert house.one(DefinitionLocked).definition_id == stored.id
-
-
-def test_what_nobody_hears_is_not_made(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_what_is_scheduled_in_a_transaction_is_told_to_be_so(
+    house: House, store_url: str
 ) -> None:
-    def refuse(**_: object) -> None:
-        raise AssertionError("nobody hears this")
+    engine = create_engine(store_url)
+    house.scheduler.check()
+    with engine.begin() as connection:
+        house.scheduler.schedule(once(), connection=connection)
+    engine.dispose()
+    assert house.one(DefinitionScheduled).joined
 
-    for name in ("InstanceCreated", "InstanceSkipped", "DefinitionCompleted"):
-        monkeypatch.setattr(definition_scheduler, name, refuse)
-    scheduler = Scheduler(print, MemoryStore(clock), clock=clock)
-    trigger = IntervalTrigger(SECOND)
-    scheduler.schedule(once(START + HOUR))
-    scheduler.schedule(TaskDefinition(trigger=trigger, catch_up=CatchUp(grace=SECOND)))
-    clock.advance(HOUR - SECOND)
-    with scheduler:
+
+def test_a_run_is_told_from_its_claim_to_its_end(
+    clock: ManualClock, store: Store
+) -> None:
+    def handler(_: TaskInstance) -> None:
+        condition = threading.Condition()
+        with condition:
+            clock.wait(condition, clock.elapsed() + 2 * SECOND)
+
+    house = House(clock, store, handler)
+    stored = house.scheduler.schedule(once())
+    with house.scheduler:
+        clock.advance(2 * SECOND)
+    [claimed, *_] = found = house.of(InstanceEvent)
+    at = START + SECOND
+    of: Any = {
+        "instance_id": claimed.instance_id,
+        "attempt": 1,
+        "definition_id": stored.id,
+        "name": "report",
+        "queue": "default",
+    }
+    done: Any = {"took": 2 * SECOND, "outcome": Outcome.COMPLETED}
+    assert found == [
+        InstanceClaimed(**of, due_at=at),
+        InstanceStarted(**of, fire_time=at, execute_at=at, started_at=at, late=ZERO),
+        RunEnded(**of, **done, late=ZERO, retry_in=None),
+        InstanceFinished(**of, **done, started_at=at, error=None),
+    ]
+
+
+def test_a_run_that_fails_is_told_with_what_follows(
+    clock: ManualClock, store: Store
+) -> None:
+    def handler(_: TaskInstance) -> None:
+        raise ConnectionError("no route")
+
+    house = House(clock, store, handler)
+    house.scheduler.schedule(once())
+    with house.scheduler:
+        clock.advance(12 * SECOND)
+    again, for_good = house.of(RunFailed)
+    retried, finished = house.one(InstanceRetried), house.one(InstanceFinished)
+    assert (again.attempt, again.retry_in) == (1, 10 * SECOND)
+    assert (for_good.attempt, for_good.retry_in) == (2, None)
+    assert (retried.retry_in, retried.took) == (10 * SECOND, ZERO)
+    assert retried.started_at == START + SECOND
+    assert finished.outcome is Outcome.FAILED
+    assert finished.started_at == START + 11 * SECOND
+    told: list[RunFailed | InstanceRetried | InstanceFinished]
+    told = [again, retried, for_good, finished]
+    assert [each for each in house.told if each in told] == told
+    for event in told:
+        assert "ConnectionError: no route" in (event.error or "")
+
+
+def test_what_has_no_handler_here_is_given_back_and_noticed_once(
+    clock: ManualClock, store: Store
+) -> None:
+    house = House(clock, store, HandlerRegistry())
+    stored = house.scheduler.schedule(once())
+    with house.scheduler:
+        clock.advance(2 * SECOND)
+    given_back = house.of(InstanceGivenBack)
+    reason = "no handler is registered for definitions 'report' here; registered: none"
+    assert {each.reason for each in given_back} == {reason}
+    delays = [each.delay / timedelta(milliseconds=1) for each in given_back[:2]]
+    assert delays == [50, 100]
+    [scheduled, notice] = house.of(NoticeGiven)
+    assert "no handler is registered as 'report' here" in scheduled.text
+    assert notice.text == f"{reason}; such instances are given back"
+    assert notice.definition_id == stored.id
+    assert notice.instance_id == given_back[0].instance_id
+    assert house.of(InstanceClaimed) == []
+
+
+def test_a_run_was_asked_to_stop(clock: ManualClock, store: Store) -> None:
+    house = House(clock, store, lambda _: HandedOn(worker="anna"))
+    told: list[Event] = []
+    with house.scheduler as scheduler:
+        with scheduler._hub.told(told.append, InstanceCancelRequested):
+            scheduler.schedule(once(START))
+            clock.advance(SECOND)
+            [instance] = scheduler.list_instances()
+            assert scheduler.cancel(instance.id) is Cancelled.REQUESTED
+        scheduler.cancel(instance.id)
+    first, again = house.of(InstanceCancelRequested)
+    assert first == again
+    assert told == [first]
+    assert (first.instance_id, first.attempt) == (instance.id, instance.attempt)
+    assert first.worker == "anna"
+
+
+def test_a_cancelled_instance_has_finished(
+    house: House, clock: ManualClock, store: Store
+) -> None:
+    stored = house.scheduler.schedule(once(START + 2 * SECOND))
+    with Scheduler(None, store, clock=clock):
         clock.advance(SECOND)
-        assert all(each.ok for each in scheduler.health().loops.values())
+    [instance] = house.scheduler.list_instances(definition_id=stored.id)
+    for _ in range(2):
+        house.scheduler.cancel(instance.id)
+    finished = house.one(InstanceFinished)
+    assert (finished.instance_id, finished.outcome) == (instance.id, Outcome.CANCELLED)
+    assert (finished.started_at, finished.took, finished.error) == (None,) * 3
+
+
+def test_a_call_of_which_nobody_can_tell_is_told(clock: ManualClock) -> None:
+    told: list[Event] = []
+    called = threading.Event()
+
+    def call(_: HeldRun) -> None:
+        called.set()
+        raise ZeroDivisionError("by zero")
+
+    events = Events(checked_listeners([told.append]), clock)
+    before = set(threading.enumerate())
+    threads = Threads(call, most=1, events=events)
+    run = HeldRun(instance(expires_at=START + LEASE), expire_after=SECOND)
+    threads.submit(run)
+    assert called.wait(FAILED_AFTER)
+    threads.stop()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(FAILED_AFTER)
+    [event] = told
+    assert isinstance(event, ResultLost)
+    assert event.error == "ZeroDivisionError('by zero')"
+    assert event.instance_id == run.instance.id
+
+
+def test_a_start_and_a_stop_are_told(house: House) -> None:
+    with house.scheduler:
+        node = house.scheduler.health().node
+    assert node is not None
+    started = NodeStarted(node=node, queues=("default",), max_workers=32)
+    assert house.told == [started, NodeStopped(node=node, clean=True)]
+
+
+def test_one_without_a_handler_serves_no_queue_and_says_so(
+    clock: ManualClock, store: Store
+) -> None:
+    told: list[Event] = []
+    with Scheduler(None, store, clock=clock, listeners=[told.append]):
+        pass
+    notice, started = told[:2]
+    assert isinstance(notice, NoticeGiven)
+    assert notice.is_warning
+    assert notice.text.startswith("this scheduler has no handler")
+    assert isinstance(started, NodeStarted)
+    assert started.queues == ()
+
+
+def test_a_queue_that_nobody_serves_is_noticed_once_and_told_when_it_is_due(
+    house: House, clock: ManualClock
+) -> None:
+    for _ in range(2):
+        house.scheduler.schedule(replace(once(), queue="mail"))
+    notice = house.one(NoticeGiven)
+    assert notice.text.startswith("queue 'mail' is not among those")
+    assert not notice.is_warning
+    with house.scheduler:
+        clock.advance(timedelta(minutes=3))
+    unserved = house.one(QueueUnserved)
+    assert unserved.queue == "mail"
+    assert unserved.text.startswith("queue 'mail' is served by no node")
+
+
+def test_a_listener_in_place_may_stop_its_scheduler(
+    clock: ManualClock, store: Store
+) -> None:
+    @hears(InstanceCreated)
+    def stop(_: InstanceCreated) -> None:
+        assert not scheduler.stop()
+
+    scheduler = Scheduler(print, store, clock=clock, listeners=[stop])
+    scheduler.start()
+    scheduler.schedule(once())
+    clock.advance(SECOND)
+    assert scheduler.health().trouble == "it has been stopped"
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_listener_in_place_may_start_its_scheduler(
+    clock: ManualClock, store: Store, stops: bool
+) -> None:
+    told: list[NodeStarted] = []
+
+    @hears(NodeStarted)
+    def start(event: NodeStarted) -> None:
+        told.append(event)
+        if len(told) == 1:
+            assert not (stops and scheduler.stop())
+            scheduler.start()
+
+    scheduler = Scheduler(print, store, clock=clock, listeners=[start])
+    starting = threading.Thread(target=scheduler.start, daemon=True)
+    starting.start()
+    starting.join(FAILED_AFTER)
+    assert not starting.is_alive()
+    clock.advance(SECOND)
+    assert scheduler.health().ok
+    assert scheduler.health().node == told[-1].node
+    assert len(told) == 1 + stops
+    assert scheduler.stop()
 
 
 class TestInRealTime:
@@ -392,8 +346,7 @@ class TestInRealTime:
         def block(_: Event) -> None:
             assert goes_on.wait(FAILED_AFTER)
 
-        scheduler = Scheduler(lambda _: ran.set(), listeners=[block])
-        with scheduler:
+        with Scheduler(lambda _: ran.set(), listeners=[block]) as scheduler:
             scheduler.schedule(once(SystemClock().now()))
             assert ran.wait(FAILED_AFTER)
         assert not goes_on.is_set()

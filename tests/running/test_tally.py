@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import timedelta
 
 from go_scheduler.models import BOUNDS, Histogram, Outcome, QueueStats, TaskDefinition
@@ -13,15 +12,11 @@ from tests.conftest import seconds
 
 MS = timedelta(milliseconds=1)
 AT_FIRST = timedelta(0)
-THREADS = 8
 
 
-def stats(
-    at: timedelta, every: timedelta, count: int, *, queue: str = "default"
-) -> QueueStats:
+def stats(at: timedelta, count: int, *, queue: str = "default") -> QueueStats:
     return QueueStats(
         at=START + at,
-        every=every,
         queue=queue,
         ended={"completed": count},
         lateness=Histogram.of([(MS, count)]),
@@ -44,63 +39,21 @@ def test_what_was_counted_is_taken_once_its_minute_is_over() -> None:
     tally.look(START + seconds(59.9))
     assert tally.take() == []
     tally.look(START + MINUTE)
-    assert tally.take() == [
-        stats(AT_FIRST, MINUTE, 2),
-        stats(AT_FIRST, HOUR, 2),
-    ]
+    assert tally.take() == [stats(AT_FIRST, 2)]
     assert tally.take() == []
-
-
-def test_an_hour_is_taken_anew_with_each_minute() -> None:
-    tally = Tally()
-    run(tally, seconds(1))
-    run(tally, seconds(61), queue="mail")
-    tally.look(START + 2 * MINUTE)
-    nothing = timedelta(0)
-    assert tally.take() == [
-        stats(nothing, MINUTE, 1),
-        stats(MINUTE, MINUTE, 1, queue="mail"),
-        stats(nothing, HOUR, 1),
-        stats(nothing, HOUR, 1, queue="mail"),
-    ]
-    run(tally, seconds(121))
-    run(tally, 2 * HOUR)
-    tally.look(START + 2 * HOUR)
-    assert tally.take() == [
-        stats(2 * MINUTE, MINUTE, 1),
-        stats(nothing, HOUR, 2),
-        stats(nothing, HOUR, 1, queue="mail"),
-    ]
-
-
-def test_nothing_is_taken_where_nothing_was_counted() -> None:
-    tally = Tally()
-    for number in range(100):
-        tally.look(START + number * MINUTE)
-        assert tally.take() == []
-    assert tally.take(last=True) == []
-
-
-def test_the_last_time_all_is_taken_and_afterwards_nothing() -> None:
-    tally = Tally()
-    run(tally, seconds(1))
-    expected = [stats(AT_FIRST, MINUTE, 1), stats(AT_FIRST, HOUR, 1)]
-    assert tally.take(last=True) == expected
-    assert tally.take(last=True) == []
 
 
 def test_what_could_not_be_written_is_taken_again_with_what_came_since() -> None:
     tally = Tally()
     run(tally, seconds(1))
     tally.look(START + MINUTE)
-    taken = tally.take()
+    assert tally.take() == [stats(AT_FIRST, 1)]
     run(tally, seconds(61))
-    tally.put_back(taken)
-    tally.look(START + MINUTE + seconds(10))
-    assert tally.take() == [
-        stats(AT_FIRST, MINUTE, 1),
-        stats(AT_FIRST, HOUR, 2),
-    ]
+    tally.look(START + 2 * MINUTE)
+    tally.put_back()
+    both = [stats(AT_FIRST, 1), stats(MINUTE, 1)]
+    assert tally.take() == both
+    assert tally.take() == []
 
 
 def test_while_the_store_is_away_the_oldest_are_forgotten() -> None:
@@ -108,49 +61,20 @@ def test_while_the_store_is_away_the_oldest_are_forgotten() -> None:
     for number in range(1000):
         run(tally, number * MINUTE)
     taken = tally.take(last=True)
-    minutes = [each for each in taken if each.every == MINUTE]
-    assert 200 < len(minutes) <= 240
-    assert minutes[-1].at == START + 999 * MINUTE
-    tally.look(START + 2000 * MINUTE)
-    tally.put_back(taken)
-    assert tally.take(last=True) == []
+    assert 200 < len(taken) <= 241
+    assert taken[-1].at == START + 999 * MINUTE
 
 
-def test_ends_of_each_kind_are_counted_by_queue() -> None:
+def test_ends_of_runs_that_began_elsewhere_are_counted() -> None:
     tally = Tally()
-    # Before anything has begun here: it ran elsewhere.
     for outcome in (*Outcome, None, None):
         tally.ended(named("default"), outcome)
-    tally.ended(named("mail"), Outcome.FAILED)
     tally.look(START)
-    found = [each for each in tally.take(last=True) if each.every == MINUTE]
-    assert [(each.queue, each.ended) for each in found] == [
-        (
-            "default",
-            {"completed": 1, "failed": 1, "cancelled": 1, "skipped": 1, "retried": 2},
-        ),
-        ("mail", {"failed": 1}),
-    ]
-
-
-def test_what_is_recent_is_forgotten_in_time() -> None:
-    tally = Tally()
-
-    def totals() -> list[int]:
-        return [each.total for each in tally.recent()]
-
-    run(tally, seconds(0))
-    assert totals() == [1, 1, 1]
-    tally.look(START + seconds(50))
-    assert totals() == [1, 1, 1]
-    tally.look(START + seconds(60))
-    assert totals() == [0, 1, 1]
-    run(tally, seconds(60))
-    assert totals() == [1, 2, 2]
-    tally.look(START + HOUR + seconds(70))
-    assert totals() == [0, 0, 2]
-    tally.look(START + timedelta(days=1, minutes=15))
-    assert totals() == [0, 0, 0]
+    [found] = tally.take(last=True)
+    assert found.ended == {
+        **dict.fromkeys(("completed", "failed", "cancelled", "skipped"), 1),
+        "retried": 2,
+    }
 
 
 def test_a_clock_that_is_set_back_leaves_nothing_of_a_time_to_come() -> None:
@@ -170,20 +94,3 @@ def test_what_is_later_than_wanted_is_counted_to_the_microsecond() -> None:
     assert tally.last_minute() == (3, 2)
     assert tally.recent().minute.quantile(0.3) == seconds(0.3)
     assert seconds(0.3) in BOUNDS
-
-
-def test_many_threads_lose_nothing() -> None:
-    tally = Tally()
-
-    def count() -> None:
-        for number in range(500):
-            run(tally, number * SECOND, queue=str(number % 3))
-
-    threads = [threading.Thread(target=count) for _ in range(THREADS)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    hours = [each for each in tally.take(last=True) if each.every == HOUR]
-    assert sum(each.ended["completed"] for each in hours) == 500 * THREADS
-    assert sum(each.lateness.total for each in hours) == 500 * THREADS

@@ -219,7 +219,7 @@ def test_a_cluster_spreads_stores_and_each_is_whole(
             store.put_definitions([definition(store.now(), key=2)])
             assert hints.wait() is News.DEFINITIONS
             assert len(store.list_definitions()) == 2
-            assert "keys" in {each.name for each in store.examine()}
+            assert "server" in {each.name for each in store.examine()}
     sizes = []
     for node in nodes:
         with node.client() as client:

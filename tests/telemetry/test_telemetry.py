@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.propagate import inject
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 
 from go_scheduler import Fail, RetryAfter
 from go_scheduler.events import InstanceDropped, InstanceSkipped
@@ -34,54 +28,9 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-
-class House:
-    """A telemetry of its own providers."""
-
-    def __init__(self) -> None:
-        self.reader = InMemoryMetricReader()
-        self.registry = CollectorRegistry()
-        self.prometheus = PrometheusMetricReader(
-            disable_target_info=True, scope_info_enabled=False, registry=self.registry
-        )
-        self.meters = MeterProvider([self.reader, self.prometheus])
-        self.exporter = InMemorySpanExporter()
-        self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.telemetry = Telemetry(
-            meter_provider=self.meters, tracer_provider=self.tracers
-        )
-
-    def points(self) -> dict[str, dict[tuple[str, ...], Any]]:
-        """What is exported: by name, the points by the values of their labels."""
-        data = self.reader.get_metrics_data()
-        assert data is not None
-        return {
-            metric.name: {
-                tuple(map(str, (point.attributes or {}).values())): getattr(
-                    point, "value", point
-                )
-                for point in metric.data.data_points
-            }
-            for of in data.resource_metrics
-            for scope in of.scope_metrics
-            for metric in scope.metrics
-        }
-
-    def spans(self) -> list[ReadableSpan]:
-        """Those of runs."""
-        found = self.exporter.get_finished_spans()
-        return [each for each in found if each.name.startswith("process")]
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    house = House()
-    yield house
-    house.meters.shutdown()
-    house.tracers.shutdown()
+    from tests.telemetry.house import House
 
 
 def run(
@@ -90,9 +39,7 @@ def run(
     *definitions: TaskDefinition,
     clock: ManualClock,
 ) -> None:
-    with Scheduler(
-        handler, MemoryStore(clock), clock=clock, listeners=[house.telemetry]
-    ) as scheduler:
+    with house.scheduler(MemoryStore(clock), clock, handler) as scheduler:
         for each in definitions:
             scheduler.schedule(each)
         clock.advance(timedelta(minutes=1))
@@ -130,7 +77,7 @@ def test_what_runs_is_counted_by_queue_and_name(
 
 def test_what_does_not_run_is_counted(house: House, clock: ManualClock) -> None:
     store = MemoryStore(clock)
-    with Scheduler(print, store, clock=clock, listeners=[house.telemetry]) as one:
+    with house.scheduler(store, clock, print) as one:
         one.schedule(
             TaskDefinition(
                 trigger=IntervalTrigger(seconds(60), anchor=START), name="often"
@@ -138,7 +85,7 @@ def test_what_does_not_run_is_counted(house: House, clock: ManualClock) -> None:
         )
         clock.advance(seconds(61))
     clock.advance(timedelta(minutes=10))
-    with Scheduler(print, store, clock=clock, listeners=[house.telemetry]):
+    with house.scheduler(store, clock, print):
         clock.advance(seconds(1))
         points = house.points()
     often = ("default", "often")
@@ -155,9 +102,7 @@ def test_gauges_are_those_of_nodes_that_run(house: House, clock: ManualClock) ->
         return [points[name][()] for name in gauges]
 
     assert read() == [0, 0, 0, 0, 1]
-    scheduler = Scheduler(
-        print, MemoryStore(clock), clock=clock, listeners=[house.telemetry]
-    )
+    scheduler = house.scheduler(MemoryStore(clock), clock, print)
     scheduler.start()
     scheduler.schedule(once(at=1.4))
     clock.advance(seconds(1))
@@ -285,15 +230,10 @@ def test_each_run_is_a_span(house: House, clock: ManualClock) -> None:
             raise RuntimeError("no")
 
     definition = once("send")
-    with Scheduler(
-        handler,
-        MemoryStore(clock),
-        clock=clock,
-        listeners=[house.telemetry],
-    ) as scheduler:
+    with house.scheduler(MemoryStore(clock), clock, handler) as scheduler:
         scheduler.schedule(definition)
         clock.advance(timedelta(minutes=10))
-    bad, good = house.spans()
+    bad, good = house.spans("process")
     assert [each.get_span_context() for each in inside] == [bad.context, good.context]
     assert bad.name == good.name == "process send"
     assert bad.kind is trace.SpanKind.CONSUMER
@@ -311,19 +251,18 @@ def test_each_run_is_a_span(house: House, clock: ManualClock) -> None:
 def test_a_run_is_linked_to_the_span_that_its_payload_or_metadata_names(
     house: House, clock: ManualClock
 ) -> None:
-    tracer = trace.get_tracer("test", tracer_provider=house.tracers)
     carrier: dict[str, str] = {}
-    with tracer.start_as_current_span("order") as span:
+    with house.tracer.start_as_current_span("order") as span:
         inject(carrier)
-    with Scheduler(
-        print, MemoryStore(clock), clock=clock, listeners=[house.telemetry]
-    ) as scheduler:
+    with house.scheduler(MemoryStore(clock), clock, print) as scheduler:
         linked = scheduler.schedule(replace(once(), metadata=carrier))
         scheduler.run_now(scheduler.schedule(once(at=900)).id, payload={**carrier})
         scheduler.schedule(replace(once(), metadata={"traceparent": "odd"}))
         clock.advance(seconds(1))
     assert linked.metadata == carrier
-    found = [[each.context.span_id for each in run.links] for run in house.spans()]
+    found = [
+        [each.context.span_id for each in run.links] for run in house.spans("process")
+    ]
     ours = [span.get_span_context().span_id]
     assert found.count(ours) == 2
     # What is none counts as if it were not there.
@@ -357,7 +296,7 @@ def test_the_span_is_current_in_async_handlers_and_in_threads(house: House) -> N
         loop.run_until_complete(both())
     finally:
         loop.close()
-    ours = {each.context.span_id for each in house.spans() if each.context}
+    ours = {each.context.span_id for each in house.spans("process") if each.context}
     assert {each.get_span_context().span_id for each in inside} == ours
     assert len(inside) == 2
 
@@ -372,7 +311,7 @@ def test_without_arguments_the_global_providers_are_used_once_they_are_set(
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", house.tracers)
     with telemetry.around(given):
         assert trace.get_current_span().is_recording()
-    assert [each.name for each in house.spans()] == ["process a"]
+    assert [each.name for each in house.spans("process")] == ["process a"]
 
 
 def instance() -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,7 @@ from uuid import UUID
 import pytest
 from opentelemetry import trace
 from opentelemetry.propagate import inject
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from go_scheduler.client import Client
 from go_scheduler.client.arguments import Job
@@ -23,7 +20,6 @@ from go_scheduler.http import create_app
 from go_scheduler.http.trace_context import trace_context_of
 from go_scheduler.http.worker import Worker
 from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Addition
 from go_scheduler.telemetry import Telemetry
@@ -38,11 +34,12 @@ from tests.http.serving import Calling
 from tests.http.work.house import server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from go_scheduler.events.instrument import Put
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+    from tests.telemetry.house import House
 
 ELSEWHERE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TASK = TaskDefinition(
@@ -52,45 +49,6 @@ HOURLY = TaskDefinition(
     id=TaskDefinition.id_for("hourly"),
     trigger=IntervalTrigger(timedelta(hours=1), anchor=START - timedelta(days=1)),
 )
-
-
-class House:
-    """A telemetry whose spans are looked at."""
-
-    def __init__(self, tracers: TracerProvider) -> None:
-        self._exporter = InMemorySpanExporter()
-        tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracers = tracers
-        self.tracer = tracers.get_tracer("test")
-        self.telemetry = Telemetry(tracer_provider=tracers)
-
-    def spans(self, name: str = "") -> list[ReadableSpan]:
-        """Those that have ended whose name begins so, in their order."""
-        found = self._exporter.get_finished_spans()
-        return [each for each in found if each.name.startswith(name)]
-
-    def one(self, name: str) -> ReadableSpan:
-        [span] = self.spans(name)
-        return span
-
-    @contextmanager
-    def order(self) -> Iterator[None]:
-        """Within a span of the user's."""
-        with self.tracer.start_as_current_span("order"):
-            yield
-
-    def scheduler(self, store: Store, clock: ManualClock, handler: Any) -> Scheduler:
-        return Scheduler(handler, store, clock=clock, listeners=[self.telemetry])
-
-    def client(self, store: Store) -> Client:
-        return Client(store, telemetry=self.telemetry)
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    tracers = TracerProvider()
-    yield House(tracers)
-    tracers.shutdown()
 
 
 def context(span: ReadableSpan) -> trace.SpanContext:

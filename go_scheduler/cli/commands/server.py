@@ -51,7 +51,7 @@ def serve(
     Without a store it is a file of SQLite in the working folder.
     """
     # Imported here: no other command needs a server.
-    from go_scheduler.dashboard.configured import configured
+    from go_scheduler.dashboard.app import configured
     from go_scheduler.http.configuration.checking import check
     from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.serving import serve as served
@@ -119,7 +119,7 @@ def dashboard(
     from contextlib import closing
 
     # Imported here: no other command needs a server.
-    from go_scheduler.dashboard.configured import configured
+    from go_scheduler.dashboard.app import configured
     from go_scheduler.http.configuration.checking import check
     from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.serving import serve_pages

@@ -1,9 +1,8 @@
-"""Pages: what each reads, its routes, and its template of the same name."""
+"""Pages: each reads its data, has its routes, and a template of the same name."""
 
 from go_scheduler.dashboard.pages import (
     definitions,
     instances,
-    lateness,
     live,
     nodes,
     overview,
@@ -16,7 +15,6 @@ PAGES = (
     strip,
     definitions,
     instances,
-    lateness,
     search,
     nodes,
     live,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.checks import PRIORITIES
 from go_scheduler.client.awaitable import on_thread
@@ -17,11 +16,12 @@ from go_scheduler.dashboard.words import fires, span
 from go_scheduler.formatting import shown
 from go_scheduler.http.problems import invalid
 from go_scheduler.http.routes.visibility import seen_definition, seen_why
-from go_scheduler.models import DefinitionState, TaskDefinition, TaskInstance
+from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.trigger_timeouts import ask
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
     from starlette.responses import Response
@@ -58,7 +58,7 @@ async def run(visit: PageRequest) -> Response:
 
 
 async def backfill(visit: PageRequest) -> Response:
-    """Run what it has not run, for a time that has passed."""
+    """Run its past fire times within a range that have not run."""
     found = await _definition(visit)
     start, end = _required(visit, "from"), _required(visit, "until")
     await visit.client.abackfill(found.id, start, end, limit=MOST_BACKFILLED)
@@ -66,7 +66,7 @@ async def backfill(visit: PageRequest) -> Response:
 
 
 async def edit(visit: PageRequest) -> Response:
-    """Change its queue, its priority and its metadata, unless it has been changed."""
+    """Change its queue, priority and metadata; refuse if it has been changed since."""
     found = await _definition(visit)
     form = visit.form
     revision = _number(visit, "revision", range(2**63))
@@ -84,8 +84,7 @@ async def edit(visit: PageRequest) -> Response:
 
 
 async def _definition(visit: PageRequest) -> TaskDefinition:
-    id: UUID = visit.request.path_params["id"]
-    return await seen_definition(visit.here, visit.caller, id)
+    return await seen_definition(visit.here, visit.caller, visit.id)
 
 
 def _back(visit: PageRequest, id: UUID, done: str) -> Response:
@@ -106,19 +105,6 @@ def _number(visit: PageRequest, name: str, numbers: range) -> int:
     raise invalid(name, f"it must be a number from {numbers[0]} to {numbers[-1]}")
 
 
-def _at(path: str) -> str:
-    return f"/definitions/{{id:uuid}}/{path}"
-
-
-_OF_CHANGES = [
-    change(_at("pause"), pause, needs="jobs:pause"),
-    change(_at("resume"), resume, needs="jobs:pause"),
-    change(_at("run"), run, needs="runs:write"),
-    change(_at("backfill"), backfill, needs="runs:write"),
-    change(_at("edit"), edit, needs="jobs:write"),
-]
-
-
 HISTORY = 20
 """As many fire times a page of the history has, and as many made by hand."""
 _NEXT = 10
@@ -133,46 +119,10 @@ _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9900, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefinitionPage:
-    """What the page of a definition shows.
-
-    Attributes:
-        definition: It.
-        described: When it fires, in words.
-        policies: What it says besides, with what each is called.
-        coming: Its next fire times.
-        warnings: What to beware of in its trigger.
-        history: What it fired, the latest first.
-        before: Where the history goes on; None: nowhere.
-        by_hand: What it has without a fire time, the latest first.
-    """
-
-    definition: TaskDefinition
-    described: str
-    policies: Sequence[tuple[str, str]]
-    coming: Sequence[PreviewedTime]
-    warnings: Sequence[str]
-    history: Sequence[TaskInstance]
-    before: datetime | None
-    by_hand: Sequence[TaskInstance]
-
-
-def read_definition(
-    client: Client,
-    definition: TaskDefinition,
-    *,
-    now: datetime,
-    before: datetime | None,
-) -> DefinitionPage:
-    """Read what the page of a definition shows.
-
-    Args:
-        client: Reads it.
-        definition: As it was read.
-        now: The present.
-        before: Of the history what was fired before this; None: all.
-    """
+def _read(
+    client: Client, definition: TaskDefinition, now: datetime, before: datetime | None
+) -> dict[str, Any]:
+    """A definition with its next fire times, and its history before a time."""
     coming, warnings = _of_trigger(definition, now)
     history = client.list_fired(
         definition.id,
@@ -181,43 +131,53 @@ def read_definition(
         newest_first=True,
         limit=HISTORY,
     )
-    return DefinitionPage(
-        definition=definition,
-        described=fires(definition),
-        policies=policies_of(definition),
-        coming=coming,
-        warnings=warnings,
-        history=history,
-        before=history[-1].fire_time if len(history) == HISTORY else None,
-        by_hand=[] if before else client.list_unscheduled(definition.id, limit=HISTORY),
-    )
+    by_hand = [] if before else client.list_unscheduled(definition.id, limit=HISTORY)
+    return {
+        "definition": definition,
+        "described": fires(definition),
+        "policies": policies_of(definition),
+        "coming": coming,
+        "warnings": warnings,
+        "history": history,
+        "before": history[-1].fire_time if len(history) == HISTORY else None,
+        "by_hand": by_hand,
+    }
+
+
+_PLAIN = (
+    "priority",
+    "lock",
+    "jitter",
+    "max_per_node",
+    "max_queue",
+    "when_full",
+    "expire_after",
+    "timeout",
+    "start_timeout",
+    "heartbeat_timeout",
+)
 
 
 def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
-    """What a definition says of how it is run; what it leaves out is not there."""
-    found: list[tuple[str, object]] = [("overlap", definition.overlap.value)]
-    found += [("priority", definition.priority)]
-    found += [("lock", definition.lock), ("jitter", definition.jitter)]
-    found += [("max per node", definition.max_per_node)]
-    found += [("max queue", definition.max_queue)]
-    found += [("when full", definition.max_queue and definition.when_full)]
-    found += [
-        ("expire after", definition.expire_after),
-        ("timeout", definition.timeout),
-        ("start timeout", definition.start_timeout),
-        ("heartbeat timeout", definition.heartbeat_timeout),
-    ]
+    """Names and values of the settings that a definition has."""
+    found: dict[str, object] = {"overlap": definition.overlap.value}
+    found |= {name: getattr(definition, name) for name in _PLAIN}
+    found["when_full"] = definition.max_queue and definition.when_full
     for name in ("retry", "catch_up"):
         policy = getattr(definition, name)
         if policy is not None:
-            found += [
-                (f"{name.replace('_', ' ')}: {each.name.replace('_', ' ')}", value)
+            found |= {
+                f"{name}: {each.name}": value
                 for each in fields(policy)
-                if (value := getattr(policy, each.name)) not in (None, ())
-            ]
+                if (value := getattr(policy, each.name)) != ()
+            }
     if definition.retry is not None and definition.retry.delay is None:
-        found += [("retry: delay", "until expire after has passed")]
-    return [(name, _said(value)) for name, value in found if value is not None]
+        found["retry: delay"] = "until expire after has passed"
+    return [
+        (name.replace("_", " "), _said(value))
+        for name, value in found.items()
+        if value is not None
+    ]
 
 
 def _said(value: object) -> str:
@@ -231,7 +191,7 @@ def _said(value: object) -> str:
 def _of_trigger(
     definition: TaskDefinition, now: datetime
 ) -> tuple[Sequence[PreviewedTime], Sequence[str]]:
-    """Its next fire times, and what to beware of."""
+    """The next fire times, and warnings."""
     trigger, first = definition.trigger, definition.next_fire_time
     try:
         coming: Sequence[PreviewedTime] = []
@@ -246,23 +206,18 @@ def _of_trigger(
 
 async def definition(visit: PageRequest) -> Response:
     """What a definition says, when it fires next, what it fired, and why."""
-    query = visit.request.query_params
-    id = visit.request.path_params["id"]
-    found = await seen_definition(visit.here, visit.caller, id)
-    now = visit.now
-    path = f"/definitions/{found.id}"
+    query, now = visit.query, visit.now
+    found = await _definition(visit)
     before = request.instant(query, "before")
-    why: Why | None = None
     at = request.instant(query, "at")
+    why: Why | None = None
     if at is not None:
         why = await seen_why(visit.here, visit.caller, found.id, at)
-    shown = await on_thread(
-        read_definition, visit.client, found, now=now, before=before
-    )
-    strip = await read_strip(visit, [found], path=path)
+    read = await on_thread(_read, visit.client, found, now, before)
+    strip = await read_strip(visit, [found], path=f"/definitions/{found.id}")
     return visit.show(
         "definition.html",
-        found=shown,
+        **read,
         strip=strip,
         why=why,
         at=at,
@@ -272,16 +227,13 @@ async def definition(visit: PageRequest) -> Response:
     )
 
 
-_OF_ONE = [page("/definitions/{id:uuid}", definition)]
-
-
 _TEXTS = ("name", "queue", "owner")
 _ORDERS = ("id", "soonest")
 
 
 async def definitions(visit: PageRequest) -> Response:
     """A page of the definitions that meet every condition."""
-    query = visit.request.query_params
+    query = visit.query
     name, queue, owner = (request.text(query, each) for each in _TEXTS)
     state = request.word(query, "state", [each.value for each in DefinitionState])
     order = request.word(query, "order", _ORDERS)
@@ -313,7 +265,12 @@ async def definitions(visit: PageRequest) -> Response:
     )
 
 
-_OF_ALL = [page("/definitions", definitions)]
-
-
-ROUTES = [*_OF_ALL, *_OF_ONE, *_OF_CHANGES]
+ROUTES = [
+    page("/definitions", definitions),
+    page("/definitions/{id:uuid}", definition),
+    change("/definitions/{id:uuid}/pause", pause, needs="jobs:pause"),
+    change("/definitions/{id:uuid}/resume", resume, needs="jobs:pause"),
+    change("/definitions/{id:uuid}/run", run, needs="runs:write"),
+    change("/definitions/{id:uuid}/backfill", backfill, needs="runs:write"),
+    change("/definitions/{id:uuid}/edit", edit, needs="jobs:write"),
+]

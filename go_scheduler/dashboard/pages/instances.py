@@ -14,7 +14,6 @@ from go_scheduler.models import Outcome, State
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from uuid import UUID
 
     from starlette.responses import Response
 
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 
 
 async def instance(visit: PageRequest) -> Response:
-    """Where an instance stands, with the runs that did not end it well."""
-    id = visit.request.path_params["id"]
-    found = await seen_instance(visit.here, visit.caller, id)
+    """The state of an instance, and its runs that did not end it well."""
+    found = await seen_instance(visit.here, visit.caller, visit.id)
     runs = await visit.client.alist_runs(found.id)
     why = await seen_why(visit.here, visit.caller, found.id, None)
     return visit.show(
@@ -40,35 +38,20 @@ async def instance(visit: PageRequest) -> Response:
     )
 
 
-_OF_ONE = [page("/instances/{id:uuid}", instance)]
-
-
 async def cancel(visit: PageRequest) -> Response:
     """Cancel it, or ask its run to stop."""
-    id = await _id(visit)
-    if await visit.client.acancel(id) is None:
-        ended = await visit.client.aget_instance(id)
-        raise TaskInstanceStateError(id, ended.state.value, "it has ended")
-    return visit.go(f"/instances/{id}")
+    found = await seen_instance(visit.here, visit.caller, visit.id)
+    if await visit.client.acancel(found.id) is None:
+        ended = await visit.client.aget_instance(found.id)
+        raise TaskInstanceStateError(found.id, ended.state.value, "it has ended")
+    return visit.go(f"/instances/{found.id}")
 
 
 async def retry(visit: PageRequest) -> Response:
-    """Run it again that has failed, as soon as possible."""
-    id = await _id(visit)
-    await visit.client.aretry(id)
-    return visit.go(f"/instances/{id}")
-
-
-async def _id(visit: PageRequest) -> UUID:
-    id: UUID = visit.request.path_params["id"]
-    await seen_instance(visit.here, visit.caller, id)
-    return id
-
-
-_OF_CHANGES = [
-    change("/instances/{id:uuid}/cancel", cancel, needs="runs:write"),
-    change("/instances/{id:uuid}/retry", retry, needs="runs:write"),
-]
+    """Run a failed instance again as soon as possible."""
+    found = await seen_instance(visit.here, visit.caller, visit.id)
+    await visit.client.aretry(found.id)
+    return visit.go(f"/instances/{found.id}")
 
 
 _OUTCOMES = {each.value for each in Outcome}
@@ -77,7 +60,7 @@ _MOST_LISTED = 200
 
 async def instances(visit: PageRequest) -> Response:
     """A page of the instances in a state."""
-    query = visit.request.query_params
+    query = visit.query
     states = [each.value for each in State]
     state = request.word(query, "state", states) or State.RUNNING.value
     request.text(query, "after")
@@ -110,7 +93,9 @@ def _reader(
     return waiting if state == State.PENDING.value else claimed
 
 
-_OF_ALL = [page("/instances", instances)]
-
-
-ROUTES = [*_OF_ALL, *_OF_ONE, *_OF_CHANGES]
+ROUTES = [
+    page("/instances", instances),
+    page("/instances/{id:uuid}", instance),
+    change("/instances/{id:uuid}/cancel", cancel, needs="runs:write"),
+    change("/instances/{id:uuid}/retry", retry, needs="runs:write"),
+]

@@ -1,4 +1,4 @@
-"""The streams by which pages learn that something has changed."""
+"""The streams of events that tell pages of changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def live(visit: PageRequest) -> Response:
-    """Events of one kind, for as long as somebody views it."""
+    """A stream of events of one kind."""
     kind = visit.request.path_params["kind"]
     if kind == "nodes":
         check_sees_nodes(visit.caller)

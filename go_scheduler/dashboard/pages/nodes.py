@@ -1,4 +1,4 @@
-"""Nodes: which there are, and what each serves and has in its hands."""
+"""Nodes: what each serves, holds and runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLAIMS = 500
 
 
 async def nodes(visit: PageRequest) -> Response:
-    """Those that the store has seen within the last hour."""
+    """The nodes that the store has seen within the last hour."""
     check_sees_nodes(visit.caller)
     found = await visit.client.anodes()
     claims = await visit.client.alist_claims(limit=_CLAIMS)

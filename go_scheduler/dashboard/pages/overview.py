@@ -1,16 +1,14 @@
-"""The overview: what runs where, what failed lately, what waits, and which nodes."""
+"""The overview: counts, backlog, lateness, failures, and what runs on which node."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
-from uuid import UUID
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.client.awaitable import on_thread
-from go_scheduler.dashboard.pages.lateness import QueueFigures, by_queue
 from go_scheduler.dashboard.request import page
 from go_scheduler.dashboard.visibility import (
     sees_nodes,
@@ -19,14 +17,15 @@ from go_scheduler.dashboard.visibility import (
     theirs,
 )
 from go_scheduler.http.routes.visibility import is_restricted
-from go_scheduler.models import Backlog, Counted, NodeInfo, State, TaskInstance
+from go_scheduler.models import Histogram
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.responses import Response
 
-    from go_scheduler.client import Client
     from go_scheduler.dashboard.request import PageRequest
-    from go_scheduler.http.access.caller import Caller
+    from go_scheduler.models import QueueStats
 
 _HOUR = timedelta(hours=1)
 _FAILURES = 10
@@ -35,65 +34,67 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """What the overview shows.
+class QueueFigures:
+    """What nodes have counted of a queue.
 
     Attributes:
-        now: When it was read.
-        counts: How many instances are in each state; None: the caller is restricted,
-            and these are everybody's.
-        backlog: What is due and not claimed, by queue.
-        failures: What failed last.
-        in_hand: What nodes hold and run.
-        in_hand_more: Whether there is more of it.
-        by_node: How much of that each node has.
-        figures: What nodes have counted in the last hour, by queue.
-        nodes: Those there are; None: the caller may not know of them.
+        queue: The name of the queue.
+        began: Number of runs that began.
+        half: Half of them began no later than this; None: none began.
+        most: 99 of a hundred began no later than this; None: none began.
+        ended: Number of instances that ended, by outcome. *retried* is the number of
+            runs that another run of their instance follows.
     """
 
-    now: datetime
-    counts: Mapping[State, Counted] | None
-    backlog: Sequence[Backlog]
-    failures: Sequence[TaskInstance]
-    in_hand: Sequence[TaskInstance]
-    in_hand_more: bool
-    by_node: Mapping[UUID | None, int]
-    figures: Sequence[QueueFigures]
-    nodes: Sequence[NodeInfo] | None
-
-    @property
-    def shown(self) -> Sequence[TaskInstance]:
-        """As much as there is room for of what nodes hold and run."""
-        return self.in_hand[:_SHOWN]
+    queue: str
+    began: int
+    half: timedelta | None
+    most: timedelta | None
+    ended: Mapping[str, int]
 
 
-def read_overview(client: Client, caller: Caller, now: datetime) -> Overview:
-    """Read what the overview shows to a caller."""
+def by_queue(stats: Iterable[QueueStats]) -> list[QueueFigures]:
+    """The figures of each queue, by its name."""
+    late: dict[str, Histogram] = {}
+    ended: dict[str, Counter[str]] = {}
+    for each in stats:
+        late[each.queue] = late.get(each.queue, Histogram()) + each.lateness
+        ended.setdefault(each.queue, Counter()).update(each.ended)
+    return [
+        QueueFigures(
+            queue=queue,
+            began=found.total,
+            half=found.quantile(0.5),
+            most=found.quantile(0.99),
+            ended=ended[queue],
+        )
+        for queue, found in sorted(late.items())
+    ]
+
+
+def _read(visit: PageRequest) -> dict[str, Any]:
+    """What a caller may see of it."""
+    client, caller, now = visit.client, visit.caller, visit.now
     of = theirs(caller)
     in_hand = client.list_claims(**of, limit=_LOOKED_AT)
-    backlog = client.backlog(queues=caller.queues) if sees_queues(caller) else []
-    return Overview(
-        now=now,
-        counts=None if is_restricted(caller) else client.counts_up_to(),
-        backlog=backlog,
-        failures=client.list_ended("failed", **of, limit=_FAILURES),
-        in_hand=in_hand,
-        in_hand_more=len(in_hand) == _LOOKED_AT,
-        by_node=Counter(each.claimed_by for each in in_hand),
-        figures=by_queue(
-            each
-            for each in client.stats_since(now - _HOUR, now)
-            if sees_queue(caller, each.queue)
-        ),
-        nodes=client.nodes() if sees_nodes(caller) else None,
-    )
+    counted = client.stats_since(now - _HOUR, now)
+    return {
+        "now": now,
+        "counts": None if is_restricted(caller) else client.counts_up_to(),
+        "backlog": client.backlog(queues=caller.queues) if sees_queues(caller) else [],
+        "failures": client.list_ended("failed", **of, limit=_FAILURES),
+        "in_hand": in_hand,
+        "in_hand_more": len(in_hand) == _LOOKED_AT,
+        "shown": in_hand[:_SHOWN],
+        "by_node": Counter(each.claimed_by for each in in_hand),
+        "figures": by_queue(e for e in counted if sees_queue(caller, e.queue)),
+        "nodes": client.nodes() if sees_nodes(caller) else None,
+    }
 
 
 async def overview(visit: PageRequest) -> Response:
-    """What runs where, what failed lately, what waits, and which nodes there are."""
-    now = visit.now
-    found = await on_thread(read_overview, visit.client, visit.caller, now)
-    return visit.show("overview.html", found=found)
+    """The overview."""
+    return visit.show("overview.html", **await on_thread(_read, visit))
 
 
 ROUTES = [page("/", overview)]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 async def search(visit: PageRequest) -> Response:
-    """What is found; of an id there is but one, and that is shown at once."""
-    text = request.text(visit.request.query_params, "q")
+    """Search by a text. An id leads to the page of its definition or instance."""
+    text = request.text(visit.query, "q")
     definitions: Sequence[TaskDefinition] = []
     instances: Sequence[TaskInstance] = []
     if text is not None:
@@ -44,7 +44,7 @@ async def search(visit: PageRequest) -> Response:
 
 
 async def _of_id(visit: PageRequest, text: str) -> str | None:
-    """The page of what has an id; None: it is none, or nothing has it."""
+    """The path of the page for an id; None: it is no id, or nothing has it."""
     try:
         id = UUID(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The strip of time: what several definitions fire, and what became of it."""
+"""The strip of time: what several definitions fire, and how it ended."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ MOST_LANES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
-    """What a strip shows.
+    """A strip with its definitions.
 
     Attributes:
         window: The part of time.
-        lanes: What it shows of each definition.
+        lanes: One for each definition.
         path: The page that it is on.
-        of: What that is asked for besides the window; None: nothing.
+        of: The query of that page besides the window; None: there is none.
     """
 
     window: Window
@@ -48,7 +48,7 @@ class Strip:
     of: str | None = None
 
     def link(self, visit: PageRequest, window: Window) -> str:
-        """The same with another window."""
+        """The link to the same strip with another window."""
         start = write_instant(window.start)
         return visit.link(self.path, of=self.of, zoom=window.zoom, start=start)
 
@@ -64,16 +64,16 @@ async def read_strip(
     path: str,
     of: str | None = None,
 ) -> Strip:
-    """Read a strip of some definitions, as the query asks for.
+    """Read a strip of some definitions, with the window of the query.
 
     Args:
         visit: The request.
-        definitions: Which.
-        path: The page that it is on.
-        of: What that is asked for besides.
+        definitions: The definitions.
+        path: The page that the strip is on.
+        of: The query of that page besides the window.
     """
     now = visit.now
-    query = visit.request.query_params
+    query = visit.query
     given = request.word(query, "zoom", ZOOMS)
     start = request.instant(query, "start")
     heaps = MOST_HEAPS // max(1, len(definitions))
@@ -93,8 +93,8 @@ async def read_strip(
 
 
 async def strip(visit: PageRequest) -> Response:
-    """The definitions that were asked for, or those that fire next."""
-    given = request.ids(visit.request.query_params, "of", most=MOST_LANES)
+    """The definitions in the query, or those that fire next."""
+    given = request.ids(visit.query, "of", most=MOST_LANES)
     definitions: Sequence[TaskDefinition]
     if given:
         definitions = [

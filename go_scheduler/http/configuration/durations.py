@@ -70,19 +70,3 @@ def _read_text(text: str) -> timedelta:
     if not end or end != len(text):
         raise ValueError(text)
     return found
-
-
-def write_duration(length: timedelta) -> str:
-    """A duration as short text that reads back as the same, such as ``1h30m``."""
-    seconds = length // timedelta(seconds=1)
-    rest = (length - timedelta(seconds=seconds)) // timedelta(microseconds=1)
-    days, seconds = divmod(seconds, 86_400)
-    hours, seconds = divmod(seconds, 3600)
-    minutes, seconds = divmod(seconds, 60)
-    parts = [
-        f"{n}{unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if n
-    ]
-    if seconds or rest or not parts:
-        fraction = f".{rest:06}".rstrip("0") if rest else ""
-        parts.append(f"{seconds}{fraction}s")
-    return "".join(parts)

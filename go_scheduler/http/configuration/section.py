@@ -19,8 +19,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.formatting import shown
-from go_scheduler.http.configuration.durations import read_duration, write_duration
+from go_scheduler.formatting import shown, write_duration
+from go_scheduler.http.configuration.durations import read_duration
 
 _FROM_FILE = "_file"
 _SECRETS = (dict[str, SecretStr], dict[str, SecretStr] | None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, SecretStr
 
-from go_scheduler.http.configuration.durations import write_duration
+from go_scheduler.formatting import write_duration
 
 if TYPE_CHECKING:
     from go_scheduler.http.configuration.files import Place

@@ -377,12 +377,10 @@ class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
         with self._lock:
             self._tables.stats.note(node, stats)
 
-    def list_stats(
-        self, *, every: timedelta, since: datetime, until: datetime
-    ) -> Sequence[QueueStats]:
+    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
         """Read what was counted."""
         with self._lock:
-            return self._tables.stats.within(every, since, until)
+            return self._tables.stats.within(since, until)
 
     def keep_setting(self, name: str, value: str) -> str:
         """Agree on a setting: the first to ask has set it."""

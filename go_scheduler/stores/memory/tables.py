@@ -60,7 +60,6 @@ from go_scheduler.stores.rules import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Set
-    from datetime import timedelta
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Silence
@@ -1429,16 +1428,15 @@ class ContactTable:
 
 
 class StatsKey(NamedTuple):
-    """Which counts: one node's, of a queue, in a minute or hour."""
+    """Which counts: those of one node, of a queue, in a minute."""
 
-    every: timedelta
     at: datetime
     queue: str
     node: UUID
 
 
 class StatsTable:
-    """The counts of each minute, hour, queue and node.
+    """The counts of each minute, queue and node.
 
     Attributes:
         rows: All of them.
@@ -1450,23 +1448,17 @@ class StatsTable:
     def note(self, node: UUID, noted: Sequence[QueueStats]) -> None:
         """Keep counts, in the place of what was kept of the same."""
         for each in noted:
-            key = StatsKey(each.every, each.at, each.queue, node)
-            self.rows[key] = each
+            self.rows[StatsKey(each.at, each.queue, node)] = each
 
-    def within(
-        self, every: timedelta, since: datetime, until: datetime
-    ) -> Sequence[QueueStats]:
-        """Those of one length that begin within these bounds, in order."""
-        keys = (key for key in self.rows if key.every == every)
-        found = sorted(key for key in keys if since <= key.at < until)
+    def within(self, since: datetime, until: datetime) -> Sequence[QueueStats]:
+        """Those that begin within these bounds, in order."""
+        found = sorted(key for key in self.rows if since <= key.at < until)
         return [self.rows[key] for key in found]
 
     def forget(self, now: datetime) -> None:
         """Forget what began long ago."""
         self.rows = {
-            key: each
-            for key, each in self.rows.items()
-            if now - key.at <= STATS_KEPT[key.every]
+            key: each for key, each in self.rows.items() if now - key.at <= STATS_KEPT
         }
 
 
@@ -1484,7 +1476,7 @@ class Snapshot:
         accepted: The ids of those that may wait for a slot, whatever the ``overlap``.
         behind: Which instance had the slot of a parked one when it was parked.
         contacts: When nodes were in contact with the store, one for each.
-        stats: What they have counted, by its length, when it began, queue and node.
+        stats: What they have counted, by minute, queue and node.
         tombstones: What is remembered of definitions that have ended and are gone.
         sets: The last declaration of each owner of a set.
         settings: What is agreed on, by its name.

@@ -21,7 +21,6 @@ from sqlalchemy.dialects.postgresql import psycopg
 from go_scheduler.checks import LONGEST
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.models.counts import HOUR, MINUTE
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT
 from go_scheduler.stores.postgresql.dialect import Notices
 from go_scheduler.stores.postgresql.driver import met_a_lock
@@ -365,11 +364,7 @@ class Contacts:
         )
 
 
-_KEPT = {
-    "kept": CONTACTS_KEPT,
-    "minutes_kept": STATS_KEPT[MINUTE],
-    "hours_kept": STATS_KEPT[HOUR],
-}
+_KEPT = {"kept": CONTACTS_KEPT, "stats_kept": STATS_KEPT}
 
 
 class Deletions:

@@ -1,4 +1,4 @@
-"""What is asked of a PostgreSQL server for findings; nothing here writes."""
+"""Questions of the doctor to a PostgreSQL server. They only read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
+from go_scheduler.formatting import duration_text
 from go_scheduler.stores.findings import (
     AUTOVACUUM_OFF,
-    DEAD_ROWS,
-    LONG_LOCK,
     LONG_TRANSACTION,
-    NEVER_ANALYZED,
     OLD_SERVER,
-    PREPARED_TRANSACTION,
     READ_ONLY,
     SESSIONS_HIDDEN,
     well,
@@ -25,7 +22,6 @@ from go_scheduler.stores.sql.questions import (
     Question,
     answers,
     judged_indexes,
-    literal,
     named,
     quoted,
     schema,
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
 def within(
     kind: str, connection: Connection, read: Callable[[Connection], Read]
 ) -> Read:
-    """Read within a transaction of a kind."""
+    """Run a function within a transaction of a kind."""
     connection.exec_driver_sql(f"BEGIN {kind}")
     try:
         found = read(connection)
@@ -86,34 +82,21 @@ def examined(
 
 OLDEST = 120_000
 """PostgreSQL 12, as the server counts versions."""
-MANY_DEAD = 20_000
-MANY_LIVE = 10_000
 LONG = timedelta(minutes=5)
 """A transaction that is open for longer is told."""
-LONG_WAIT = timedelta(seconds=5)
 
 _SERVER = """
 SELECT current_setting('server_version') AS version,
        current_setting('server_version_num')::bigint AS number,
        pg_is_in_recovery() AS standby,
-       current_setting('default_transaction_read_only')::boolean AS reads_only
+       current_setting('default_transaction_read_only')::boolean AS reads_only,
+       current_setting('autovacuum')::boolean AS autovacuum
 """
 INDEXES = """
 SELECT t.name, to_regclass(t.name) IS NOT NULL, c.relname, i.indisvalid
   FROM unnest(CAST(:tables AS text[])) AS t(name)
   LEFT JOIN pg_index i ON i.indrelid = to_regclass(t.name)::oid
   LEFT JOIN pg_class c ON c.oid = i.indexrelid
-"""
-_ROWS = """
-SELECT s.relname AS name, s.n_live_tup AS live, s.n_dead_tup AS dead,
-       pg_total_relation_size(s.relid) AS size,
-       CAST(extract(epoch FROM now() - greatest(s.last_vacuum, s.last_autovacuum))
-            AS float8) AS vacuumed,
-       CAST(extract(epoch FROM now() - greatest(s.last_analyze, s.last_autoanalyze))
-            AS float8) AS analyzed
-  FROM pg_stat_user_tables s
-  JOIN unnest(CAST(:tables AS text[])) AS t(name) ON to_regclass(t.name)::oid = s.relid
- ORDER BY s.relname
 """
 _SESSIONS = """
 SELECT count(*) AS hidden, CAST(CURRENT_USER AS text) AS asking
@@ -130,41 +113,10 @@ SELECT pid, usename, application_name, state,
  ORDER BY xact_start
  LIMIT 1
 """
-_PREPARED = """
-SELECT gid, owner,
-       CAST(extract(epoch FROM clock_timestamp() - prepared) AS float8) AS age
-  FROM pg_prepared_xacts
- WHERE database = current_database()
- ORDER BY prepared
- LIMIT 5
-"""
-_WAITING = """
-SELECT w.pid AS waiting,
-       CAST(extract(epoch FROM clock_timestamp() - w.query_start) AS float8) AS age,
-       b.pid, b.usename, b.application_name, b.state
-  FROM pg_stat_activity w
-  JOIN pg_stat_activity b ON b.pid = ANY(pg_blocking_pids(w.pid))
- WHERE w.datname = current_database() AND w.wait_event_type = 'Lock'
-   AND w.query_start < clock_timestamp() - CAST(:wait AS interval)
- ORDER BY w.query_start
- LIMIT 5
-"""
-_WHOLE = """
-SELECT DISTINCT t.name, l.mode, a.pid, a.usename, a.application_name, a.state,
-       CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS float8) AS age
-  FROM unnest(CAST(:tables AS text[])) AS t(name)
-  JOIN pg_locks l ON l.relation = to_regclass(t.name)::oid
-  JOIN pg_stat_activity a ON a.pid = l.pid
- WHERE l.granted AND a.xact_start < clock_timestamp() - CAST(:wait AS interval)
-   AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
-                  'AccessExclusiveLock')
- ORDER BY t.name
- LIMIT 5
-"""
 
 
 def rows_of(connection: Connection, query: str, **values: object) -> list[Row[Any]]:
-    """What a query answers."""
+    """The rows of a query."""
     return list(connection.execute(text(query), values))
 
 
@@ -182,31 +134,12 @@ def _server(connection: Connection) -> Iterator[Finding]:
     if row.standby or row.reads_only:
         what = "a standby" if row.standby else "set to take no writes"
         yield READ_ONLY.found(f"the server is {what}")
-    yield well("server", f"PostgreSQL {row.version}")
-
-
-def _dead_rows(connection: Connection) -> Iterator[Finding]:
-    if not connection.scalar(text("SELECT current_setting('autovacuum')::boolean")):
+    if not row.autovacuum:
         yield AUTOVACUUM_OFF.found(
             "autovacuum is off",
             "ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();",
         )
-    size = dead = 0
-    for row in rows_of(connection, _ROWS, tables=list(TABLES)):
-        size, dead = size + row.size, dead + row.dead
-        if row.dead > max(MANY_DEAD, row.live // 2):
-            vacuumed = "never" if row.vacuumed is None else f"{ago(row.vacuumed)} ago"
-            yield DEAD_ROWS.found(
-                f"{row.name} has {row.dead:,} dead rows beside {row.live:,}, and was"
-                f" vacuumed {vacuumed}",
-                f"VACUUM (ANALYZE) {row.name};",
-            )
-        if row.analyzed is None and row.live > MANY_LIVE:
-            yield NEVER_ANALYZED.found(
-                f"{row.name} has {row.live:,} rows, and was never analyzed",
-                f"ANALYZE {row.name};",
-            )
-    yield well("rows", f"the tables take {size / 2**20:,.0f} MiB; {dead:,} dead rows")
+    yield well("server", f"PostgreSQL {row.version}")
 
 
 def _transactions(connection: Connection) -> Iterator[Finding]:
@@ -218,33 +151,14 @@ def _transactions(connection: Connection) -> Iterator[Finding]:
         )
     oldest = "none is open"
     for row in rows_of(connection, _TRANSACTIONS):
-        oldest = f"the oldest is open for {ago(row.age)}"
-        if row.age > LONG.total_seconds():
+        age = timedelta(seconds=row.age)
+        oldest = f"the oldest is open for {duration_text(age)}"
+        if age > LONG:
             yield LONG_TRANSACTION.found(
-                f"{_session(row)} has had one open for {ago(row.age)}", _end(row)
-            )
-    for row in rows_of(connection, _PREPARED):
-        if row.age > LONG.total_seconds():
-            yield PREPARED_TRANSACTION.found(
-                f"{named(row.gid)} of {row.owner} was prepared {ago(row.age)} ago",
-                f"ROLLBACK PREPARED {literal(row.gid)};",
+                f"{_session(row)} has had one open for {duration_text(age)}",
+                f"SELECT pg_terminate_backend({row.pid});",
             )
     yield well("transactions", oldest)
-
-
-def _locks(connection: Connection) -> Iterator[Finding]:
-    waits = f"{LONG_WAIT.total_seconds()}s"
-    for row in rows_of(connection, _WAITING, wait=waits):
-        yield LONG_LOCK.found(
-            f"process {row.waiting} has waited {ago(row.age)} for {_session(row)}",
-            _end(row),
-        )
-    for row in rows_of(connection, _WHOLE, wait=waits, tables=list(TABLES)):
-        yield LONG_LOCK.found(
-            f"{_session(row)} has had all of {row.name} locked ({row.mode}) for"
-            f" {ago(row.age)}",
-            _end(row),
-        )
 
 
 def _session(row: Row[Any]) -> str:
@@ -252,21 +166,10 @@ def _session(row: Row[Any]) -> str:
     return f"process {row.pid} of {row.usename} ({row.state or 'unknown'}{program})"
 
 
-def _end(row: Row[Any]) -> str:
-    return f"SELECT pg_terminate_backend({row.pid});"
-
-
-def ago(seconds: float) -> str:
-    """A duration as people read it, in whole seconds."""
-    return str(timedelta(seconds=round(seconds)))
-
-
 QUESTIONS: Mapping[str, Question] = {
     "server": _server,
     "schema": schema,
     "indexes": _indexes,
-    "dead rows": _dead_rows,
     "transactions": _transactions,
-    "locks": _locks,
 }
 """All of them, by what they are about."""

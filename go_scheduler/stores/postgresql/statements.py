@@ -1007,8 +1007,7 @@ SELECT node, contact_since, seen_at, queues, names, host, pid, version, lease, s
 _DELETE_CONTACTS = """
 WITH old AS MATERIALIZED (
   SELECT every, begins_at, queue, node FROM task_stats@task_stats_pkey
-   WHERE (every = 60000000 AND begins_at < now() - CAST(:minutes_kept AS interval))
-      OR (every = 3600000000 AND begins_at < now() - CAST(:hours_kept AS interval))
+   WHERE every = 60000000 AND begins_at < now() - CAST(:stats_kept AS interval)
    ORDER BY every, begins_at, queue, node LIMIT 5000 FOR UPDATE SKIP LOCKED),
 counted AS (
   DELETE FROM task_stats@task_stats_pkey AS s USING old

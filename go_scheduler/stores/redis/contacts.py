@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from go_scheduler.models import Histogram, QueueStats
 from go_scheduler.stores.messages import Announcement, NodeContact
-from go_scheduler.stores.redis.rows import given_time, micros, read_id, time_text
+from go_scheduler.stores.redis.rows import given_time, read_id, time_text
 from go_scheduler.stores.sql.rows import from_microseconds, to_microseconds
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 _ANNOUNCED = ("host", "pid", "version", "queues", "names", "stopping")
 
@@ -45,14 +41,13 @@ def write_stats(stats: QueueStats) -> dict[str, object]:
         for bound, count in stats.lateness.buckets()
     ]
     return {
-        "every": str(micros(stats.every)),
         "at": time_text(stats.at),
         "queue": stats.queue,
         "value": json.dumps({"ended": dict(stats.ended), "lateness": buckets}),
     }
 
 
-def read_stats(every: timedelta, member: str, text: str) -> QueueStats:
+def read_stats(member: str, text: str) -> QueueStats:
     """The counts that a script has kept."""
     values = json.loads(text)
     buckets = (
@@ -61,7 +56,6 @@ def read_stats(every: timedelta, member: str, text: str) -> QueueStats:
     )
     return QueueStats(
         at=given_time(member[:18]),
-        every=every,
         queue=member[18:].partition("\0")[0],
         ended=values["ended"],
         lateness=Histogram.of(buckets),

@@ -97,8 +97,8 @@ class RedisStore(
         self._server.run("now")
 
     def examine(self) -> Sequence[Finding]:
-        """What is wrong with the server, and with the keys of the store."""
-        return list(findings(self._server.reached(), self._server.prefix))
+        """What is wrong with the server."""
+        return list(findings(self._server.reached()))
 
     def connect(self) -> None:
         """Open a connection, and look how the server keeps what it is told."""
@@ -146,17 +146,12 @@ class RedisStore(
         written = [write_stats(each) for each in stats]
         self._server.run("note_stats", node=node.hex, stats=written)
 
-    def list_stats(
-        self, *, every: timedelta, since: datetime, until: datetime
-    ) -> Sequence[QueueStats]:
+    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
         """Read what was counted."""
         found = self._server.run(
-            "list_stats",
-            every=micros(every),
-            since=time_text(since),
-            until=time_text(until),
+            "list_stats", since=time_text(since), until=time_text(until)
         )
-        return [read_stats(every, *each) for each in found]
+        return [read_stats(*each) for each in found]
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name queues in which something is due that nobody has claimed."""
@@ -182,7 +177,7 @@ class RedisStore(
             failed=micros(retention.failed),
             remembered=micros(retention.remembered),
             contacts=micros(CONTACTS_KEPT),
-            stats={micros(every): micros(kept) for every, kept in STATS_KEPT.items()},
+            stats=micros(STATS_KEPT),
             most=most,
             limit=limit,
         )

@@ -1,4 +1,4 @@
-"""What a SQL store is asked of its database, for findings: how, and what all share."""
+"""Questions of the doctor to SQL databases: how they are asked, and the common ones."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def answers(
     questions: Mapping[str, Question],
     ask: Callable[[Callable[[Connection], list[Finding]]], list[Finding]],
 ) -> Iterator[Finding]:
-    """Ask one after the other; one that fails is a finding.
+    """Ask one question after the other. One that fails is a finding.
 
     Args:
-        questions: Each by what it is about.
-        ask: Calls with a connection that writes nothing, and for a bounded time.
+        questions: By their subject.
+        ask: Calls with a connection that is only read, for a bounded time.
     """
     for about, question in questions.items():
 
@@ -70,12 +70,12 @@ def answers(
 
 
 def schema(connection: Connection) -> Iterator[Finding]:
-    """Whether the schema is as this version needs it."""
+    """Whether the schema is at the revision that this version needs."""
     yield judged_revision(read_revisions(connection))
 
 
 def judged_revision(revisions: Sequence[str]) -> Finding:
-    """What the revisions that a database says it is at come to."""
+    """The finding for the revisions that a database has."""
     head = history().head
     if not revisions:
         return SCHEMA_MISSING.found("there are no tables of go_scheduler", MIGRATE)
@@ -95,7 +95,7 @@ def judged_revision(revisions: Sequence[str]) -> Finding:
 
 
 def expected_indexes(dialect: Dialect) -> Mapping[str, Mapping[str, str]]:
-    """Of each table the indexes that it has to have, and what makes them."""
+    """For each table its indexes, and the statement that makes each."""
     expected: dict[str, dict[str, str]] = {each: {} for each in TABLES}
     for each in indexes:
         if dialect.name == "sqlite" and each.name in ON_SERVERS:
@@ -117,13 +117,12 @@ def expected_indexes(dialect: Dialect) -> Mapping[str, Mapping[str, str]]:
 def judged_indexes(
     found: Iterable[Sequence[Any]], dialect: Dialect, *, rebuild: str
 ) -> Iterator[Finding]:
-    """What is missing of tables and indexes.
+    """Findings for missing tables and indexes.
 
     Args:
-        found: Of each table its name, whether it is there, and of each index the name
-            and whether it is valid; or of none.
-        dialect: In whose words an index is made.
-        rebuild: Builds an index again, whose name is put in.
+        found: Rows of: table, whether it exists, index, whether that is valid.
+        dialect: The dialect of the statements that make an index.
+        rebuild: The statement that builds an index again, with a hole for its name.
     """
     tables: dict[str, bool] = {}
     valid: defaultdict[str, dict[str, bool]] = defaultdict(dict)
@@ -146,15 +145,10 @@ def judged_indexes(
 
 
 def named(value: object) -> str:
-    """A text of anybody, shown."""
+    """A text of anybody, as part of a message."""
     return shown(str(value))
 
 
 def quoted(name: str) -> str:
-    """A name in a statement."""
+    """A quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def literal(value: str) -> str:
-    """A text in a statement."""
-    return "'" + value.replace("'", "''") + "'"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from go_scheduler.models import Histogram, QueueStats
+from go_scheduler.models.counts import MINUTE
 from go_scheduler.stores.sql.rows import (
     Unreadable,
     from_microseconds,
@@ -17,7 +18,7 @@ from go_scheduler.stores.sql.tables import settings, stats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from uuid import UUID
 
     from sqlalchemy import Connection, Row
@@ -37,6 +38,7 @@ def keep_setting(
 
 
 _LATER = "later"
+_EVERY = to_microseconds(MINUTE)
 _KEY = (stats.c.every, stats.c.begins_at, stats.c.queue, stats.c.node)
 
 
@@ -54,25 +56,25 @@ def note_stats(
 
 
 def list_stats(
-    connection: Connection, *, every: timedelta, since: datetime, until: datetime
+    connection: Connection, *, since: datetime, until: datetime
 ) -> Sequence[QueueStats]:
     """Read it, as ``Store.list_stats``; but for what cannot be read."""
     query = (
         select(stats.c.begins_at, stats.c.queue, stats.c.ended, stats.c.lateness)
         .where(
-            stats.c.every == to_microseconds(every),
+            stats.c.every == _EVERY,
             stats.c.begins_at >= since,
             stats.c.begins_at < until,
         )
         .order_by(*_KEY)
     )
-    read = (_read(row, every) for row in connection.execute(query))
+    read = (_read(row) for row in connection.execute(query))
     return [each for each in read if each is not None]
 
 
 def _row(node: UUID, noted: QueueStats) -> dict[str, object]:
     return {
-        "every": to_microseconds(noted.every),
+        "every": _EVERY,
         "begins_at": noted.at,
         "queue": noted.queue,
         "node": node,
@@ -86,7 +88,7 @@ def _row(node: UUID, noted: QueueStats) -> dict[str, object]:
     }
 
 
-def _read(row: Row[Any], every: timedelta) -> QueueStats | None:
+def _read(row: Row[Any]) -> QueueStats | None:
     try:
         ended = {str(how): int(n) for how, n in json.loads(row.ended).items()}
         lateness = Histogram.of(
@@ -98,6 +100,4 @@ def _read(row: Row[Any], every: timedelta) -> QueueStats | None:
         return None
     if isinstance(row.begins_at, Unreadable):
         return None
-    return QueueStats(
-        at=row.begins_at, every=every, queue=row.queue, ended=ended, lateness=lateness
-    )
+    return QueueStats(at=row.begins_at, queue=row.queue, ended=ended, lateness=lateness)

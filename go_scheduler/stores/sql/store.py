@@ -294,15 +294,13 @@ class SQLStore(SQLByHand, SQLViews, TransactionalStore):
             lambda each: note_stats(each, self._dialect, node, stats)
         )
 
-    def list_stats(
-        self, *, every: timedelta, since: datetime, until: datetime
-    ) -> Sequence[QueueStats]:
+    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
         """Read what was counted."""
         return self._database.run(
             Lane.BY_HAND,
             lambda connection: self._dialect.listed(
                 connection,
-                lambda each: list_stats(each, every=every, since=since, until=until),
+                lambda each: list_stats(each, since=since, until=until),
             ),
         )
 

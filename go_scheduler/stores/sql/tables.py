@@ -225,7 +225,7 @@ nodes = Table(
 stats = Table(
     "task_stats",
     metadata,
-    # A minute or an hour.
+    # A minute, in microseconds.
     Column("every", BigInteger, primary_key=True, autoincrement=False),
     Column("begins_at", Time, primary_key=True),
     Column("queue", Text, primary_key=True),

@@ -101,10 +101,7 @@ class DueDefinitions:
 
 
 _CONTACTS_KEPT = to_microseconds(CONTACTS_KEPT)
-_STATS_KEPT = [
-    (to_microseconds(every), to_microseconds(kept))
-    for every, kept in STATS_KEPT.items()
-]
+_STATS_KEPT = to_microseconds(STATS_KEPT)
 
 
 def delete_ended(
@@ -133,8 +130,7 @@ def delete_ended(
         return len(gone)
 
     connection.execute(statements.DELETE_CONTACTS, {"since": now - _CONTACTS_KEPT})
-    since = [{"every": each, "since": now - kept} for each, kept in _STATS_KEPT]
-    connection.execute(statements.DELETE_STATS, since)
+    connection.execute(statements.DELETE_STATS, {"since": now - _STATS_KEPT})
     left -= delete_over(statements.DELETE_ENDED, until)
     left -= delete_over(statements.DELETE_FAILED, failed_until)
     # Rows that a delete has left behind for their history count for nobody.

@@ -559,7 +559,7 @@ SELECT node, contact_since, seen_at, queues, names, host, pid, version, lease, s
   FROM task_nodes WHERE seen_at >= :since
 """).columns(*(nodes.c[name] for name in CONTACT_COLUMNS))
 DELETE_STATS = text("""
-DELETE FROM task_stats WHERE every = :every AND begins_at < :since
+DELETE FROM task_stats WHERE every = 60000000 AND begins_at < :since
 """)
 DELETE_CONTACTS = text("DELETE FROM task_nodes WHERE seen_at < :since")
 

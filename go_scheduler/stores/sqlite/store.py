@@ -23,7 +23,7 @@ from go_scheduler.stores.sqlite.database import FileWatch, SQLiteDatabase
 from go_scheduler.stores.sqlite.dialect import SQLiteDialect
 from go_scheduler.stores.sqlite.due_definitions import DueDefinitions, delete_ended
 from go_scheduler.stores.sqlite.newcomers import AddedInstances, Newcomers
-from go_scheduler.stores.sqlite.questions import Examined
+from go_scheduler.stores.sqlite.questions import findings
 from go_scheduler.stores.sqlite.statements import LIST_CONTACTS, NOTE_CONTACT
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     )
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
-# That an answer for an examination may take.
-_LONGEST = timedelta(seconds=5)
 
 
 class SQLiteStore(SQLStore):
@@ -125,8 +123,7 @@ class SQLiteStore(SQLStore):
 
     def examine(self) -> Sequence[Finding]:
         """What is wrong with the file."""
-        path, elapsed = self._database.path, SystemClock().elapsed
-        return list(Examined(path, elapsed=elapsed, longest=_LONGEST).findings())
+        return list(findings(self._database.path))
 
     def hints(self) -> Hints:
         """Whether the file has been written to by others."""

@@ -213,7 +213,6 @@ class DueQueuesTests:
 DAY = timedelta(days=1)
 COUNTS = QueueStats(
     at=START,
-    every=MINUTE,
     queue="default",
     ended={"completed": 2**40, "failed": 1, "retried": 3},
     lateness=Histogram.of([(BOUNDS[0], 1), (BOUNDS[7], 2**40), (None, 7)]),
@@ -224,7 +223,7 @@ class StatsTests:
     """``note_stats`` and ``list_stats``; a store that keeps none is left alone."""
 
     def test_what_was_counted_is_read_as_it_was_noted(self, store: Store) -> None:
-        nothing = QueueStats(at=START, every=MINUTE, queue="ä \"'\\,{}%s:x")
+        nothing = QueueStats(at=START, queue="ä \"'\\,{}%s:x")
         store.note_stats(NODE, [COUNTS, nothing])
         assert self.listed(store) in ([COUNTS, nothing], [])
 
@@ -233,18 +232,14 @@ class StatsTests:
     ) -> None:
         later = replace(COUNTS, ended={"skipped": 1}, lateness=Histogram())
         others = [replace(later, queue="mail"), replace(later, at=START + MINUTE)]
-        hour = replace(COUNTS, every=HOUR)
-        store.note_stats(OTHER_NODE, [hour])
         store.note_stats(NODE, [COUNTS])
         store.note_stats(NODE, [later, *others])
         store.note_stats(OTHER_NODE, [later])
-        found = self.listed(store)
-        assert found in (
+        assert self.listed(store) in (
             [],
             [later, later, *others],
             [later, others[0], later, others[1]],
         )
-        assert self.listed(store, every=HOUR) in ([hour], [])
 
     def test_only_what_begins_within_the_bounds_is_read(self, store: Store) -> None:
         minutes = [replace(COUNTS, at=START + n * MINUTE) for n in range(5)]
@@ -253,34 +248,23 @@ class StatsTests:
         assert found in (minutes[1:3], [])
         assert self.listed(store, START + MINUTE, START + MINUTE) == []
 
-    def test_minutes_are_kept_for_two_days_and_hours_for_a_month(
+    def test_minutes_are_kept_for_two_days(
         self, store: Store, clock: ManualClock
     ) -> None:
-        hour = replace(COUNTS, every=HOUR)
-        store.note_stats(NODE, [COUNTS, hour])
+        store.note_stats(NODE, [COUNTS])
         clock.advance(2 * DAY)
         assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert self.listed(store) in ([COUNTS], [])
         clock.advance(TICK)
         assert clean_up(store, older_than=ZERO, limit=10) == 0
         assert self.listed(store) == []
-        clock.advance(29 * DAY - TICK)
-        clean_up(store, older_than=ZERO, limit=10)
-        assert self.listed(store, every=HOUR) in ([hour], [])
-        clock.advance(TICK)
-        clean_up(store, older_than=ZERO, limit=10)
-        assert self.listed(store, every=HOUR) == []
 
     @staticmethod
     def listed(
-        store: Store,
-        since: datetime = START,
-        until: datetime = START + HOUR,
-        *,
-        every: timedelta = MINUTE,
+        store: Store, since: datetime = START, until: datetime = START + HOUR
     ) -> Sequence[QueueStats]:
         """What was counted."""
-        return list(store.list_stats(every=every, since=since, until=until))
+        return list(store.list_stats(since=since, until=until))
 
 
 THREADS = 8

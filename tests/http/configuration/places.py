@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from go_scheduler.http.configuration.durations import write_duration
+from go_scheduler.formatting import write_duration
 from go_scheduler.http.configuration.loading import Configuration
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.http.configuration.durations import read_duration, write_duration
+from go_scheduler.formatting import write_duration
+from go_scheduler.http.configuration.durations import read_duration
 
 
 @pytest.mark.parametrize(

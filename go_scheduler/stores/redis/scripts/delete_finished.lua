@@ -12,13 +12,12 @@ end)()) do
   end
 end
 
-for every, kept in pairs(A.stats) do
-  for _, member in ipairs(up_to('s:' .. every, plus(now, -kept), 1000)) do
-    -- What began exactly so long ago is still kept.
-    if sub(member, 1, 18) < plus(now, -kept) then
-      call('ZREM', P .. 's:' .. every, member)
-      call('HDEL', P .. 'v:' .. every, member)
-    end
+local kept_since = plus(now, -A.stats)
+for _, member in ipairs(up_to('s:60000000', kept_since, 1000)) do
+  -- What began exactly so long ago is still kept.
+  if sub(member, 1, 18) < kept_since then
+    call('ZREM', P .. 's:60000000', member)
+    call('HDEL', P .. 'v:60000000', member)
   end
 end
 

@@ -1,7 +1,7 @@
--- What was counted of minutes, or of hours, that begin between two times.
+-- The counts of the minutes that begin between two times.
 local found = {}
-local members = call('ZRANGEBYLEX', P .. 's:' .. A.every, '[' .. A.since, '(' .. A['until'])
+local members = call('ZRANGEBYLEX', P .. 's:60000000', '[' .. A.since, '(' .. A['until'])
 for n, member in ipairs(members) do
-  found[n] = { member, call('HGET', P .. 'v:' .. A.every, member) }
+  found[n] = { member, call('HGET', P .. 'v:60000000', member) }
 end
 return found

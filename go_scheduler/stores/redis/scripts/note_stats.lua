@@ -1,7 +1,7 @@
--- Keep what a node has counted, in the place of what it had counted of the same.
+-- Keep the counts of a node, in place of its earlier counts of the same minute and queue.
 for _, each in ipairs(A.stats) do
   local member = each.at .. each.queue .. '\0' .. A.node
-  call('ZADD', P .. 's:' .. each.every, 0, member)
-  call('HSET', P .. 'v:' .. each.every, member, each.value)
+  call('ZADD', P .. 's:60000000', 0, member)
+  call('HSET', P .. 'v:60000000', member, each.value)
 end
 return 1
