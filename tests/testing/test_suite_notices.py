@@ -869,7 +869,9 @@ NOTICED: dict[type[MemoryStore], str] = {
     StartsTwice: "test_a_second_start_is_answered_alike_and_changes_nothing",
     KeepsTheRun: "test_a_run_that_was_recorded_is_taken_off",
     KeepsWhatIsHandedOn: "test_what_is_handed_on_is_not_listed_for_its_node_any_more",
-    ForgetsFrozen: "test_what_waits_for_a_retry_is_frozen",
+    ForgetsFrozen: (
+        "test_a_pause_removes_what_is_to_come_and_freezes_what_does_not_run"
+    ),
     LosesFireTimes: (
         "test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed"
     ),
