@@ -267,15 +267,14 @@ class RememberedTests:
         assert store.list_tombstones([]) == []
 
     def test_a_delete_forgets(self, store: Store) -> None:
-        for number, forget in enumerate((_gone, ended)):
-            new = _once(number)
-            forget(store, new)
-            store.delete_definitions([new.id])
-            clean_up(store)
-            assert store.delete_definitions([new.id]) == {}
-            assert store.list_tombstones([new.id]) == []
-            assert put(store, new).completed_at is None
-            store.delete_definitions([new.id])
+        gone, over = _once(1), _once(2)
+        _gone(store, gone)
+        ended(store, over)
+        assert store.delete_definitions([gone.id, over.id]) == {over.id: set()}
+        clean_up(store)
+        assert store.list_tombstones([gone.id, over.id]) == []
+        again = store.put_definitions([gone, over])
+        assert [each.completed_at for each in again] == [None, None]
 
     def test_ids_are_forgotten_when_they_were_completed_long_enough_ago(
         self, store: Store, clock: ManualClock

@@ -6,19 +6,16 @@ A store may keep no trace, of definitions and of instances: then it has none of 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.clock import ZERO
-from go_scheduler.errors import (
-    TaskInstanceNotFoundError,
-)
+from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import Counted, Outcome, Skipped, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition, Firing, Position
-from go_scheduler.stores.rules import Declaration
+from go_scheduler.stores.rules import Declaration, by_end
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
@@ -37,7 +34,6 @@ from go_scheduler.testing.builders import (
     fire,
     firing,
     ids,
-    instances,
     pending,
     put,
     running,
@@ -48,8 +44,9 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
@@ -68,6 +65,17 @@ def one_of_each_state(store: Store) -> dict[State, TaskInstance]:
     return made
 
 
+def ids_in_pages(store: Store, limit: int, **conditions: Any) -> list[UUID]:
+    """The ids of the instances that meet conditions, read page by page."""
+    read: list[UUID] = []
+    after = None
+    while page := store.list_instances(after=after, limit=limit, **conditions):
+        assert len(page) <= limit, "a page has more instances than its limit"
+        read += ids(page)
+        after = Position.of_instance(page[-1])
+    return read
+
+
 class InstanceListTests:
     """``list_instances``, ``get_instance`` and ``counts``."""
 
@@ -84,40 +92,41 @@ class InstanceListTests:
         assert found == {each.id: store.get_instance(each.id) for each in known}
         assert store.find_instances([]) == {}
 
-    def test_instances_come_in_the_order_of_their_time_and_id(
-        self, store: Store
-    ) -> None:
+    def test_pages_of_instances_follow_each_other(self, store: Store) -> None:
+        fire_times = (START + HOUR, START, START - TICK, START + SECOND)
         for _ in range(3):
-            fire(store, put(store), START + HOUR, START, START - TICK)
-        order = [(each.execute_at, each.id) for each in store.list_instances()]
-        assert len(order) == 9
+            new = put(store)
+            made = fire(store, new, *fire_times)
+        everything = store.list_instances()
+        order = [(each.execute_at, each.id) for each in everything]
+        assert len(order) == 12
         assert order == sorted(order)
+        assert made == [each for each in everything if each.definition == new]
+        for newest_first in (False, True):
+            step = -1 if newest_first else 1
+            for of, since in product((None, new.id), (None, START)):
+                expected = [
+                    each.id
+                    for each in everything[::step]
+                    if of in (None, each.definition.id)
+                    and (since is None or each.execute_at >= since)
+                ]
+                for limit in (1, 2, 5):
+                    found = ids_in_pages(
+                        store,
+                        limit,
+                        definition_id=of,
+                        since=since,
+                        newest_first=newest_first,
+                    )
+                    assert found == expected, f"of {of} since {since} by {limit}"
 
-    def test_a_retry_keeps_its_place(self, store: Store) -> None:
+    def test_newest_first_is_the_same_backwards(self, store: Store) -> None:
         retried = waiting_for_retry(store, retry_in=HOUR)
         later = pending(store, definition(START + SECOND))
+        # A retry keeps its place.
         assert ids(store.list_instances()) == [retried.id, later.id]
-
-    def test_pages_of_instances_follow_each_other(self, store: Store) -> None:
-        for _ in range(2):
-            fire(store, put(store), START, START + SECOND, START + MINUTE)
-        everything = ids(store.list_instances())
-        page, read = store.list_instances(limit=2), []
-        while page:
-            assert len(page) == 2
-            read += ids(page)
-            page = store.list_instances(after=Position.of_instance(page[-1]), limit=2)
-        assert read == everything
-
-    def test_pages_of_one_definition_follow_each_other(self, store: Store) -> None:
-        new = put(store)
-        for each in (new, put(store)):
-            fire(store, each, START, START + SECOND, START + MINUTE)
-        first = store.list_instances(definition_id=new.id, limit=2)
-        end = Position.of_instance(first[-1])
-        rest = store.list_instances(definition_id=new.id, after=end, limit=2)
-        assert len(rest) == 1
-        assert [*first, *rest] == instances(store, new)
+        assert ids(store.list_instances(newest_first=True)) == [later.id, retried.id]
 
     def test_the_next_page_follows_even_if_the_last_instance_is_gone(
         self, store: Store
@@ -132,52 +141,39 @@ class InstanceListTests:
         fire(store, put(store), *(START + number * TICK for number in range(101)))
         assert len(store.list_instances()) == 100
 
-    def test_listed_instances_are_read_as_they_are_stored(self, store: Store) -> None:
-        instance = running(store, definition(metadata={"a": 1}))
-        assert store.list_instances() == [instance]
-        assert instances(store, instance.definition) == [instance]
-
     def test_by_definition(self, store: Store) -> None:
-        mine, _ = pending(store), pending(store)
-        assert store.list_instances(definition_id=mine.definition.id) == [mine]
-
-    def test_no_instance_is_listed_under_an_unknown_definition(
-        self, store: Store
-    ) -> None:
+        mine = running(store, definition(metadata={"a": 1}))
         pending(store)
+        assert store.list_instances(definition_id=mine.definition.id) == [mine]
         assert store.list_instances(definition_id=NOBODY) == []
 
-    @pytest.mark.parametrize("state", list(State))
-    def test_by_state(self, store: Store, state: State) -> None:
+    def test_by_state(self, store: Store, clock: ManualClock) -> None:
         made = one_of_each_state(store)
-        assert ids(store.list_instances(state=state)) == [made[state].id]
-
-    def test_by_definition_and_state(self, store: Store) -> None:
-        mine, _ = ended(store), ended(store)
-        of = mine.definition.id
-        found = store.list_instances(definition_id=of, state=State.COMPLETED)
-        assert found == [mine]
-        assert store.list_instances(definition_id=of, state=State.FAILED) == []
+        fire(store, put(store), *(START + number * SECOND for number in range(3)))
+        # A claim that has lapsed still counts as claimed.
+        clock.advance(HOUR)
+        for state, each in made.items():
+            of = each.definition.id
+            if state is not State.PENDING:
+                assert ids(store.list_instances(state=state)) == [each.id], state
+            assert ids(store.list_instances(state=state, definition_id=of)) == [each.id]
+            other = State.FAILED if state is State.PENDING else State.PENDING
+            assert store.list_instances(state=other, definition_id=of) == [], state
+        assert len(store.list_instances(state=State.PENDING, limit=3)) == 3
 
     def test_by_the_name_of_their_definition(self, store: Store) -> None:
+        left = ended(store, definition(name="a"))
         mine = pending(store, definition(name="a"))
         pending(store, definition(name="b"))
         pending(store)
-        assert ids(store.list_instances(name="a")) == [mine.id]
-        store.delete_definitions([mine.definition.id])
-        assert store.list_instances(name="a") == []
-
-    def test_what_is_left_of_a_deleted_definition_keeps_its_name(
-        self, store: Store
-    ) -> None:
-        mine = ended(store, definition(name="a"))
-        store.delete_definitions([mine.definition.id])
-        assert ids(store.list_instances(name="a")) == [mine.id]
+        assert {*ids(store.list_instances(name="a"))} == {left.id, mine.id}
+        store.delete_definitions([left.definition.id, mine.definition.id])
+        assert ids(store.list_instances(name="a")) == [left.id]
 
     def test_by_their_key(self, store: Store) -> None:
         new, other = put(store), put(store)
         for each in (new, other):
-            store.add_instances(each.id, [Addition(id=uuid4(), key="a")])
+            store.add_instances(each.id, [Addition(key="a")])
             fire(store, each)
         assert len(store.list_instances(key="a")) == 2
         [found] = store.list_instances(key="a", definition_id=new.id)
@@ -185,17 +181,6 @@ class InstanceListTests:
         for of, state in ((new.id, State.COMPLETED), (NOBODY, None)):
             assert store.list_instances(key="a", definition_id=of, state=state) == []
         assert store.list_instances(key="b", definition_id=new.id) == []
-
-    def test_since_a_time(self, store: Store) -> None:
-        new = put(store)
-        fire(store, new, START - TICK, START, START + HOUR)
-        for of in (None, new.id):
-            found = store.list_instances(definition_id=of, since=START)
-            assert [each.fire_time for each in found] == [START, START + HOUR]
-            found = store.list_instances(
-                definition_id=of, since=START, newest_first=True
-            )
-            assert [each.fire_time for each in found] == [START + HOUR, START]
 
     def test_by_the_fire_time_whenever_they_are_to_run(self, store: Store) -> None:
         new, other = put(store), put(store)
@@ -205,120 +190,48 @@ class InstanceListTests:
         assert store.fire_definitions([step]).done == {new.id}
         fire(store, other, START)
         store.add_instances(new.id, [Addition(id=NOBODY, at=START)])
-
-        def listed(
-            since: datetime | None = None, before: datetime | None = None
-        ) -> Sequence[datetime | None]:
+        for since, before, expected in (
+            (START, START + SECOND, [START]),
+            (START + SECOND, None, [*times[1:]]),
+            (None, START + HOUR, [*times[:2]]),
+            (START + TICK, START + SECOND, []),
+            (None, None, [None, *times]),
+        ):
             found = store.list_instances(
                 definition_id=new.id, fired_since=since, fired_before=before
             )
-            return [each.fire_time for each in found]
-
-        assert listed(START, START + SECOND) == [START]
-        assert listed(START + SECOND) == [*times[1:]]
-        assert listed(before=START + HOUR) == [*times[:2]]
-        assert listed(START + TICK, START + SECOND) == []
-        assert len(listed()) == 4
-
-    @pytest.mark.parametrize("limit", [1, 2, 4])
-    @pytest.mark.parametrize("newest_first", [False, True])
-    def test_pages_since_a_time_follow_each_other(
-        self, store: Store, limit: int, newest_first: bool
-    ) -> None:
-        new = put(store)
-        for each in (new, put(store)):
-            fire(store, each, START - HOUR, START, START + SECOND, START + MINUTE)
-        for of in (None, new.id):
-            everything = ids(
-                store.list_instances(
-                    definition_id=of, since=START, newest_first=newest_first
-                )
-            )
-            after, read = None, []
-            while page := store.list_instances(
-                definition_id=of,
-                since=START,
-                newest_first=newest_first,
-                after=after,
-                limit=limit,
-            ):
-                read += ids(page)
-                after = Position.of_instance(page[-1])
-            assert read == everything
-            assert len(read) == (3 if of else 6)
-
-    def test_newest_first_is_the_same_backwards(self, store: Store) -> None:
-        for _ in range(3):
-            fire(store, put(store), START, START + SECOND)
-        backwards = store.list_instances(newest_first=True)
-        assert ids(backwards) == ids(store.list_instances())[::-1]
-
-    def test_a_page_of_one_state_is_full(self, store: Store) -> None:
-        fire(store, put(store), *(START + number * SECOND for number in range(4)))
-        [first] = claim(store)
-        assert finish(store, first)
-        found = store.list_instances(state=State.PENDING, limit=2)
-        assert [each.fire_time for each in found] == [
-            START + SECOND,
-            START + 2 * SECOND,
-        ]
-
-    def test_a_claim_that_has_lapsed_still_counts_as_claimed(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        held, run = claimed(store), running(store)
-        clock.advance(HOUR)
-        assert ids(store.list_instances(state=State.CLAIMED)) == [held.id]
-        assert ids(store.list_instances(state=State.RUNNING)) == [run.id]
+            assert [each.fire_time for each in found] == expected
 
     def test_every_state_has_a_count(self, store: Store) -> None:
         assert store.counts() == dict.fromkeys(State, 0)
-
-    def test_each_instance_is_counted_in_its_state(self, store: Store) -> None:
-        one_of_each_state(store)
+        made = one_of_each_state(store)
         pending(store, definition(START + SECOND))
         assert store.counts() == {**dict.fromkeys(State, 1), State.PENDING: 2}
-
-    def test_what_is_removed_is_not_counted(self, store: Store) -> None:
-        for instance in one_of_each_state(store).values():
-            store.delete_definitions([instance.definition.id])
-        clean_up(store, older_than=ZERO, limit=100)
-        assert store.counts() == dict.fromkeys(State, 0)
+        store.delete_definitions([each.definition.id for each in made.values()])
+        clean_up(store)
+        assert store.counts() == dict.fromkeys(State, 0) | {State.PENDING: 1}
 
 
 class ViewTests:
     """``counts_up_to``, ``list_backlog`` and the lists of ``ViewStore``."""
 
     def test_counts_are_exact_up_to_a_bound(self, store: Store) -> None:
+        for outcome in (Outcome.COMPLETED, Outcome.FAILED) * 2:
+            ended(store, outcome=outcome)
         one_of_each_state(store)
-        pending(store)
-        counts = store.counts_up_to(10)
-        exact = dict.fromkeys(State, 1) | {State.PENDING: 2}
-        assert counts == {state: Counted(count=exact[state]) for state in State}
-
-    def test_of_more_than_the_bound_more_is_said(self, store: Store) -> None:
-        for _ in range(3):
-            ended(store)
-            ended(store, outcome=Outcome.FAILED)
-        for _ in range(3):
-            running(store)
         for _ in range(3):
             pending(store)
-        counts = store.counts_up_to(2)
-        for state in (State.PENDING, State.RUNNING, State.COMPLETED, State.FAILED):
-            assert counts[state].more
-            assert counts[state].count <= 2
-        assert counts[State.FAILED] == Counted(count=2, more=True)
-
-    def test_few_that_run_are_counted_amid_many_that_wait(self, store: Store) -> None:
-        running(store)
-        claimed(store)
-        for _ in range(4):
-            pending(store)
-        counts = store.counts_up_to(3)
-        assert counts[State.PENDING].more
-        assert counts[State.RUNNING] == Counted(count=1)
-        assert counts[State.CLAIMED] == Counted(count=1)
+        exact = dict.fromkeys(State, 1) | {State.COMPLETED: 3, State.FAILED: 3}
+        exact[State.PENDING] = 4
+        for most in (2, 3, 4, 10):
+            counts = store.counts_up_to(most)
+            for state, count in exact.items():
+                if count <= most:
+                    assert counts[state] == Counted(count=count), (state, most)
+                else:
+                    assert counts[state].more, (state, most)
+                    assert counts[state].count <= most, state
+        assert store.counts_up_to(2)[State.FAILED] == Counted(count=2, more=True)
 
     def test_counts_of_some_are_of_those_amid_so_many_of_all(
         self, store: Store
@@ -348,17 +261,12 @@ class ViewTests:
         of = put(store, definition(START)).id
         store.add_instances(of, [Addition() for _ in range(3)])
         store.pause_definitions([of])
-        assert store.counts_up_to(2)[State.PENDING].more
-        assert store.counts_up_to(2, queues=["default"])[State.PENDING].more
-        for counts in (
-            store.counts_up_to(3),
-            store.counts_up_to(3, queues=["default"]),
-        ):
-            assert counts[State.PENDING] == Counted(count=3)
+        for queues in (None, ["default"]):
+            assert store.counts_up_to(2, queues=queues)[State.PENDING].more
+            exact = store.counts_up_to(3, queues=queues)[State.PENDING]
+            assert exact == Counted(count=3)
 
-    def test_the_backlog_is_what_is_due_by_queue(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_the_backlog_is_what_is_due_by_queue(self, store: Store) -> None:
         quick = definition(START - MINUTE, queue="quick")
         pending(store, replace(quick, priority=3))
         pending(store, definition(START - HOUR, queue="quick"))
@@ -372,12 +280,8 @@ class ViewTests:
         assert found["quick"].due == Counted(count=2)
         assert found["quick"].oldest == START - HOUR
         assert found["slow"].oldest == START - SECOND
-
-    def test_a_backlog_is_counted_up_to_a_bound(self, store: Store) -> None:
-        for _ in range(3):
-            pending(store)
-        [found] = store.list_backlog(2)
-        assert found.due == Counted(count=2, more=True)
+        bounded = store.list_backlog(1)[0]
+        assert bounded.due == Counted(count=1, more=True)
 
     def test_without_anything_nothing_is_shown(self, store: Store) -> None:
         put(store)
@@ -391,39 +295,27 @@ class ViewTests:
     def test_what_ended_last_comes_first(
         self, store: Store, clock: ManualClock
     ) -> None:
-        made = []
-        for _ in range(5):
-            made.append(ended(store, outcome=Outcome.FAILED))
-            ended(store)
-            clock.advance(SECOND)
-        first = store.list_ended(Outcome.FAILED, limit=2)
-        assert ids(first.found) == [made[4].id, made[3].id]
-        second = store.list_ended(Outcome.FAILED, before=first.next, limit=2)
-        assert ids(second.found) == [made[2].id, made[1].id]
-        last = store.list_ended(Outcome.FAILED, before=second.next, limit=2)
-        assert ids(last.found) == [made[0].id]
-        assert last.next is None
-
-    def test_each_outcome_has_its_list(self, store: Store) -> None:
-        made = one_of_each_state(store)
+        failed = []
+        for seconds in (0, 0, 1, 1):
+            clock.advance(seconds * SECOND)
+            failed.append(ended(store, outcome=Outcome.FAILED))
         for outcome in Outcome:
-            found = store.list_ended(outcome, limit=10)
-            assert ids(found.found) == [made[State(outcome.value)].id]
-            assert found.next is None
-
-    def test_of_one_instant_all_are_listed_once(self, store: Store) -> None:
-        made = {ended(store).id for _ in range(5)}
-        seen: list[TaskInstance] = []
-        before = None
-        while True:
-            found = store.list_ended(Outcome.COMPLETED, before=before, limit=2)
-            seen += found.found
-            before = found.next
-            if before is None:
-                break
-        assert len(seen) == 5
-        assert set(ids(seen)) == made
-        assert ids(seen) == sorted(ids(seen), reverse=True)
+            if outcome is not Outcome.FAILED:
+                other = ended(store, outcome=outcome)
+                page = store.list_ended(outcome, limit=10)
+                assert (ids(page.found), page.next) == ([other.id], None)
+        last_first = sorted(failed, key=by_end, reverse=True)
+        for limit in (1, 2, 5):
+            read: list[UUID] = []
+            before = None
+            while True:
+                page = store.list_ended(Outcome.FAILED, before=before, limit=limit)
+                assert len(page.found) <= limit
+                read += ids(page.found)
+                before = page.next
+                if before is None:
+                    break
+            assert read == ids(last_first), f"in pages of {limit}"
 
     def test_claims_come_in_the_order_in_which_they_expire(
         self, store: Store, clock: ManualClock
@@ -455,9 +347,8 @@ class ViewTests:
         for of in (["mine"], None), (None, ["me"]):
             assert _first_of_each_view(store, *of, limit=1) == expected
             assert _first_of_each_view(store, *of, limit=10) == expected
-        assert [each.queue for each in store.list_backlog(9, queues=["mine"])] == [
-            "mine"
-        ]
+        backlog = store.list_backlog(9, queues=["mine"])
+        assert [each.queue for each in backlog] == ["mine"]
         assert store.list_backlog(9, queues=[]) == []
         both = store.list_ended(
             Outcome.FAILED, queues=["mine"], owners=["you"], limit=10
@@ -467,78 +358,64 @@ class ViewTests:
 
     def test_what_was_fired_is_in_the_order_of_fire_times(self, store: Store) -> None:
         made = put(store)
-        times = [START - HOUR, START - MINUTE, START - SECOND, START]
-        fire(store, made, *times)
+        fire(store, made, START - HOUR, START - MINUTE, START - SECOND, START)
         fire(store, put(store), START - MINUTE)
-
-        def found(limit: int = 10, *, newest_first: bool = False) -> list[object]:
-            return [
-                each.fire_time
-                for each in store.list_fired(
-                    made.id,
-                    since=START - MINUTE,
-                    before=START,
-                    newest_first=newest_first,
-                    limit=limit,
-                )
-            ]
-
-        assert found() == [START - MINUTE, START - SECOND]
-        assert found(1) == [START - MINUTE]
-        assert found(1, newest_first=True) == [START - SECOND]
-        nobodys = store.list_fired(uuid4(), since=START, before=START + HOUR, limit=1)
-        assert list(nobodys) == []
+        minute, second = START - MINUTE, START - SECOND
+        for of, newest_first, limit, expected in (
+            (made.id, False, 10, [minute, second]),
+            (made.id, False, 1, [minute]),
+            (made.id, True, 1, [second]),
+            (NOBODY, False, 1, []),
+        ):
+            found = store.list_fired(
+                of, since=minute, before=START, newest_first=newest_first, limit=limit
+            )
+            assert [each.fire_time for each in found] == expected
 
     def test_what_was_fired_is_counted_span_by_span(self, store: Store) -> None:
         made = ended(store).definition
         # It has fired its last: an edit lets it go on.
         store.put_definitions([replace(made, priority=2, next_fire_time=START + HOUR)])
         read = store.get_definition(made.id)
-        times = [START + number * SECOND for number in (1, 2, 3, 60, 61)]
-        fire(store, read, *times)
+        fire(store, read, *(START + number * SECOND for number in (1, 2, 3, 60, 61)))
         bounds = [START, START + MINUTE, START + HOUR, START + 2 * HOUR]
-        completed, pending = State.COMPLETED, State.PENDING
-        assert store.count_fired(made.id, bounds, most=10) == [
-            {completed: 1, pending: 3},
-            {pending: 2},
-            {},
-        ]
-        few = [{completed: 1, pending: 1}, {pending: 2}, {}]
-        assert store.count_fired(made.id, bounds, most=2) == few
-        assert store.count_fired(uuid4(), bounds, most=2) == [{}, {}, {}]
+        done, open_one = State.COMPLETED, State.PENDING
+        for most, first in ((10, {done: 1, open_one: 3}), (2, {done: 1, open_one: 1})):
+            found = store.count_fired(made.id, bounds, most=most)
+            assert found == [first, {open_one: 2}, {}]
+        assert store.count_fired(NOBODY, bounds, most=2) == [{}, {}, {}]
 
     def test_what_was_made_by_hand_has_a_list_of_its_own(self, store: Store) -> None:
         made = put(store)
         fire(store, made, START)
-        added = store.add_instances(
-            made.id, [_at(SECOND * number) for number in range(3)]
-        )
-        latest = [each.id for each in reversed(added)]
+        given = [Addition(at=START + SECOND * number) for number in range(3)]
+        latest = ids(store.add_instances(made.id, given))[::-1]
         assert ids(store.list_unscheduled(made.id, limit=10)) == latest
         assert ids(store.list_unscheduled(made.id, limit=2)) == latest[:2]
-        assert list(store.list_unscheduled(uuid4(), limit=2)) == []
+        assert list(store.list_unscheduled(NOBODY, limit=2)) == []
 
     def test_names_are_found_by_how_they_begin(self, store: Store) -> None:
         names = ("report", "report daily", "rep%", "Report", None)
-        made = {name: put(store, replace(_new(), name=name)) for name in names}
-
-        def found(prefix: str, limit: int = 10) -> set[str | None]:
-            return {each.name for each in store.search_names(prefix, limit=limit)}
-
-        assert found("report") == {"report", "report daily"}
-        assert found("rep%") == {"rep%"}
-        assert found("x") == set()
-        assert len(found("rep", 2)) == 2
+        made = {name: put(store, definition(name=name)) for name in names}
+        for prefix, expected in (
+            ("report", {"report", "report daily"}),
+            ("rep%", {"rep%"}),
+            ("x", set()),
+        ):
+            found = store.search_names(prefix, limit=10)
+            assert {each.name for each in found} == expected
+        assert len(store.search_names("rep", limit=2)) == 2
         store.delete_definitions([made["report"].id])
-        assert found("report") == {"report daily"}
+        [left] = store.search_names("report", limit=10)
+        assert left.name == "report daily"
 
     def test_instances_are_found_by_their_keys(self, store: Store) -> None:
-        tasks = [put(store, replace(_new(), trigger=OnDemandTrigger())) for _ in "ab"]
+        tasks = [put(store, definition(trigger=OnDemandTrigger())) for _ in "ab"]
         for number, task in enumerate(tasks):
-            keyed = _at(SECOND * number, key="order 7")
-            store.add_instances(task.id, [keyed, _at(TICK, key="order 8")])
+            given = [Addition(at=START + SECOND * number, key="order 7")]
+            store.add_instances(task.id, [*given, Addition(at=START, key="order 8")])
         found = store.search_key("order 7", limit=10)
-        assert [each.definition.id for each in found] == [each.id for each in tasks]
+        assert [each.definition.id for each in found] == ids(tasks)
         assert [each.key for each in found] == ["order 7"] * 2
         assert len(store.search_key("order 7", limit=1)) == 1
         assert list(store.search_key("order 9", limit=10)) == []
@@ -546,8 +423,9 @@ class ViewTests:
 
 def _declared(store: Store, queue: str, owner: str) -> UUID:
     """A definition of a queue and an owner."""
-    made = replace(_new(), name=f"name {queue}", queue=queue)
-    made = replace(made, trigger=OnDemandTrigger(), next_fire_time=None)
+    made = definition(
+        None, trigger=OnDemandTrigger(), name=f"name {queue}", queue=queue
+    )
     store.declare_definitions(Declaration(owner=owner, definitions=[made]))
     return made.id
 
@@ -556,14 +434,14 @@ def _first_of_each_view(
     store: Store, queues: list[str] | None, owners: list[str] | None, *, limit: int
 ) -> list[UUID]:
     """The ids of what each view has, which is but one."""
-    ended = store.list_ended(
-        Outcome.FAILED, queues=queues, owners=owners, limit=limit
-    ).found
-    claims = store.list_claims(queues=queues, owners=owners, limit=limit)
-    waiting = store.list_waiting(queues=queues, owners=owners, limit=limit)
-    named = store.search_names("na", queues=queues, owners=owners, limit=limit)
-    keyed = store.search_key("order 7", queues=queues, owners=owners, limit=limit)
-    views = (ended, claims, waiting, named, keyed)
+    of: dict[str, Any] = {"queues": queues, "owners": owners, "limit": limit}
+    views = (
+        store.list_ended(Outcome.FAILED, **of).found,
+        store.list_claims(**of),
+        store.list_waiting(**of),
+        store.search_names("na", **of),
+        store.search_key("order 7", **of),
+    )
     assert [len(each) for each in views] == [1] * 5
     return [each.id for view in views for each in view]
 
@@ -571,24 +449,15 @@ def _first_of_each_view(
 def _one_of_each(store: Store, of: UUID) -> list[UUID]:
     """The ids of one that failed, one that runs, and one that waits."""
     made = []
-    for lasting in (False, True):
-        key = None if lasting else "order 7"
-        store.add_instances(of, [_at(-SECOND, key=key)])
-        queue = store.get_definition(of).queue
-        [started] = claim(store, queues=[queue], lead=0 * SECOND)
+    queue = store.get_definition(of).queue
+    for key in ("order 7", None):
+        store.add_instances(of, [Addition(at=START - SECOND, key=key)])
+        [started] = claim(store, queues=[queue])
         made.append(started.id)
-        if not lasting:
+        if key is not None:
             finish(store, started, Outcome.FAILED)
-    [waiting] = store.add_instances(of, [_at(-SECOND)])
+    [waiting] = store.add_instances(of, [Addition(at=START - SECOND)])
     return [*made, waiting.id]
-
-
-def _new() -> TaskDefinition:
-    return replace(definition(START + HOUR), id=uuid4())
-
-
-def _at(delay: object, key: str | None = None) -> Addition:
-    return Addition(id=uuid4(), at=START + delay, delay=0 * SECOND, key=key)  # type: ignore[operator]
 
 
 MADE = START + MINUTE
@@ -602,37 +471,24 @@ def made_at(given: Iterable[TaskInstance]) -> list[datetime | None]:
 class MadeTests:
     """``created_at`` of instances."""
 
-    def test_what_is_fired_is_made_at_that_time(
+    def test_an_instance_knows_when_it_was_made(
         self, store: Store, clock: ManualClock
     ) -> None:
-        read = put(store, definition(START - HOUR))
+        fires = put(store, definition(START - HOUR))
+        backfills, adds, edited = (put(store, definition()) for _ in range(3))
         clock.advance(MINUTE)
         skipped = Skipped(first=START - HOUR, last=START, count=2, reason="ä")
-        step = Firing(definition=read, fire_times=(START + HOUR,), skipped=skipped)
-        assert store.fire_definitions([step]).done == {read.id}
-        assert made_at(store.list_instances()) == [MADE, MADE]
-
-    def test_what_is_added_is_made_at_that_time(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store)
-        clock.advance(MINUTE)
+        step = Firing(definition=fires, fire_times=(START + HOUR,), skipped=skipped)
+        assert store.fire_definitions([step]).done == {fires.id}
+        store.backfill_instances(backfills, [START - HOUR], overlap=Overlap.ALLOW)
         given = [Addition(key="ä"), Addition(at=START + HOUR), Addition(delay=HOUR)]
-        assert made_at(store.add_instances(of.id, given)) == [MADE] * 3
+        assert made_at(store.add_instances(adds.id, given)) == [MADE] * 3
+        # The record of what an edit leaves is made then.
+        put(store, replace(edited, trigger=WAITING, next_fire_time=START + HOUR))
+        assert made_at(store.list_instances()) == [MADE] * 7
         clock.advance(SECOND)
-        # What was there already was made then.
-        again = store.add_instances(of.id, [given[0], Addition()])
+        again = store.add_instances(adds.id, [given[0], Addition()])
         assert made_at(again) == [MADE, MADE + SECOND]
-        found = store.list_instances(definition_id=of.id)
-        assert sorted(filter(None, made_at(found))) == [MADE] * 3 + [MADE + SECOND]
-
-    def test_what_is_backfilled_is_made_at_that_time(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, definition(START + HOUR))
-        clock.advance(MINUTE)
-        store.backfill_instances(of, [START - HOUR], overlap=Overlap.ALLOW)
-        assert made_at(store.list_instances()) == [MADE]
 
     def test_what_is_created_and_started_at_once_is_made_then(
         self, store: Store, clock: ManualClock
@@ -650,14 +506,6 @@ class MadeTests:
         assert put_in is None or put_in.created_at == MADE
         assert set(made_at(store.list_instances())) == {MADE}
 
-    def test_the_record_of_what_an_edit_leaves_is_made_then(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store)
-        clock.advance(MINUTE)
-        put(store, replace(of, trigger=WAITING, next_fire_time=START + HOUR))
-        assert made_at(store.list_instances()) == [MADE]
-
     def test_it_stays_whatever_becomes_of_it(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -666,9 +514,8 @@ class MadeTests:
         assert finish(store, instance, None)
         [again] = claim(store)
         assert start(store, again) == [again]
-        assert made_at([instance, again]) == [START, START]
         assert finish(store, again)
-        assert made_at(store.list_instances()) == [START]
+        assert made_at([instance, again, *store.list_instances()]) == [START] * 3
 
 
 FIRST = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
