@@ -104,6 +104,8 @@ class PutTests:
             new[0],
             metadata={"c": 1},
             expire_after=MINUTE,
+            note="of no pause",
+            completed_at=START,
             retry=RetryPolicy(max_attempts=2),
             catch_up=CatchUp(grace=HOUR),
         )
@@ -128,12 +130,6 @@ class PutTests:
             store.put_definitions(given)
         found = store.list_definitions(ids=[other.id, one.id])
         assert [each.name for each in found] == ["old"] * exists
-
-    def test_of_what_the_store_keeps_a_new_definition_brings_only_its_pause(
-        self, store: Store
-    ) -> None:
-        new = replace(definition(), paused=True, note="n", completed_at=START)
-        assert kept_by_store(put(store, new)) == (START, True, "n", None, 1)
 
     def test_a_definition_that_never_fires_is_completed_unless_its_trigger_waits(
         self, store: Store, clock: ManualClock
@@ -182,35 +178,16 @@ class PutTests:
             kept = (START, False, None, None, 2)
             assert kept_by_store(changed) == kept_by_store(found) == kept, values
 
-    def test_another_trigger_raises_the_revision_and_takes_its_fire_time(
-        self, store: Store
-    ) -> None:
+    def test_another_trigger_begins_a_new_series(self, store: Store) -> None:
         later = START + 2 * HOUR
-        new = replace(put(store), trigger=EVERY_TWO_HOURS, next_fire_time=later)
-        for found in (put(store, new), store.get_definition(new.id)):
-            assert found == new
-            assert kept_by_store(found) == (later, False, None, None, 2)
-
-    def test_another_trigger_makes_a_completed_definition_live_again(
-        self, store: Store
-    ) -> None:
-        new = definition()
-        fire(store, put(store, new))
-        changed = put(store, replace(new, trigger=EVERY_TWO_HOURS))
-        assert kept_by_store(changed) == (START, False, None, None, 2)
-        assert ids(due(store)) == [new.id]
-
-    def test_an_edit_keeps_a_pause_and_its_note(self, store: Store) -> None:
-        new = put(store)
-        store.pause_definitions([new.id], note="why")
-        changes: Sequence[Mapping[str, Any]] = (
-            {"name": "other"},
-            {"trigger": EVERY_TWO_HOURS},
-        )
-        for revision, values in enumerate(changes, start=3):
-            changed = put(store, replace(new, revision=None, **values))
-            assert kept_by_store(changed) == (START, True, "why", None, revision)
-        assert due(store) == []
+        live, completed = put(store), put(store)
+        fire(store, completed)
+        for read in (live, completed):
+            new = replace(read, trigger=EVERY_TWO_HOURS, next_fire_time=later)
+            for found in (put(store, new), store.get_definition(new.id)):
+                assert found == new
+                assert kept_by_store(found) == (later, False, None, None, 2)
+        assert len(due(store, ahead=2 * HOUR)) == 2
 
     def test_another_revision_than_the_stored_one_conflicts(self, store: Store) -> None:
         read = put(store, definition(name="first"))
@@ -400,31 +377,18 @@ class DefinitionListTests:
 class DeleteTests:
     """``delete_definitions``."""
 
-    def test_a_delete_answers_those_that_existed(self, store: Store) -> None:
-        one, two, other = put(store), put(store), put(store)
-        gone = [one.id, NOBODY, two.id]
-        assert store.delete_definitions(gone) == {one.id: set(), two.id: set()}
-        assert store.delete_definitions(gone) == {}
+    def test_a_delete_answers_those_that_existed_and_what_ran(
+        self, store: Store
+    ) -> None:
+        held, runs, other = claimed(store), running(store), running(store)
+        gone: dict[UUID, set[UUID]] = {put(store).id: set()}
+        gone |= {ended(store).definition.id: set()}
+        gone |= {held.definition.id: set(), runs.definition.id: {runs.id}}
+        assert store.delete_definitions([*gone, NOBODY]) == gone
+        assert store.delete_definitions([*gone]) == {}
         assert store.delete_definitions([]) == {}
-        assert store.list_definitions() == [other]
-
-    def test_a_delete_answers_what_ran(self, store: Store) -> None:
-        claimed_one, runs, other = claimed(store), running(store), running(store)
-        ended = running(store)
-        assert finish(store, ended)
-        ids = [each.definition.id for each in (claimed_one, runs, ended)]
-        answer = store.delete_definitions(ids)
-        assert answer == dict(zip(ids, (set(), {runs.id}, set()), strict=True))
-        assert store.get_instance(other.id).state is State.RUNNING
-
-    def test_a_deleted_definition_does_not_fire(self, store: Store) -> None:
-        read = put(store)
-        store.delete_definitions([read.id])
-        assert due(store) == []
-        assert store.fire_definitions([firing(read)]).done == set()
-        assert store.list_instances() == []
-        with pytest.raises(TaskDefinitionNotFoundError):
-            store.get_definition(read.id)
+        assert ids(store.list_definitions()) == [other.definition.id]
+        assert state_of(store, other) is State.RUNNING
 
     def test_a_delete_removes_what_does_not_run_and_cancels_what_runs(
         self, store: Store, clock: ManualClock
@@ -465,6 +429,10 @@ class DeleteTests:
         new = definition()
         [old] = store.pause_definitions([put(store, new).id], note="why")
         store.delete_definitions([new.id])
+        assert due(store) == []
+        assert store.fire_definitions([firing(old, START)]).done == set()
+        with pytest.raises(TaskDefinitionNotFoundError):
+            store.get_definition(new.id)
         again = put(store, new)
         assert kept_by_store(again)[:4] == (START, False, None, None)
         assert again.revision is not None

@@ -139,7 +139,9 @@ class PauseTests:
         edited = put(store, replace(again, name="other"))
         moved = put(store, replace(edited, trigger=WAITING))
         for found in (paused, again, edited, moved, store.get_definition(new.id)):
-            assert found.paused_at == START + HOUR
+            assert (found.paused, found.paused_at) == (True, START + HOUR)
+        for found in (edited, moved, store.get_definition(new.id)):
+            assert found.note == "second"
 
     def test_a_pause_and_a_resume_answer_the_definitions_that_exist(
         self, store: Store
@@ -310,18 +312,6 @@ class FrozenTests:
         store.resume_definitions([paused.id, gone.definition.id])
         assert claim(store) == []
         assert ids(claim(store, queues=["other"])) == [kept.id]
-
-    def test_what_is_frozen_goes_with_its_definition(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        made = made_in_each_state(store, clock)
-        store.pause_definitions(definition_ids(made))
-        store.delete_definitions(definition_ids(made))
-        left = dict.fromkeys(made) | {
-            "running": State.CANCELLED,
-            "ended": State.COMPLETED,
-        }
-        assert states(store, made) == left
 
 
 class ResumeTests:
