@@ -872,9 +872,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     ForgetsFrozen: (
         "test_a_pause_removes_what_is_to_come_and_freezes_what_does_not_run"
     ),
-    LosesFireTimes: (
-        "test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed"
-    ),
+    LosesFireTimes: ("test_a_pause_goes_back_to_the_first_removed_time"),
     PutsInPart: "test_where_one_definition_conflicts_none_is_put",
     TakesTheLast: "test_an_id_that_is_there_twice_is_refused_and_none_is_put",
     NeverConflicts: "test_another_revision_than_the_stored_one_conflicts",
@@ -886,8 +884,8 @@ NOTICED: dict[type[MemoryStore], str] = {
     DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
     AnswersOneCancel: "test_all_that_are_cancelled_together_are_answered",
-    AnswersOneDelete: "test_a_delete_answers_those_that_existed_and_what_ran",
-    AnswersNothingRan: "test_a_delete_answers_those_that_existed_and_what_ran",
+    AnswersOneDelete: "test_a_delete_answers_what_existed_and_what_ran",
+    AnswersNothingRan: "test_a_delete_answers_what_existed_and_what_ran",
     RemembersOneAtATime: "test_all_that_is_remembered_can_be_read_at_once",
     IsBehind: "test_the_store_goes_by_the_clock_it_was_given",
     ConnectsOnce: "test_connecting_again_is_harmless",

@@ -218,9 +218,7 @@ class AddTests:
             assert len({each.id for each in answers}) == 1  # type: ignore[attr-defined]
         assert len(instances(store, of)) == 5
 
-    def test_a_key_that_is_added_while_its_instance_is_cleaned_up_has_one(
-        self, store: Store
-    ) -> None:
+    def test_a_key_added_beside_a_cleanup_has_an_instance(self, store: Store) -> None:
         of = put(store, task())
 
         def add_one() -> UUID:
@@ -236,9 +234,7 @@ class AddTests:
             assert len(left) <= 1
             assert {first, *left}.issuperset(answers)
 
-    def test_what_is_added_beside_a_delete_is_gone_or_refused(
-        self, store: Store
-    ) -> None:
+    def test_an_addition_beside_a_delete_leaves_nothing(self, store: Store) -> None:
         def add_one(of: TaskDefinition) -> None:
             with suppress(TaskDefinitionNotFoundError):
                 add(store, of)
@@ -424,7 +420,9 @@ class FullTests:
         put(store, replace(of, revision=None, max_queue=None))
         assert len(store.add_instances(of.id, [Addition(), Addition()])) == 2
 
-    def test_what_is_dropped_is_recorded(self, store: Store) -> None:
+    def test_what_is_dropped_is_recorded(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         of = put(store, replace(task(), max_queue=2, when_full="drop"))
         keys = ("a", "b", "b", "c", None)
         wanted = [Addition(key=key, delay=SECOND, payload={"n": 1}) for key in keys]
@@ -446,22 +444,13 @@ class FullTests:
         assert store.add_instances(of.id, wanted[2:4]) == [made[1], lost]
         assert add(store, of, key="c", payload={"n": 2}) == lost
         assert add(store, of).state is State.PENDING
-        assert len(claim(store, ahead=SECOND, limit=9)) == 2
-
-    def test_a_key_that_was_dropped_goes_with_its_record(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, replace(task(), max_queue=1, when_full="drop"))
-        first = add(store, of)
-        assert add(store, of, key="k").state is State.SKIPPED
-        store.cancel_instances({first.id: None})
+        assert len(claim(store, ahead=SECOND)) == 2
+        # Its key goes with the record.
         clock.advance(YEAR)
-        assert clean_up(store) == 2
-        assert add(store, of, key="k").state is State.PENDING
+        assert clean_up(store) == 3
+        assert add(store, of, key="c").id not in ids(found)
 
-    def test_what_is_dropped_of_one_that_excludes_others_waits_for_none(
-        self, store: Store
-    ) -> None:
+    def test_what_is_dropped_waits_for_no_slot(self, store: Store) -> None:
         of = put(
             store,
             replace(task(), overlap=Overlap.BUFFER_ALL, max_queue=1, when_full="drop"),

@@ -86,9 +86,7 @@ class BackfillTests:
         assert times(claimed) == PAST
         assert {each.backfilled for each in (*found, *claimed)} == {Overlap.ALLOW}
 
-    def test_a_fire_time_that_has_an_instance_gets_no_second_one(
-        self, store: Store
-    ) -> None:
+    def test_no_backfill_makes_a_second_instance(self, store: Store) -> None:
         of = put(store, definition(PAST[1], trigger=HOURLY))
         assert backfill(store, of, PAST[0]) == [PAST[0]]
         # Nor does the schedule make a second one.
@@ -182,9 +180,7 @@ class BackfillTests:
         assert finish(store, runs[START], next_fire_time=later)
         assert store.get_definition(of.id).next_fire_time == later
 
-    def test_a_definition_that_is_gone_or_changed_is_an_error(
-        self, store: Store
-    ) -> None:
+    def test_a_definition_gone_or_changed_is_an_error(self, store: Store) -> None:
         with pytest.raises(TaskDefinitionNotFoundError):
             backfill(store, replace(definition(), id=NOBODY, revision=1), START)
         of = put(store, definition(START, trigger=HOURLY))
@@ -252,9 +248,7 @@ class BackfillOverlapTests:
         assert backfill(store, of, *PAST, overlap=Overlap.ALLOW) == []
         assert run.fire_time == PAST[0]
 
-    def test_what_waits_of_them_keeps_no_fire_time_from_waiting(
-        self, store: Store
-    ) -> None:
+    def test_they_keep_no_fire_time_from_waiting(self, store: Store) -> None:
         new = replace(definition(START, trigger=HOURLY), overlap=Overlap.REPLACE)
         of = put(store, new)
         backfill(store, of, *PAST, overlap=Overlap.BUFFER_ALL)

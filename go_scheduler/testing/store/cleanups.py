@@ -114,9 +114,7 @@ class CleanupTests:
         assert clean_up(store, older_than=HOUR) == 2
         assert ids(store.list_definitions()) == [live_again.id]
 
-    def test_at_most_limit_are_deleted_and_instances_before_definitions(
-        self, store: Store
-    ) -> None:
+    def test_at_most_limit_are_deleted_instances_first(self, store: Store) -> None:
         put(store, definition(None))
         for outcome in (Outcome.FAILED, Outcome.COMPLETED, Outcome.FAILED):
             ended(store, outcome=outcome)
@@ -126,9 +124,7 @@ class CleanupTests:
             left += [(len(store.list_instances()), len(store.list_definitions()))]
         assert left == [(2, 4), (1, 4), (0, 2), (0, 0)]
 
-    def test_a_deleted_fire_time_of_a_live_definition_is_gone_for_good(
-        self, store: Store
-    ) -> None:
+    def test_a_fire_time_that_was_deleted_does_not_return(self, store: Store) -> None:
         instance = self.of_a_live_definition(store)
         assert clean_up(store) == 1
         assert state_of(store, instance) is None
@@ -226,9 +222,7 @@ class RememberedTests:
         assert named == {live.id: False, other.id: True}
         assert store.get_definition(other.id).named
 
-    def test_an_id_that_was_made_up_is_named_by_who_passes_it(
-        self, store: Store
-    ) -> None:
+    def test_a_made_up_id_is_named_by_who_passes_it(self, store: Store) -> None:
         later = START + HOUR
         made_up = put(store, TaskDefinition(trigger=_ONCE, next_fire_time=later))
         passed = TaskDefinition(trigger=_ONCE, id=made_up.id, next_fire_time=later)

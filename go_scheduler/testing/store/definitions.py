@@ -96,9 +96,7 @@ OTHER_VALUES: Sequence[Mapping[str, Any]] = (
 class PutTests:
     """``put_definitions``, where nothing has fired yet, and ``get_definition``."""
 
-    def test_new_definitions_are_kept_as_they_are_in_the_order_given(
-        self, store: Store
-    ) -> None:
+    def test_new_definitions_are_kept_in_the_order_given(self, store: Store) -> None:
         new = [definition(key=key, name=str(key), queue="b") for key in (3, 1, 2)]
         new[0] = replace(
             new[0],
@@ -200,9 +198,7 @@ class PutTests:
         assert store.get_definition(read.id).name == "second"
         assert put(store, replace(changed, name="third")).revision == 3
 
-    def test_revision_0_is_that_of_a_definition_that_is_not_there(
-        self, store: Store
-    ) -> None:
+    def test_revision_0_is_that_of_a_new_definition(self, store: Store) -> None:
         new = put(store, replace(definition(), revision=0))
         assert new.revision == 1
         with pytest.raises(ConflictError) as caught:
@@ -377,9 +373,7 @@ class DefinitionListTests:
 class DeleteTests:
     """``delete_definitions``."""
 
-    def test_a_delete_answers_those_that_existed_and_what_ran(
-        self, store: Store
-    ) -> None:
+    def test_a_delete_answers_what_existed_and_what_ran(self, store: Store) -> None:
         held, runs, other = claimed(store), running(store), running(store)
         gone: dict[UUID, set[UUID]] = {put(store).id: set()}
         gone |= {ended(store).definition.id: set()}
@@ -410,9 +404,7 @@ class DeleteTests:
         clock.advance(HOUR)
         assert ids(claim(store, OTHER_NODE, ahead=HOUR, lapsed=True)) == [free.id]
 
-    def test_what_is_left_is_read_by_its_id_until_the_cleanup(
-        self, store: Store
-    ) -> None:
+    def test_what_is_left_can_be_read_until_the_cleanup(self, store: Store) -> None:
         over, cut_short = left = ended(store), running(store)
         store.delete_definitions([each.definition.id for each in left])
         assert store.get_instance(over.id).definition == over.definition
@@ -443,9 +435,7 @@ class DeleteTests:
         with pytest.raises(ConflictError):
             put(store, replace(old, name="other"))
 
-    def test_what_the_old_definition_ran_is_not_the_new_ones(
-        self, store: Store
-    ) -> None:
+    def test_a_new_definition_has_no_runs_of_the_old_one(self, store: Store) -> None:
         new = definition(trigger=WAITING)
         history = ended(store, new)
         store.delete_definitions([new.id])
@@ -483,9 +473,7 @@ class PassingTrigger(Trigger):
 class UnknownTriggerTests:
     """Triggers that this process cannot load."""
 
-    def test_an_unknown_trigger_keeps_its_kind_and_state_and_runs(
-        self, store: Store
-    ) -> None:
+    def test_an_unknown_trigger_keeps_its_state_and_runs(self, store: Store) -> None:
         state: Mapping[str, JSON] = {
             "text": TEXTS[2],
             "nested": [{"a": None}],
@@ -556,9 +544,7 @@ class OwnerTests:
         with pytest.raises(ConfigurationError, match="the set of 'another app'"):
             declare(store, ONE)
 
-    def test_what_is_paused_by_hand_is_taken_only_once_it_is_deleted(
-        self, store: Store
-    ) -> None:
+    def test_what_is_paused_by_hand_is_taken_once_deleted(self, store: Store) -> None:
         declare(store, ONE)
         store.pause_definitions([ONE.id], note="by hand")
         declare(store, removed="pause")

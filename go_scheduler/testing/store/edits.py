@@ -81,9 +81,7 @@ def edit_all(store: Store, made: Mapping[str, TaskInstance], **values: Any) -> N
 class EditTests:
     """What ``put_definitions`` does to instances."""
 
-    def test_whether_it_was_late_when_scheduled_is_kept_with_its_trigger(
-        self, store: Store
-    ) -> None:
+    def test_overdue_is_kept_as_long_as_the_trigger(self, store: Store) -> None:
         new = put(store, replace(definition(START), overdue=True))
         edited = put(store, replace(new, name="other", overdue=False))
         [instance] = fire(store, edited)
@@ -158,9 +156,7 @@ class EditTests:
         left = [made["waiting for a retry"].id, made["added"].id]
         assert ids(claim(store, ahead=HOUR)) == left
 
-    def test_a_fire_time_that_another_trigger_takes_from_its_instance_is_free(
-        self, store: Store
-    ) -> None:
+    def test_another_trigger_frees_the_fire_times(self, store: Store) -> None:
         for at in (START, START + SECOND):
             old = pending(store, definition(at))
             changed = put(store, replace(old.definition, trigger=EVERY_TWO_HOURS))
@@ -169,9 +165,7 @@ class EditTests:
             assert new.fire_time == at
             assert new.id != old.id
 
-    def test_another_trigger_skips_what_is_frozen_and_has_passed(
-        self, store: Store
-    ) -> None:
+    def test_another_trigger_skips_what_is_frozen(self, store: Store) -> None:
         made = {"frozen": pending(store)}
         paused = pause(store, made["frozen"].definition)
         put(store, replace(paused, trigger=EVERY_TWO_HOURS))
@@ -179,9 +173,7 @@ class EditTests:
         store.resume_definitions([paused.id])
         assert claim(store) == []
 
-    def test_another_trigger_leaves_the_record_of_skipped_ones(
-        self, store: Store
-    ) -> None:
+    def test_another_trigger_leaves_records_of_skips(self, store: Store) -> None:
         skipped = Skipped(first=START, last=START, count=1, reason="late")
         stored = put(store)
         store.fire_definitions([firing(stored, skipped=skipped)])
@@ -189,9 +181,7 @@ class EditTests:
         [record] = instances(store, stored)
         assert record.skipped == skipped
 
-    def test_another_jitter_has_what_is_still_to_come_made_anew(
-        self, store: Store
-    ) -> None:
+    def test_another_jitter_makes_anew_what_is_to_come(self, store: Store) -> None:
         old, later = put(store), START + HOUR
         fire(store, old, later, next_fire_time=START + 2 * HOUR)
         stored = put(store, replace(old, next_fire_time=START, jitter=SECOND))
@@ -207,9 +197,7 @@ class EditTests:
         live = put(store, replace(once, jitter=SECOND))
         assert (live.next_fire_time, live.completed_at) == (START + SECOND, None)
 
-    def test_another_jitter_goes_back_over_nothing_that_has_passed_or_begun(
-        self, store: Store
-    ) -> None:
+    def test_another_jitter_leaves_what_passed_or_began(self, store: Store) -> None:
         old = put(store)
         step = [START + number * SECOND for number in range(4)]
         fire(store, old, *step, next_fire_time=START + HOUR)
@@ -359,9 +347,7 @@ class UnfiredTests:
         assert clean_up(store) == 3
         assert store.list_definitions() == []
 
-    def test_a_fire_and_another_trigger_record_each_fire_time_once(
-        self, store: Store
-    ) -> None:
+    def test_a_fire_beside_an_edit_records_each_time_once(self, store: Store) -> None:
         for _ in range(5):
             read = put(store)
             step = firing(read, next_fire_time=START + HOUR)
@@ -387,9 +373,7 @@ def skipped_in(given: Sequence[TaskInstance]) -> Sequence[datetime]:
 class SlotEditTests:
     """What becomes of slots when a definition's ``overlap`` or ``lock`` is another."""
 
-    def test_what_is_parked_goes_by_the_new_lock_and_overlap(
-        self, store: Store
-    ) -> None:
+    def test_what_is_parked_goes_by_the_new_lock(self, store: Store) -> None:
         fired(store, excluding(lock="a"))
         go(store)
         for new, free in (
@@ -467,9 +451,7 @@ class SlotEditTests:
         go(store)
         assert ids(settled(store).skipped) == [second.id]
 
-    def test_what_is_parked_and_frozen_stays_so_whatever_it_excludes(
-        self, store: Store
-    ) -> None:
+    def test_what_is_parked_and_frozen_stays_frozen(self, store: Store) -> None:
         given = put(store, definition())
         fire(store, given)
         [plain] = go(store)

@@ -81,9 +81,7 @@ class DueTests:
         assert read == store.get_definition(read.id)
         assert (read.next_fire_time, read.revision) == (START, 1)
 
-    def test_pages_follow_each_other_in_the_order_of_fire_time_and_id(
-        self, store: Store
-    ) -> None:
+    def test_due_definitions_come_in_order_and_in_pages(self, store: Store) -> None:
         fire_times = {4: START, 2: START + TICK, 3: START, 1: START + 2 * TICK}
         for key, at in {**fire_times, 5: START - HOUR}.items():
             put(store, definition(at, key=key))
@@ -95,9 +93,7 @@ class DueTests:
             found = [each.id.int for each in read]
             assert found == [5, 3, 4, 2, 1], f"in pages of {limit}"
 
-    def test_the_next_page_follows_even_if_the_last_one_has_moved_on_or_is_gone(
-        self, store: Store
-    ) -> None:
+    def test_a_page_follows_one_that_moved_on_or_is_gone(self, store: Store) -> None:
         for key in range(4):
             put(store, definition(START + key * SECOND, key=key))
         [first, second] = due(store, limit=2)
@@ -106,9 +102,7 @@ class DueTests:
         store.delete_definitions([second.id])
         assert [each.id.int for each in due(store, after=second)] == [2, 3, 0]
 
-    def test_a_trigger_that_cannot_be_read_costs_only_itself(
-        self, store: Store
-    ) -> None:
+    def test_a_trigger_that_is_unknown_costs_only_itself(self, store: Store) -> None:
         unknown = UnknownTrigger("from.another.node", {"a": [1, None]}, "not here")
         strange = put(store, definition(START - HOUR, trigger=unknown))
         known = put(store, definition())
@@ -223,9 +217,7 @@ class FireTests:
             assert instances(store, read) == []
             assert store.get_definition(read.id).next_fire_time == START
 
-    def test_a_firing_of_another_fire_time_or_definition_changes_nothing(
-        self, store: Store
-    ) -> None:
+    def test_a_firing_of_another_fire_time_changes_nothing(self, store: Store) -> None:
         read = put(store)
         for other in (
             replace(read, next_fire_time=START + TICK),
@@ -243,9 +235,7 @@ class FireTests:
         made = [len(instances(store, each)) for each in (first, stale, last)]
         assert made == [1, 0, 1]
 
-    def test_a_fire_time_that_has_its_instance_gets_no_second_one(
-        self, store: Store
-    ) -> None:
+    def test_a_fire_time_never_gets_a_second_instance(self, store: Store) -> None:
         for first in (running(store), ended(store)):
             again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
             later = START + 2 * HOUR
@@ -297,9 +287,7 @@ class SkipTests:
         ] * 2
         assert times([each for each in made if each.skipped is None]) == [SKIPPED.first]
 
-    def test_a_taken_fire_time_may_be_within_a_record_of_skipped_ones(
-        self, store: Store
-    ) -> None:
+    def test_a_record_may_cover_a_fire_time_that_ran(self, store: Store) -> None:
         first = ended(store, definition(SKIPPED.first))
         again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
         step = firing(again, skipped=SKIPPED)
@@ -410,9 +398,7 @@ class NextFireTimeTests:
             found = store.get_definition(read.id)
             assert (found.next_fire_time, found.completed_at) == (START + MINUTE, None)
 
-    def test_only_an_end_that_is_waited_for_sets_a_next_fire_time(
-        self, store: Store
-    ) -> None:
+    def test_nothing_else_sets_a_next_fire_time(self, store: Store) -> None:
         later = START + HOUR
         plain = running(store)
         assert finish(store, plain, next_fire_time=later)
@@ -476,9 +462,7 @@ class OnDemandTests:
         assert clean_up(store) == 2
         assert store.list_definitions() == []
 
-    def test_a_definition_may_come_to_fire_on_demand_or_no_more(
-        self, store: Store
-    ) -> None:
+    def test_an_edit_makes_one_on_demand_and_back(self, store: Store) -> None:
         old = put(store, definition(START + HOUR))
         fire(store, old)
         new = put(store, replace(task(), id=old.id))
@@ -490,9 +474,7 @@ class OnDemandTests:
         assert ids(due(store)) == [old.id]
         assert ids(instances(store, again)) == [added.id]
 
-    def test_the_end_of_a_former_run_completes_no_one_on_demand(
-        self, store: Store
-    ) -> None:
+    def test_the_end_of_a_former_run_completes_nothing(self, store: Store) -> None:
         run = running(store, definition(trigger=WAITING))
         put(store, replace(task(), id=run.definition.id))
         assert finish(store, run, next_fire_time=START + HOUR)

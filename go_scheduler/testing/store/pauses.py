@@ -143,9 +143,7 @@ class PauseTests:
         for found in (edited, moved, store.get_definition(new.id)):
             assert found.note == "second"
 
-    def test_a_pause_and_a_resume_answer_the_definitions_that_exist(
-        self, store: Store
-    ) -> None:
+    def test_a_pause_and_a_resume_answer_what_exists(self, store: Store) -> None:
         wanted = {put(store).id, put(store).id}
         for change in (store.pause_definitions, store.resume_definitions):
             assert {each.id for each in change([*wanted, NOBODY])} == wanted
@@ -197,9 +195,7 @@ class PauseTests:
         pause(store, edited)
         assert put(store, replace(new, trigger=WAITING, revision=None)).paused
 
-    def test_a_paused_definition_is_not_due_and_does_not_fire(
-        self, store: Store
-    ) -> None:
+    def test_a_paused_definition_does_not_fire(self, store: Store) -> None:
         read = put(store)
         paused = pause(store, read)
         assert due(store) == []
@@ -237,9 +233,7 @@ class PauseTests:
         assert ids(claim(store, ahead=HOUR, lapsed=True)) == [free.id]
         assert finish(store, runs)
 
-    def test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed(
-        self, store: Store
-    ) -> None:
+    def test_a_pause_goes_back_to_the_first_removed_time(self, store: Store) -> None:
         later = START + HOUR
         goes_back, held, stays = put(store), put(store, definition(later)), put(store)
         fire(store, goes_back, later + HOUR, later, next_fire_time=START + 3 * HOUR)
@@ -250,9 +244,7 @@ class PauseTests:
         fire(store, stays, next_fire_time=later)
         assert pause(store, stays).next_fire_time == later
 
-    def test_the_next_fire_time_goes_back_over_nothing_that_has_begun(
-        self, store: Store
-    ) -> None:
+    def test_a_pause_goes_back_over_nothing_that_began(self, store: Store) -> None:
         for begin in (start, cancel):
             read = put(store)
             step = [START + number * SECOND for number in (1, 2, 3)]

@@ -261,9 +261,7 @@ class OpenTests:
         new = put(store)
         assert store.get_definition(new.id) == new
 
-    def test_a_closed_store_may_be_closed_and_initialized_again(
-        self, store: Store
-    ) -> None:
+    def test_a_closed_store_may_be_opened_again(self, store: Store) -> None:
         for _ in range(2):
             # The first time it is closed before it was used.
             for _ in range(2):

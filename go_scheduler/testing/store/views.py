@@ -18,7 +18,6 @@ from go_scheduler.stores.messages import Addition, Firing, Position
 from go_scheduler.stores.rules import Declaration, by_end
 from go_scheduler.testing.builders import (
     HOUR,
-    HOURLY,
     MINUTE,
     NOBODY,
     SECOND,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
@@ -84,9 +83,7 @@ class InstanceListTests:
             store.get_instance(NOBODY)
         assert caught.value.instance_id == NOBODY
 
-    def test_of_many_instances_those_are_found_that_there_are(
-        self, store: Store
-    ) -> None:
+    def test_many_instances_are_found_by_their_ids(self, store: Store) -> None:
         known = one_of_each_state(store).values()
         found = store.find_instances([NOBODY, *(each.id for each in known)])
         assert found == {each.id: store.get_instance(each.id) for each in known}
@@ -128,9 +125,7 @@ class InstanceListTests:
         assert ids(store.list_instances()) == [retried.id, later.id]
         assert ids(store.list_instances(newest_first=True)) == [later.id, retried.id]
 
-    def test_the_next_page_follows_even_if_the_last_instance_is_gone(
-        self, store: Store
-    ) -> None:
+    def test_a_page_follows_an_instance_that_is_gone(self, store: Store) -> None:
         gone = pending(store)
         kept = pending(store, definition(START + SECOND))
         store.delete_definitions([gone.definition.id])
@@ -233,9 +228,7 @@ class ViewTests:
                     assert counts[state].count <= most, state
         assert store.counts_up_to(2)[State.FAILED] == Counted(count=2, more=True)
 
-    def test_counts_of_some_are_of_those_amid_so_many_of_all(
-        self, store: Store
-    ) -> None:
+    def test_counts_of_some_look_at_so_many_of_all(self, store: Store) -> None:
         running(store)
         for _ in range(3):
             ended(store)
@@ -328,9 +321,7 @@ class ViewTests:
         assert ids(store.list_claims(limit=10)) == [first.id, second.id]
         assert ids(store.list_claims(limit=1)) == [first.id]
 
-    def test_what_waits_comes_in_the_order_in_which_it_is_due(
-        self, store: Store
-    ) -> None:
+    def test_what_waits_comes_in_the_order_of_due_times(self, store: Store) -> None:
         later = pending(store, definition(START + HOUR, queue="quick"))
         soon = replace(definition(START - SECOND, queue="slow"), priority=3)
         first, paused = pending(store, soon), definition(START - HOUR)
@@ -526,67 +517,44 @@ class TraceTests:
     """``trace_context`` of definitions and instances."""
 
     def test_that_of_a_definition_stays_until_it_is_changed(self, store: Store) -> None:
-        given = replace(definition(HOUR + START, trigger=HOURLY), trace_context=FIRST)
+        given = replace(definition(START + HOUR), trace_context=FIRST)
         new = put(store, given)
-        context = new.trace_context
-        assert context in (None, FIRST)
-
-        def stored() -> TaskDefinition:
-            return store.get_definition(new.id)
-
-        assert stored().trace_context == context
+        assert new.trace_context in (None, FIRST)
         again = put(store, replace(given, trace_context=ANOTHER))
-        assert (again.trace_context, again.revision) == (context, new.revision)
-        assert (stored().trace_context, stored().revision) == (context, new.revision)
         store.pause_definitions([new.id])
-        store.resume_definitions([new.id])
-        assert stored().trace_context == context
+        [resumed] = store.resume_definitions([new.id])
+        assert again.revision == new.revision
+        for each in (again, resumed, store.get_definition(new.id)):
+            assert each.trace_context == new.trace_context
         edited = put(store, replace(given, name="other", trace_context=ANOTHER))
         assert edited.trace_context in (None, ANOTHER)
-        assert stored().trace_context == edited.trace_context
-        other = replace(
-            given, trigger=OnDemandTrigger(), next_fire_time=None, trace_context=None
-        )
-        assert put(store, other).trace_context is None
-        assert stored().trace_context is None
+        assert store.get_definition(new.id).trace_context == edited.trace_context
+        without = replace(given, trigger=WAITING, trace_context=None)
+        for each in (put(store, without), store.get_definition(new.id)):
+            assert each.trace_context is None
 
-    def test_what_fires_has_that_of_its_definition(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        new = put(store, replace(definition(START), trace_context=FIRST))
-        fire(store, new)
-        [claimed] = claim(store)
-        [run] = start(store, claimed)
-        for each in (claimed, run, store.get_instance(run.id), *store.list_instances()):
-            assert each.trace_context == new.trace_context
-            assert each.own_trace_context is None
-
-    def test_what_is_added_has_its_own(self, store: Store) -> None:
-        of = put(
-            store,
-            replace(definition(None, trigger=OnDemandTrigger()), trace_context=FIRST),
-        )
-        additions = [Addition(key="a", trace_context=ANOTHER), Addition()]
-        traced, plain = store.add_instances(of.id, additions)
-        assert traced.own_trace_context in (None, ANOTHER)
-        assert traced.trace_context == (traced.own_trace_context or of.trace_context)
-        assert (plain.own_trace_context, plain.trace_context) == (
-            None,
-            of.trace_context,
-        )
-        assert list(store.add_instances(of.id, additions)) == [traced, plain]
+    def test_an_instance_has_its_own_or_its_definitions(self, store: Store) -> None:
+        of = put(store, replace(definition(), trace_context=FIRST))
+        fire(store, of)
+        given = [Addition(key="a", trace_context=ANOTHER), Addition()]
+        added = [*store.add_instances(of.id, given)]
+        own = added[0].own_trace_context
+        assert own in (None, ANOTHER)
+        assert [*store.add_instances(of.id, given)] == added
         claimed = claim(store)
-        for each in (*claimed, *start(store, *claimed), *store.list_instances()):
-            expected = traced if each.id == traced.id else plain
-            assert each.own_trace_context == expected.own_trace_context
-        [started] = store.add_and_start(
-            of.id, [Addition(trace_context=ANOTHER)], claimant(), names=None
-        )
-        assert started.own_trace_context == traced.own_trace_context
-        assert store.get_instance(started.id) == started
+        started = start(store, *claimed)
+        assert len(started) == 3
+        for each in (*added, *claimed, *started, *store.list_instances()):
+            expected = own if each.key == "a" else None
+            assert each.own_trace_context == expected
+            assert each.trace_context == (expected or of.trace_context)
+        given = [Addition(trace_context=ANOTHER)]
+        [at_once] = store.add_and_start(of.id, given, claimant(), names=None)
+        assert at_once.own_trace_context == own
+        assert store.get_instance(at_once.id) == at_once
 
     def test_what_is_backfilled_has_that_of_the_call(self, store: Store) -> None:
-        of = put(store, definition(START + HOUR, trigger=HOURLY))
+        of = put(store, definition(START + HOUR))
         asked = replace(of, trace_context=ANOTHER)
         store.backfill_instances(asked, [START - HOUR, START], overlap=Overlap.ALLOW)
         contexts = {each.trace_context for each in claim(store)}
