@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
-from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.models import Outcome, Skipped, State, TaskInstance
 from go_scheduler.policies import Overlap
 from go_scheduler.testing.builders import (
     HOUR,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
@@ -77,14 +77,20 @@ class BackfillTests:
         assert backfill(store, of, *PAST) == PAST
         found = instances(store, of)
         assert times(found) == PAST
-        for each in found:
-            assert each.state is State.PENDING
-            assert each.execute_at == each.due_at == each.fire_time
-            assert (each.payload, each.key, each.runs) == (None, None, 0)
+        for each, at in zip(found, PAST, strict=True):
+            assert each == TaskInstance(
+                id=each.id,
+                definition=of,
+                fire_time=at,
+                execute_at=at,
+                due_at=at,
+                backfilled=Overlap.ALLOW,
+                created_at=START,
+            )
         assert kept_by_store(store.get_definition(of.id)) == kept_by_store(of)
         claimed = claim(store, queues=["slow"])
         assert times(claimed) == PAST
-        assert {each.backfilled for each in (*found, *claimed)} == {Overlap.ALLOW}
+        assert {each.backfilled for each in claimed} == {Overlap.ALLOW}
 
     def test_no_backfill_makes_a_second_instance(self, store: Store) -> None:
         of = put(store, definition(PAST[1], trigger=HOURLY))

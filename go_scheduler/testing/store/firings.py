@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import DefinitionState, Outcome, Skipped, State
+from go_scheduler.models import DefinitionState, Outcome, Skipped, State, TaskInstance
 from go_scheduler.stores.messages import Firing
 from go_scheduler.testing.builders import (
     HOUR,
@@ -38,7 +38,6 @@ from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.additions import add, task
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -102,16 +101,6 @@ class DueTests:
         store.delete_definitions([second.id])
         assert [each.id.int for each in due(store, after=second)] == [2, 3, 0]
 
-    def test_a_trigger_that_is_unknown_costs_only_itself(self, store: Store) -> None:
-        unknown = UnknownTrigger("from.another.node", {"a": [1, None]}, "not here")
-        strange = put(store, definition(START - HOUR, trigger=unknown))
-        known = put(store, definition())
-        first, second = due(store)
-        assert (first, second) == (strange, known)
-        assert isinstance(first.trigger, UnknownTrigger)
-        assert first.trigger.reason
-        assert fire(store, second)
-
 
 EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
 SKIPPED = Skipped(first=START - 2 * HOUR, last=START - HOUR, count=2, reason="too late")
@@ -122,20 +111,19 @@ class FireTests:
 
     def test_each_fire_time_becomes_a_pending_instance(self, store: Store) -> None:
         read, other = put(store, definition(queue="other")), put(store)
-        made = fire(store, read, START, START + TICK, START + HOUR)
-        assert times(made) == [START, START + TICK, START + HOUR]
-        for instance in made:
-            assert instance.state is State.PENDING
-            assert instance.execute_at == instance.due_at == instance.fire_time
-            assert (instance.attempt, instance.runs) == (0, 0)
-            assert instance.claimed_by is None
-            assert instance.expires_at is None
-            assert instance.started_at is None
-            assert instance.completed_at is None
-            assert instance.error is None
-            assert instance.skipped is None
-            assert not instance.cancel_requested
-            assert instance.definition == read
+        fire_times = (START, START + TICK, START + HOUR)
+        made = fire(store, read, *fire_times)
+        assert times(made) == [*fire_times]
+        for each, at in zip(made, fire_times, strict=True):
+            assert each.state is State.PENDING
+            assert each == TaskInstance(
+                id=each.id,
+                definition=read,
+                fire_time=at,
+                execute_at=at,
+                due_at=at,
+                created_at=START,
+            )
         assert times(fire(store, other)) == [START]
         assert len(claim(store, ahead=HOUR)) == 1
         assert {*ids(claim(store, queues=["other"], ahead=HOUR))} == {*ids(made)}
@@ -162,11 +150,8 @@ class FireTests:
     def test_the_definition_moves_on_and_keeps_its_revision(
         self, store: Store, clock: ManualClock
     ) -> None:
-        goes_on, over, waits = (
-            put(store),
-            put(store),
-            put(store, definition(trigger=WAITING)),
-        )
+        goes_on, over = put(store), put(store)
+        waits = put(store, definition(trigger=WAITING))
         clock.advance(MINUTE)
         for read, later, completed_at in (
             (goes_on, START + HOUR, None),
@@ -282,9 +267,8 @@ class SkipTests:
             step = firing(read, skipped=SKIPPED, next_fire_time=read.next_fire_time)
             assert store.fire_definitions([step]).done == {read.id}
         made = fire(store, read, SKIPPED.first)
-        assert [each.skipped for each in made if each.fire_time is None] == [
-            SKIPPED
-        ] * 2
+        records = [each.skipped for each in made if each.fire_time is None]
+        assert records == [SKIPPED, SKIPPED]
         assert times([each for each in made if each.skipped is None]) == [SKIPPED.first]
 
     def test_a_record_may_cover_a_fire_time_that_ran(self, store: Store) -> None:
@@ -445,22 +429,11 @@ class OnDemandTests:
         assert instances(store, other) == []
         assert store.list_definitions(ids=[other.id]) == [other]
 
-    def test_one_that_does_not_last_is_completed_and_runs_when_asked(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_one_that_does_not_last_is_completed_at_once(self, store: Store) -> None:
         new = put(store, definition(None, trigger=OnDemandTrigger(lasting=False)))
         for found in (new, store.get_definition(new.id)):
             assert found.trigger == OnDemandTrigger(lasting=False)
             assert (found.completed_at, found.next_fire_time) == (START, None)
-        added = add(store, new, at=START + YEAR)
-        clock.advance(YEAR)
-        assert clean_up(store) == 0
-        [run] = claim(store)
-        assert run.id == added.id
-        assert finish(store, run)
-        clock.advance(YEAR)
-        assert clean_up(store) == 2
-        assert store.list_definitions() == []
 
     def test_an_edit_makes_one_on_demand_and_back(self, store: Store) -> None:
         old = put(store, definition(START + HOUR))

@@ -132,6 +132,9 @@ class PauseTests:
         for found in (paused, store.get_definition(new.id)):
             assert found == new
             assert (found.paused, found.note, found.revision) == (True, "why", 2)
+        assert due(store) == []
+        for read in (new, paused):
+            assert store.fire_definitions([firing(read)]).done == set()
         clock.advance(HOUR)
         [again] = store.pause_definitions([new.id], note="second")
         assert (again.paused, again.note, again.revision) == (True, "second", 2)
@@ -194,15 +197,6 @@ class PauseTests:
         assert (edited.paused, edited.note, edited.paused_at) == (False, None, None)
         pause(store, edited)
         assert put(store, replace(new, trigger=WAITING, revision=None)).paused
-
-    def test_a_paused_definition_does_not_fire(self, store: Store) -> None:
-        read = put(store)
-        paused = pause(store, read)
-        assert due(store) == []
-        for each in (read, paused):
-            assert store.fire_definitions([firing(each)]).done == set()
-        assert instances(store, paused) == []
-        assert store.get_definition(paused.id).next_fire_time == START
 
     @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
     def test_a_pause_removes_what_is_to_come_and_freezes_what_does_not_run(
