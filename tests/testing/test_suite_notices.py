@@ -894,9 +894,11 @@ NOTICED: dict[type[MemoryStore], str] = {
     CountsWhatIsThere: "test_every_state_has_a_count",
     ChecksThenActs: "test_many_schedulers_fire_each_definition_once",
     SelectsThenMarks: "test_two_nodes_never_take_over_the_same_claim",
-    RepeatsThePage: "test_pages_of_instances_follow_each_other",
-    IsOldestFirst: "test_newest_first_is_the_same_backwards",
-    ListsByTheTimeOfTheRun: "test_by_the_fire_time_whenever_they_are_to_run",
+    RepeatsThePage: "test_lists_are_of_what_meets_every_condition_page_after_page",
+    IsOldestFirst: "test_lists_are_of_what_meets_every_condition_page_after_page",
+    ListsByTheTimeOfTheRun: (
+        "test_lists_are_of_what_meets_every_condition_page_after_page"
+    ),
     NamesWhoHasEnded: "test_nobody_has_it_after_the_end",
 }
 THEIR_TEST = """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,6 +34,7 @@ from go_scheduler.testing.builders import (
     fire,
     firing,
     ids,
+    instances,
     pending,
     put,
     running,
@@ -40,14 +42,13 @@ from go_scheduler.testing.builders import (
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
     from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
@@ -64,21 +65,110 @@ def one_of_each_state(store: Store) -> dict[State, TaskInstance]:
     return made
 
 
-def ids_in_pages(store: Store, limit: int, **conditions: Any) -> list[UUID]:
-    """The ids of the instances that meet conditions, read page by page."""
-    read: list[UUID] = []
-    after = None
-    while page := store.list_instances(after=after, limit=limit, **conditions):
-        assert len(page) <= limit, "a page has more instances than its limit"
-        read += ids(page)
-        after = Position.of_instance(page[-1])
-    return read
+MAIL, FAX, IDLE, FROZEN = (
+    definition(key=key, name=name, queue=name)
+    for key, name in enumerate(("mail", "fax", "idle", "frozen"))
+)
+
+
+def filled(store: Store, clock: ManualClock) -> dict[str, TaskInstance]:
+    """Instances in every state, by a letter each. ``FAX`` is in the set of "shop".
+
+    a and b completed, c failed, d was skipped; e is to stop, f and g run, h is claimed;
+    i was cancelled, u to y are pending, and so is z, whose definition is paused.
+    """
+    store.put_definitions([MAIL, IDLE, FROZEN])
+    store.declare_definitions(Declaration(owner="shop", definitions=[FAX]))
+    made: dict[str, TaskInstance] = {}
+
+    def add(letter: str, of: TaskDefinition, after: timedelta, key: str = "") -> None:
+        addition = Addition(at=START + after, key=key or letter)
+        [made[letter]] = store.add_instances(of.id, [addition])
+
+    for number, letter in enumerate("abcdefg"):
+        add(letter, FAX if number % 2 else MAIL, number * SECOND)
+        [made[letter]] = claim(store, queues=["mail", "fax"])
+        clock.advance(SECOND)
+    for each in zip("abcd", ENDS, strict=True):
+        assert finish(store, made[each[0]], each[1])
+        clock.advance(SECOND)
+    add("h", MAIL, 40 * SECOND)
+    claim(store, queues=["mail"], ahead=MINUTE)
+    add("i", MAIL, MINUTE)
+    store.cancel_instances({made["e"].id: None, made["i"].id: None})
+    add("x", IDLE, 20 * SECOND, key="a")
+    add("y", IDLE, 21 * SECOND)
+    add("z", FROZEN, 22 * SECOND)
+    add("w", FAX, 4 * HOUR)
+    later = [START + number * HOUR for number in (1, 2, 3)]
+    step = firing(MAIL, *later[:2], next_fire_time=later[2])
+    step = replace(step, execute_times=tuple(later[1:]))
+    read = store.get_definition(MAIL.id)
+    assert store.fire_definitions([replace(step, definition=read)]).done
+    made["u"], made["v"] = instances(store, MAIL)[-2:]
+    store.pause_definitions([FROZEN.id])
+    # The claims of what runs have lapsed: it runs even so.
+    clock.advance(20 * SECOND)
+    return made
+
+
+ENDS = (Outcome.COMPLETED, Outcome.COMPLETED, Outcome.FAILED, Outcome.SKIPPED)
+LISTS: Sequence[tuple[dict[str, Any], str]] = (
+    ({}, "abcdefgxyzhiuvw"),
+    ({"state": State.COMPLETED}, "ab"),
+    ({"state": State.FAILED}, "c"),
+    ({"state": State.SKIPPED}, "d"),
+    ({"state": State.CANCELLING}, "e"),
+    ({"state": State.RUNNING}, "fg"),
+    ({"state": State.CLAIMED}, "h"),
+    ({"state": State.CANCELLED}, "i"),
+    ({"state": State.PENDING}, "xyzuvw"),
+    ({"name": "mail"}, "aceghiuv"),
+    ({"name": "mail", "state": State.PENDING}, "uv"),
+    ({"name": "MAIL"}, ""),
+    ({"key": "a"}, "ax"),
+    ({"key": "a", "definition_id": IDLE.id}, "x"),
+    ({"key": "a", "definition_id": IDLE.id, "state": State.FAILED}, ""),
+    ({"key": "A"}, ""),
+    ({"definition_id": MAIL.id}, "aceghiuv"),
+    ({"definition_id": MAIL.id, "state": State.FAILED}, "c"),
+    ({"definition_id": NOBODY}, ""),
+    ({"queues": ["fax", "idle"]}, "bdfxyw"),
+    ({"queues": []}, ""),
+    ({"owners": ["shop"]}, "bdfw"),
+    ({"owners": ["shop"], "state": State.RUNNING}, "f"),
+    ({"since": START + 2 * SECOND}, "cdefgxyzhiuvw"),
+    ({"since": START + 2 * SECOND, "definition_id": MAIL.id}, "ceghiuv"),
+    ({"since": START + HOUR, "state": State.PENDING}, "uvw"),
+    ({"fired_since": START}, "uv"),
+    ({"fired_since": START + HOUR + TICK, "definition_id": MAIL.id}, "v"),
+    ({"fired_before": START + 2 * HOUR, "definition_id": MAIL.id}, "u"),
+)
+VIEWS: Sequence[tuple[str, dict[str, Any], str]] = (
+    ("list_waiting", {}, "xyuvw"),
+    ("list_waiting", {"queues": ["mail"]}, "uv"),
+    ("list_waiting", {"owners": ["shop"]}, "w"),
+    ("list_waiting", {"queues": ["mail"], "owners": ["shop"]}, ""),
+    ("list_waiting", {"limit": 1}, "x"),
+    ("list_claims", {}, "efgh"),
+    ("list_claims", {"queues": ["mail"]}, "egh"),
+    ("list_claims", {"owners": ["shop"]}, "f"),
+    ("list_claims", {"limit": 1}, "e"),
+    ("search_key", {"key": "a"}, "ax"),
+    ("search_key", {"key": "a", "queues": ["idle"]}, "x"),
+    ("search_key", {"key": "b", "owners": ["shop"]}, "b"),
+    ("search_key", {"key": "a", "limit": 1}, "a"),
+    ("search_key", {"key": "A"}, ""),
+    ("list_unscheduled", {"definition_id": MAIL.id}, "ihgeca"),
+    ("list_unscheduled", {"definition_id": MAIL.id, "limit": 2}, "ih"),
+    ("list_unscheduled", {"definition_id": NOBODY}, ""),
+)
 
 
 class InstanceListTests:
     """``list_instances``, ``get_instance`` and ``counts``."""
 
-    def test_many_instances_are_found_by_their_ids(self, store: Store) -> None:
+    def test_instances_are_read_by_their_ids(self, store: Store) -> None:
         known = one_of_each_state(store).values()
         found = store.find_instances([NOBODY, *(each.id for each in known)])
         assert found == {each.id: store.get_instance(each.id) for each in known}
@@ -87,41 +177,30 @@ class InstanceListTests:
             store.get_instance(NOBODY)
         assert caught.value.instance_id == NOBODY
 
-    def test_pages_of_instances_follow_each_other(self, store: Store) -> None:
-        fire_times = (START + HOUR, START, START - TICK, START + SECOND)
-        for _ in range(3):
-            new = put(store)
-            made = fire(store, new, *fire_times)
-        everything = store.list_instances()
-        order = [(each.execute_at, each.id) for each in everything]
-        assert len(order) == 12
-        assert order == sorted(order)
-        assert made == [each for each in everything if each.definition == new]
-        for newest_first in (False, True):
-            step = -1 if newest_first else 1
-            for of, since in product((None, new.id), (None, START)):
-                expected = [
-                    each.id
-                    for each in everything[::step]
-                    if of in (None, each.definition.id)
-                    and (since is None or each.execute_at >= since)
-                ]
-                for limit in (1, 2, 5):
-                    found = ids_in_pages(
-                        store,
-                        limit,
-                        definition_id=of,
-                        since=since,
-                        newest_first=newest_first,
-                    )
-                    assert found == expected, f"of {of} since {since} by {limit}"
+    def test_lists_are_of_what_meets_every_condition_page_after_page(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        letters = {each.id: name for name, each in filled(store, clock).items()}
+        for conditions, expected in LISTS:
+            for limit, newest_first in product((1, 3, 100), (False, True)):
+                case = f"{conditions} newest_first={newest_first}, by {limit}"
+                read, after = "", None
+                while page := store.list_instances(
+                    newest_first=newest_first, after=after, limit=limit, **conditions
+                ):
+                    assert len(page) <= limit, case
+                    read += "".join(letters[each.id] for each in page)
+                    assert len(read) <= len(expected), f"a page is repeated: {case}"
+                    after = Position.of_instance(page[-1])
+                assert read == (expected[::-1] if newest_first else expected), case
 
-    def test_newest_first_is_the_same_backwards(self, store: Store) -> None:
+    def test_listed_instances_are_read_as_they_are_stored(self, store: Store) -> None:
         retried = waiting_for_retry(store, retry_in=HOUR)
-        later = pending(store, definition(START + SECOND))
-        # A retry keeps its place.
-        assert ids(store.list_instances()) == [retried.id, later.id]
-        assert ids(store.list_instances(newest_first=True)) == [later.id, retried.id]
+        run = running(store, definition(START, metadata={"a": 1}))
+        # What is due at one time comes in the order of ids. A retry keeps its place.
+        made = sorted([retried, run], key=attrgetter("id"))
+        assert store.list_instances() == made
+        assert store.list_instances(newest_first=True) == made[::-1]
 
     def test_a_page_follows_an_instance_that_is_gone(self, store: Store) -> None:
         gone = pending(store)
@@ -134,66 +213,11 @@ class InstanceListTests:
         fire(store, put(store), *(START + number * TICK for number in range(101)))
         assert len(store.list_instances()) == 100
 
-    def test_by_definition(self, store: Store) -> None:
-        mine = running(store, definition(metadata={"a": 1}))
-        pending(store)
-        assert store.list_instances(definition_id=mine.definition.id) == [mine]
-        assert store.list_instances(definition_id=NOBODY) == []
-
-    def test_by_state(self, store: Store, clock: ManualClock) -> None:
-        made = one_of_each_state(store)
-        fire(store, put(store), *(START + number * SECOND for number in range(3)))
-        # A claim that has lapsed still counts as claimed.
-        clock.advance(HOUR)
-        for state, each in made.items():
-            of = each.definition.id
-            if state is not State.PENDING:
-                assert ids(store.list_instances(state=state)) == [each.id], state
-            assert ids(store.list_instances(state=state, definition_id=of)) == [each.id]
-            other = State.FAILED if state is State.PENDING else State.PENDING
-            assert store.list_instances(state=other, definition_id=of) == [], state
-        assert len(store.list_instances(state=State.PENDING, limit=3)) == 3
-
-    def test_by_the_name_of_their_definition(self, store: Store) -> None:
+    def test_what_is_left_of_a_definition_keeps_its_name(self, store: Store) -> None:
         left = ended(store, definition(name="a"))
-        mine = pending(store, definition(name="a"))
-        pending(store, definition(name="b"))
-        pending(store)
-        assert {*ids(store.list_instances(name="a"))} == {left.id, mine.id}
-        store.delete_definitions([left.definition.id, mine.definition.id])
+        gone = pending(store, definition(name="a"))
+        store.delete_definitions([left.definition.id, gone.definition.id])
         assert ids(store.list_instances(name="a")) == [left.id]
-
-    def test_by_their_key(self, store: Store) -> None:
-        new, other = put(store), put(store)
-        for each in (new, other):
-            store.add_instances(each.id, [Addition(key="a")])
-            fire(store, each)
-        assert len(store.list_instances(key="a")) == 2
-        [found] = store.list_instances(key="a", definition_id=new.id)
-        assert (found.key, found.definition.id) == ("a", new.id)
-        for of, state in ((new.id, State.COMPLETED), (NOBODY, None)):
-            assert store.list_instances(key="a", definition_id=of, state=state) == []
-        assert store.list_instances(key="b", definition_id=new.id) == []
-
-    def test_by_the_fire_time_whenever_they_are_to_run(self, store: Store) -> None:
-        new, other = put(store), put(store)
-        times = (START, START + SECOND, START + HOUR)
-        later = tuple(each + 2 * HOUR for each in times)
-        step = replace(firing(new, *times), execute_times=later)
-        assert store.fire_definitions([step]).done == {new.id}
-        fire(store, other, START)
-        store.add_instances(new.id, [Addition(id=NOBODY, at=START)])
-        for since, before, expected in (
-            (START, START + SECOND, [START]),
-            (START + SECOND, None, [*times[1:]]),
-            (None, START + HOUR, [*times[:2]]),
-            (START + TICK, START + SECOND, []),
-            (None, None, [None, *times]),
-        ):
-            found = store.list_instances(
-                definition_id=new.id, fired_since=since, fired_before=before
-            )
-            assert [each.fire_time for each in found] == expected
 
     def test_every_state_has_a_count(self, store: Store) -> None:
         assert store.counts() == dict.fromkeys(State, 0)
@@ -309,42 +333,28 @@ class ViewTests:
                     break
             assert read == ids(last_first), f"in pages of {limit}"
 
-    def test_claims_come_in_the_order_in_which_they_expire(
+    def test_views_are_in_their_order_and_of_some_queues_and_owners(
         self, store: Store, clock: ManualClock
     ) -> None:
-        ended(store)
-        first = running(store)
-        clock.advance(SECOND)
-        second = running(store)
-        pending(store)
-        assert ids(store.list_claims(limit=10)) == [first.id, second.id]
-        assert ids(store.list_claims(limit=1)) == [first.id]
-
-    def test_what_waits_comes_in_the_order_of_due_times(self, store: Store) -> None:
-        later = pending(store, definition(START + HOUR, queue="quick"))
-        soon = replace(definition(START - SECOND, queue="slow"), priority=3)
-        first, paused = pending(store, soon), definition(START - HOUR)
-        pending(store, paused)
-        store.pause_definitions([paused.id])
-        assert ids(store.list_waiting(limit=10)) == [first.id, later.id]
-        assert ids(store.list_waiting(limit=1)) == [first.id]
-
-    def test_views_are_of_some_queues_and_owners(self, store: Store) -> None:
-        mine = _declared(store, "mine", "me")
-        other = _declared(store, "other", "you")
-        made = {id: _one_of_each(store, id) for id in (other, mine)}
-        expected = [*made[mine], mine, made[mine][0]]
-        for of in (["mine"], None), (None, ["me"]):
-            assert _first_of_each_view(store, *of, limit=1) == expected
-            assert _first_of_each_view(store, *of, limit=10) == expected
-        backlog = store.list_backlog(9, queues=["mine"])
-        assert [each.queue for each in backlog] == ["mine"]
-        assert store.list_backlog(9, queues=[]) == []
-        both = store.list_ended(
-            Outcome.FAILED, queues=["mine"], owners=["you"], limit=10
-        )
-        assert (list(both.found), both.next) == ([], None)
-        assert list(store.list_waiting(queues=["mine"], owners=["you"], limit=9)) == []
+        letters = {each.id: name for name, each in filled(store, clock).items()}
+        for name, conditions, expected in VIEWS:
+            found = getattr(store, name)(**{"limit": 20} | conditions)
+            read = "".join(letters[each.id] for each in found)
+            assert read == expected, f"{name} of {conditions}"
+        mail, shop = ["mail"], ["shop"]
+        for queues, owners, outcome, expected in (
+            (mail, None, Outcome.COMPLETED, "a"),
+            (None, shop, Outcome.COMPLETED, "b"),
+            (mail, shop, Outcome.FAILED, ""),
+        ):
+            page = store.list_ended(outcome, queues=queues, owners=owners, limit=10)
+            assert "".join(letters[each.id] for each in page.found) == expected
+            assert page.next is None
+        assert ids(store.search_names("f", queues=["fax"], limit=9)) == [FAX.id]
+        assert ids(store.search_names("f", owners=shop, limit=9)) == [FAX.id]
+        for queues, names in ((["mail"], []), (None, ["idle"]), ([], [])):
+            backlog = store.list_backlog(9, queues=queues)
+            assert [each.queue for each in backlog] == names
 
     def test_what_was_fired_is_in_the_order_of_fire_times(self, store: Store) -> None:
         made = put(store)
@@ -375,15 +385,6 @@ class ViewTests:
             assert found == [first, {open_one: 2}, {}]
         assert store.count_fired(NOBODY, bounds, most=2) == [{}, {}, {}]
 
-    def test_what_was_made_by_hand_has_a_list_of_its_own(self, store: Store) -> None:
-        made = put(store)
-        fire(store, made, START)
-        given = [Addition(at=START + SECOND * number) for number in range(3)]
-        latest = ids(store.add_instances(made.id, given))[::-1]
-        assert ids(store.list_unscheduled(made.id, limit=10)) == latest
-        assert ids(store.list_unscheduled(made.id, limit=2)) == latest[:2]
-        assert list(store.list_unscheduled(NOBODY, limit=2)) == []
-
     def test_names_are_found_by_how_they_begin(self, store: Store) -> None:
         names = ("report", "report daily", "rep%", "Report", None)
         made = {name: put(store, definition(name=name)) for name in names}
@@ -398,56 +399,6 @@ class ViewTests:
         store.delete_definitions([made["report"].id])
         [left] = store.search_names("report", limit=10)
         assert left.name == "report daily"
-
-    def test_instances_are_found_by_their_keys(self, store: Store) -> None:
-        tasks = [put(store, definition(trigger=OnDemandTrigger())) for _ in "ab"]
-        for number, task in enumerate(tasks):
-            given = [Addition(at=START + SECOND * number, key="order 7")]
-            store.add_instances(task.id, [*given, Addition(at=START, key="order 8")])
-        found = store.search_key("order 7", limit=10)
-        assert [each.definition.id for each in found] == ids(tasks)
-        assert [each.key for each in found] == ["order 7"] * 2
-        assert len(store.search_key("order 7", limit=1)) == 1
-        assert list(store.search_key("order 9", limit=10)) == []
-
-
-def _declared(store: Store, queue: str, owner: str) -> UUID:
-    """A definition of a queue and an owner."""
-    made = definition(
-        None, trigger=OnDemandTrigger(), name=f"name {queue}", queue=queue
-    )
-    store.declare_definitions(Declaration(owner=owner, definitions=[made]))
-    return made.id
-
-
-def _first_of_each_view(
-    store: Store, queues: list[str] | None, owners: list[str] | None, *, limit: int
-) -> list[UUID]:
-    """The ids of what each view has, which is but one."""
-    of: dict[str, Any] = {"queues": queues, "owners": owners, "limit": limit}
-    views = (
-        store.list_ended(Outcome.FAILED, **of).found,
-        store.list_claims(**of),
-        store.list_waiting(**of),
-        store.search_names("na", **of),
-        store.search_key("order 7", **of),
-    )
-    assert [len(each) for each in views] == [1] * 5
-    return [each.id for view in views for each in view]
-
-
-def _one_of_each(store: Store, of: UUID) -> list[UUID]:
-    """The ids of one that failed, one that runs, and one that waits."""
-    made = []
-    queue = store.get_definition(of).queue
-    for key in ("order 7", None):
-        store.add_instances(of, [Addition(at=START - SECOND, key=key)])
-        [started] = claim(store, queues=[queue])
-        made.append(started.id)
-        if key is not None:
-            finish(store, started, Outcome.FAILED)
-    [waiting] = store.add_instances(of, [Addition(at=START - SECOND)])
-    return [*made, waiting.id]
 
 
 MADE = START + MINUTE
