@@ -73,9 +73,9 @@ AFTER_ANOTHER_TRIGGER = {
 
 
 def edit_all(store: Store, made: Mapping[str, TaskInstance], **values: Any) -> None:
-    """Edit the definitions of instances."""
-    read = [each.definition for each in made.values()]
-    store.put_definitions([replace(each, **values) for each in read])
+    """Edit the definition of each instance."""
+    for each in made.values():
+        put(store, replace(each.definition, **values))
 
 
 class EditTests:

@@ -204,9 +204,7 @@ class PauseTests:
     ) -> None:
         made = made_in_each_state(store, clock, trigger)
         before = {each.id: each for each in store.list_definitions()}
-        paused = {
-            each.id: each for each in store.pause_definitions(definition_ids(made))
-        }
+        paused = {of: pause(store, before[of]) for of in definition_ids(made)}
         assert states(store, made) == AFTER_A_PAUSE
         for name, each in made.items():
             old, now = before[each.definition.id], paused[each.definition.id]
@@ -273,8 +271,7 @@ class FrozenTests:
         self, store: Store, clock: ManualClock
     ) -> None:
         released, failed, lapsed, done = runs = [running(store) for _ in range(4)]
-        paused = [each.definition.id for each in runs]
-        store.pause_definitions(paused)
+        paused = [pause(store, each.definition).id for each in runs]
         assert release(store, released)
         assert finish(store, failed, None, retry_in=SECOND)
         clock.advance(LEASE)
