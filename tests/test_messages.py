@@ -18,8 +18,6 @@ from go_scheduler import (
     Scheduler,
     TaskDefinition,
 )
-from go_scheduler.models import PAYLOAD_LIMIT
-from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import HOUR
 from go_scheduler.testing.clock import START
 
@@ -78,15 +76,6 @@ def scheduler(**given: Any) -> Scheduler:
         (lambda: CatchUp(grace=60), f"grace {A_TIME} 60"),  # type: ignore[arg-type]
         (lambda: SCHEDULER.enqueue("send", delay=5, order=7), f"delay {A_TIME} 5"),
         (lambda: SCHEDULER.run_now(uuid4(), delay=5), f"delay {A_TIME} 5"),
-        (
-            lambda: Addition(payload={"a": float("nan")}),
-            "payload['a'] is nan, which JSON cannot hold",
-        ),
-        (
-            lambda: Addition(payload={"a": "x" * PAYLOAD_LIMIT}),
-            "payload is 65544 bytes as JSON; at most 65536 are kept: store large"
-            " payloads elsewhere and keep a reference to them here",
-        ),
         (lambda: defined(overlap="never"), AN_OVERLAP),
         (
             lambda: SCHEDULER.backfill(uuid4(), START, START + HOUR, overlap="never"),

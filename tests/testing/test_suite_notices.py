@@ -879,7 +879,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     MovesOnEdit: "test_another_value_raises_the_revision_and_moves_nothing",
     CutsMicroseconds: "test_a_definitions_times_come_back",
     FindsExactMetadata: "test_by_what_the_metadata_contains",
-    ForgetsWhatNeverFires: "test_soonest_first_those_that_never_fire_come_last",
+    ForgetsWhatNeverFires: "test_lists_are_of_what_meets_every_condition_in_pages",
     ForgetsIds: "test_what_has_ended_does_not_run_again",
     DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
