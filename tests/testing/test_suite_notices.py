@@ -869,17 +869,15 @@ NOTICED: dict[type[MemoryStore], str] = {
     StartsTwice: "test_a_second_start_is_answered_alike_and_changes_nothing",
     KeepsTheRun: "test_a_run_that_was_recorded_is_taken_off",
     KeepsWhatIsHandedOn: "test_what_is_handed_on_is_not_listed_for_its_node_any_more",
-    ForgetsFrozen: (
-        "test_a_pause_removes_what_is_to_come_and_freezes_what_does_not_run"
-    ),
-    LosesFireTimes: ("test_a_pause_goes_back_to_the_first_removed_time"),
+    ForgetsFrozen: "test_a_pause_freezes_or_removes_what_does_not_run",
+    LosesFireTimes: "test_a_pause_goes_back_to_the_first_removed_time",
     PutsInPart: "test_where_one_definition_conflicts_none_is_put",
     TakesTheLast: "test_an_id_that_is_there_twice_is_refused_and_none_is_put",
     NeverConflicts: "test_another_revision_than_the_stored_one_conflicts",
     MovesOnEdit: "test_another_value_raises_the_revision_and_moves_nothing",
     CutsMicroseconds: "test_a_definitions_times_come_back",
     FindsExactMetadata: "test_by_what_the_metadata_contains",
-    ForgetsWhatNeverFires: "test_lists_are_of_what_meets_every_condition_in_pages",
+    ForgetsWhatNeverFires: "test_lists_of_definitions_meet_every_condition",
     ForgetsIds: "test_what_has_ended_does_not_run_again",
     DeletesTheYoung: "test_instances_go_when_they_ended_long_enough_ago",
     AlwaysCancelled: "test_what_runs_is_asked_to_stop",
@@ -894,11 +892,9 @@ NOTICED: dict[type[MemoryStore], str] = {
     CountsWhatIsThere: "test_every_state_has_a_count",
     ChecksThenActs: "test_many_schedulers_fire_each_definition_once",
     SelectsThenMarks: "test_two_nodes_never_take_over_the_same_claim",
-    RepeatsThePage: "test_lists_are_of_what_meets_every_condition_page_after_page",
-    IsOldestFirst: "test_lists_are_of_what_meets_every_condition_page_after_page",
-    ListsByTheTimeOfTheRun: (
-        "test_lists_are_of_what_meets_every_condition_page_after_page"
-    ),
+    RepeatsThePage: "test_lists_of_instances_meet_every_condition",
+    IsOldestFirst: "test_lists_of_instances_meet_every_condition",
+    ListsByTheTimeOfTheRun: "test_lists_of_instances_meet_every_condition",
     NamesWhoHasEnded: "test_nobody_has_it_after_the_end",
 }
 THEIR_TEST = """

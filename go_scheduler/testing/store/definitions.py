@@ -281,9 +281,7 @@ LISTS: Sequence[tuple[dict[str, Any], list[int]]] = (
 class DefinitionListTests:
     """``list_definitions``."""
 
-    def test_lists_are_of_what_meets_every_condition_in_pages(
-        self, store: Store
-    ) -> None:
+    def test_lists_of_definitions_meet_every_condition(self, store: Store) -> None:
         fire_times = [START + HOUR, None, START - HOUR, START, None, START, START]
         for key, at in enumerate(fire_times):
             new = definition(at, key=key, name="a", queue="a", trigger=WAITING)

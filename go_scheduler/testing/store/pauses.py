@@ -199,7 +199,7 @@ class PauseTests:
         assert put(store, replace(new, trigger=WAITING, revision=None)).paused
 
     @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
-    def test_a_pause_removes_what_is_to_come_and_freezes_what_does_not_run(
+    def test_a_pause_freezes_or_removes_what_does_not_run(
         self, store: Store, clock: ManualClock, trigger: Trigger
     ) -> None:
         made = made_in_each_state(store, clock, trigger)

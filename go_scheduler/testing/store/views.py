@@ -177,7 +177,7 @@ class InstanceListTests:
             store.get_instance(NOBODY)
         assert caught.value.instance_id == NOBODY
 
-    def test_lists_are_of_what_meets_every_condition_page_after_page(
+    def test_lists_of_instances_meet_every_condition(
         self, store: Store, clock: ManualClock
     ) -> None:
         letters = {each.id: name for name, each in filled(store, clock).items()}
