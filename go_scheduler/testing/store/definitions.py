@@ -48,6 +48,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.pauses import (
+    AFTER_A_DELETE,
     definition_ids,
     made_in_each_state,
     state_of,
@@ -350,8 +351,7 @@ class DeleteTests:
         made = made_in_each_state(store, clock)
         free = pending(store)
         store.delete_definitions(definition_ids(made))
-        left = {"running": State.CANCELLED, "ended": State.COMPLETED}
-        assert states(store, made) == dict.fromkeys(made) | left
+        assert states(store, made) == AFTER_A_DELETE
         for name in ("claimed, passed", "claimed, to come", "claimed for a retry"):
             assert start(store, made[name]) == [], name
             assert renew(store, made[name]) == {}, name

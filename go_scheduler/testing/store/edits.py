@@ -39,7 +39,12 @@ from go_scheduler.testing.builders import (
     times,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.pauses import made_in_each_state, pause, states
+from go_scheduler.testing.store.pauses import (
+    AFTER_ANOTHER_TRIGGER,
+    made_in_each_state,
+    pause,
+    states,
+)
 from go_scheduler.testing.store.slots import (
     excluding,
     fired,
@@ -59,17 +64,6 @@ if TYPE_CHECKING:
     from go_scheduler.testing.clock import ManualClock
 
 EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
-AFTER_ANOTHER_TRIGGER = {
-    "claimed, passed": State.SKIPPED,
-    "claimed, to come": None,
-    "claimed for a retry": State.CLAIMED,
-    "running": State.RUNNING,
-    "ended": State.COMPLETED,
-    "waiting for a retry": State.PENDING,
-    "pending, to come": None,
-    "pending, passed": State.SKIPPED,
-    "added": State.PENDING,
-}
 
 
 def edit_all(store: Store, made: Mapping[str, TaskInstance], **values: Any) -> None:

@@ -106,17 +106,22 @@ def definition_ids(made: Mapping[str, TaskInstance]) -> list[UUID]:
     return [each.definition.id for each in made.values()]
 
 
-AFTER_A_PAUSE = {
-    "claimed, passed": State.PENDING,
-    "claimed, to come": None,
-    "claimed for a retry": State.PENDING,
-    "running": State.RUNNING,
-    "ended": State.COMPLETED,
-    "waiting for a retry": State.PENDING,
-    "pending, to come": None,
-    "pending, passed": State.PENDING,
-    "added": State.PENDING,
+BECOMES: Mapping[str, tuple[State | None, State | None, State | None]] = {
+    # After a pause, after another trigger, after a delete.
+    "claimed, passed": (State.PENDING, State.SKIPPED, None),
+    "claimed, to come": (None, None, None),
+    "claimed for a retry": (State.PENDING, State.CLAIMED, None),
+    "running": (State.RUNNING, State.RUNNING, State.CANCELLED),
+    "ended": (State.COMPLETED, State.COMPLETED, State.COMPLETED),
+    "waiting for a retry": (State.PENDING, State.PENDING, None),
+    "pending, to come": (None, None, None),
+    "pending, passed": (State.PENDING, State.SKIPPED, None),
+    "added": (State.PENDING, State.PENDING, None),
 }
+"""What becomes of an instance in each state; None: it is removed."""
+AFTER_A_PAUSE, AFTER_ANOTHER_TRIGGER, AFTER_A_DELETE = (
+    {name: after[event] for name, after in BECOMES.items()} for event in range(3)
+)
 
 
 class PauseTests:
