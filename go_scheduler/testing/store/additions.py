@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 from go_scheduler.errors import (
-    ConfigurationError,
     QueueFullError,
     StoreUnavailableError,
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.models import (
-    PAYLOAD_LIMIT,
     DefinitionState,
     Outcome,
     Skipped,
     Stage,
     State,
+    TaskInstance,
 )
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition, Release, RunOutcome
@@ -34,7 +33,6 @@ from go_scheduler.testing.builders import (
     LEASE,
     MINUTE,
     NOBODY,
-    OTHER_NODE,
     SECOND,
     WAITING,
     YEAR,
@@ -46,12 +44,14 @@ from go_scheduler.testing.builders import (
     clean_up,
     definition,
     due,
+    ended,
     finish,
     fire,
     firing,
     hand_on,
     ids,
     instances,
+    kept_by_store,
     put,
     release,
     start,
@@ -62,12 +62,11 @@ from go_scheduler.testing.store.values import METADATA, TEXTS, TIMES, same
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.json import JSON
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer, Claim, Firing
     from go_scheduler.testing.clock import ManualClock
@@ -90,71 +89,66 @@ class AddTests:
     def test_one_is_made_that_is_due_at_once(self, store: Store) -> None:
         of = put(store, task(name="send", queue="mail"))
         added = add(store, of, payload={"order": 7})
+        assert added.state is State.PENDING
+        expected = TaskInstance(
+            id=added.id,
+            definition=of,
+            fire_time=None,
+            execute_at=START,
+            due_at=START,
+            payload={"order": 7},
+            created_at=START,
+        )
         for found in (added, store.get_instance(added.id), *instances(store, of)):
-            assert found.definition == of
-            assert found.state is State.PENDING
-            assert (found.fire_time, found.execute_at, found.due_at) == (
-                None,
-                START,
-                START,
-            )
-            assert found.payload == {"order": 7}
-            assert (found.key, found.attempt, found.runs) == (None, 0, 0)
+            assert found == expected
         assert ids(claim(store, queues=["mail"])) == [added.id]
 
     def test_many_are_made_in_their_order(self, store: Store) -> None:
         of = put(store, task())
+        assert store.add_instances(of.id, []) == []
         wanted = [Addition(payload={"number": number}) for number in range(120)]
         added = store.add_instances(of.id, wanted)
         assert [each.payload for each in added] == [each.payload for each in wanted]
         assert ids(added) == ids(wanted)  # type: ignore[arg-type]
         assert len(claim(store, limit=200)) == 120
 
-    def test_nothing_is_made_of_nothing(self, store: Store) -> None:
-        of = put(store, task())
-        assert store.add_instances(of.id, []) == []
-        assert instances(store, of) == []
-
-    def test_one_is_made_for_later(self, store: Store, clock: ManualClock) -> None:
-        of = put(store, task())
-        added = add(store, of, at=START + HOUR)
-        assert (added.execute_at, added.due_at) == (START + HOUR, START + HOUR)
-        assert claim(store, ahead=HOUR - SECOND) == []
-        clock.advance(HOUR)
-        [run] = claim(store)
-        assert run.id == added.id
-        assert run.started_at == START + HOUR
-
-    def test_a_delay_counts_from_the_stores_time(
+    def test_one_is_due_at_its_time_or_after_its_delay(
         self, store: Store, clock: ManualClock
     ) -> None:
         of = put(store, task())
         clock.advance(MINUTE)
-        assert add(store, of, delay=SECOND).execute_at == START + MINUTE + SECOND
-
-    def test_a_time_may_have_passed(self, store: Store) -> None:
-        of = put(store, task())
-        added = add(store, of, at=START - YEAR)
-        assert added.execute_at == START - YEAR
+        passed = add(store, of, at=START - YEAR)
+        delayed = add(store, of, delay=HOUR)
+        later = add(store, of, at=START + YEAR)
+        for each, at in (
+            (passed, START - YEAR),
+            (delayed, START + MINUTE + HOUR),
+            (later, START + YEAR),
+        ):
+            for found in (each, store.get_instance(each.id)):
+                assert found.execute_at == found.due_at == at
+        assert ids(claim(store, ahead=HOUR - SECOND)) == [passed.id]
+        clock.advance(HOUR)
         [run] = claim(store)
-        assert run.id == added.id
+        assert (run.id, run.started_at) == (delayed.id, START + MINUTE + HOUR)
 
-    @pytest.mark.parametrize("at", TIMES)
-    def test_a_time_comes_back(self, store: Store, at: datetime) -> None:
-        added = add(store, put(store, task()), at=at)
-        assert added.execute_at == store.get_instance(added.id).execute_at == at
-
-    @pytest.mark.parametrize("payload", METADATA)
-    def test_a_payload_comes_back(
-        self, store: Store, payload: Mapping[str, JSON]
-    ) -> None:
+    def test_times_payloads_and_keys_come_back(self, store: Store) -> None:
         of = put(store, task())
-        added = add(store, of, payload=payload)
-        [run] = claim(store)
-        for found in (added, run, store.get_instance(run.id)):
-            assert same(found.payload, payload)
-            with pytest.raises(TypeError):
-                found.payload["new"] = 1  # type: ignore[index]
+        for name, at in TIMES.items():
+            added = add(store, of, at=at)
+            found = store.get_instance(added.id)
+            assert added.execute_at == found.execute_at == at, name
+        for payload in METADATA:
+            added = add(store, of, payload=payload, at=START)
+            [run] = [each for each in claim(store) if each.id == added.id]
+            for found in (added, run, store.get_instance(run.id)):
+                assert same(found.payload, payload), payload
+                with pytest.raises(TypeError):
+                    found.payload["new"] = 1  # type: ignore[index]
+        for key in filter(str.strip, TEXTS):
+            added = add(store, of, key=key)
+            assert added.key == store.get_instance(added.id).key == key
+            assert add(store, of, key=key).id == added.id, f"{key!r} was added twice"
 
     def test_a_start_hands_over_the_payload(
         self, store: Store, clock: ManualClock
@@ -165,35 +159,13 @@ class AddTests:
         [run] = start(store, *claimed)
         assert (run.payload, run.key) == ({"n": 1}, "k")
 
-    @pytest.mark.parametrize(
-        "payload", [{"a": float("nan")}, {"a": "\0"}, [1], {"a": "x" * PAYLOAD_LIMIT}]
-    )
-    def test_what_no_store_keeps_is_no_payload(self, payload: object) -> None:
-        with pytest.raises(ConfigurationError, match="payload"):
-            Addition(payload=payload)  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize("text", [each for each in TEXTS if each.strip()])
-    def test_any_text_is_a_key(self, store: Store, text: str) -> None:
-        of = put(store, task())
-        added = add(store, of, key=text)
-        assert added.key == store.get_instance(added.id).key == text
-        assert add(store, of, key=text).id == added.id
-
-    def test_a_second_one_with_a_key_is_the_first(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, task())
-        first = add(store, of, key="order 7", payload={"n": 1})
-        clock.advance(SECOND)
-        second = add(store, of, key="order 7", payload={"n": 2}, delay=HOUR)
-        assert second == first
-        assert ids(instances(store, of)) == [first.id]
-
     def test_a_key_is_kept_as_long_as_its_instance(
         self, store: Store, clock: ManualClock
     ) -> None:
         of = put(store, task())
-        first = add(store, of, key="k")
+        first = add(store, of, key="k", payload={"n": 1})
+        clock.advance(SECOND)
+        assert add(store, of, key="k", payload={"n": 2}, delay=HOUR) == first
         [run] = claim(store)
         assert finish(store, run)
         again = add(store, of, key="k")
@@ -207,35 +179,24 @@ class AddTests:
 
     def test_a_key_is_its_definitions(self, store: Store) -> None:
         one, other = put(store, task()), put(store, task())
-        assert add(store, one, key="k").id != add(store, other, key="k").id
-
-    def test_a_definition_that_was_deleted_leaves_no_key(self, store: Store) -> None:
-        of = put(store, task())
-        first = add(store, of, key="k")
+        first = add(store, one, key="k")
+        assert add(store, other, key="k").id != first.id
         claim(store)
-        store.delete_definitions([of.id])
-        again = put(store, replace(of, revision=None))
-        assert add(store, again, key="k").id != first.id
+        store.delete_definitions([one.id])
+        again = put(store, replace(one, revision=None))
+        assert add(store, again, key="k").id != first.id, "of the deleted definition"
 
     def test_a_key_may_be_in_a_batch_twice(self, store: Store) -> None:
         of = put(store, task())
-        known = add(store, of, key="known")
+        first, second = store.add_instances(of.id, [Addition(key="known")] * 2)
+        assert first == second
+        assert instances(store, of) == [first]
         keys = ["new", "known", None, "new", None]
         added = store.add_instances(of.id, [Addition(key=each) for each in keys])
         assert [each.key for each in added] == keys
         assert added[0] == added[3]
-        assert added[1] == known
-        assert len({*ids(added)}) == 4
-        assert len(instances(store, of)) == 4
-
-    def test_a_key_may_be_twice_in_a_batch_of_which_none_is_known(
-        self, store: Store
-    ) -> None:
-        of = put(store, task())
-        given = [Addition(key="new"), Addition(key="new")]
-        first, second = store.add_instances(of.id, given)
-        assert first == second
-        assert instances(store, of) == [first]
+        assert added[1] == first
+        assert len({*ids(added)}) == len(instances(store, of)) == 4
 
     def test_an_addition_is_made_once_however_often_it_is_repeated(
         self, store: Store
@@ -250,23 +211,20 @@ class AddTests:
         gone = put(store, task())
         store.delete_definitions([gone.id])
         for missing in (gone.id, NOBODY):
-            with pytest.raises(TaskDefinitionNotFoundError) as caught:
-                store.add_instances(missing, [Addition(), Addition(key="k")])
-            assert caught.value.definition_id == missing
-            with pytest.raises(TaskDefinitionNotFoundError):
-                store.add_instances(missing, [])
+            for additions in ([Addition(), Addition(key="k")], []):
+                with pytest.raises(TaskDefinitionNotFoundError) as caught:
+                    store.add_instances(missing, additions)
+                assert caught.value.definition_id == missing
         assert store.counts()[State.PENDING] == 0
 
     def test_of_many_with_one_key_one_is_made(self, store: Store) -> None:
         of = put(store, task())
         for key in map(str, range(5)):
-            answers = at_once(*[lambda key=key: add(store, of, key=key)] * 8)
+            answers = at_once(*[partial(add, store, of, key=key)] * 8)
             assert len({each.id for each in answers}) == 1  # type: ignore[attr-defined]
         assert len(instances(store, of)) == 5
 
-    def test_a_key_that_is_added_while_its_instance_is_cleaned_up_has_one(
-        self, store: Store
-    ) -> None:
+    def test_a_key_added_beside_a_cleanup_has_an_instance(self, store: Store) -> None:
         of = put(store, task())
 
         def add_one() -> UUID:
@@ -277,27 +235,20 @@ class AddTests:
             first = add_one()
             [run] = claim(store)
             assert finish(store, run)
-            *answers, _ = at_once(add_one, add_one, lambda: clean_up(store))
+            *answers, _ = at_once(add_one, add_one, partial(clean_up, store))
             left = ids(instances(store, of))
             assert len(left) <= 1
             assert {first, *left}.issuperset(answers)
 
-    def test_what_is_added_beside_a_delete_is_gone_or_refused(
-        self, store: Store
-    ) -> None:
+    def test_an_addition_beside_a_delete_leaves_nothing(self, store: Store) -> None:
+        def add_one(of: TaskDefinition) -> None:
+            with suppress(TaskDefinitionNotFoundError):
+                add(store, of)
+
         for number in range(20):
             of = put(store, task(key=number + 1))
-
-            def add_one(of: TaskDefinition = of) -> UUID | None:
-                try:
-                    return add(store, of).id
-                except TaskDefinitionNotFoundError:
-                    return None
-
-            def delete(of: TaskDefinition = of) -> object:
-                return store.delete_definitions([of.id])
-
-            at_once(add_one, delete, add_one)
+            adds = partial(add_one, of)
+            at_once(adds, partial(store.delete_definitions, [of.id]), adds)
         assert store.counts()[State.PENDING] == 0
         assert claim(store) == []
 
@@ -309,133 +260,68 @@ class AddedTests:
         of = put(store, definition(START + HOUR))
         added = add(store, of, at=START + HOUR)
         found = store.get_definition(of.id)
-        assert found.next_fire_time == START + HOUR
-        assert found.revision == of.revision
-        [one, other] = fire(store, found)
+        assert kept_by_store(found) == kept_by_store(of)
+        one, other = fire(store, found)
         assert {one.fire_time, other.fire_time} == {None, START + HOUR}
         assert added.id in ids([one, other])
 
-    def test_a_completed_definition_gets_one_too(
+    def test_a_completed_definition_is_kept_with_what_is_added(
         self, store: Store, clock: ManualClock
     ) -> None:
-        of = put(store)
-        assert store.fire_definitions([firing(of)]).done
-        [run] = claim(store)
-        assert finish(store, run)
+        of, idle = ended(store).definition, put(store, definition(None))
+        asked = put(store, definition(None, trigger=OnDemandTrigger(lasting=False)))
         clock.advance(HOUR)
         assert clean_up(store, older_than=2 * HOUR) == 0
-        added = add(store, of)
+        added = [add(store, each, at=START + YEAR) for each in (of, idle, asked)]
         assert store.get_definition(of.id).state is DefinitionState.COMPLETED
         clock.advance(YEAR)
+        # It is the instance that had ended.
         assert clean_up(store) == 1
-        assert ids(instances(store, of)) == [added.id]
-        [run] = claim(store)
-        assert finish(store, run)
+        runs = claim(store)
+        assert {*ids(runs)} == {*ids(added)} == {*ids(store.list_instances())}
+        for run in runs:
+            assert finish(store, run)
         clock.advance(YEAR)
-        assert clean_up(store) == 2
-
-    def test_an_idle_definition_that_gets_one_is_kept(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, definition(None))
-        assert of.state is DefinitionState.COMPLETED
-        clock.advance(YEAR)
-        added = add(store, of)
-        assert clean_up(store) == 0
-        assert ids(claim(store)) == [added.id]
-
-    def test_it_is_cancelled_like_any(self, store: Store) -> None:
-        of = put(store, task())
-        added = add(store, of)
-        assert cancel(store, added)
-        assert store.get_instance(added.id).state is State.CANCELLED
-        assert store.get_definition(of.id).state is DefinitionState.ACTIVE
-        assert claim(store) == []
-
-    def test_it_goes_with_its_definition(self, store: Store) -> None:
-        of = put(store, task())
-        add(store, of, at=START + HOUR)
-        store.delete_definitions([of.id])
-        assert store.counts()[State.PENDING] == 0
-
-    def test_it_follows_its_definition(self, store: Store) -> None:
-        of = put(store, task())
-        added = add(store, of, at=START)
-        put(store, replace(of, queue="other", expire_after=SECOND))
-        assert claim(store) == []
-        [run] = claim(store, queues=["other"])
-        assert run.id == added.id
-        assert run.expires_at == START + SECOND
+        assert clean_up(store) == 6
+        assert store.list_definitions() == []
 
     def test_it_runs_for_as_long_as_its_definition_says(self, store: Store) -> None:
-        add(store, put(store, task(expire_after=SECOND)))
-        [run] = claim(store)
-        assert run.expires_at == START + SECOND
+        first, edited = put(store, task(expire_after=SECOND)), put(store, task())
+        for each in (first, edited):
+            add(store, each)
+        put(store, replace(edited, expire_after=SECOND))
+        assert [each.expires_at for each in claim(store)] == [START + SECOND] * 2
 
     def test_a_pause_keeps_it(self, store: Store, clock: ManualClock) -> None:
         of = put(store, task())
-        waiting = add(store, of, at=START + SECOND)
-        assert ids(claim(store, ahead=SECOND)) == [waiting.id]
+        claimed = add(store, of, at=START + SECOND)
+        assert ids(claim(store, ahead=SECOND)) == [claimed.id]
         [paused] = store.pause_definitions([of.id])
         assert (paused.next_fire_time, paused.completed_at) == (None, None)
-        assert store.get_instance(waiting.id).state is State.PENDING
+        meanwhile = add(store, of)
+        for each in (claimed, meanwhile):
+            assert store.get_instance(each.id).state is State.PENDING
         clock.advance(LEASE)
         assert claim(store, lapsed=True) == []
         store.resume_definitions([of.id])
-        assert ids(claim(store)) == [waiting.id]
-
-    def test_what_is_added_to_a_paused_one_is_kept(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, replace(task(), paused=True))
-        added = add(store, of)
-        assert added.state is State.PENDING
-        clock.advance(HOUR)
-        assert claim(store) == []
-        store.resume_definitions([of.id])
-        assert ids(claim(store)) == [added.id]
-
-    def test_another_trigger_keeps_it(self, store: Store) -> None:
-        of = put(store, definition(START + HOUR))
-        added = add(store, of)
-        fire(store, of)
-        new = put(store, replace(task(), id=of.id))
-        assert ids(instances(store, new)) == [added.id]
-
-    def test_it_is_given_back_and_tried_again_like_any(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, task())
-        added = add(store, of)
-        [run] = claim(store)
-        assert release(store, run)
-        [run] = claim(store)
-        assert finish(store, run, None, retry_in=SECOND)
-        clock.advance(SECOND)
-        [run] = claim(store, OTHER_NODE)
-        assert (run.id, run.attempt, run.runs) == (added.id, 3, 2)
+        assert {*ids(claim(store))} == {claimed.id, meanwhile.id}
 
     def test_no_trigger_waits_for_it(self, store: Store) -> None:
-        of = put(store, definition(trigger=WAITING))
-        add(store, of)
-        [run] = claim(store)
-        assert store.fire_definitions([firing(of)]).done == {of.id}
-        assert finish(store, run, next_fire_time=START + YEAR)
-        found = store.get_definition(of.id)
-        assert (found.next_fire_time, found.completed_at) == (None, None)
-
-    def test_no_trigger_that_an_edit_gives_waits_for_it(self, store: Store) -> None:
-        of = put(store, task())
-        add(store, of)
-        [run] = claim(store)
-        put(store, replace(definition(START + HOUR, trigger=WAITING), id=of.id))
-        assert finish(store, run, next_fire_time=START + YEAR)
-        [waiting] = due(store)
-        assert waiting.next_fire_time == START + HOUR
-        assert store.fire_definitions([firing(waiting)]).done == {of.id}
-        later = add(store, of, at=START + YEAR)
-        assert cancel(store, later, next_fire_time=START + YEAR)
-        assert store.get_definition(of.id).next_fire_time is None
+        of = put(store, definition(START + HOUR, trigger=WAITING))
+        edited = put(store, task())
+        for each in (of, edited):
+            add(store, each)
+        put(store, replace(of, id=edited.id, revision=None))
+        for run in claim(store):
+            assert finish(store, run, next_fire_time=START + YEAR)
+        for each in due(store):
+            assert each.next_fire_time == START + HOUR
+            add(store, each)
+            assert store.fire_definitions([firing(each)]).done == {each.id}
+            later = add(store, each, at=START + YEAR)
+            assert cancel(store, later, next_fire_time=START + YEAR)
+            found = store.get_definition(each.id)
+            assert (found.next_fire_time, found.completed_at) == (None, None)
 
 
 _Row = TypeVar("_Row")
@@ -534,7 +420,9 @@ class FullTests:
         put(store, replace(of, revision=None, max_queue=None))
         assert len(store.add_instances(of.id, [Addition(), Addition()])) == 2
 
-    def test_what_is_dropped_is_recorded(self, store: Store) -> None:
+    def test_what_is_dropped_is_recorded(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         of = put(store, replace(task(), max_queue=2, when_full="drop"))
         keys = ("a", "b", "b", "c", None)
         wanted = [Addition(key=key, delay=SECOND, payload={"n": 1}) for key in keys]
@@ -556,22 +444,13 @@ class FullTests:
         assert store.add_instances(of.id, wanted[2:4]) == [made[1], lost]
         assert add(store, of, key="c", payload={"n": 2}) == lost
         assert add(store, of).state is State.PENDING
-        assert len(claim(store, ahead=SECOND, limit=9)) == 2
-
-    def test_a_key_that_was_dropped_goes_with_its_record(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, replace(task(), max_queue=1, when_full="drop"))
-        first = add(store, of)
-        assert add(store, of, key="k").state is State.SKIPPED
-        store.cancel_instances({first.id: None})
+        assert len(claim(store, ahead=SECOND)) == 2
+        # Its key goes with the record.
         clock.advance(YEAR)
-        assert clean_up(store) == 2
-        assert add(store, of, key="k").state is State.PENDING
+        assert clean_up(store) == 3
+        assert add(store, of, key="c").id not in ids(found)
 
-    def test_what_is_dropped_of_one_that_excludes_others_waits_for_none(
-        self, store: Store
-    ) -> None:
+    def test_what_is_dropped_waits_for_no_slot(self, store: Store) -> None:
         of = put(
             store,
             replace(task(), overlap=Overlap.BUFFER_ALL, max_queue=1, when_full="drop"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
-from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.models import Outcome, Skipped, State, TaskInstance
 from go_scheduler.policies import Overlap
 from go_scheduler.testing.builders import (
     HOUR,
@@ -16,6 +17,7 @@ from go_scheduler.testing.builders import (
     MINUTE,
     NOBODY,
     WAITING,
+    YEAR,
     at_once,
     cancel,
     claim,
@@ -32,16 +34,14 @@ from go_scheduler.testing.builders import (
     times,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.settling import settle
 from go_scheduler.testing.store.additions import backfilled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Firing
     from go_scheduler.testing.clock import ManualClock
 
 PAST = [START - number * HOUR for number in (3, 2, 1)]
@@ -59,8 +59,9 @@ def backfill(
 
 
 def skipped_one(store: Store, of: TaskDefinition, at: datetime) -> TaskInstance:
-    """An instance that was made for a fire time and has been skipped."""
+    """An instance that was made for a fire time, due later, and has been skipped."""
     step = firing(of, at, next_fire_time=START + HOUR)
+    step = replace(step, execute_times=(at + MINUTE,))
     assert store.fire_definitions([step]).done
     [run] = claim(store)
     assert finish(store, run, Outcome.SKIPPED, error="too late")
@@ -72,88 +73,69 @@ class BackfillTests:
 
     def test_each_fire_time_gets_an_instance(self, store: Store) -> None:
         of = put(store, definition(START + HOUR, trigger=HOURLY, queue="slow"))
+        assert backfill(store, of) == []
         assert backfill(store, of, *PAST) == PAST
         found = instances(store, of)
         assert times(found) == PAST
-        for each in found:
-            assert each.state is State.PENDING
-            assert each.execute_at == each.due_at == each.fire_time
-            assert each.backfilled is Overlap.ALLOW
-            assert (each.payload, each.key, each.runs) == (None, None, 0)
+        for each, at in zip(found, PAST, strict=True):
+            assert each == TaskInstance(
+                id=each.id,
+                definition=of,
+                fire_time=at,
+                execute_at=at,
+                due_at=at,
+                backfilled=Overlap.ALLOW,
+                created_at=START,
+            )
         assert kept_by_store(store.get_definition(of.id)) == kept_by_store(of)
         claimed = claim(store, queues=["slow"])
         assert times(claimed) == PAST
         assert {each.backfilled for each in claimed} == {Overlap.ALLOW}
 
-    def test_what_is_not_backfilled_says_so(self, store: Store) -> None:
-        fire(store, put(store))
-        [run] = claim(store)
-        assert run.backfilled is None
-        assert store.get_instance(run.id).backfilled is None
-
-    def test_of_no_fire_times_nothing_is_made(self, store: Store) -> None:
-        assert backfill(store, put(store)) == []
-
-    def test_a_fire_time_that_has_an_instance_gets_no_second_one(
-        self, store: Store
-    ) -> None:
+    def test_no_backfill_makes_a_second_instance(self, store: Store) -> None:
         of = put(store, definition(PAST[1], trigger=HOURLY))
-        [there] = fire(store, of, PAST[1], next_fire_time=START)
-        of = store.get_definition(of.id)
-        assert backfill(store, of, *PAST) == [PAST[0], PAST[2]]
+        assert backfill(store, of, PAST[0]) == [PAST[0]]
+        # Nor does the schedule make a second one.
+        there = fire(store, of, *PAST[:2], next_fire_time=START)
+        assert backfill(store, of, *PAST) == [PAST[2]]
         assert backfill(store, of, *PAST) == []
         found = instances(store, of)
         assert times(found) == PAST
-        assert [each.backfilled for each in found] == [
-            Overlap.ALLOW,
-            None,
-            Overlap.ALLOW,
-        ]
-        assert found[1] == there
-
-    @pytest.mark.parametrize(
-        "outcome", [Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED]
-    )
-    def test_one_that_has_ended_is_left(self, store: Store, outcome: Outcome) -> None:
-        of = put(store)
-        backfill(store, of, PAST[0])
-        [run] = claim(store)
-        assert finish(store, run, outcome)
-        before = store.get_instance(run.id)
-        assert backfill(store, of, PAST[0], overlap=Overlap.SKIP) == []
-        assert store.get_instance(run.id) == before
-
-    def test_what_the_schedule_makes_later_is_there_already(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, definition(PAST[0], trigger=HOURLY))
-        backfill(store, of, *PAST[:2])
-        fire(store, of, *PAST, next_fire_time=START)
-        found = instances(store, of)
-        assert times(found) == PAST
-        assert [each.backfilled is None for each in found] == [False, False, True]
+        overlaps = [each.backfilled for each in found]
+        assert overlaps == [Overlap.ALLOW, None, Overlap.ALLOW]
+        assert found[:2] == there
+        outcomes = (Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED)
+        for run, outcome in zip(claim(store), outcomes, strict=True):
+            assert finish(store, run, outcome)
+        ended = instances(store, of)
+        assert backfill(store, of, *PAST, overlap=Overlap.SKIP) == []
+        assert instances(store, of) == ended
 
     def test_what_cleanup_has_deleted_is_not_known(
         self, store: Store, clock: ManualClock
     ) -> None:
-        of = put(store)
-        backfill(store, of, PAST[0])
-        [run] = claim(store)
-        assert finish(store, run)
+        completed = put(store)
+        goes_on = put(store, definition(START + YEAR))
+        fire(store, completed)
+        backfill(store, goes_on, START)
+        for run in claim(store):
+            assert finish(store, run)
         clock.advance(MINUTE)
-        assert clean_up(store) == 1
-        assert backfill(store, of, PAST[0]) == [PAST[0]]
+        assert clean_up(store, limit=2) == 2
+        for of in (completed, goes_on):
+            assert backfill(store, of, START) == [START]
+        assert clean_up(store) == 0
+        assert len(claim(store)) == 2
 
     def test_one_that_was_skipped_is_overruled_once(self, store: Store) -> None:
         of = put(store, definition(PAST[1], trigger=HOURLY))
         before = skipped_one(store, of, PAST[1])
-        of = store.get_definition(of.id)
         assert backfill(store, of, *PAST[:2]) == PAST[:2]
         again = store.get_instance(before.id)
         assert again.state is State.PENDING
         assert (again.skipped, again.outcome, again.completed_at) == (None,) * 3
         assert (again.started_at, again.claimed_by, again.ended_attempt) == (None,) * 3
-        assert (again.fire_time, again.due_at) == (PAST[1], PAST[1])
+        assert again.execute_at == again.due_at == PAST[1] + MINUTE
         assert (again.runs, again.attempt) == (0, before.attempt)
         assert again.backfilled is Overlap.ALLOW
         runs = claim(store)
@@ -162,112 +144,57 @@ class BackfillTests:
         assert backfill(store, of, PAST[1]) == []
         assert store.counts()[State.SKIPPED] == 1
 
-    def test_one_of_a_paused_definition_that_was_skipped_waits(
-        self, store: Store
-    ) -> None:
-        of = put(store, definition(PAST[1], trigger=HOURLY))
-        skipped = skipped_one(store, of, PAST[1])
-        [of] = store.pause_definitions([of.id])
-        assert backfill(store, of, PAST[1]) == [PAST[1]]
-        assert claim(store) == []
-        store.resume_definitions([of.id])
-        assert ids(claim(store)) == [skipped.id]
-
-    def test_one_that_was_skipped_keeps_when_it_was_to_run(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store, definition(PAST[1], trigger=HOURLY))
-        step = replace(
-            firing(of, PAST[1], next_fire_time=START),
-            execute_times=(PAST[1] + MINUTE,),
-        )
-        assert store.fire_definitions([step]).done
-        [run] = claim(store)
-        assert finish(store, run, Outcome.SKIPPED, error="too late")
-        backfill(store, store.get_definition(of.id), PAST[1])
-        found = store.get_instance(run.id)
-        assert found.execute_at == found.due_at == PAST[1] + MINUTE
-
     def test_what_is_recorded_as_skipped_is_overruled(self, store: Store) -> None:
         of = put(store, definition(PAST[0], trigger=HOURLY))
         skipped = Skipped(first=PAST[0], last=PAST[2], count=3, reason="late")
         step = firing(of, skipped=skipped, next_fire_time=START)
         assert store.fire_definitions([step]).done
-        of = store.get_definition(of.id)
         assert backfill(store, of, *PAST) == PAST
         assert backfill(store, of, *PAST) == []
         made = [each for each in instances(store, of) if each.skipped is None]
         assert times(made) == PAST
 
     def test_neither_an_edit_nor_a_pause_removes_one(self, store: Store) -> None:
-        of = put(store, definition(START + HOUR, trigger=HOURLY))
-        backfill(store, of, *PAST)
-        put(store, definition(START + HOUR, trigger=WAITING, key=of.id.int))
+        of = put(store, definition(PAST[1], trigger=HOURLY))
+        skipped_one(store, of, PAST[1])
+        backfill(store, of, *PAST[:2])
+        later = START + HOUR
+        put(store, replace(of, trigger=WAITING, next_fire_time=later))
         [paused] = store.pause_definitions([of.id])
-        assert paused.next_fire_time == START + HOUR
+        assert paused.next_fire_time == later
+        assert backfill(store, paused, PAST[2]) == [PAST[2]]
         assert times(instances(store, of)) == PAST
-        assert claim(store) == []
-        store.resume_definitions([of.id])
-        assert times(claim(store)) == PAST
-
-    def test_one_of_a_paused_definition_waits(self, store: Store) -> None:
-        of = put(store, definition(START, trigger=HOURLY))
-        [of] = store.pause_definitions([of.id])
-        assert backfill(store, of, *PAST) == PAST
         assert claim(store) == []
         store.resume_definitions([of.id])
         assert times(claim(store)) == PAST
 
     def test_a_trigger_that_waits_does_not_wait_for_its_end(self, store: Store) -> None:
         of = put(store, definition(START, trigger=HOURLY))
-        backfill(store, of, PAST[0], PAST[1])
+        backfill(store, of, *PAST)
+        done, failed = claim(store, limit=2)
+        assert finish(store, failed, Outcome.FAILED, error="late")
         of = put(store, replace(of, trigger=WAITING, next_fire_time=START))
         fire(store, of)
-        found = {each.fire_time: each for each in claim(store)}
-        assert finish(store, found[PAST[0]], next_fire_time=START + HOUR)
-        assert cancel(store, found[PAST[1]], next_fire_time=START + HOUR)
+        [cancelled] = [each for each in instances(store, of) if each.attempt == 0][:1]
+        later = START + HOUR
+        assert cancel(store, cancelled, next_fire_time=later)
+        assert store.reopen_instances([failed.id]) == {failed.id}
+        runs = {each.fire_time: each for each in claim(store)}
+        for each in (done, runs[PAST[1]]):
+            assert finish(store, each, next_fire_time=later)
         assert store.get_definition(of.id).next_fire_time is None
-        assert finish(store, found[START], next_fire_time=START + 2 * HOUR)
-        assert store.get_definition(of.id).next_fire_time == START + 2 * HOUR
+        assert finish(store, runs[START], next_fire_time=later)
+        assert store.get_definition(of.id).next_fire_time == later
 
-    def test_one_that_failed_runs_again_beside_what_is_waited_for(
-        self, store: Store
-    ) -> None:
-        of = put(store, definition(START, trigger=HOURLY))
-        backfill(store, of, PAST[0], overlap=Overlap.SKIP)
-        [run] = start(store, *claim(store))
-        assert finish(store, run, Outcome.FAILED, error="late")
-        of = put(store, replace(of, trigger=WAITING, next_fire_time=START))
-        fire(store, of)
-        assert store.reopen_instances([run.id]) == {run.id}
-        assert len(claim(store)) == 2
-        assert store.get_definition(of.id).next_fire_time is None
-
-    def test_one_completed_is_backfilled(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        of = put(store)
-        fire(store, of)
-        [run] = claim(store)
-        assert finish(store, run)
-        clock.advance(HOUR)
-        assert clean_up(store, older_than=MINUTE, limit=1) == 1
-        assert backfill(store, store.get_definition(of.id), START) == [START]
-        assert clean_up(store) == 0
-        assert len(claim(store)) == 1
-
-    def test_an_unknown_definition_is_an_error(self, store: Store) -> None:
-        of = definition(key=NOBODY.int)
+    def test_a_definition_gone_or_changed_is_an_error(self, store: Store) -> None:
         with pytest.raises(TaskDefinitionNotFoundError):
-            backfill(store, replace(of, revision=1), START)
-
-    def test_one_that_was_changed_since_is_a_conflict(self, store: Store) -> None:
+            backfill(store, replace(definition(), id=NOBODY, revision=1), START)
         of = put(store, definition(START, trigger=HOURLY))
         put(store, replace(of, name="other"))
         with pytest.raises(ConflictError) as raised:
             backfill(store, of, *PAST)
         assert raised.value.expected == of.revision
-        assert instances(store, of) == []
+        assert store.list_instances() == []
 
     def test_many_are_made_at_once(self, store: Store) -> None:
         of = put(store, definition(START, trigger=HOURLY))
@@ -278,13 +205,8 @@ class BackfillTests:
     def test_of_many_at_the_same_moment_each_is_made_once(self, store: Store) -> None:
         of = put(store, definition(PAST[0], trigger=HOURLY))
         wanted = [PAST[0] + number * MINUTE for number in range(60)]
-
-        def fill() -> Sequence[datetime]:
-            return backfilled(store, of, wanted)
-
-        def fill_backwards() -> Sequence[datetime]:
-            return backfilled(store, of, wanted[::-1])
-
+        fill = partial(backfilled, store, of, wanted)
+        fill_backwards = partial(backfilled, store, of, wanted[::-1])
         answers = at_once(fill, fill_backwards, fill, fill_backwards)
         made = [each for answer in answers for each in answer]  # type: ignore[attr-defined]
         assert sorted(made) == wanted
@@ -293,17 +215,12 @@ class BackfillTests:
     def test_beside_a_firing_each_is_made_once(self, store: Store) -> None:
         for number in range(10):
             of = put(store, definition(PAST[0], trigger=HOURLY, key=number + 1))
-            step = firing(of, *PAST, next_fire_time=START)
-
-            def fill(of: TaskDefinition = of) -> object:
-                return backfill(store, of, *PAST)
-
-            def fire(step: Firing = step) -> object:
-                return store.fire_definitions([step])
-
-            at_once(fill, fire)
+            fire_all = partial(
+                store.fire_definitions, [firing(of, *PAST, next_fire_time=START)]
+            )
+            at_once(partial(backfill, store, of, *PAST), fire_all)
             # If it was busy, it is fired later, as loops do.
-            fire()
+            fire_all()
             assert times(instances(store, of)) == PAST
             assert store.get_definition(of.id).next_fire_time == START
             store.delete_definitions([of.id])
@@ -314,7 +231,6 @@ class BackfillOverlapTests:
 
     def started(self, store: Store) -> list[TaskInstance]:
         """What starts of all that can be claimed."""
-        settle(store)
         found = claim(store)
         return [each for each in start(store, *found) if not each.parked]
 
@@ -329,22 +245,6 @@ class BackfillOverlapTests:
             store.review_parked(limit=10)
         assert store.counts()[State.COMPLETED] == 3
 
-    def test_they_run_beside_each_other_whatever_the_definition_says(
-        self, store: Store
-    ) -> None:
-        new = definition(START, trigger=HOURLY)
-        of = put(store, replace(new, overlap=Overlap.SKIP))
-        backfill(store, of, *PAST, overlap=Overlap.ALLOW)
-        assert len(self.started(store)) == 3
-
-    def test_they_share_the_lock_of_their_definition(self, store: Store) -> None:
-        of = put(store, replace(definition(START, trigger=HOURLY), lock="one"))
-        backfill(store, of, *PAST, overlap=Overlap.ALLOW)
-        [run] = self.started(store)
-        store.review_parked(limit=10)
-        assert store.counts()[State.SKIPPED] == 0
-        assert run.fire_time == PAST[0]
-
     def test_by_skip_only_the_first_runs(self, store: Store) -> None:
         of = put(store, definition(START, trigger=HOURLY))
         backfill(store, of, *PAST, overlap=Overlap.SKIP)
@@ -354,9 +254,7 @@ class BackfillOverlapTests:
         assert backfill(store, of, *PAST, overlap=Overlap.ALLOW) == []
         assert run.fire_time == PAST[0]
 
-    def test_what_waits_of_them_keeps_no_fire_time_from_waiting(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_they_keep_no_fire_time_from_waiting(self, store: Store) -> None:
         new = replace(definition(START, trigger=HOURLY), overlap=Overlap.REPLACE)
         of = put(store, new)
         backfill(store, of, *PAST, overlap=Overlap.BUFFER_ALL)
@@ -372,8 +270,8 @@ class BackfillOverlapTests:
         of = put(store, definition(START, trigger=HOURLY))
         backfill(store, of, *PAST[:2], overlap=Overlap.BUFFER_ALL)
         fire(store, of, START, next_fire_time=START + HOUR)
-        of = put(store, replace(of, overlap=Overlap.SKIP, revision=None))
-        of = put(store, replace(of, overlap=Overlap.ALLOW, revision=None))
+        for overlap in (Overlap.SKIP, Overlap.ALLOW):
+            put(store, replace(of, overlap=overlap, revision=None))
         assert sorted(times(self.started(store))) == [PAST[0], START]  # type: ignore[type-var]
 
     def test_an_edit_of_the_lock_is_theirs_too(self, store: Store) -> None:
@@ -387,26 +285,30 @@ class BackfillOverlapTests:
         assert times(self.started(store)) == PAST[1:]
         assert run.fire_time == PAST[0]
 
-    @pytest.mark.parametrize(
-        ("overlap", "lock", "together"),
-        [
-            (Overlap.ALLOW, None, 3),
-            (Overlap.ALLOW, "one", 1),
-            (Overlap.BUFFER_ALL, None, 1),
-            (Overlap.SKIP, "one", 1),
-        ],
-    )
-    def test_those_that_failed_exclude_the_same_again(
-        self, store: Store, overlap: Overlap, lock: str | None, together: int
+    @pytest.mark.parametrize("again", [False, True])
+    def test_the_overlap_given_and_the_lock_of_the_definition_say_how_many_run(
+        self, store: Store, again: bool
     ) -> None:
-        of = put(store, definition(START, trigger=HOURLY))
-        of = put(store, replace(of, lock="another", revision=None))
-        for fire_time in PAST:
-            backfill(store, of, fire_time, overlap=overlap)
-            [run] = self.started(store)
-            assert finish(store, run, Outcome.FAILED, error="no")
-        put(store, replace(of, lock=lock, revision=None))
-        failed = instances(store, of)
-        assert store.reopen_instances(ids(failed)) == set(ids(failed))
-        assert len(self.started(store)) == together
-        assert not store.review_parked(limit=10).skipped
+        for number, (overlap, lock, together) in enumerate(
+            (
+                (Overlap.ALLOW, None, 3),
+                (Overlap.ALLOW, "one", 1),
+                (Overlap.BUFFER_ALL, None, 1),
+                (Overlap.SKIP, "one", 1),
+            )
+        ):
+            case = f"backfilled with {overlap}, the lock is {lock}"
+            new = definition(START, trigger=HOURLY, key=number)
+            of = put(store, replace(new, overlap=Overlap.SKIP, lock="another"))
+            if again:
+                for fire_time in PAST:
+                    backfill(store, of, fire_time, overlap=overlap)
+                    [run] = self.started(store)
+                    assert finish(store, run, Outcome.FAILED, error="no")
+            of = put(store, replace(of, lock=lock, revision=None))
+            backfill(store, of, *PAST, overlap=overlap)
+            failed = {*ids(instances(store, of))} if again else set()
+            assert store.reopen_instances(failed) == failed
+            assert len(self.started(store)) == together, case
+            assert not (again and store.review_parked(limit=10).skipped), case
+            store.delete_definitions([of.id])

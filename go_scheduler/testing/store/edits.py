@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from go_scheduler.errors import (
-    TaskInstanceNotFoundError,
-)
-from go_scheduler.models import Outcome, Skipped, State
+from go_scheduler.models import Skipped, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.rules import EDITED, MORE, MOST_COUNTED, UNFIRED, Declaration
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
     LEASE,
-    MINUTE,
     OTHER_NODE,
     SECOND,
     TICK,
@@ -38,14 +34,17 @@ from go_scheduler.testing.builders import (
     instances,
     pending,
     put,
-    release,
     renew,
-    running,
     start,
     times,
-    waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.testing.store.pauses import (
+    AFTER_ANOTHER_TRIGGER,
+    made_in_each_state,
+    pause,
+    states,
+)
 from go_scheduler.testing.store.slots import (
     excluding,
     fired,
@@ -58,7 +57,7 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
@@ -67,190 +66,117 @@ if TYPE_CHECKING:
 EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
 
 
+def edit_all(store: Store, made: Mapping[str, TaskInstance], **values: Any) -> None:
+    """Edit the definition of each instance."""
+    for each in made.values():
+        put(store, replace(each.definition, **values))
+
+
 class EditTests:
     """What ``put_definitions`` does to instances."""
 
-    def test_whether_it_was_late_when_scheduled_is_kept_with_its_trigger(
-        self, store: Store
-    ) -> None:
+    def test_overdue_is_kept_as_long_as_the_trigger(self, store: Store) -> None:
         new = put(store, replace(definition(START), overdue=True))
-        assert new.overdue
-        assert store.get_definition(new.id).overdue
         edited = put(store, replace(new, name="other", overdue=False))
-        assert edited.overdue
         [instance] = fire(store, edited)
-        assert instance.definition.overdue
-        assert store.get_definition(new.id).overdue
+        for each in (new, edited, instance.definition, store.get_definition(new.id)):
+            assert each.overdue
         other = replace(edited, trigger=EVERY_TWO_HOURS, overdue=False)
-        assert not put(store, other).overdue
-        assert not store.get_definition(new.id).overdue
+        for each in (put(store, other), store.get_definition(new.id)):
+            assert not each.overdue
         put(store, replace(other, trigger=HOURLY, overdue=True, revision=None))
         assert store.get_definition(new.id).overdue
 
-    def test_unclaimed_instances_go_to_the_new_queue(self, store: Store) -> None:
-        instance = pending(store)
-        put(store, replace(instance.definition, queue="other"))
-        assert claim(store) == []
-        assert ids(claim(store, queues=["other"])) == [instance.id]
-
-    def test_later_instances_are_in_the_new_queue(self, store: Store) -> None:
-        changed = put(store, replace(put(store), queue="other"))
-        [instance] = fire(store, changed)
-        assert claim(store) == []
-        assert ids(claim(store, queues=["other"])) == [instance.id]
-
-    def test_what_has_ended_goes_to_no_queue(self, store: Store) -> None:
-        ended = running(store)
-        assert finish(store, ended)
-        put(store, replace(ended.definition, queue="other"))
-        assert claim(store, queues=["default", "other"]) == []
-        assert store.get_instance(ended.id).state is State.COMPLETED
-
-    @pytest.mark.parametrize("trigger", [HOURLY, EVERY_TWO_HOURS])
-    def test_what_waits_for_a_retry_goes_to_the_new_queue(
-        self, store: Store, trigger: Trigger
-    ) -> None:
-        instance = waiting_for_retry(store)
-        put(store, replace(instance.definition, queue="other", trigger=trigger))
-        assert claim(store) == []
-        assert ids(claim(store, queues=["other"])) == [instance.id]
-
-    def test_what_is_claimed_goes_to_the_new_queue(self, store: Store) -> None:
-        instance = claimed(store)
-        put(store, replace(instance.definition, queue="other"))
-        assert not release(store, instance)
-        assert claim(store, ahead=HOUR) == []
-        assert ids(claim(store, queues=["other"], ahead=HOUR)) == [instance.id]
-
-    @pytest.mark.parametrize("trigger", [HOURLY, EVERY_TWO_HOURS])
-    def test_what_runs_goes_to_the_new_queue(
-        self, store: Store, clock: ManualClock, trigger: Trigger
-    ) -> None:
-        instance = running(store)
-        put(store, replace(instance.definition, queue="other", trigger=trigger))
-        clock.advance(LEASE)
-        assert claim(store, OTHER_NODE, lapsed=True) == []
-        [taken] = claim(store, OTHER_NODE, queues=["other"], lapsed=True)
-        assert taken.id == instance.id
-
-    def test_what_is_frozen_goes_to_the_new_queue_and_can_be_deleted(
-        self, store: Store
-    ) -> None:
-        instance = waiting_for_retry(store)
-        [paused] = store.pause_definitions([instance.definition.id])
-        put(store, replace(paused, queue="other"))
-        assert claim(store, queues=["other"], ahead=HOUR) == []
-        store.delete_definitions([paused.id])
-        with pytest.raises(TaskInstanceNotFoundError):
-            store.get_instance(instance.id)
-
-    def test_a_claim_survives_another_value(self, store: Store) -> None:
-        instance = claimed(store)
-        put(store, replace(instance.definition, name="other"))
-        assert ids(start(store, instance)) == [instance.id]
-
-    def test_a_start_uses_the_latest_values(self, store: Store) -> None:
-        instance = claimed(store)
-        new = replace(
-            instance.definition, name="b", metadata={"c": 2}, expire_after=SECOND
-        )
-        put(store, new)
-        [started] = start(store, instance)
-        assert started.definition == new
-        assert started.metadata == {"c": 2}
-        assert started.expires_at == instance.due_at + SECOND
-
-    def test_a_claim_with_a_start_uses_the_latest_values(self, store: Store) -> None:
-        instance = pending(store)
-        put(store, replace(instance.definition, name="b", expire_after=SECOND))
-        [started] = claim(store)
-        assert started.definition.name == "b"
-        assert started.expires_at == START + SECOND
-
-    def test_another_value_moves_no_instance(self, store: Store) -> None:
-        instance = pending(store, definition(START + SECOND))
-        put(store, replace(instance.definition, name="b", next_fire_time=START + HOUR))
-        assert ids(instances(store, instance.definition)) == [instance.id]
-
-    def test_another_trigger_removes_what_is_pending_and_still_to_come(
-        self, store: Store
-    ) -> None:
-        instance = pending(store, definition(START + SECOND))
-        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
-        assert instances(store, instance.definition) == []
-        assert claim(store, ahead=HOUR) == []
-
-    def test_another_trigger_removes_what_is_claimed_and_not_started(
-        self, store: Store
-    ) -> None:
-        instance = claimed(store)
-        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
-        assert start(store, instance) == []
-        assert renew(store, instance) == {}
-        assert not finish(store, instance)
-        with pytest.raises(TaskInstanceNotFoundError):
-            store.get_instance(instance.id)
-
-    @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
-    def test_another_trigger_skips_what_has_passed(
-        self, store: Store, trigger: Trigger
-    ) -> None:
-        instance = pending(store, definition(trigger=trigger))
-        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
-        assert claim(store, ahead=HOUR) == []
-        found = store.get_instance(instance.id)
-        assert (found.state, found.completed_at) == (State.SKIPPED, START)
-        assert found.skipped == Skipped.itself(START, EDITED)
-        assert found.fire_time is None
-        assert ids(instances(store, instance.definition)) == [instance.id]
-
-    def test_another_trigger_skips_what_has_passed_and_is_claimed(
+    def test_another_value_leaves_each_instance_as_it_is(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = claimed(store)
-        clock.advance(SECOND)
-        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
-        assert start(store, instance) == []
-        assert renew(store, instance) == {}
-        assert store.get_instance(instance.id).state is State.SKIPPED
+        made = made_in_each_state(store, clock)
+        before = states(store, made)
+        edit_all(store, made, name="other", next_fire_time=START + HOUR)
+        assert states(store, made) == before
+        for name in ("claimed, passed", "claimed, to come", "claimed for a retry"):
+            assert ids(start(store, made[name])) == [made[name].id], name
 
-    def test_another_trigger_skips_what_is_frozen_and_has_passed(
-        self, store: Store
+    @pytest.mark.parametrize("trigger", [HOURLY, EVERY_TWO_HOURS])
+    def test_another_queue_gets_what_is_open_and_what_fires_later(
+        self, store: Store, clock: ManualClock, trigger: Trigger
     ) -> None:
-        instance = pending(store)
-        [paused] = store.pause_definitions([instance.definition.id])
+        made = made_in_each_state(store, clock)
+        edit_all(store, made, queue="other", trigger=trigger, next_fire_time=START)
+        for name in ("claimed, passed", "claimed, to come", "claimed for a retry"):
+            assert renew(store, made[name]) == {}, f"{name}: its claim is not lost"
+        assert renew(store, made["running"]) != {}
+        later = fire(store, put(store, replace(put(store), queue="other")))
+        clock.advance(LEASE)
+        assert claim(store, OTHER_NODE, ahead=HOUR, lapsed=True) == []
+        found = claim(store, OTHER_NODE, queues=["other"], ahead=HOUR, lapsed=True)
+        kept = {each.id for each in made.values()} - {made["ended"].id}
+        if trigger == EVERY_TWO_HOURS:
+            removed = (State.SKIPPED, None)
+            after = AFTER_ANOTHER_TRIGGER.items()
+            kept -= {made[name].id for name, state in after if state in removed}
+        assert {*ids(found)} == {*kept, *ids(later)}
+
+    def test_a_start_uses_the_latest_values(self, store: Store) -> None:
+        held, waits = claimed(store), pending(store)
+        for each in (held, waits):
+            new = replace(each.definition, name="b", metadata={"c": 2})
+            put(store, replace(new, expire_after=SECOND))
+        for [run] in (start(store, held), claim(store)):
+            assert (run.definition.name, run.metadata) == ("b", {"c": 2})
+            assert run.expires_at == run.due_at + SECOND
+
+    @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
+    def test_another_trigger_removes_what_is_to_come_and_skips_what_has_passed(
+        self, store: Store, clock: ManualClock, trigger: Trigger
+    ) -> None:
+        made = made_in_each_state(store, clock, trigger)
+        edit_all(store, made, trigger=EVERY_TWO_HOURS)
+        assert states(store, made) == AFTER_ANOTHER_TRIGGER
+        for name in ("claimed, passed", "claimed, to come"):
+            assert start(store, made[name]) == [], name
+            assert renew(store, made[name]) == {}, name
+            assert not finish(store, made[name]), name
+        for name in ("claimed, passed", "pending, passed"):
+            old = made[name]
+            found = store.get_instance(old.id)
+            assert (found.fire_time, found.completed_at) == (None, store.now()), name
+            assert old.fire_time is not None
+            assert found.skipped == Skipped.itself(old.fire_time, EDITED), name
+        retry, run = made["claimed for a retry"], made["running"]
+        assert ids(start(store, retry)) == [retry.id]
+        assert renew(store, run) == {run.id: False}
+        assert finish(store, run)
+        left = [made["waiting for a retry"].id, made["added"].id]
+        assert ids(claim(store, ahead=HOUR)) == left
+
+    def test_another_trigger_frees_the_fire_times(self, store: Store) -> None:
+        for at in (START, START + SECOND):
+            old = pending(store, definition(at))
+            changed = put(store, replace(old.definition, trigger=EVERY_TWO_HOURS))
+            fire(store, changed, at)
+            [new] = claim(store, ahead=SECOND)
+            assert new.fire_time == at
+            assert new.id != old.id
+
+    def test_another_trigger_skips_what_is_frozen(self, store: Store) -> None:
+        made = {"frozen": pending(store)}
+        paused = pause(store, made["frozen"].definition)
         put(store, replace(paused, trigger=EVERY_TWO_HOURS))
-        assert store.get_instance(instance.id).state is State.SKIPPED
+        assert states(store, made) == {"frozen": State.SKIPPED}
         store.resume_definitions([paused.id])
         assert claim(store) == []
 
-    def test_another_trigger_leaves_what_runs(self, store: Store) -> None:
-        instance = running(store)
-        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
-        assert renew(store, instance) == {instance.id: False}
-        assert finish(store, instance)
+    def test_another_trigger_leaves_records_of_skips(self, store: Store) -> None:
+        skipped = Skipped(first=START, last=START, count=1, reason="late")
+        stored = put(store)
+        store.fire_definitions([firing(stored, skipped=skipped)])
+        put(store, replace(stored, trigger=EVERY_TWO_HOURS))
+        [record] = instances(store, stored)
+        assert record.skipped == skipped
 
-    def test_another_trigger_leaves_what_waits_for_a_retry(self, store: Store) -> None:
-        instance = waiting_for_retry(store)
-        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
-        assert ids(claim(store)) == [instance.id]
-
-    def test_another_trigger_leaves_a_claimed_retry(self, store: Store) -> None:
-        waiting_for_retry(store, retry_in=SECOND)
-        [instance] = claim(store, ahead=SECOND)
-        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
-        assert ids(start(store, instance)) == [instance.id]
-
-    def test_another_trigger_leaves_what_has_ended(self, store: Store) -> None:
-        instance = ended(store)
-        put(store, replace(instance.definition, trigger=EVERY_TWO_HOURS))
-        assert ids(instances(store, instance.definition)) == [instance.id]
-
-    def test_another_jitter_has_what_is_still_to_come_made_anew(
-        self, store: Store
-    ) -> None:
-        old = put(store)
-        later = START + HOUR
+    def test_another_jitter_makes_anew_what_is_to_come(self, store: Store) -> None:
+        old, later = put(store), START + HOUR
         fire(store, old, later, next_fire_time=START + 2 * HOUR)
         stored = put(store, replace(old, next_fire_time=START, jitter=SECOND))
         assert instances(store, stored) == []
@@ -260,85 +186,37 @@ class EditTests:
             assert each.revision == 2
         assert ids(due(store)) == [stored.id]
         assert times(fire(store, found)) == [later]
+        once = pending(store, definition(START + SECOND)).definition
+        assert store.get_definition(once.id).completed_at is not None
+        live = put(store, replace(once, jitter=SECOND))
+        assert (live.next_fire_time, live.completed_at) == (START + SECOND, None)
 
-    def test_another_jitter_has_a_one_off_that_is_still_to_come_made_anew(
-        self, store: Store
-    ) -> None:
-        instance = pending(store, definition(START + SECOND))
-        completed = store.get_definition(instance.definition.id)
-        assert completed.completed_at is not None
-        stored = put(store, replace(completed, jitter=SECOND))
-        assert (stored.next_fire_time, stored.completed_at) == (START + SECOND, None)
-
-    def test_another_jitter_leaves_what_has_passed(self, store: Store) -> None:
+    def test_another_jitter_leaves_what_passed_or_began(self, store: Store) -> None:
         old = put(store)
-        later = START + HOUR
-        fire(store, old, START, START + SECOND, next_fire_time=later)
+        step = [START + number * SECOND for number in range(4)]
+        fire(store, old, *step, next_fire_time=START + HOUR)
+        first, _, third, fourth = claim(store, ahead=HOUR)
+        start(store, third)
         stored = put(store, replace(old, jitter=SECOND))
-        assert stored.next_fire_time == START + SECOND
-        assert times(claim(store)) == [START]
+        assert stored.next_fire_time == fourth.fire_time
+        assert times(instances(store, stored)) == step[:3]
+        assert ids(start(store, first)) == [first.id]
 
-    def test_another_jitter_leaves_what_was_missed_to_be_caught_up(
+    def test_another_jitter_begins_no_second_life_and_forgets_nothing_missed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        old = put(store)
+        completed = store.get_definition(ended(store).definition.id)
+        missed = put(store)
         clock.advance(HOUR)
-        later = clock.now() + HOUR
-        stored = put(store, replace(old, next_fire_time=later, jitter=SECOND))
-        assert stored.next_fire_time == START
-
-    def test_another_jitter_goes_back_over_nothing_that_has_begun(
-        self, store: Store
-    ) -> None:
-        old = put(store)
-        step = [START + number * SECOND for number in (1, 2, 3)]
-        fire(store, old, *step, next_fire_time=START + HOUR)
-        _, second, third = claim(store, ahead=HOUR)
-        start(store, second)
-        stored = put(store, replace(old, jitter=SECOND))
-        assert stored.next_fire_time == third.fire_time
-        assert times(instances(store, stored)) == step[:2]
-
-    def test_another_jitter_begins_no_second_life(self, store: Store) -> None:
-        instance = ended(store)
-        completed = store.get_definition(instance.definition.id)
-        assert completed.completed_at is not None
-        again = replace(completed, next_fire_time=START, jitter=SECOND)
-        stored = put(store, again)
-        assert (stored.jitter, stored.next_fire_time) == (SECOND, None)
-        assert stored.completed_at == completed.completed_at
-
-    def test_another_trigger_leaves_the_record_of_skipped_ones(
-        self, store: Store
-    ) -> None:
-        skipped = Skipped(first=START, last=START, count=1, reason="late")
-        stored = put(store)
-        store.fire_definitions([firing(stored, skipped=skipped)])
-        put(store, replace(stored, trigger=EVERY_TWO_HOURS))
-        [record] = instances(store, stored)
-        assert record.skipped == skipped
-
-    def test_a_removed_instance_leaves_its_fire_time_free(self, store: Store) -> None:
-        later = START + SECOND
-        old = pending(store, definition(later))
-        changed = put(store, replace(old.definition, trigger=EVERY_TWO_HOURS))
-        [new] = fire(store, changed, later)
-        assert new.fire_time == later
-        assert new.id != old.id
-
-    def test_an_instance_that_an_edit_skips_leaves_its_fire_time_free(
-        self, store: Store
-    ) -> None:
-        old = pending(store)
-        changed = put(store, replace(old.definition, trigger=EVERY_TWO_HOURS))
-        fire(store, changed, START)
-        [new] = claim(store)
-        assert new.fire_time == START
-        assert new.id != old.id
+        for old in (completed, missed):
+            later = clock.now() + HOUR
+            stored = put(store, replace(old, next_fire_time=later, jitter=SECOND))
+            assert stored.jitter == SECOND
+            assert stored.next_fire_time == old.next_fire_time
+            assert stored.completed_at == old.completed_at
 
 
 DAILY = IntervalTrigger(timedelta(days=1), anchor=START)
-BOUNDLESS = IntervalTrigger(SECOND, anchor=START)
 
 
 @dataclass(frozen=True)
@@ -355,6 +233,29 @@ class ForeignTrigger(Trigger):
 # As if somebody else had written it.
 ForeignTrigger.__module__ = "somebody.elses"
 
+NOW = START + 3 * HOUR
+UNCOUNTED = Skipped(first=START, last=NOW, count=1, reason=UNFIRED + MORE)
+RECORDS: Mapping[str, tuple[TaskDefinition, Skipped | None]] = {
+    "four fire times": (
+        definition(),
+        Skipped(first=START, last=NOW, count=4, reason=UNFIRED),
+    ),
+    "one fire time of a trigger that waits": (
+        definition(trigger=WAITING),
+        Skipped.itself(START, UNFIRED),
+    ),
+    "a trigger that is not known": (
+        definition(trigger=UnknownTrigger("from.another.node", {}, "not here")),
+        UNCOUNTED,
+    ),
+    "a trigger of somebody else's": (definition(trigger=ForeignTrigger()), UNCOUNTED),
+    "more than are counted": (
+        definition(trigger=IntervalTrigger(SECOND, anchor=START)),
+        replace(UNCOUNTED, count=MOST_COUNTED),
+    ),
+    "none yet": (definition(NOW + TICK), None),
+}
+
 
 class UnfiredTests:
     """The record that ``put_definitions`` leaves of what was not fired."""
@@ -362,42 +263,37 @@ class UnfiredTests:
     def test_another_trigger_leaves_one_record_of_what_had_not_fired(
         self, store: Store, clock: ManualClock
     ) -> None:
-        read = put(store)
+        store.put_definitions([new for new, _ in RECORDS.values()])
         clock.advance(3 * HOUR)
-        moved = reschedule(store, read)
-        [record] = instances(store, moved)
-        assert record.skipped == Skipped(
-            first=START, last=START + 3 * HOUR, count=4, reason=UNFIRED
-        )
-        assert (record.state, record.outcome) == (State.SKIPPED, Outcome.SKIPPED)
-        assert (record.fire_time, record.execute_at) == (None, START)
-        assert record.completed_at == START + 3 * HOUR
-        assert store.counts()[State.SKIPPED] == 1
+        later = START + 9 * HOUR
+        moved = [
+            replace(new, trigger=DAILY, next_fire_time=later)
+            for new, _ in RECORDS.values()
+        ]
+        store.put_definitions(moved)
+        for name, (new, skipped) in RECORDS.items():
+            found = instances(store, new)
+            expected = [] if skipped is None else [skipped]
+            assert [each.skipped for each in found] == expected, name
+            for record in found:
+                assert record.state is State.SKIPPED
+                assert (record.fire_time, record.execute_at) == (None, START)
+                assert record.completed_at == NOW
+        assert store.counts()[State.SKIPPED] == len(RECORDS) - 1
 
     def test_what_has_its_instance_is_in_no_record(
         self, store: Store, clock: ManualClock
     ) -> None:
-        read = put(store)
+        read, over = put(store), put(store)
         fire(store, read, START, next_fire_time=START + HOUR)
+        fire(store, over)
         clock.advance(3 * HOUR)
         found = instances(store, reschedule(store, read))
         assert [each.skipped for each in found] == [
             Skipped.itself(START, EDITED),
             Skipped(first=START + HOUR, last=clock.now(), count=3, reason=UNFIRED),
         ]
-
-    def test_what_was_on_time_leaves_no_record(self, store: Store) -> None:
-        read = put(store, definition(START + TICK))
-        assert instances(store, reschedule(store, read)) == []
-
-    def test_what_has_ended_leaves_no_record(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        read = put(store)
-        made = fire(store, read)
-        start(store, *claim(store))
-        clock.advance(HOUR)
-        assert len(instances(store, reschedule(store, read))) == len(made)
+        assert len(instances(store, reschedule(store, over))) == 1
 
     def test_an_edit_that_keeps_the_trigger_leaves_no_record(
         self, store: Store, clock: ManualClock
@@ -409,120 +305,43 @@ class UnfiredTests:
         assert instances(store, read) == []
         assert due(store)[0].next_fire_time == START
 
-    def test_what_waits_for_the_end_of_a_run_had_one_fire_time(
+    def test_a_record_says_if_the_definition_was_paused(
         self, store: Store, clock: ManualClock
     ) -> None:
-        read = put(store, definition(trigger=WAITING))
-        clock.advance(3 * HOUR)
-        [record] = instances(store, reschedule(store, read))
-        assert record.skipped == Skipped.itself(START, UNFIRED)
-
-    @pytest.mark.parametrize(
-        "trigger",
-        [UnknownTrigger("from.another.node", {}, "not here"), ForeignTrigger()],
-    )
-    def test_what_cannot_be_counted_is_recorded_up_to_the_edit(
-        self, store: Store, clock: ManualClock, trigger: Trigger
-    ) -> None:
-        read = put(store, definition(trigger=trigger))
+        paused, resumed = put(store, definition(START + HOUR)), put(store)
+        pauses = [paused.id, resumed.id]
+        store.pause_definitions(pauses, note="holidays")
         clock.advance(HOUR)
-        [record] = instances(store, reschedule(store, read))
-        assert record.skipped == Skipped(
-            first=START, last=clock.now(), count=1, reason=UNFIRED + MORE
-        )
-
-    def test_so_many_are_counted_and_no_more(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        read = put(store, definition(trigger=BOUNDLESS))
-        clock.advance(timedelta(days=365))
-        [record] = instances(store, reschedule(store, read))
-        assert record.skipped == Skipped(
-            first=START, last=clock.now(), count=MOST_COUNTED, reason=UNFIRED + MORE
-        )
-
-    def test_what_passed_while_it_was_paused_says_so(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        read = put(store, definition(START + HOUR))
-        [paused] = store.pause_definitions([read.id], note="holidays")
-        clock.advance(HOUR)
+        store.resume_definitions([resumed.id])
         moved = reschedule(store, paused)
-        [record] = instances(store, moved)
         assert moved.paused
-        assert record.skipped == Skipped.itself(
-            START + HOUR,
-            f"{UNFIRED}; paused since 2030-01-01 00:00:00 UTC: holidays",
-        )
-        clock.advance(MINUTE)
-        [resumed] = store.resume_definitions([read.id])
-        assert instances(store, resumed) == [record]
-
-    def test_what_passed_in_a_pause_that_has_ended_says_so(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        read = put(store)
-        store.pause_definitions([read.id])
-        clock.advance(MINUTE)
-        [resumed] = store.resume_definitions([read.id])
-        clock.advance(MINUTE)
-        [record] = instances(store, reschedule(store, resumed))
-        assert record.skipped is not None
-        assert "paused from 2030-01-01 00:00:00 UTC" in record.skipped.reason
+        [record] = instances(store, moved)
+        since = "paused since 2030-01-01 00:00:00 UTC: holidays"
+        assert record.skipped == Skipped.itself(START + HOUR, f"{UNFIRED}; {since}")
+        [other] = instances(store, reschedule(store, resumed))
+        assert other.skipped is not None
+        assert "paused from 2030-01-01 00:00:00 UTC" in other.skipped.reason
+        store.resume_definitions([paused.id])
+        assert instances(store, moved) == [record]
 
     def test_each_edit_records_what_it_finds(
         self, store: Store, clock: ManualClock
     ) -> None:
         read = put(store)
         clock.advance(HOUR)
-        reschedule(store, read)
+        later = clock.now() + LEASE
+        moved = replace(read, trigger=DAILY, next_fire_time=later)
+        declared = Declaration(owner="one", definitions=[moved], adopts=True)
+        store.declare_definitions(declared)
+        assert skipped_in(instances(store, read)) == [START]
         clock.advance(LEASE)
-        again = put(store, replace(read, trigger=HOURLY, revision=None))
-        counts = [
-            each.skipped and each.skipped.count for each in instances(store, again)
-        ]
-        assert counts == [2]
-        clock.advance(HOUR)
-        stored = put(store, replace(again, trigger=DAILY, revision=None))
-        assert len(instances(store, stored)) == 2
-
-    def test_of_a_batch_each_leaves_its_own(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        read = [put(store, definition(START + number * HOUR)) for number in range(3)]
-        clock.advance(HOUR)
-        moved = [replace(each, trigger=DAILY) for each in read]
-        store.put_definitions(moved)
-        counts = [len(instances(store, each)) for each in moved]
-        assert counts == [1, 1, 0]
-
-    def test_what_is_declared_with_another_trigger_leaves_a_record(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        read = put(store)
-        clock.advance(HOUR)
-        moved = replace(read, trigger=DAILY, next_fire_time=START + LEASE)
-        store.declare_definitions(
-            Declaration(owner="one", definitions=[moved], adopts=True)
-        )
-        [record] = instances(store, read)
-        assert record.skipped is not None
-        assert record.skipped.count == 2
-
-    def test_a_record_is_cleaned_up_as_what_has_ended(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        read = put(store)
-        clock.advance(HOUR)
-        over = reschedule(store, read, next_fire_time=None)
-        assert over.completed_at == clock.now()
-        assert len(instances(store, read)) == 1
-        assert clean_up(store) == 2
+        over = replace(moved, trigger=HOURLY, next_fire_time=None, revision=None)
+        assert put(store, over).completed_at == clock.now()
+        assert skipped_in(instances(store, read)) == [START, later]
+        assert clean_up(store) == 3
         assert store.list_definitions() == []
 
-    def test_a_fire_and_another_trigger_record_each_fire_time_once(
-        self, store: Store
-    ) -> None:
+    def test_a_fire_beside_an_edit_records_each_time_once(self, store: Store) -> None:
         for _ in range(5):
             read = put(store)
             step = firing(read, next_fire_time=START + HOUR)
@@ -533,13 +352,10 @@ class UnfiredTests:
             assert skipped_in(instances(store, read)) == [START]
 
 
-def reschedule(
-    store: Store,
-    read: TaskDefinition,
-    next_fire_time: datetime | None = START + 9 * HOUR,
-) -> TaskDefinition:
+def reschedule(store: Store, read: TaskDefinition) -> TaskDefinition:
     """Put a definition with another trigger, whatever else has become of it."""
-    moved = replace(read, trigger=DAILY, next_fire_time=next_fire_time, revision=None)
+    later = START + 9 * HOUR
+    moved = replace(read, trigger=DAILY, next_fire_time=later, revision=None)
     return put(store, moved)
 
 
@@ -554,30 +370,35 @@ class SlotEditTests:
     def test_what_is_parked_goes_by_the_new_lock(self, store: Store) -> None:
         fired(store, excluding(lock="a"))
         go(store)
-        other = put(store, excluding(Overlap.ALLOW, lock="a"))
-        [parked] = fire(store, other)
-        assert go(store) == []
-        put(store, replace(other, lock="b", revision=None))
-        assert not is_parked(store, parked)
-        assert ids(go(store)) == [parked.id]
+        for new, free in (
+            (excluding(Overlap.ALLOW, lock="a"), {"lock": "b"}),
+            (excluding(Overlap.BUFFER_ALL, lock="a"), {"lock": "c"}),
+            (excluding(lock="a"), {"lock": None, "overlap": Overlap.ALLOW}),
+        ):
+            given = put(store, new)
+            [parked] = fire(store, given)
+            assert go(store) == []
+            assert is_parked(store, parked)
+            put(store, replace(given, revision=None, **free))
+            assert not is_parked(store, parked), free
+            assert ids(go(store)) == [parked.id], free
 
-    def test_what_is_parked_goes_on_when_nothing_is_excluded_any_more(
-        self, store: Store
+    @pytest.mark.parametrize("dead", [False, True])
+    def test_who_has_a_slot_keeps_it_until_its_end(
+        self, store: Store, clock: ManualClock, dead: bool
     ) -> None:
-        given = put(store, excluding())
-        _, second = fire(store, given, START, START + SECOND)
-        go(store)
-        put(store, replace(given, overlap=Overlap.ALLOW, revision=None))
-        [claimed] = claim(store, lead=HOUR, ahead=HOUR)
-        assert (claimed.id, claimed.state) == (second.id, State.RUNNING)
-
-    def test_who_has_a_slot_keeps_it_until_its_end(self, store: Store) -> None:
         given = put(store, excluding(lock="a"))
         fire(store, given)
         [runs] = go(store)
+        if dead:
+            clock.advance(LEASE)
         put(store, replace(given, lock="b", revision=None))
         [other] = fired(store, excluding(lock="a"), START + SECOND)
         assert go(store) == []
+        if dead:
+            [runs] = claim(store, lapsed=True)
+            start(store, runs)
+        assert is_parked(store, other)
         finish(store, runs)
         assert ids(settled(store).unparked) == [other.id]
         assert ids(go(store)) == [other.id]
@@ -596,46 +417,21 @@ class SlotEditTests:
         assert ids(settled(store).unparked) == [other.id]
         assert {*ids(go(store))} == {runs.id, other.id}
 
-    def test_what_a_dead_node_ran_keeps_its_slot_until_its_end(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        given = put(store, excluding(lock="a"))
-        fire(store, given)
-        go(store)
-        clock.advance(LEASE)
-        put(store, replace(given, lock="b", revision=None))
-        [other] = fired(store, excluding(lock="a"), START + SECOND)
-        assert go(store) == []
-        [taken] = claim(store, lapsed=True)
-        start(store, taken)
-        assert is_parked(store, other)
-        finish(store, taken)
-        assert ids(settled(store).unparked) == [other.id]
-
-    def test_what_runs_without_a_slot_takes_one_when_it_runs_again(
-        self, store: Store
-    ) -> None:
-        given = put(store, definition())
+    def test_what_has_no_slot_takes_one_at_its_next_start(self, store: Store) -> None:
+        given, later = put(store), put(store, definition(START + SECOND))
         fire(store, given)
         [plain] = go(store)
-        put(store, replace(given, lock="a", revision=None))
+        fire(store, later)
+        [claimed] = claim(store, ahead=HOUR)
+        for each in (given, later):
+            put(store, replace(each, lock="a", revision=None))
         [other] = fired(store, excluding(lock="a"), START + SECOND)
         assert ids(go(store)) == [other.id]
+        [parked] = start(store, claimed)
+        assert parked.parked
         assert finish(store, plain, None)
         assert go(store) == []
         assert is_parked(store, plain)
-
-    def test_what_is_claimed_goes_by_the_new_lock_at_its_start(
-        self, store: Store
-    ) -> None:
-        fired(store, excluding(lock="a"))
-        go(store)
-        given = put(store, definition(START + SECOND))
-        fire(store, given)
-        [claimed] = claim(store, ahead=HOUR)
-        put(store, replace(given, lock="a", revision=None))
-        [found] = start(store, claimed)
-        assert found.parked
 
     def test_another_overlap_judges_what_is_parked_anew(
         self, store: Store, clock: ManualClock
@@ -649,9 +445,7 @@ class SlotEditTests:
         go(store)
         assert ids(settled(store).skipped) == [second.id]
 
-    def test_what_is_parked_and_frozen_stays_so_whatever_it_excludes(
-        self, store: Store
-    ) -> None:
+    def test_what_is_parked_and_frozen_stays_frozen(self, store: Store) -> None:
         given = put(store, definition())
         fire(store, given)
         [plain] = go(store)
@@ -660,16 +454,14 @@ class SlotEditTests:
         put(store, replace(given, lock="a", revision=None))
         started = go(store)
         parked = plain if is_parked(store, plain) else started[0]
-        store.pause_definitions([parked.definition.id])
-        read = store.get_definition(parked.definition.id)
-        put(store, replace(read, lock="b", revision=None))
+        paused = pause(store, parked.definition)
+        put(store, replace(paused, lock="b", revision=None))
         assert claim(store, ahead=HOUR) == []
 
     def test_a_trigger_that_waits_needs_no_slot_of_its_own(self, store: Store) -> None:
         given = put(store, excluding(Overlap.SKIP))
         fire(store, given, START + HOUR)
         put(store, replace(given, trigger=WAITING, revision=None))
-        read = store.get_definition(given.id)
-        [instance] = fire(store, read)
+        [instance] = fire(store, store.get_definition(given.id))
         [claimed] = claim(store)
         assert (claimed.id, claimed.state) == (instance.id, State.RUNNING)

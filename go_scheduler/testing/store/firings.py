@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import DefinitionState, Outcome, Skipped, State
+from go_scheduler.models import DefinitionState, Outcome, Skipped, State, TaskInstance
 from go_scheduler.stores.messages import Firing
 from go_scheduler.testing.builders import (
     HOUR,
@@ -36,15 +36,13 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.additions import add, task
-from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
@@ -65,79 +63,43 @@ class DueTests:
     def test_a_definition_is_due_when_its_fire_time_is_within_ahead(
         self, store: Store, clock: ManualClock
     ) -> None:
+        put(store, definition(None))
+        put(store, definition(None, trigger=WAITING))
+        past = put(store, definition(START - 1000 * HOUR))
         new = put(store, definition(START + MINUTE))
-        assert due(store, ahead=MINUTE) == [new]
-        assert due(store, ahead=MINUTE - TICK) == []
+        assert due(store, ahead=MINUTE) == [past, new]
+        assert due(store, ahead=MINUTE - TICK) == [past]
         clock.advance(TICK)
-        assert due(store, ahead=MINUTE - TICK) == [new]
-
-    def test_a_definition_whose_fire_time_has_passed_is_due(self, store: Store) -> None:
-        new = put(store, definition(START - 1000 * HOUR))
-        assert due(store, ahead=0 * HOUR) == [new]
+        assert due(store, ahead=MINUTE - TICK) == [past, new]
+        clock.advance(MINUTE)
+        assert due(store, ahead=ZERO) == [past, new]
 
     def test_it_is_read_as_it_is_stored(self, store: Store) -> None:
         put(store, definition(metadata={"a": 1}, name="b"))
         [read] = due(store)
-        stored = store.get_definition(read.id)
-        assert read == stored
+        assert read == store.get_definition(read.id)
         assert (read.next_fire_time, read.revision) == (START, 1)
 
-    def test_a_definition_without_a_fire_time_is_not_due(self, store: Store) -> None:
-        put(store, definition(None))
-        put(store, definition(None, trigger=WAITING))
-        assert due(store) == []
-
-    def test_due_definitions_come_in_the_order_of_fire_time_and_id(
-        self, store: Store
-    ) -> None:
+    def test_due_definitions_come_in_order_and_in_pages(self, store: Store) -> None:
         fire_times = {4: START, 2: START + TICK, 3: START, 1: START + 2 * TICK}
-        for key, at in fire_times.items():
+        for key, at in {**fire_times, 5: START - HOUR}.items():
             put(store, definition(at, key=key))
-        assert [each.id.int for each in due(store)] == [3, 4, 2, 1]
+        for limit in (1, 2, 3, 5, 6):
+            read: list[TaskDefinition] = []
+            while page := due(store, after=read[-1] if read else None, limit=limit):
+                assert len(page) <= limit, "a page has more definitions than its limit"
+                read += page
+            found = [each.id.int for each in read]
+            assert found == [5, 3, 4, 2, 1], f"in pages of {limit}"
 
-    def test_a_page_has_at_most_limit_definitions(self, store: Store) -> None:
-        for key in range(5):
-            put(store, definition(START + key * TICK, key=key))
-        assert [each.id.int for each in due(store, limit=2)] == [0, 1]
-
-    def test_pages_of_due_definitions_follow_each_other(self, store: Store) -> None:
-        for key in range(5):
-            put(store, definition(START + key // 3 * SECOND, key=key))
-        first = due(store, limit=2)
-        second = due(store, after=first[-1], limit=2)
-        third = due(store, after=second[-1], limit=2)
-        assert [each.id.int for each in (*first, *second, *third)] == [0, 1, 2, 3, 4]
-        assert due(store, after=third[-1], limit=2) == []
-
-    def test_the_next_page_follows_even_if_the_last_one_has_moved_on(
-        self, store: Store
-    ) -> None:
-        for key in range(3):
+    def test_a_page_follows_one_that_moved_on_or_is_gone(self, store: Store) -> None:
+        for key in range(4):
             put(store, definition(START + key * SECOND, key=key))
-        [first] = due(store, limit=1)
+        [first, second] = due(store, limit=2)
         fire(store, first, next_fire_time=START + MINUTE)
-        assert [each.id.int for each in due(store, after=first)] == [1, 2, 0]
-
-    def test_the_next_page_follows_even_if_the_last_one_is_gone(
-        self, store: Store
-    ) -> None:
-        for key in range(2):
-            put(store, definition(START + key * SECOND, key=key))
-        [first] = due(store, limit=1)
-        store.delete_definitions([first.id])
-        assert [each.id.int for each in due(store, after=first)] == [1]
-
-    def test_a_trigger_that_cannot_be_read_costs_only_itself(
-        self, store: Store
-    ) -> None:
-        unknown = UnknownTrigger("from.another.node", {"a": [1, None]}, "not here")
-        strange = put(store, definition(START - HOUR, trigger=unknown))
-        known = put(store, definition())
-        first, second = due(store)
-        assert (first, second) == (strange, known)
-        assert isinstance(first.trigger, UnknownTrigger)
-        assert first.trigger.reason
-        assert fire(store, second)
+        assert [each.id.int for each in due(store, after=first)] == [1, 2, 3, 0]
+        store.delete_definitions([second.id])
+        assert [each.id.int for each in due(store, after=second)] == [2, 3, 0]
 
 
 EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
@@ -148,21 +110,23 @@ class FireTests:
     """``fire_definitions``."""
 
     def test_each_fire_time_becomes_a_pending_instance(self, store: Store) -> None:
-        read = put(store)
-        made = fire(store, read, START, START + HOUR)
-        assert times(made) == [START, START + HOUR]
-        for instance in made:
-            assert instance.state is State.PENDING
-            assert instance.execute_at == instance.due_at == instance.fire_time
-            assert (instance.attempt, instance.runs) == (0, 0)
-            assert instance.claimed_by is None
-            assert instance.expires_at is None
-            assert instance.started_at is None
-            assert instance.completed_at is None
-            assert instance.error is None
-            assert instance.skipped is None
-            assert not instance.cancel_requested
-            assert instance.definition == read
+        read, other = put(store, definition(queue="other")), put(store)
+        fire_times = (START, START + TICK, START + HOUR)
+        made = fire(store, read, *fire_times)
+        assert times(made) == [*fire_times]
+        for each, at in zip(made, fire_times, strict=True):
+            assert each.state is State.PENDING
+            assert each == TaskInstance(
+                id=each.id,
+                definition=read,
+                fire_time=at,
+                execute_at=at,
+                due_at=at,
+                created_at=START,
+            )
+        assert times(fire(store, other)) == [START]
+        assert len(claim(store, ahead=HOUR)) == 1
+        assert {*ids(claim(store, queues=["other"], ahead=HOUR))} == {*ids(made)}
 
     def test_an_instance_is_due_when_its_firing_says(
         self, store: Store, clock: ManualClock
@@ -179,41 +143,26 @@ class FireTests:
         assert first.due_at == first.execute_at
         assert second.fire_time == second.execute_at == START + HOUR
         clock.advance(MINUTE)
-        assert claim(store, ahead=ZERO) == []
-        clock.advance(TICK)
-        assert ids(claim(store, ahead=ZERO)) == [first.id]
-
-    def test_an_instance_is_in_its_definitions_queue(self, store: Store) -> None:
-        [instance] = fire(store, put(store, definition(queue="other")))
         assert claim(store) == []
-        assert ids(claim(store, queues=["other"])) == [instance.id]
+        clock.advance(TICK)
+        assert ids(claim(store)) == [first.id]
 
-    def test_the_definition_moves_on_and_keeps_its_revision(self, store: Store) -> None:
-        read = put(store)
-        fire(store, read, next_fire_time=START + HOUR)
-        stored = store.get_definition(read.id)
-        assert stored == read
-        assert stored.next_fire_time == START + HOUR
-        assert stored.completed_at is None
-        assert stored.revision == 1
-
-    def test_a_definition_without_a_next_fire_time_is_completed(
+    def test_the_definition_moves_on_and_keeps_its_revision(
         self, store: Store, clock: ManualClock
     ) -> None:
-        read = put(store)
+        goes_on, over = put(store), put(store)
+        waits = put(store, definition(trigger=WAITING))
         clock.advance(MINUTE)
-        fire(store, read)
-        stored = store.get_definition(read.id)
-        assert stored.next_fire_time is None
-        assert stored.completed_at == START + MINUTE
-
-    def test_a_definition_whose_trigger_waits_is_not_completed(
-        self, store: Store
-    ) -> None:
-        read = put(store, definition(trigger=WAITING))
-        fire(store, read)
-        stored = store.get_definition(read.id)
-        assert (stored.next_fire_time, stored.completed_at) == (None, None)
+        for read, later, completed_at in (
+            (goes_on, START + HOUR, None),
+            (over, None, START + MINUTE),
+            (waits, None, None),
+        ):
+            fire(store, read, next_fire_time=later)
+            stored = store.get_definition(read.id)
+            assert stored == read
+            assert (stored.next_fire_time, stored.revision) == (later, 1)
+            assert stored.completed_at == completed_at
 
     def test_a_firing_without_fire_times_only_moves_the_definition(
         self, store: Store, clock: ManualClock
@@ -234,96 +183,52 @@ class FireTests:
         clock.advance(2 * HOUR)
         assert due(store) == [read]
 
-    def test_firing_nothing_wins_nothing(self, store: Store) -> None:
+    def test_the_same_firing_wins_once(self, store: Store) -> None:
+        for later in (START + HOUR, None):
+            step = firing(put(store), next_fire_time=later)
+            assert store.fire_definitions([step]).done == {step.definition.id}
+            assert store.fire_definitions([step]).done == set()
+            assert times(instances(store, step.definition)) == [START]
+            assert store.get_definition(step.definition.id).next_fire_time == later
         assert store.fire_definitions([]).done == set()
 
-    def test_the_same_firing_wins_once(self, store: Store) -> None:
-        step = firing(put(store), next_fire_time=START + HOUR)
-        assert store.fire_definitions([step]).done == {step.definition.id}
-        assert store.fire_definitions([step]).done == set()
-        assert times(instances(store, step.definition)) == [START]
-        assert store.get_definition(step.definition.id).next_fire_time == START + HOUR
-
-    def test_the_same_firing_does_not_win_on_a_completed_definition(
-        self, store: Store
-    ) -> None:
-        step = firing(put(store))
-        assert store.fire_definitions([step]).done == {step.definition.id}
-        assert store.fire_definitions([step]).done == set()
-        assert times(instances(store, step.definition)) == [START]
-
-    def test_a_firing_of_another_next_fire_time_changes_nothing(
-        self, store: Store
-    ) -> None:
-        read = put(store)
-        other = replace(read, next_fire_time=START + TICK)
-        assert store.fire_definitions([firing(other)]).done == set()
-        assert instances(store, read) == []
-        assert store.get_definition(read.id).next_fire_time == START
-
     def test_a_firing_of_another_revision_changes_nothing(self, store: Store) -> None:
-        read = put(store)
-        put(store, replace(read, name="edited"))
-        assert store.fire_definitions([firing(read)]).done == set()
-        assert instances(store, read) == []
-        assert store.get_definition(read.id).next_fire_time == START
+        edited, resumed = put(store), put(store)
+        put(store, replace(edited, name="edited"))
+        store.pause_definitions([resumed.id])
+        store.resume_definitions([resumed.id])
+        for read in (edited, resumed):
+            assert store.fire_definitions([firing(read)]).done == set()
+            assert instances(store, read) == []
+            assert store.get_definition(read.id).next_fire_time == START
 
-    def test_a_firing_read_before_a_pause_and_a_resume_changes_nothing(
-        self, store: Store
-    ) -> None:
+    def test_a_firing_of_another_fire_time_changes_nothing(self, store: Store) -> None:
         read = put(store)
-        store.pause_definitions([read.id])
-        store.resume_definitions([read.id])
-        assert store.fire_definitions([firing(read)]).done == set()
-        assert instances(store, read) == []
-
-    def test_a_firing_of_an_unknown_definition_changes_nothing(
-        self, store: Store
-    ) -> None:
-        read = replace(put(store), id=NOBODY)
-        assert store.fire_definitions([firing(read)]).done == set()
+        for other in (
+            replace(read, next_fire_time=START + TICK),
+            replace(read, id=NOBODY),
+        ):
+            assert store.fire_definitions([firing(other)]).done == set()
         assert store.list_instances() == []
+        assert store.get_definition(read.id).next_fire_time == START
 
     def test_one_firing_that_loses_costs_only_itself(self, store: Store) -> None:
         first, stale, last = put(store), put(store), put(store)
         put(store, replace(stale, name="edited"))
         steps = [firing(first), firing(stale), firing(last)]
         assert store.fire_definitions(steps).done == {first.id, last.id}
-        assert [len(instances(store, each)) for each in (first, stale, last)] == [
-            1,
-            0,
-            1,
-        ]
+        made = [len(instances(store, each)) for each in (first, stale, last)]
+        assert made == [1, 0, 1]
 
-    def test_different_definitions_may_have_the_same_fire_time(
-        self, store: Store
-    ) -> None:
-        one, other = put(store), put(store)
-        assert times([*fire(store, one), *fire(store, other)]) == [START, START]
-
-    def test_a_fire_time_that_has_its_instance_gets_no_second_one(
-        self, store: Store
-    ) -> None:
-        first = running(store)
-        again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
-        made = fire(store, again, START, START + HOUR, next_fire_time=START + 2 * HOUR)
-        assert times(made) == [START, START + HOUR]
-        assert made[0].id == first.id
-        assert store.get_definition(again.id).next_fire_time == START + 2 * HOUR
-
-    def test_a_fire_time_whose_instance_has_ended_gets_no_second_one(
-        self, store: Store
-    ) -> None:
-        first = ended(store)
-        again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
-        assert ids(fire(store, again)) == [first.id]
-        assert store.get_instance(first.id).state is State.COMPLETED
-
-    def test_a_fire_time_within_a_microsecond_is_another_one(
-        self, store: Store
-    ) -> None:
-        made = fire(store, put(store), START, START + TICK)
-        assert times(made) == [START, START + TICK]
+    def test_a_fire_time_never_gets_a_second_instance(self, store: Store) -> None:
+        for first in (running(store), ended(store)):
+            again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
+            later = START + 2 * HOUR
+            made = fire(store, again, START, START + HOUR, next_fire_time=later)
+            assert times(made) == [START, START + HOUR]
+            assert made[0] == store.get_instance(first.id)
+            assert made[0].state is first.state
+            assert store.get_definition(again.id).next_fire_time == later
 
 
 class SkipTests:
@@ -332,245 +237,172 @@ class SkipTests:
     def test_skipped_fire_times_become_one_instance(
         self, store: Store, clock: ManualClock
     ) -> None:
-        read = put(store, definition(SKIPPED.first))
         clock.advance(MINUTE)
-        step = firing(read, START, skipped=SKIPPED, next_fire_time=START + HOUR)
-        assert store.fire_definitions([step]).done == {read.id}
-        record, instance = instances(store, read)
-        assert (record.fire_time, record.skipped) == (None, SKIPPED)
-        assert record.execute_at == SKIPPED.first
-        assert record.outcome is Outcome.SKIPPED
-        assert record.completed_at == START + MINUTE
-        assert (instance.fire_time, instance.skipped) == (START, None)
-        assert store.get_instance(record.id) == record
-
-    def test_skipped_fire_times_alone_move_the_definition_on(
-        self, store: Store
-    ) -> None:
-        read = put(store, definition(SKIPPED.first))
-        step = firing(read, skipped=SKIPPED, next_fire_time=START)
-        assert store.fire_definitions([step]).done == {read.id}
-        assert store.get_definition(read.id).next_fire_time == START
-        [record] = instances(store, read)
-        assert record.skipped == SKIPPED
-
-    def test_a_record_of_skipped_ones_is_never_claimed(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        store.fire_definitions([firing(put(store), skipped=SKIPPED)])
+        for fire_times in ((START,), ()):
+            read = put(store, definition(SKIPPED.first))
+            step = Firing(
+                definition=read,
+                fire_times=fire_times,
+                skipped=SKIPPED,
+                next_fire_time=START + HOUR,
+            )
+            assert store.fire_definitions([step]).done == {read.id}
+            assert store.get_definition(read.id).next_fire_time == START + HOUR
+            record, *made = instances(store, read)
+            assert (record.fire_time, record.skipped) == (None, SKIPPED)
+            assert record.execute_at == SKIPPED.first
+            assert record.outcome is Outcome.SKIPPED
+            assert record.completed_at == START + MINUTE
+            assert store.get_instance(record.id) == record
+            assert times(made) == [*fire_times]
+            assert [each.skipped for each in made] == [None] * len(fire_times)
         clock.advance(HOUR)
-        assert claim(store, ahead=HOUR, lapsed=True) == []
+        claimed = claim(store, ahead=HOUR, lapsed=True)
+        assert [each.skipped for each in claimed] == [None], "a record was claimed"
 
     def test_a_record_of_skipped_ones_takes_no_fire_time(self, store: Store) -> None:
         read = put(store, definition(SKIPPED.first))
-        later = START + HOUR
-        store.fire_definitions([firing(read, skipped=SKIPPED, next_fire_time=later)])
-        again = put(store, replace(read, trigger=EVERY_TWO_HOURS, revision=None))
-        made = fire(store, again, SKIPPED.first)
-        assert [each.skipped for each in made if each.fire_time is None] == [SKIPPED]
-        assert [each.fire_time for each in made if each.skipped is None] == [
-            SKIPPED.first
-        ]
+        for _ in range(2):
+            # Any number of records may begin at the same time.
+            step = firing(read, skipped=SKIPPED, next_fire_time=read.next_fire_time)
+            assert store.fire_definitions([step]).done == {read.id}
+        made = fire(store, read, SKIPPED.first)
+        records = [each.skipped for each in made if each.fire_time is None]
+        assert records == [SKIPPED, SKIPPED]
+        assert times([each for each in made if each.skipped is None]) == [SKIPPED.first]
 
-    def test_a_taken_fire_time_may_be_within_a_record_of_skipped_ones(
-        self, store: Store
-    ) -> None:
+    def test_a_record_may_cover_a_fire_time_that_ran(self, store: Store) -> None:
         first = ended(store, definition(SKIPPED.first))
         again = put(store, replace(first.definition, trigger=EVERY_TWO_HOURS))
-        assert store.fire_definitions([firing(again, skipped=SKIPPED)]).done == {
-            again.id
-        }
+        step = firing(again, skipped=SKIPPED)
+        assert store.fire_definitions([step]).done == {again.id}
         found = {each.id: each.skipped for each in instances(store, again)}
         assert found.pop(first.id) is None
         assert list(found.values()) == [SKIPPED]
 
-    def test_any_number_of_records_may_begin_at_the_same_time(
-        self, store: Store
-    ) -> None:
-        read = put(store, definition(SKIPPED.first))
-        for _ in range(2):
-            step = firing(read, skipped=SKIPPED, next_fire_time=read.next_fire_time)
-            assert store.fire_definitions([step]).done == {read.id}
-        assert [each.skipped for each in instances(store, read)] == [SKIPPED, SKIPPED]
 
-    def test_a_record_of_skipped_ones_is_not_open(self, store: Store) -> None:
-        read = put(store, definition(SKIPPED.first, trigger=WAITING))
-        step = firing(read, skipped=SKIPPED, next_fire_time=START)
-        assert store.fire_definitions([step]).done == {read.id}
-        moved = store.get_definition(read.id)
-        assert times(fire(store, moved)) == [None, START]
+def waits(store: Store, at: datetime = START) -> TaskDefinition:
+    """A definition that has fired, waits for the end, and has a fire time even so."""
+    read = put(store, definition(at, trigger=WAITING))
+    fire(store, read, next_fire_time=START + HOUR)
+    return store.get_definition(read.id)
 
 
 class WaitingTests:
     """``fire_definitions``, where the trigger waits for the end of the last run."""
 
-    def test_it_does_not_fire_while_an_instance_is_pending(self, store: Store) -> None:
-        read = put(store, definition(trigger=WAITING))
-        fire(store, read, next_fire_time=START + HOUR)
-        self.assert_it_does_not_fire(store, store.get_definition(read.id))
-
-    def test_it_does_not_fire_while_an_instance_is_claimed(self, store: Store) -> None:
-        read = put(store, definition(START + SECOND, trigger=WAITING))
-        fire(store, read, next_fire_time=START + HOUR)
-        claim(store, ahead=MINUTE)
-        self.assert_it_does_not_fire(store, store.get_definition(read.id))
-
-    def test_it_does_not_fire_while_an_instance_runs(self, store: Store) -> None:
-        self.assert_it_does_not_fire(store, self.edited_while_running(store))
-
-    def test_it_does_not_fire_while_an_instance_waits_for_a_retry(
-        self, store: Store
-    ) -> None:
-        read = self.edited_while_running(store)
-        [instance] = instances(store, read)
-        assert finish(store, instance, None, retry_in=HOUR)
-        self.assert_it_does_not_fire(store, read)
-
-    def test_it_does_not_fire_while_an_instance_has_lapsed(
+    def test_it_does_not_fire_while_an_instance_is_open(
         self, store: Store, clock: ManualClock
     ) -> None:
-        read = self.edited_while_running(store)
+        held = waits(store, START + SECOND)
+        claim(store, ahead=SECOND)
+        retried = waits(store)
+        [run] = claim(store)
+        assert finish(store, run, None, retry_in=HOUR)
+        runs = waits(store)
+        claim(store)
+        given = {
+            "claimed": held,
+            "due for a retry": retried,
+            "running": runs,
+            "pending": waits(store),
+        }
+
+        def assert_none_fires(moment: str) -> None:
+            for name, read in given.items():
+                before = instances(store, read)
+                answer = store.fire_definitions([firing(read)])
+                assert answer.done == set(), f"fired beside what is {name}, {moment}"
+                assert instances(store, read) == before
+                found = store.get_definition(read.id).next_fire_time
+                assert found == read.next_fire_time
+
+        assert_none_fires("while its claim holds")
         clock.advance(HOUR)
-        self.assert_it_does_not_fire(store, read)
+        assert_none_fires("after its claim has lapsed")
         claim(store, OTHER_NODE, lapsed=True)
-        self.assert_it_does_not_fire(store, read)
+        assert_none_fires("after another node has claimed it")
 
     def test_it_fires_when_the_instance_has_ended(self, store: Store) -> None:
-        read = self.edited_while_running(store)
-        [instance] = instances(store, read)
-        assert finish(store, instance)
-        assert times(fire(store, read)) == [START, START + HOUR]
-
-    def test_it_fires_when_the_instance_has_been_cancelled(self, store: Store) -> None:
-        read = put(store, definition(trigger=WAITING))
-        [instance] = fire(store, read, next_fire_time=START + HOUR)
-        cancel(store, instance)
-        moved = store.get_definition(read.id)
-        assert times(fire(store, moved)) == [START, START + HOUR]
-
-    @staticmethod
-    def edited_while_running(store: Store) -> TaskDefinition:
-        """A definition that waits and has a fire time although its instance runs."""
-        instance = running(store, definition(trigger=WAITING))
-        other = DelayTrigger(2 * HOUR)
-        new = replace(instance.definition, trigger=other, next_fire_time=START + HOUR)
-        return put(store, new)
-
-    @staticmethod
-    def assert_it_does_not_fire(store: Store, read: TaskDefinition) -> None:
-        """A firing of it loses and changes nothing."""
-        before = instances(store, read)
-        assert store.fire_definitions([firing(read)]).done == set()
-        assert instances(store, read) == before
-        assert store.get_definition(read.id).next_fire_time == read.next_fire_time
+        skipped, ended = waits(store), waits(store)
+        step = firing(skipped, skipped=SKIPPED, next_fire_time=START + HOUR)
+        for run in claim(store):
+            assert finish(store, run)
+        cancelled = waits(store)
+        assert cancel(store, *instances(store, cancelled))
+        # A record of skipped ones is not open.
+        assert store.fire_definitions([step]).done == {skipped.id}
+        for read in (skipped, ended, cancelled):
+            assert times(fire(store, read))[-2:] == [START, START + HOUR]
 
 
 class NextFireTimeTests:
     """``finish_instances`` and ``cancel_instances``, where the trigger waits."""
 
     def test_a_definition_that_waits_fires_after_the_end(self, store: Store) -> None:
-        instance = running(store, definition(trigger=WAITING))
-        assert finish(store, instance, next_fire_time=START + HOUR)
-        found = self.definition_of(store, instance, START + HOUR)
-        assert (found.completed_at, found.revision) == (None, 1)
-        assert due(store, ahead=HOUR, limit=10) == [found]
-        assert len(fire(store, found)) == 2
+        for name in ("left alone", "edited", "paused", "cancelled"):
+            make = pending if name == "cancelled" else running
+            instance = make(store, definition(trigger=WAITING))
+            of = instance.definition.id
+            if name == "edited":
+                put(store, replace(instance.definition, name="edited"))
+            if name == "paused":
+                store.pause_definitions([of])
+            if name == "cancelled":
+                cancel(store, instance, next_fire_time=START + HOUR)
+            else:
+                assert finish(store, instance, next_fire_time=START + HOUR)
+            found = store.get_definition(of)
+            assert (found.next_fire_time, found.completed_at) == (START + HOUR, None), (
+                name
+            )
+            assert due(store) == ([] if name == "paused" else [found])
+            [resumed] = store.resume_definitions([of])
+            assert due(store) == [resumed]
+            assert len(fire(store, resumed)) == 2
 
     def test_a_definition_that_waits_is_completed_if_it_fires_no_more(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = running(store, definition(trigger=WAITING))
+        run = running(store, definition(trigger=WAITING))
+        waiting = pending(store, definition(trigger=WAITING))
         clock.advance(SECOND)
-        assert finish(store, instance)
-        found = self.definition_of(store, instance, None)
-        assert found.completed_at == START + SECOND
-
-    def test_an_edit_during_the_run_does_not_stop_the_series(
-        self, store: Store
-    ) -> None:
-        instance = running(store, definition(trigger=WAITING))
-        put(store, replace(instance.definition, name="edited"))
-        assert finish(store, instance, next_fire_time=START + HOUR)
-        self.definition_of(store, instance, START + HOUR)
-
-    def test_a_pause_during_the_run_does_not_stop_the_series(
-        self, store: Store
-    ) -> None:
-        instance = running(store, definition(trigger=WAITING))
-        store.pause_definitions([instance.definition.id])
-        assert finish(store, instance, next_fire_time=START + HOUR)
-        self.definition_of(store, instance, START + HOUR)
-        assert due(store, ahead=HOUR, limit=10) == []
-        [resumed] = store.resume_definitions([instance.definition.id])
-        assert due(store, ahead=HOUR, limit=10) == [resumed]
+        assert finish(store, run)
+        assert cancel(store, waiting)
+        for each in (run, waiting):
+            found = store.get_definition(each.definition.id)
+            assert (found.next_fire_time, found.completed_at) == (None, START + SECOND)
 
     def test_a_next_fire_time_that_is_known_stays(self, store: Store) -> None:
-        read = put(store, definition(trigger=WAITING))
-        fire(store, read, next_fire_time=START + MINUTE)
-        [instance] = claim(store)
-        assert finish(store, instance, next_fire_time=START + HOUR)
-        self.definition_of(store, instance, START + MINUTE)
+        for trigger in (WAITING, EVERY_TWO_HOURS):
+            read = put(store, definition(trigger=trigger))
+            fire(store, read, next_fire_time=START + MINUTE)
+            [instance] = claim(store)
+            assert finish(store, instance, next_fire_time=START + HOUR)
+            found = store.get_definition(read.id)
+            assert (found.next_fire_time, found.completed_at) == (START + MINUTE, None)
 
-    def test_a_definition_that_does_not_wait_takes_no_next_fire_time(
-        self, store: Store
-    ) -> None:
-        instance = running(store)
-        assert finish(store, instance, next_fire_time=START + HOUR)
-        found = self.definition_of(store, instance, None)
-        assert found.completed_at == START
-
-    def test_an_end_does_not_complete_a_definition_that_does_not_wait(
-        self, store: Store
-    ) -> None:
-        read = put(store)
-        fire(store, read, next_fire_time=START + HOUR)
-        [instance] = claim(store)
-        assert finish(store, instance)
-        found = self.definition_of(store, instance, START + HOUR)
-        assert found.completed_at is None
-
-    def test_a_retry_sets_no_next_fire_time(self, store: Store) -> None:
-        instance = running(store, definition(trigger=WAITING))
-        assert finish(store, instance, None, next_fire_time=START + HOUR)
-        self.definition_of(store, instance, None)
-
-    def test_a_lost_claim_sets_no_next_fire_time(self, store: Store) -> None:
+    def test_nothing_else_sets_a_next_fire_time(self, store: Store) -> None:
+        later = START + HOUR
+        plain = running(store)
+        assert finish(store, plain, next_fire_time=later)
+        asked = running(store, definition(trigger=WAITING))
+        cancel(store, asked, next_fire_time=later)
         waiting_for_retry(store, definition(trigger=WAITING))
-        [second] = claim(store)
-        stale = replace(second, attempt=1)
-        assert not finish(store, stale, Outcome.FAILED, next_fire_time=START + HOUR)
-        found = self.definition_of(store, second, None)
-        assert found.completed_at is None
-
-    def test_a_definition_that_waits_fires_after_a_cancelled_one(
-        self, store: Store
-    ) -> None:
-        instance = pending(store, definition(trigger=WAITING))
-        cancel(store, instance, next_fire_time=START + HOUR)
-        found = self.definition_of(store, instance, START + HOUR)
-        assert due(store, ahead=HOUR, limit=10) == [found]
-
-    def test_a_definition_that_waits_is_completed_by_a_cancel_if_it_fires_no_more(
-        self, store: Store
-    ) -> None:
-        instance = pending(store, definition(trigger=WAITING))
-        cancel(store, instance)
-        assert self.definition_of(store, instance, None).completed_at == START
-
-    def test_a_request_to_stop_sets_no_next_fire_time(self, store: Store) -> None:
-        instance = running(store, definition(trigger=WAITING))
-        cancel(store, instance, next_fire_time=START + HOUR)
-        found = self.definition_of(store, instance, None)
-        assert found.completed_at is None
-
-    @staticmethod
-    def definition_of(
-        store: Store, instance: TaskInstance, next_fire_time: datetime | None
-    ) -> TaskDefinition:
-        """An instance's definition as stored, which fires then."""
-        found = store.get_definition(instance.definition.id)
-        assert found.next_fire_time == next_fire_time
-        return found
+        [taken] = claim(store)
+        stale = replace(taken, attempt=1)
+        assert not finish(store, stale, Outcome.FAILED, next_fire_time=later)
+        retried = running(store, definition(trigger=WAITING))
+        assert finish(store, retried, None, next_fire_time=later)
+        for name, each, completed_at in (
+            ("the trigger does not wait", plain, START),
+            ("the run is only asked to stop", asked, None),
+            ("the claim is lost", taken, None),
+            ("the run is tried again", retried, None),
+        ):
+            found = store.get_definition(each.definition.id)
+            assert found.next_fire_time is None, name
+            assert found.completed_at == completed_at, name
 
 
 class OnDemandTests:
@@ -579,7 +411,12 @@ class OnDemandTests:
     def test_one_on_demand_is_active_and_never_due(
         self, store: Store, clock: ManualClock
     ) -> None:
-        new = put(store, task())
+        new, other, _ = store.put_definitions(
+            [task(), task(), definition(START + 2 * YEAR)]
+        )
+        add(store, other)
+        [run] = claim(store)
+        assert finish(store, run)
         clock.advance(YEAR)
         for found in (new, store.get_definition(new.id)):
             assert found.trigger == OnDemandTrigger()
@@ -587,59 +424,30 @@ class OnDemandTests:
             assert found.completed_at is None
             assert found.state is DefinitionState.ACTIVE
         assert due(store) == []
-        assert ids(store.list_definitions(state=DefinitionState.ACTIVE)) == [new.id]
-
-    def test_one_of_many_on_demand_is_active(self, store: Store) -> None:
-        stored = store.put_definitions([task(), definition(), task()])
-        assert {each.completed_at for each in stored} == {None}
-
-    def test_one_on_demand_is_not_cleaned_up(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        new = put(store, task())
-        add(store, new)
-        [run] = claim(store)
-        assert finish(store, run)
-        clock.advance(YEAR)
+        assert len(store.list_definitions(state=DefinitionState.ACTIVE)) == 3
         assert clean_up(store) == 1
-        assert store.get_definition(new.id) == new
-        assert instances(store, new) == []
+        assert instances(store, other) == []
+        assert store.list_definitions(ids=[other.id]) == [other]
 
-    def test_one_that_does_not_last_is_completed_and_runs_when_asked(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_one_that_does_not_last_is_completed_at_once(self, store: Store) -> None:
         new = put(store, definition(None, trigger=OnDemandTrigger(lasting=False)))
         for found in (new, store.get_definition(new.id)):
             assert found.trigger == OnDemandTrigger(lasting=False)
             assert (found.completed_at, found.next_fire_time) == (START, None)
-        added = add(store, new, at=START + YEAR)
-        clock.advance(YEAR)
-        assert clean_up(store) == 0
-        [run] = claim(store)
-        assert run.id == added.id
-        assert finish(store, run)
-        clock.advance(YEAR)
-        assert clean_up(store) == 2
-        assert store.list_definitions() == []
 
-    def test_one_that_fired_becomes_one_on_demand(self, store: Store) -> None:
+    def test_an_edit_makes_one_on_demand_and_back(self, store: Store) -> None:
         old = put(store, definition(START + HOUR))
         fire(store, old)
         new = put(store, replace(task(), id=old.id))
         assert (new.next_fire_time, new.completed_at) == (None, None)
         assert instances(store, new) == []
-
-    def test_one_on_demand_becomes_one_that_fires(self, store: Store) -> None:
-        old = put(store, task())
-        added = add(store, old)
-        new = put(store, replace(definition(START), id=old.id))
-        assert new.next_fire_time == START
+        added = add(store, new)
+        again = put(store, replace(definition(START), id=old.id))
+        assert again.next_fire_time == START
         assert ids(due(store)) == [old.id]
-        assert ids(instances(store, new)) == [added.id]
+        assert ids(instances(store, again)) == [added.id]
 
-    def test_the_end_of_a_former_run_completes_no_one_on_demand(
-        self, store: Store
-    ) -> None:
+    def test_the_end_of_a_former_run_completes_nothing(self, store: Store) -> None:
         run = running(store, definition(trigger=WAITING))
         put(store, replace(task(), id=run.definition.id))
         assert finish(store, run, next_fire_time=START + HOUR)

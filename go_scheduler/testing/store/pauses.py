@@ -10,6 +10,7 @@ import pytest
 
 from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import Cancelled, Pause, State
+from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
@@ -19,6 +20,7 @@ from go_scheduler.testing.builders import (
     OTHER_NODE,
     SECOND,
     WAITING,
+    YEAR,
     cancel,
     claim,
     claimed,
@@ -43,7 +45,11 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:
-    from go_scheduler.models import TaskDefinition
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
@@ -55,49 +61,101 @@ def pause(store: Store, read: TaskDefinition) -> TaskDefinition:
     return stored
 
 
+def made_in_each_state(
+    store: Store, clock: ManualClock, trigger: Trigger = HOURLY
+) -> dict[str, TaskInstance]:
+    """An instance in each state that a pause, an edit or a delete finds it in.
+
+    Each is of its own definition. "to come" and "passed" tell on which side of the
+    store's time its fire time is. The clock moves by a second.
+    """
+
+    def new(at: datetime = START) -> TaskDefinition:
+        return definition(at, trigger=trigger)
+
+    made = {"claimed, passed": claimed(store, new(START + SECOND))}
+    clock.advance(SECOND)
+    made["claimed, to come"] = claimed(store, new(START + MINUTE))
+    waiting_for_retry(store, new(), retry_in=SECOND)
+    [made["claimed for a retry"]] = claim(store, ahead=SECOND)
+    made["running"] = running(store, new())
+    made["ended"] = ended(store, new())
+    made["waiting for a retry"] = waiting_for_retry(store, new())
+    made["pending, to come"] = pending(store, new(START + HOUR))
+    made["pending, passed"] = pending(store, new())
+    of = put(store, new(START + YEAR))
+    [made["added"]] = store.add_instances(of.id, [Addition(at=START + HOUR)])
+    return made
+
+
+def states(store: Store, made: Mapping[str, TaskInstance]) -> dict[str, State | None]:
+    """In which state each instance is by now; None: it has been removed."""
+    return {name: state_of(store, each) for name, each in made.items()}
+
+
+def state_of(store: Store, instance: TaskInstance) -> State | None:
+    """In which state an instance is by now; None: it has been removed."""
+    try:
+        return store.get_instance(instance.id).state
+    except TaskInstanceNotFoundError:
+        return None
+
+
+def definition_ids(made: Mapping[str, TaskInstance]) -> list[UUID]:
+    """The ids of the definitions of instances."""
+    return [each.definition.id for each in made.values()]
+
+
+BECOMES: Mapping[str, tuple[State | None, State | None, State | None]] = {
+    # After a pause, after another trigger, after a delete.
+    "claimed, passed": (State.PENDING, State.SKIPPED, None),
+    "claimed, to come": (None, None, None),
+    "claimed for a retry": (State.PENDING, State.CLAIMED, None),
+    "running": (State.RUNNING, State.RUNNING, State.CANCELLED),
+    "ended": (State.COMPLETED, State.COMPLETED, State.COMPLETED),
+    "waiting for a retry": (State.PENDING, State.PENDING, None),
+    "pending, to come": (None, None, None),
+    "pending, passed": (State.PENDING, State.SKIPPED, None),
+    "added": (State.PENDING, State.PENDING, None),
+}
+"""What becomes of an instance in each state; None: it is removed."""
+AFTER_A_PAUSE, AFTER_ANOTHER_TRIGGER, AFTER_A_DELETE = (
+    {name: after[event] for name, after in BECOMES.items()} for event in range(3)
+)
+
+
 class PauseTests:
     """``pause_definitions``."""
 
-    def test_a_pause_is_kept_with_its_note(self, store: Store) -> None:
-        new = put(store)
-        [paused] = store.pause_definitions([new.id], note="why")
-        for found in (paused, store.get_definition(new.id)):
-            assert found == new
-            assert (found.paused, found.note, found.revision) == (True, "why", 2)
-
-    def test_a_pause_answers_those_that_exist(self, store: Store) -> None:
-        one, other = put(store), put(store)
-        paused = store.pause_definitions([one.id, NOBODY, other.id])
-        assert sorted(ids(paused)) == sorted([one.id, other.id])
-        assert store.pause_definitions([NOBODY]) == []
-
-    def test_a_second_pause_only_takes_the_note(self, store: Store) -> None:
-        new = put(store)
-        [first] = store.pause_definitions([new.id], note="first")
-        [second] = store.pause_definitions([new.id], note="second")
-        assert second.note == "second"
-        assert second.paused
-        assert second.revision == first.revision
-        assert second.next_fire_time == first.next_fire_time
-
-    def test_it_is_kept_since_when_a_definition_is_paused(
+    def test_a_pause_is_kept_with_its_time_and_the_last_note(
         self, store: Store, clock: ManualClock
     ) -> None:
         new = put(store)
         assert new.paused_at is None
         clock.advance(HOUR)
-        since = store.now()
-        paused = pause(store, new)
+        [paused] = store.pause_definitions([new.id], note="why")
+        for found in (paused, store.get_definition(new.id)):
+            assert found == new
+            assert (found.paused, found.note, found.revision) == (True, "why", 2)
+        assert due(store) == []
+        for read in (new, paused):
+            assert store.fire_definitions([firing(read)]).done == set()
         clock.advance(HOUR)
-        [again] = store.pause_definitions([new.id], note="another")
+        [again] = store.pause_definitions([new.id], note="second")
+        assert (again.paused, again.note, again.revision) == (True, "second", 2)
+        assert again.next_fire_time == START
         edited = put(store, replace(again, name="other"))
         moved = put(store, replace(edited, trigger=WAITING))
-        found = store.get_definition(new.id)
-        for each in (paused, again, edited, moved, found):
-            assert each.paused_at == since
-        [resumed] = store.resume_definitions([new.id])
-        for each in (resumed, store.get_definition(new.id)):
-            assert each.paused_at is None
+        for found in (paused, again, edited, moved, store.get_definition(new.id)):
+            assert (found.paused, found.paused_at) == (True, START + HOUR)
+        for found in (edited, moved, store.get_definition(new.id)):
+            assert found.note == "second"
+
+    def test_a_pause_and_a_resume_answer_what_exists(self, store: Store) -> None:
+        wanted = {put(store).id, put(store).id}
+        for change in (store.pause_definitions, store.resume_definitions):
+            assert {each.id for each in change([*wanted, NOBODY])} == wanted
+            assert change([NOBODY]) == []
 
     def test_the_last_pause_is_kept_whatever_is_edited_since(
         self, store: Store, clock: ManualClock
@@ -107,195 +165,93 @@ class PauseTests:
         store.pause_definitions([new.id], note="why")
         clock.advance(HOUR)
         [resumed] = store.resume_definitions([new.id])
-        pause = Pause(since=START, until=START + HOUR, note="why")
-        assert resumed.last_pause == pause
-        assert store.get_definition(new.id).last_pause == pause
-        assert [each.last_pause for each in due(store)] == [pause]
+        last = Pause(since=START, until=START + HOUR, note="why")
+        [read] = due(store)
         other = Pause(since=START, until=START)
         edited = put(store, replace(resumed, name="other", last_pause=other))
         moved = put(store, replace(edited, trigger=HOURLY, last_pause=None))
-        for each in (edited, moved, store.get_definition(new.id)):
-            assert each.last_pause == pause
-        copy = put(store, replace(moved, id=uuid4()))
-        assert copy.last_pause is None
-        store.pause_definitions([new.id])
+        for each in (resumed, read, edited, moved, store.get_definition(new.id)):
+            assert each.last_pause == last
+        assert put(store, replace(moved, id=uuid4())).last_pause is None
+        pause(store, new)
         [again] = store.resume_definitions([new.id])
         assert again.last_pause == Pause(since=START + HOUR, until=START + HOUR)
 
-    def test_since_when_a_definition_is_paused_is_not_the_users_to_say(
+    def test_a_new_definition_may_be_paused(
         self, store: Store, clock: ManualClock
     ) -> None:
         clock.advance(HOUR)
-        now, other = store.now(), START - HOUR
-        paused = put(store, replace(definition(), paused=True, paused_at=other))
-        running = put(store, replace(definition(), paused_at=other))
-        for found in (paused, store.get_definition(paused.id)):
-            assert found.paused_at == now
-        for found in (running, store.get_definition(running.id)):
-            assert found.paused_at is None
-        edited = put(store, replace(running, name="other", paused_at=other))
-        assert edited.paused_at is None
-
-    def test_a_new_definition_may_be_paused(self, store: Store) -> None:
-        new = put(store, replace(definition(), paused=True, note="why"))
-        assert (new.paused, new.note, new.revision) == (True, "why", 1)
-        assert new.next_fire_time == START
-        assert store.get_definition(new.id).paused
+        given = replace(definition(), note="why", paused_at=START)
+        new = put(store, replace(given, paused=True))
+        assert (new.note, new.revision, new.next_fire_time) == ("why", 1, START)
+        for found in (new, store.get_definition(new.id)):
+            assert (found.paused, found.paused_at) == (True, START + HOUR)
         assert due(store) == []
         assert store.fire_definitions([firing(new)]).done == set()
         [resumed] = store.resume_definitions([new.id])
         assert (resumed.paused, resumed.note, resumed.revision) == (False, None, 2)
         assert ids(due(store)) == [new.id]
-
-    def test_a_new_definition_that_is_not_paused_has_no_note(
-        self, store: Store
-    ) -> None:
-        new = put(store, replace(definition(), note="why"))
-        assert (new.paused, new.note) == (False, None)
+        other = put(store, replace(given, id=uuid4()))
+        for found in (other, store.get_definition(other.id)):
+            assert (found.paused, found.note, found.paused_at) == (False, None, None)
 
     def test_an_edit_neither_pauses_nor_resumes(self, store: Store) -> None:
         new = put(store)
-        edited = put(store, replace(new, name="other", paused=True, note="why"))
-        assert (edited.paused, edited.note) == (False, None)
+        paused = replace(new, name="b", paused=True, note="why", paused_at=START)
+        edited = put(store, paused)
+        assert (edited.paused, edited.note, edited.paused_at) == (False, None, None)
         pause(store, edited)
-        again = put(store, replace(new, trigger=WAITING, revision=None))
-        assert again.paused
-
-    def test_a_paused_definition_is_not_due(self, store: Store) -> None:
-        new = put(store)
-        pause(store, new)
-        assert due(store, ahead=HOUR, limit=10) == []
-
-    def test_a_paused_definition_does_not_fire(self, store: Store) -> None:
-        paused = pause(store, put(store))
-        assert store.fire_definitions([firing(paused)]).done == set()
-        assert instances(store, paused) == []
-        assert store.get_definition(paused.id).next_fire_time == START
-
-    def test_what_was_read_before_the_pause_does_not_fire(self, store: Store) -> None:
-        read = put(store)
-        pause(store, read)
-        assert store.fire_definitions([firing(read)]).done == set()
-
-    def test_what_is_pending_and_still_to_come_is_removed(self, store: Store) -> None:
-        instance = pending(store, definition(START + SECOND))
-        pause(store, instance.definition)
-        assert claim(store, ahead=HOUR) == []
-        with pytest.raises(TaskInstanceNotFoundError):
-            store.get_instance(instance.id)
-
-    def test_what_is_claimed_and_still_to_come_is_removed(self, store: Store) -> None:
-        instance = claimed(store)
-        pause(store, instance.definition)
-        assert start(store, instance) == []
-        assert renew(store, instance) == {}
-        with pytest.raises(TaskInstanceNotFoundError):
-            store.get_instance(instance.id)
-
-    def test_the_next_fire_time_goes_back_to_the_earliest_that_was_removed(
-        self, store: Store
-    ) -> None:
-        read = put(store)
-        later = START + HOUR
-        fire(store, read, START + 2 * HOUR, later, next_fire_time=START + 3 * HOUR)
-        assert pause(store, read).next_fire_time == later
-
-    def test_the_next_fire_time_goes_back_over_a_claimed_one(
-        self, store: Store
-    ) -> None:
-        read = put(store, definition(START + SECOND))
-        later = START + HOUR
-        fire(store, read, START + SECOND, later, next_fire_time=START + 2 * HOUR)
-        claim(store, ahead=SECOND)
-        assert pause(store, read).next_fire_time == START + SECOND
-
-    def test_the_next_fire_time_stays_where_nothing_was_removed(
-        self, store: Store
-    ) -> None:
-        read = put(store)
-        fire(store, read, next_fire_time=START + HOUR)
-        claim(store)
-        assert pause(store, read).next_fire_time == START + HOUR
-
-    def test_a_completed_definition_with_a_removed_instance_is_live_again(
-        self, store: Store
-    ) -> None:
-        instance = pending(store, definition(START + SECOND))
-        paused = pause(store, instance.definition)
-        assert (paused.next_fire_time, paused.completed_at) == (START + SECOND, None)
-
-    def test_a_completed_definition_without_one_stays_completed(
-        self, store: Store
-    ) -> None:
-        instance = ended(store)
-        paused = pause(store, instance.definition)
-        assert (paused.next_fire_time, paused.completed_at) == (None, START)
-
-    def test_a_definition_whose_trigger_waits_goes_back_as_well(
-        self, store: Store
-    ) -> None:
-        instance = pending(store, definition(START + SECOND, trigger=WAITING))
-        assert pause(store, instance.definition).next_fire_time == START + SECOND
-
-    @pytest.mark.parametrize("begun", ["started", "cancelled"])
-    def test_the_next_fire_time_goes_back_over_nothing_that_has_begun(
-        self, store: Store, begun: str
-    ) -> None:
-        read = put(store)
-        step = [START + number * SECOND for number in (1, 2, 3)]
-        fire(store, read, *step, next_fire_time=START + HOUR)
-        first, second, third = claim(store, ahead=HOUR)
-        if begun == "started":
-            start(store, second)
-        else:
-            cancel(store, second)
-        assert pause(store, read).next_fire_time == third.fire_time
-        assert ids(instances(store, read)) == [first.id, second.id]
-        assert store.get_instance(first.id).state is State.PENDING
-        assert claim(store, ahead=HOUR) == []
-
-    def test_running_instances_go_on(self, store: Store) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
-        assert renew(store, instance) == {instance.id: False}
-        assert ids(start(store, instance)) == [instance.id]
-        assert finish(store, instance)
-
-    def test_what_has_ended_stays(self, store: Store) -> None:
-        instance = ended(store)
-        pause(store, instance.definition)
-        assert ids(instances(store, instance.definition)) == [instance.id]
-
-    def test_a_pause_holds_nothing_of_others(self, store: Store) -> None:
-        frozen, free = (waiting_for_retry(store, retry_in=HOUR) for _ in range(2))
-        pause(store, frozen.definition)
-        assert ids(claim(store, ahead=HOUR)) == [free.id]
-
-
-class FrozenTests:
-    """What has passed, and has not ended, is frozen by a pause."""
+        assert put(store, replace(new, trigger=WAITING, revision=None)).paused
 
     @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
-    def test_what_has_passed_and_not_started_is_frozen(
-        self, store: Store, trigger: Trigger
+    def test_a_pause_freezes_or_removes_what_does_not_run(
+        self, store: Store, clock: ManualClock, trigger: Trigger
     ) -> None:
-        instance = pending(store, definition(trigger=trigger))
-        paused = pause(store, instance.definition)
-        assert paused.next_fire_time is None
-        assert paused.completed_at == instance.definition.completed_at
-        assert claim(store, ahead=HOUR) == []
-        assert store.get_instance(instance.id).state is State.PENDING
+        made = made_in_each_state(store, clock, trigger)
+        before = {each.id: each for each in store.list_definitions()}
+        paused = {of: pause(store, before[of]) for of in definition_ids(made)}
+        assert states(store, made) == AFTER_A_PAUSE
+        for name, each in made.items():
+            old, now = before[each.definition.id], paused[each.definition.id]
+            removed = AFTER_A_PAUSE[name] is None
+            times_of = (now.next_fire_time, now.completed_at)
+            assert times_of == (
+                (each.fire_time, None)
+                if removed
+                else (old.next_fire_time, old.completed_at)
+            ), f"of the definition of what was {name}"
+        for name in ("claimed, passed", "claimed, to come", "claimed for a retry"):
+            assert start(store, made[name]) == [], name
+            assert renew(store, made[name]) == {}, name
+        runs = made["running"]
+        assert renew(store, runs) == {runs.id: False}
+        assert ids(start(store, runs)) == [runs.id]
+        free = pending(store)
+        assert ids(claim(store, ahead=HOUR, lapsed=True)) == [free.id]
+        assert finish(store, runs)
 
-    def test_what_has_passed_and_is_claimed_is_frozen(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = claimed(store, definition(START + SECOND))
-        clock.advance(SECOND)
-        pause(store, instance.definition)
-        assert start(store, instance) == []
-        assert renew(store, instance) == {}
-        assert claim(store, ahead=HOUR) == []
-        assert store.get_instance(instance.id).state is State.PENDING
+    def test_a_pause_goes_back_to_the_first_removed_time(self, store: Store) -> None:
+        later = START + HOUR
+        goes_back, held, stays = put(store), put(store, definition(later)), put(store)
+        fire(store, goes_back, later + HOUR, later, next_fire_time=START + 3 * HOUR)
+        assert pause(store, goes_back).next_fire_time == later
+        fire(store, held, later, later + SECOND, next_fire_time=START + 2 * HOUR)
+        assert len(claim(store, ahead=HOUR)) == 1
+        assert pause(store, held).next_fire_time == later
+        fire(store, stays, next_fire_time=later)
+        assert pause(store, stays).next_fire_time == later
+
+    def test_a_pause_goes_back_over_nothing_that_began(self, store: Store) -> None:
+        for begin in (start, cancel):
+            read = put(store)
+            step = [START + number * SECOND for number in (1, 2, 3)]
+            fire(store, read, *step, next_fire_time=START + HOUR)
+            first, second, third = claim(store, ahead=HOUR)
+            begin(store, second)
+            assert pause(store, read).next_fire_time == third.fire_time
+            assert ids(instances(store, read)) == [first.id, second.id]
+            assert state_of(store, first) is State.PENDING
+            assert claim(store, ahead=HOUR) == []
 
     def test_no_fire_time_that_has_passed_fires_again(
         self, store: Store, clock: ManualClock
@@ -312,77 +268,38 @@ class FrozenTests:
         assert pause(store, read).next_fire_time == START + HOUR
         assert times(instances(store, read)) == [START]
 
-    def test_what_waits_for_a_retry_is_frozen(self, store: Store) -> None:
-        instance = waiting_for_retry(store)
-        pause(store, instance.definition)
-        assert claim(store, ahead=HOUR) == []
-        assert store.get_instance(instance.id).state is State.PENDING
 
-    def test_a_claimed_retry_does_not_start(self, store: Store) -> None:
-        waiting_for_retry(store, retry_in=SECOND)
-        [instance] = claim(store, ahead=SECOND)
-        pause(store, instance.definition)
-        assert start(store, instance) == []
-        assert claim(store, ahead=HOUR) == []
-        assert store.get_instance(instance.id).state is State.PENDING
+class FrozenTests:
+    """What has passed, and has not ended, is frozen by a pause."""
 
-    def test_what_is_given_back_meanwhile_is_frozen(self, store: Store) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
-        assert release(store, instance)
-        assert claim(store, ahead=HOUR) == []
-        found = store.get_instance(instance.id)
-        assert (found.state, found.runs) == (State.PENDING, 0)
-
-    def test_what_fails_meanwhile_is_frozen(
+    def test_what_stops_running_during_a_pause_is_frozen_until_the_resume(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
-        assert finish(store, instance, None, retry_in=SECOND)
-        clock.advance(HOUR)
-        assert claim(store, lapsed=True) == []
-        assert store.get_instance(instance.id).state is State.PENDING
-
-    def test_a_run_that_lapses_meanwhile_does_not_start_again(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
+        released, failed, lapsed, done = runs = [running(store) for _ in range(4)]
+        paused = [pause(store, each.definition).id for each in runs]
+        assert release(store, released)
+        assert finish(store, failed, None, retry_in=SECOND)
         clock.advance(LEASE)
         assert claim(store, OTHER_NODE, lapsed=True) == []
-        assert finish(store, instance)
+        for each, counted in ((released, 0), (failed, 1)):
+            found = store.get_instance(each.id)
+            assert (found.state, found.runs) == (State.PENDING, counted)
+        assert finish(store, done)
+        store.resume_definitions(paused)
+        found_again = claim(store, OTHER_NODE, lapsed=True)
+        assert {*ids(found_again)} == {released.id, failed.id, lapsed.id}
+        assert state_of(store, done) is State.COMPLETED
 
-    def test_what_is_frozen_can_be_cancelled(self, store: Store) -> None:
-        instance = waiting_for_retry(store)
-        pause(store, instance.definition)
-        answer = cancel(store, instance)
-        assert answer == {instance.id: Cancelled.CANCELLED}
-        store.resume_definitions([instance.definition.id])
-        assert claim(store) == []
-
-    def test_what_is_frozen_goes_with_its_definition(self, store: Store) -> None:
-        instance = waiting_for_retry(store)
-        pause(store, instance.definition)
-        store.delete_definitions([instance.definition.id])
-        with pytest.raises(TaskInstanceNotFoundError):
-            store.get_instance(instance.id)
-
-    def test_what_is_frozen_stays_frozen_when_the_definition_is_edited(
-        self, store: Store
-    ) -> None:
-        instance = waiting_for_retry(store)
-        paused = pause(store, instance.definition)
+    def test_what_is_frozen_can_be_cancelled_and_edited(self, store: Store) -> None:
+        kept, gone = waiting_for_retry(store), pending(store)
+        paused = pause(store, kept.definition)
+        pause(store, gone.definition)
+        assert cancel(store, gone) == {gone.id: Cancelled.CANCELLED}
         put(store, replace(paused, queue="other"))
         assert claim(store, queues=["default", "other"], ahead=HOUR) == []
-
-    def test_what_is_frozen_goes_to_the_new_queue(self, store: Store) -> None:
-        instance = waiting_for_retry(store)
-        paused = pause(store, instance.definition)
-        put(store, replace(paused, queue="other"))
-        store.resume_definitions([paused.id])
+        store.resume_definitions([paused.id, gone.definition.id])
         assert claim(store) == []
-        assert ids(claim(store, queues=["other"])) == [instance.id]
+        assert ids(claim(store, queues=["other"])) == [kept.id]
 
 
 class ResumeTests:
@@ -391,110 +308,43 @@ class ResumeTests:
     def test_the_pause_and_its_note_go(self, store: Store) -> None:
         new = put(store)
         store.pause_definitions([new.id], note="why")
-        [resumed] = store.resume_definitions([new.id])
-        for found in (resumed, store.get_definition(new.id)):
-            assert found == new
-            assert (found.paused, found.note, found.revision) == (False, None, 3)
+        for _ in range(2):
+            # The second time it is not paused, and stays as it is.
+            [resumed] = store.resume_definitions([new.id])
+            for found in (resumed, store.get_definition(new.id)):
+                assert found == new
+                assert (found.paused, found.note, found.revision) == (False, None, 3)
+                assert found.paused_at is None
 
-    def test_a_resume_answers_those_that_exist(self, store: Store) -> None:
-        one, other = put(store), put(store)
-        store.pause_definitions([one.id])
-        resumed = store.resume_definitions([one.id, NOBODY, other.id])
-        assert sorted(ids(resumed)) == sorted([one.id, other.id])
-        assert store.resume_definitions([NOBODY]) == []
-
-    def test_a_definition_that_is_not_paused_stays_as_it_is(self, store: Store) -> None:
-        new = put(store)
-        [resumed] = store.resume_definitions([new.id])
-        assert (resumed.paused, resumed.revision) == (False, 1)
-
-    def test_what_was_removed_at_the_pause_fires_after_it(self, store: Store) -> None:
-        old = pending(store, definition(START + SECOND))
-        pause(store, old.definition)
-        [resumed] = store.resume_definitions([old.definition.id])
-        assert ids(due(store, ahead=HOUR, limit=10)) == [resumed.id]
-        assert times(fire(store, resumed)) == [START + SECOND]
-
-    def test_what_had_passed_at_the_pause_goes_on(self, store: Store) -> None:
-        instance = pending(store)
-        pause(store, instance.definition)
-        store.resume_definitions([instance.definition.id])
-        assert ids(claim(store)) == [instance.id]
-
-    def test_what_waited_for_a_retry_is_claimable(self, store: Store) -> None:
-        instance = waiting_for_retry(store)
-        pause(store, instance.definition)
-        store.resume_definitions([instance.definition.id])
-        assert ids(claim(store)) == [instance.id]
-
-    def test_a_claimed_retry_is_claimable(self, store: Store) -> None:
-        waiting_for_retry(store, retry_in=SECOND)
-        [instance] = claim(store, ahead=SECOND)
-        pause(store, instance.definition)
-        store.resume_definitions([instance.definition.id])
-        assert ids(claim(store, OTHER_NODE, ahead=SECOND)) == [instance.id]
-
-    def test_what_was_given_back_meanwhile_is_claimable(self, store: Store) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
-        release(store, instance)
-        store.resume_definitions([instance.definition.id])
-        assert ids(claim(store)) == [instance.id]
-
-    def test_what_failed_meanwhile_is_claimable_when_due(
+    def test_what_was_removed_fires_and_what_was_frozen_can_be_claimed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
-        finish(store, instance, None, retry_in=SECOND)
-        store.resume_definitions([instance.definition.id])
-        assert claim(store) == []
-        clock.advance(SECOND)
-        assert ids(claim(store)) == [instance.id]
+        made = made_in_each_state(store, clock)
+        store.pause_definitions(definition_ids(made))
+        store.resume_definitions(definition_ids(made))
+        removed = ("claimed, to come", "pending, to come")
+        assert ids(due(store)) == [made[name].definition.id for name in removed]
+        for name in removed:
+            read = store.get_definition(made[name].definition.id)
+            assert times(fire(store, read)) == [made[name].fire_time], name
+        frozen = {made[name].id for name in AFTER_A_PAUSE if name not in removed}
+        frozen -= {made["running"].id, made["ended"].id, made["added"].id}
+        assert {*ids(claim(store, OTHER_NODE, ahead=SECOND))} == frozen
+        assert state_of(store, made["running"]) is State.RUNNING
 
-    def test_what_lapsed_meanwhile_is_taken_over(
+    def test_a_claim_that_has_lapsed_lapses_at_the_resume(
         self, store: Store, clock: ManualClock
     ) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
+        before = running(store)
         clock.advance(LEASE)
-        store.resume_definitions([instance.definition.id])
-        assert ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
-
-    def test_what_lapsed_meanwhile_lapses_at_the_resume(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
+        meanwhile = running(store)
+        paused = [before.definition.id, meanwhile.definition.id]
+        store.pause_definitions(paused)
         clock.advance(HOUR)
-        store.resume_definitions([instance.definition.id])
-        assert store.get_instance(instance.id).expires_at == store.now()
-
-    def test_what_lapsed_before_the_pause_lapses_at_the_resume(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        clock.advance(HOUR)
-        pause(store, instance.definition)
-        store.resume_definitions([instance.definition.id])
-        assert store.get_instance(instance.id).expires_at == store.now()
-
-    def test_a_claim_that_holds_at_the_resume_holds_on(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
+        holds = running(store)
+        pause(store, holds.definition)
         clock.advance(SECOND)
-        store.resume_definitions([instance.definition.id])
-        found = store.get_instance(instance.id)
-        assert found.expires_at == instance.expires_at
-
-    def test_a_paused_definition_that_ran_on_keeps_what_it_ran(
-        self, store: Store
-    ) -> None:
-        instance = running(store)
-        pause(store, instance.definition)
-        finish(store, instance)
-        store.resume_definitions([instance.definition.id])
-        assert times(instances(store, instance.definition)) == [START]
-        assert claim(store, ahead=HOUR) == []
+        store.resume_definitions([*paused, holds.definition.id])
+        for each in (before, meanwhile):
+            assert store.get_instance(each.id).expires_at == store.now()
+        assert store.get_instance(holds.id).expires_at == holds.expires_at

@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 LISBON_IN_1900 = timezone(-timedelta(minutes=36, seconds=44, microseconds=680000))
-TIMES = [
-    pytest.param(datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC), id="microsecond"),
-    pytest.param(datetime(2030, 1, 1, 0, 0, 0, 999999, tzinfo=UTC), id="microseconds"),
-    pytest.param(datetime(2030, 1, 1, 3, 4, 5, 6, tzinfo=KATHMANDU), id="+05:45"),
-    pytest.param(datetime(1900, 1, 1, tzinfo=LISBON_IN_1900), id="odd-offset"),
-    pytest.param(datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC), id="before-1970"),
-    pytest.param(datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC), id="after-2038"),
-    pytest.param(datetime(2262, 4, 12, tzinfo=UTC), id="after-nanoseconds-in-64-bits"),
-    pytest.param(datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), id="the-last"),
-]
+TIMES = {
+    "a microsecond": datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    "microseconds": datetime(2030, 1, 1, 0, 0, 0, 999999, tzinfo=UTC),
+    "in another zone": datetime(2030, 1, 1, 3, 4, 5, 6, tzinfo=KATHMANDU),
+    "with an odd offset": datetime(1900, 1, 1, tzinfo=LISBON_IN_1900),
+    "before 1970": datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
+    "after 2038": datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC),
+    "after nanoseconds in 64 bits": datetime(2262, 4, 12, tzinfo=UTC),
+    "the last": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+}
 TEXTS = [
     "plain",
     " spaces ",
@@ -106,19 +106,29 @@ RETRIES = [
 class TimeTests:
     """Times, to the microsecond and in UTC."""
 
-    @pytest.mark.parametrize("at", TIMES)
-    def test_a_definitions_times_come_back(self, store: Store, at: datetime) -> None:
-        trigger = ExecuteOnceTrigger(at)
-        new = put(store, definition(at, trigger=trigger))
-        found = store.get_definition(new.id)
-        assert found.next_fire_time == at
-        assert found.next_fire_time.utcoffset() == ZERO
-        assert found.trigger == trigger
+    def test_a_definitions_times_come_back(self, store: Store) -> None:
+        for name, at in TIMES.items():
+            trigger = ExecuteOnceTrigger(at)
+            new = put(store, definition(at, trigger=trigger))
+            moved = put(store)
+            fire(store, moved, next_fire_time=at)
+            for found in store.list_definitions(ids=[new.id, moved.id]):
+                assert found.next_fire_time == at, name
+                assert found.next_fire_time.utcoffset() == ZERO, name
+            assert store.get_definition(new.id).trigger == trigger, name
 
-    @pytest.mark.parametrize("at", TIMES)
-    def test_an_instances_times_come_back(self, store: Store, at: datetime) -> None:
-        [found] = fire(store, put(store), at)
-        assert found.fire_time == found.execute_at == found.due_at == at
+    def test_an_instances_times_come_back(self, store: Store) -> None:
+        for name, at in TIMES.items():
+            read = put(store)
+            skipped = Skipped(first=at, last=at, count=10**9, reason=TEXTS[2])
+            step = firing(read, at, skipped=skipped)
+            assert store.fire_definitions([step]).done == {read.id}
+            for found in instances(store, read):
+                assert found.execute_at == found.due_at == at, name
+                if found.skipped is None:
+                    assert found.fire_time == at, name
+                else:
+                    assert found.skipped == skipped, name
 
     def test_times_given_in_utc_come_back_in_utc(self, store: Store) -> None:
         read = put(store)
@@ -134,53 +144,31 @@ class TimeTests:
         found += [record.skipped.first, record.skipped.last, record.completed_at]
         assert {at.utcoffset() for at in found if at is not None} == {ZERO}
 
-    @pytest.mark.parametrize("at", TIMES)
-    def test_a_next_fire_time_comes_back(self, store: Store, at: datetime) -> None:
-        read = put(store)
-        fire(store, read, next_fire_time=at)
-        found = store.get_definition(read.id).next_fire_time
-        assert found is not None
-        assert found == at
-        assert found.utcoffset() == ZERO
-
-    @pytest.mark.parametrize("at", TIMES)
-    def test_a_record_of_skipped_ones_comes_back(
-        self, store: Store, at: datetime
-    ) -> None:
-        skipped = Skipped(first=at, last=at, count=10**9, reason=TEXTS[2])
-        read = put(store)
-        store.fire_definitions([firing(read, skipped=skipped)])
-        [record] = instances(store, read)
-        assert record.skipped == skipped
-
-    def test_the_time_of_a_call_comes_back(self, store: Store) -> None:
-        instance = running(store)
-        called_at = (START + TICK).astimezone(KATHMANDU)
-        assert finish(store, replace(instance, started_at=called_at))
-        assert store.get_instance(instance.id).started_at == START + TICK
-
-    def test_a_fire_time_in_another_zone_is_the_same_fire_time(
-        self, store: Store
-    ) -> None:
+    def test_times_in_another_zone_are_the_same_times(self, store: Store) -> None:
         read = put(store)
         local = replace(read, next_fire_time=START.astimezone(KATHMANDU))
         step = firing(local, START.astimezone(KATHMANDU), next_fire_time=START)
         assert store.fire_definitions([step]).done == {read.id}
         assert len(fire(store, read)) == 1
+        [run] = claim(store)
+        called_at = (START + TICK).astimezone(KATHMANDU)
+        assert finish(store, replace(run, started_at=called_at))
+        assert store.get_instance(run.id).started_at == START + TICK
 
-    @pytest.mark.parametrize("years", [0, 40, 1000])
     def test_leases_and_due_times_keep_their_microseconds(
-        self, store: Store, clock: ManualClock, years: int
+        self, store: Store, clock: ManualClock
     ) -> None:
-        clock.advance(timedelta(days=365 * years, microseconds=1))
-        now = clock.now()
-        pending(store, definition(now + SECOND))
-        [claimed] = claim(store, ahead=SECOND)
-        assert claimed.expires_at == now + SECOND + LEASE
-        [started] = start(store, claimed)
-        assert started.started_at == now + SECOND
-        assert finish(store, started, None, retry_in=TICK)
-        assert store.get_instance(started.id).due_at == now + TICK
+        for years in (0, 40, 1000):
+            clock.advance(timedelta(days=365 * years, microseconds=1))
+            now = clock.now()
+            pending(store, definition(now + SECOND))
+            [claimed] = claim(store, ahead=SECOND)
+            assert claimed.expires_at == now + SECOND + LEASE
+            [started] = start(store, claimed)
+            assert started.started_at == now + SECOND
+            assert finish(store, started, None, retry_in=TICK)
+            assert store.get_instance(started.id).due_at == now + TICK
+            store.delete_definitions([started.definition.id])
 
     def test_durations_keep_their_microseconds(self, store: Store) -> None:
         new = definition(expire_after=timedelta(days=36_525) - TICK)
@@ -203,49 +191,45 @@ class TimeTests:
 class ValueTests:
     """Ids, texts, policies and metadata."""
 
-    @pytest.mark.parametrize("number", [0, 1, 2**127, 2**128 - 1])
-    def test_any_id_comes_back(self, store: Store, number: int) -> None:
-        put(store, definition(key=number))
-        assert store.get_definition(UUID(int=number)).id.int == number
+    def test_any_id_comes_back(self, store: Store) -> None:
+        for number in (0, 1, 2**127, 2**128 - 1):
+            put(store, definition(key=number))
+            assert store.get_definition(UUID(int=number)).id.int == number
 
-    @pytest.mark.parametrize("text", [*TEXTS, "é" * NAME_LIMIT, "🕰" * NAME_LIMIT])
-    def test_names_and_queues_come_back(self, store: Store, text: str) -> None:
-        new = put(store, definition(name=text, queue=text))
-        found = store.get_definition(new.id)
-        assert (found.name, found.queue) == (text, text)
-        assert store.list_definitions(name=text, queue=text) == [new]
-        fire(store, new)
-        assert len(claim(store, queues=[text])) == 1
+    def test_names_and_queues_come_back(self, store: Store) -> None:
+        for text in (*TEXTS, "é" * NAME_LIMIT, "🕰" * NAME_LIMIT):
+            new = put(store, definition(name=text, queue=text))
+            found = store.get_definition(new.id)
+            assert (found.name, found.queue) == (text, text)
+            assert store.list_definitions(name=text, queue=text) == [new]
+            fire(store, new)
+            assert len(claim(store, queues=[text])) == 1, f"in the queue {text!r}"
 
-    @pytest.mark.parametrize("text", [*TEXTS, "", "é" * 100_000])
-    def test_errors_and_notes_come_back(self, store: Store, text: str) -> None:
-        instance = running(store)
-        assert finish(store, instance, Outcome.FAILED, error=text)
-        assert store.get_instance(instance.id).error == text
-        note = text[:NOTE_LIMIT]
-        [paused] = store.pause_definitions([instance.definition.id], note=note)
-        assert paused.note == note
-        assert store.get_definition(paused.id).note == note
+    def test_errors_and_notes_come_back(self, store: Store) -> None:
+        for text in (*TEXTS, "", "é" * 100_000):
+            instance = running(store)
+            assert finish(store, instance, Outcome.FAILED, error=text)
+            assert store.get_instance(instance.id).error == text
+            note = text[:NOTE_LIMIT]
+            [paused] = store.pause_definitions([instance.definition.id], note=note)
+            assert paused.note == store.get_definition(paused.id).note == note
 
-    @pytest.mark.parametrize("retry", RETRIES)
-    def test_retry_policies_come_back(
-        self, store: Store, retry: RetryPolicy | None
-    ) -> None:
-        new = put(store, replace(definition(), retry=retry))
-        # As text: 1 and 1.0, or a list and a tuple, are equal to each other.
-        assert repr(store.get_definition(new.id).retry) == repr(retry)
+    def test_retry_policies_come_back(self, store: Store) -> None:
+        for retry in RETRIES:
+            new = put(store, replace(definition(), retry=retry))
+            # As text: 1 and 1.0, or a list and a tuple, are equal to each other.
+            assert repr(store.get_definition(new.id).retry) == repr(retry)
 
-    @pytest.mark.parametrize("metadata", METADATA)
-    def test_metadata_comes_back(
-        self, store: Store, metadata: Mapping[str, JSON]
-    ) -> None:
-        new = definition(metadata=metadata)
-        put(store, new)
-        assert same(store.get_definition(new.id).metadata, new.metadata)
-        assert store.get_definition(new.id) == new
-        assert put(store, new).revision == 1
-        [instance] = fire(store, put(store, new))
-        assert same(instance.metadata, new.metadata)
+    def test_metadata_comes_back(self, store: Store) -> None:
+        for metadata in METADATA:
+            new = definition(metadata=metadata)
+            put(store, new)
+            found = store.get_definition(new.id)
+            assert same(found.metadata, new.metadata), metadata
+            assert found == new, metadata
+            assert put(store, new).revision == 1, f"not equal to itself: {metadata}"
+            [instance] = fire(store, found)
+            assert same(instance.metadata, new.metadata), metadata
 
     def test_a_negative_zero_stays_negative(self, store: Store) -> None:
         new = put(store, definition(metadata={"a": -0.0}))
@@ -277,18 +261,11 @@ class OpenTests:
         new = put(store)
         assert store.get_definition(new.id) == new
 
-    def test_closing_again_is_harmless(self, store: Store) -> None:
+    def test_a_closed_store_may_be_opened_again(self, store: Store) -> None:
         for _ in range(2):
-            store.close()
-
-    def test_a_closed_store_may_be_initialized_again(self, store: Store) -> None:
-        for _ in range(2):
-            store.close()
+            # The first time it is closed before it was used.
+            for _ in range(2):
+                store.close()
             store.initialize()
             new = put(store)
             assert store.get_definition(new.id) == new
-
-    def test_a_store_is_closed_before_it_was_used(self, store: Store) -> None:
-        store.close()
-        store.initialize()
-        assert store.list_definitions() == []
