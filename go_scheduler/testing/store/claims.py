@@ -368,7 +368,8 @@ def lost_claims(store: Store, clock: ManualClock) -> dict[str, TaskInstance]:
     over, skipped = ended(store), ended(store, outcome=Outcome.SKIPPED)
     deleted = running(store)
     store.delete_definitions([deleted.definition.id])
-    unclaimed = pending(store, definition(START + HOUR))
+    # No two are of one instance, as they may stand in one batch.
+    unclaimed, next_one = (pending(store, definition(START + HOUR)) for _ in range(2))
     taken_over, _ = passed_on(store, clock)
     runs = running(store)
     return {
@@ -380,9 +381,7 @@ def lost_claims(store: Store, clock: ManualClock) -> dict[str, TaskInstance]:
         "its definition was deleted": deleted,
         "another node has taken it over": taken_over,
         "nobody has claimed its instance": unclaimed,
-        "nobody has claimed its instance, nor would that be the attempt": replace(
-            unclaimed, attempt=1
-        ),
+        "nobody has claimed its instance by this attempt": replace(next_one, attempt=1),
         "its attempt is still to come": replace(runs, attempt=2),
         "there is no such instance": replace(runs, id=NOBODY),
     }
