@@ -85,8 +85,6 @@ SIMPLE_TRIGGERS = [
     "go_scheduler.triggers.wall",
     "go_scheduler.triggers.wall.zones",
     "go_scheduler.triggers.words",
-    "go_scheduler.triggers.years",
-    "go_scheduler.triggers.years.sets",
 ]
 """All that is loaded of triggers for one that fires once."""
 

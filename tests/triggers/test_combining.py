@@ -17,15 +17,14 @@ from go_scheduler.triggers import (
     Trigger,
     UnknownTrigger,
 )
+from go_scheduler.triggers.base import UndecidedError
 from go_scheduler.triggers.combining import (
     AllOfTrigger,
     AnyOfTrigger,
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.combining.compound import MOST_PARTS
-from go_scheduler.triggers.combining.search import FireTimeSearch
-from go_scheduler.triggers.years.sets import UndecidedError
+from go_scheduler.triggers.combining.compound import MOST_PARTS, FireTimeSearch
 from tests.triggers.combinations import (
     DAILY,
     DAY,

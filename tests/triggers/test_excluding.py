@@ -23,7 +23,7 @@ from go_scheduler.triggers import (
     dump_trigger,
     load_trigger,
 )
-from go_scheduler.triggers.base import is_own
+from go_scheduler.triggers.base import UndecidedError, is_own
 from go_scheduler.triggers.calendars import (
     BusinessDays,
     DateCalendar,
@@ -37,7 +37,6 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.years.sets import UndecidedError
 from tests.triggers.combinations import (
     DAILY,
     DAY,

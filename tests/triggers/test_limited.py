@@ -18,6 +18,7 @@ from go_scheduler.triggers import (
     RecurrenceTrigger,
     Trigger,
 )
+from go_scheduler.triggers.base import UndecidedError
 from go_scheduler.triggers.calendars import DateCalendar, register_calendar
 from go_scheduler.triggers.combining import (
     AllOfTrigger,
@@ -25,7 +26,6 @@ from go_scheduler.triggers.combining import (
     ExceptTrigger,
     LimitedTrigger,
 )
-from go_scheduler.triggers.years.sets import UndecidedError
 from tests.triggers.combinations import (
     BEGINNING,
     DAILY,

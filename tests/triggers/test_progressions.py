@@ -20,13 +20,12 @@ from go_scheduler.triggers import (
     RecurrenceTrigger,
 )
 from go_scheduler.triggers.base import Progression, next_fire_time_of, progression_of
-from go_scheduler.triggers.combining.search import (
+from go_scheduler.triggers.combining.progressions import (
     ProgressionTrigger,
     covered_from,
-    fire_times_of,
     meeting,
 )
-from go_scheduler.triggers.years.sets import SearchBudget
+from go_scheduler.triggers.fire_time_sets import SearchBudget, fire_times_of
 from tests.triggers.combinations import (
     BEGINNING,
     DAY,

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import RefusedError
-from go_scheduler.triggers.calendars.calendar import Calendar, WholeDays
+from go_scheduler.triggers.calendars.calendar import Calendar
+from go_scheduler.triggers.fire_time_sets import bounded, days_of
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 from go_scheduler.triggers.recurrence.series import LocalTimes
 from go_scheduler.triggers.recurrence.text import read_rule, write_rule
-from go_scheduler.triggers.recurrence.years import RuleYears
-from go_scheduler.triggers.times import MICROSECOND
-from go_scheduler.triggers.years.sets import DAY, BoundedYears
+from go_scheduler.triggers.recurrence.years import times_of_rule
+from go_scheduler.triggers.times import DAY, MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from go_scheduler.triggers.years.sets import Years
+    from go_scheduler.triggers.fire_time_sets import YearlySet
 
 _LONGEST_RULE = 1_000
 _MOST_YEARS = 128
@@ -105,12 +105,12 @@ class RuleCalendar(YearlyCalendar):
         last = min(last, date(year, 12, 31))
         return set(_days_between(times, first, last))
 
-    def _years(self) -> Years:
+    def _days(self) -> YearlySet:
         times, first, last = _series(self.rule, self.start)
         begin, end = (first.toordinal() - 1) * DAY, last.toordinal() * DAY
         if last == date.max:
             end = maxsize
-        return WholeDays(BoundedYears(RuleYears(times), begin, end))
+        return days_of(bounded(times_of_rule(times), begin, end))
 
 
 def _checked_rule(rule: object, start: date | None) -> RecurrenceRule:

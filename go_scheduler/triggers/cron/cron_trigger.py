@@ -17,22 +17,22 @@ from go_scheduler.triggers.cron.expression import (
     search,
     split,
 )
-from go_scheduler.triggers.times import SECOND
+from go_scheduler.triggers.fire_time_sets import (
+    EMPTY,
+    FireTimes,
+    Year,
+    YearCache,
+    YearlySet,
+    at_one_microsecond,
+    in_zone,
+)
+from go_scheduler.triggers.times import SECOND, days_in
 from go_scheduler.triggers.wall.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON
-from go_scheduler.triggers.years.fire_times import ClockYears
-from go_scheduler.triggers.years.sets import (
-    NEVER,
-    Remembered,
-    Years,
-    days_in,
-    nothing,
-    on_days,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,39 +40,29 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.cron.expression import CronFields, CronSearch
+    from go_scheduler.triggers.fire_time_sets import SearchBudget
     from go_scheduler.triggers.wall.local_time import Search
-    from go_scheduler.triggers.years.sets import Cells, SearchBudget
 
 
-class CronYears(Years):
-    """The local times that match, year by year.
+def local_times(fields: CronFields, search: CronSearch) -> YearlySet:
+    """The local times that match, as a set.
 
     Args:
         fields: What to match.
         search: Finds the days.
     """
+    times = _times(fields.hours, fields.minutes, fields.seconds)
+    cache = YearCache()
 
-    def __init__(self, fields: CronFields, search: CronSearch) -> None:
-        self._years = fields.years
-        self._times = _times(fields.hours, fields.minutes, fields.seconds)
-        self._search = search
-        self._known: Remembered[Cells] = Remembered(len)
+    def make(year: int) -> Year:
+        return Year.of(days_in(year), [(times, search.days_as_bits(year))])
 
-    @property
-    def settled(self) -> int:
-        """After the last of the years that are named."""
-        return max(self._years) + 2 if self._years else 0
+    def find(year: int, budget: SearchBudget) -> Year:
+        if fields.years and year not in fields.years:
+            return EMPTY[days_in(year)]
+        return cache.get(search.calendar(year), make, year)
 
-    def cells(self, year: int, effort: SearchBudget) -> Cells:
-        """Those of a year."""
-        number = days_in(year)
-        if self._years and year not in self._years:
-            return nothing(number)
-
-        def make() -> Cells:
-            return on_days(self._search.days_as_bits(year), number, self._times)
-
-        return self._known.get(self._search.calendar(year), make)
+    return YearlySet(find, max(fields.years) + 2 if fields.years else 0)
 
 
 @lru_cache(maxsize=256)
@@ -203,17 +193,16 @@ class CronTrigger(WallClockTrigger):
     def _rule(self) -> tuple[Search, bool]:
         return search(self.expression), parse(self.expression).elapsed
 
-    def _years(self, phase: int) -> Years:
-        if phase:
-            return NEVER
+    def _fire_times(self) -> FireTimes:
         fields = parse(self.expression)
-        return ClockYears(
-            CronYears(fields, search(self.expression)),
+        times = in_zone(
+            local_times(fields, search(self.expression)),
             load_zone(self.timezone),
             elapsed=fields.elapsed,
             gap=self.gap,
             overlap=self.overlap,
         )
+        return at_one_microsecond(times)
 
     def _progression(self) -> Progression | None:
         if self.expression == "* * * * * * *":

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.cron.expression import LastDay, NthWeekday, numbers
+from go_scheduler.triggers.times import MONTH_LENGTHS
 from go_scheduler.triggers.wall.wall_clock_trigger import clock_time
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS, every, listed, ordinal, spans
-from go_scheduler.triggers.years.sets import MONTH_LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.recurrence.rule import FREQUENCIES
 from go_scheduler.triggers.recurrence.text import local_time, write_moment, write_rule
+from go_scheduler.triggers.times import MONTH_LENGTHS
 from go_scheduler.triggers.wall.wall_clock_trigger import clock_time
 from go_scheduler.triggers.wall.zones import load_zone
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS, counted, listed, ordinal
-from go_scheduler.triggers.years.sets import MONTH_LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,6 +11,7 @@ from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Progression, utc
+from go_scheduler.triggers.fire_time_sets import at_one_microsecond
 from go_scheduler.triggers.recurrence.description import (
     describe,
     idle_exceptions,
@@ -33,16 +34,15 @@ from go_scheduler.triggers.wall.wall_clock_trigger import (
     check_wall_clock,
 )
 from go_scheduler.triggers.wall.zones import load_zone
-from go_scheduler.triggers.years.sets import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
+    from go_scheduler.triggers.fire_time_sets import FireTimes
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.text import Recurrence
     from go_scheduler.triggers.wall.local_time import Search
-    from go_scheduler.triggers.years.sets import Years
 
 _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
 _ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
@@ -218,10 +218,10 @@ class RecurrenceTrigger(WallClockTrigger):
         )
         return series, series.elapsed
 
-    def _years(self, phase: int) -> Years:
+    def _fire_times(self) -> FireTimes:
         known = self._reading()[0]
         assert isinstance(known, RecurrenceSeries)
-        return NEVER if phase else known.years()
+        return at_one_microsecond(known.times())
 
     def _progression(self) -> Progression | None:
         if self.anchored_at is None and not self._has_start():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dateutil.easter import easter
 from dateutil.rrule import YEARLY, rrule, weekday
 
-from go_scheduler.triggers.years.sets import DAY, days_in
+from go_scheduler.triggers.times import DAY, days_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,6 +10,16 @@ from math import gcd
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from go_scheduler.triggers.base import Progression, utc
+from go_scheduler.triggers.fire_time_sets import (
+    RunningCount,
+    at_one_microsecond,
+    bounded,
+    combine,
+    counted,
+    difference,
+    in_zone,
+    union,
+)
 from go_scheduler.triggers.recurrence.rule import (
     FREQUENCIES,
     LAST_DAY,
@@ -25,40 +35,28 @@ from go_scheduler.triggers.recurrence.text import as_local, local_time
 from go_scheduler.triggers.recurrence.years import (
     FAR,
     FarCount,
-    RuleYears,
     is_instant,
-    years_of_moments,
+    times_of_moments,
+    times_of_rule,
 )
 from go_scheduler.triggers.times import (
+    DAY,
     FIRST_INSTANT,
     LAST_INSTANT,
     MICROSECOND,
     SECOND,
+    days_in,
     microseconds_of,
     seconds_until,
 )
 from go_scheduler.triggers.wall.local_time import next_instant, period_at
-from go_scheduler.triggers.years.fire_times import (
-    ClockYears,
-    CountedYears,
-    FireTimes,
-    Tally,
-    union,
-)
-from go_scheduler.triggers.years.sets import (
-    DAY,
-    BoundedYears,
-    CombinedYears,
-    days_in,
-    without,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
+    from go_scheduler.triggers.fire_time_sets import SearchBudget, YearlySet
     from go_scheduler.triggers.recurrence.text import Recurrence
     from go_scheduler.triggers.wall.local_time import Search
-    from go_scheduler.triggers.years.sets import SearchBudget, Years
 
 
 class WallClock(NamedTuple):
@@ -81,9 +79,9 @@ class WallClock(NamedTuple):
             overlap=self.overlap,
         )
 
-    def years(self, local: Years, *, elapsed: bool = False) -> Years:
+    def times(self, local: YearlySet, *, elapsed: bool = False) -> YearlySet:
         """The seconds at which local times match."""
-        return ClockYears(
+        return in_zone(
             local, self.zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
         )
 
@@ -400,8 +398,8 @@ class SeriesPart(Protocol):
     def next(self, after: datetime) -> datetime | None:
         """The first fire time strictly later than an instant."""
 
-    def years(self) -> Years:
-        """Its fire times as sets."""
+    def times(self) -> YearlySet:
+        """Its fire times as a set."""
 
     def progression(self) -> Progression | None:
         """Its fire times as a progression, if they are one."""
@@ -430,9 +428,9 @@ class ListedDates:
         """The first one strictly later than an instant."""
         return self._clock.next(self.search, after)
 
-    def years(self) -> Years:
-        """The instants at which the clock shows them, as sets."""
-        return self._clock.years(years_of_moments(self._times))
+    def times(self) -> YearlySet:
+        """The instants at which the clock shows them, as a set."""
+        return self._clock.times(times_of_moments(self._times))
 
     def progression(self) -> Progression | None:
         """None: whatever they are, they end."""
@@ -498,19 +496,19 @@ class RuleTimes:
             return None
         return found if not self.elapsed or self._is_counted(found) else None
 
-    def years(self) -> Years:
-        """Its times as sets; what EXDATE excludes counts for COUNT."""
-        raw: Years = RuleYears(self._times)
+    def times(self) -> YearlySet:
+        """Its times as a set; what EXDATE excludes counts for COUNT."""
+        raw = times_of_rule(self._times)
         excluded = [each for each in self._exceptions if not is_instant(each)]
         if self.elapsed:
             first = seconds_until(self._first)
-            left = self._clock.years(without_moments(raw, excluded), elapsed=True)
-            left = BoundedYears(left, first)
-            raw = BoundedYears(self._clock.years(raw, elapsed=True), first)
+            left = self._clock.times(without_moments(raw, excluded), elapsed=True)
+            left = bounded(left, first)
+            raw = bounded(self._clock.times(raw, elapsed=True), first)
             return self._until(self._counted(left, raw, self._first))
-        raw = BoundedYears(raw, seconds_until(self._begin))
+        raw = bounded(raw, seconds_until(self._begin))
         left = self._counted(raw, raw, self._begin)
-        return self._until(self._clock.years(without_moments(left, excluded)))
+        return self._until(self._clock.times(without_moments(left, excluded)))
 
     def progression(self) -> Progression | None:
         """Its times as a progression: it must only count, and on an even clock."""
@@ -531,18 +529,19 @@ class RuleTimes:
             return None
         return Progression(microseconds_of(first), step)
 
-    def _counted(self, years: Years, given: Years, begin: datetime) -> Years:
+    def _counted(
+        self, times: YearlySet, given: YearlySet, begin: datetime
+    ) -> YearlySet:
         """Some of its times, until so many were given as COUNT says."""
         if self._rule.count is None:
-            return years
-        return CountedYears(
-            years, Tally(FireTimes({0: given}), begin, self._rule.count)
-        )
+            return times
+        count = RunningCount(at_one_microsecond(given), begin, self._rule.count)
+        return counted(times, count)
 
-    def _until(self, years: Years) -> Years:
+    def _until(self, times: YearlySet) -> YearlySet:
         if self._rule.until is None:
-            return years
-        return BoundedYears(years, 0, seconds_until(self._rule.until) + 1)
+            return times
+        return bounded(times, 0, seconds_until(self._rule.until) + 1)
 
     def _listed(self, at: datetime) -> datetime | None:
         """The first time at or after another, if it is not past the last."""
@@ -598,11 +597,9 @@ class RuleTimes:
         return number
 
 
-def without_moments(years: Years, moments: Collection[date]) -> Years:
-    """Sets of times, but for some instants, local times or days."""
-    return (
-        CombinedYears(without, [years, years_of_moments(moments)]) if moments else years
-    )
+def without_moments(times: YearlySet, moments: Collection[date]) -> YearlySet:
+    """A set of times, but for some instants, local times or days."""
+    return combine(difference, [times, times_of_moments(moments)]) if moments else times
 
 
 class RecurrenceSeries:
@@ -670,16 +667,16 @@ class RecurrenceSeries:
             found = self._earliest(found)
         return found
 
-    def years(self) -> Years:
-        """The fire times as sets."""
-        parts = [each.years() for each in self._parts]
+    def times(self) -> YearlySet:
+        """The fire times as a set."""
+        parts = [each.times() for each in self._parts]
         if self._instants:
-            parts.append(years_of_moments(self._instants))
+            parts.append(times_of_moments(self._instants))
         excluded = [each for each in self._exceptions if is_instant(each)]
-        years = without_moments(union(parts), excluded)
+        times = without_moments(union(parts), excluded)
         if self._after == FIRST_INSTANT:
-            return years
-        return BoundedYears(years, seconds_until(self._after + MICROSECOND))
+            return times
+        return bounded(times, seconds_until(self._after + MICROSECOND))
 
     def progression(self) -> Progression | None:
         """The fire times as a progression, if they are one."""

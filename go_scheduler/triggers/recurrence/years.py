@@ -7,107 +7,94 @@ from itertools import compress
 from sys import maxsize
 from typing import TYPE_CHECKING
 
-from go_scheduler.triggers.times import seconds_until
-from go_scheduler.triggers.wall.local_time import changes, period_at
-from go_scheduler.triggers.years.sets import (
-    DAY,
-    UNSETTLED,
-    ListedYears,
-    Remembered,
-    Years,
-    comb,
-    days_in,
-    on_days,
+from go_scheduler.triggers.fire_time_sets import (
+    ALL_DAY,
+    NEVER_PERIODIC,
+    Year,
+    YearCache,
+    YearlySet,
+    listed,
+    multiples_of,
 )
+from go_scheduler.triggers.times import DAY, days_in, seconds_until
+from go_scheduler.triggers.wall.local_time import changes, period_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator, Sequence
     from datetime import tzinfo
 
+    from go_scheduler.triggers.fire_time_sets import SearchBudget
     from go_scheduler.triggers.recurrence.series import LocalTimes
-    from go_scheduler.triggers.years.sets import Cells, SearchBudget
 
-# With more times than these it is quicker to write them down one beside the other.
-_MOST_ONE_BY_ONE = 32
-_PER_DAY = 3
+_COST_OF_DAY = 3
+_COST_OF_TIMES = 8
+_TIMES_PER_UNIT = 32
+_MOST_CACHED = 64
+_FEW = 32
 
 
-class RuleYears(Years):
-    """The times of a rule, year by year.
+def times_of_rule(times: LocalTimes) -> YearlySet:
+    """The local times of a rule as a set."""
+    cache = YearCache()
+    # The times are kept with their bits, so that no others get their identity.
+    known: dict[int, tuple[Sequence[int], int]] = {}
 
-    Args:
-        times: What finds them.
-    """
+    def bits(seconds: Sequence[int], budget: SearchBudget) -> int:
+        if isinstance(seconds, range):
+            budget.spend(_COST_OF_TIMES)
+            multiples = multiples_of(seconds.step)
+            return multiples << seconds.start & ALL_DAY if seconds else 0
+        budget.spend(_COST_OF_TIMES + len(seconds) // _TIMES_PER_UNIT)
+        if id(seconds) not in known:
+            if len(known) >= _MOST_CACHED:
+                known.clear()
+            known[id(seconds)] = seconds, _bits(seconds)
+        return known[id(seconds)][1]
 
-    def __init__(self, times: LocalTimes) -> None:
-        self._times = times
-        self._known: Remembered[Cells] = Remembered(len)
-        self._seconds: Remembered[tuple[int, Sequence[int]]] = Remembered()
-
-    @property
-    def settled(self) -> int:
-        """From the beginning or never, as INTERVAL counts."""
-        return 0 if self._times.settled else UNSETTLED
-
-    def cells(self, year: int, effort: SearchBudget) -> Cells:
-        """Those of a year."""
-        return self._known.get(
-            self._times.likeness(year), lambda: self._made(year, effort)
+    def make(year: int, budget: SearchBudget) -> Year:
+        length = days_in(year)
+        if (plain := times.plain(year)) is not None:
+            days, seconds = plain
+            return Year.of(length, [(bits(seconds, budget), days)])
+        # Most days have the identical times, or equal steps.
+        first = date(year, 1, 1).toordinal()
+        found: dict[object, tuple[Sequence[int], int]] = {}
+        for day, seconds in times.days(first, first + length - 1, budget):
+            key = seconds if isinstance(seconds, range) else id(seconds)
+            _, days = found.get(key, (seconds, 0))
+            found[key] = seconds, days | 1 << day - first
+            budget.spend(_COST_OF_DAY)
+        return Year.of(
+            length, [(bits(seconds, budget), days) for seconds, days in found.values()]
         )
 
-    def _made(self, year: int, effort: SearchBudget) -> Cells:
-        first, number = date(year, 1, 1).toordinal(), days_in(year)
-        if (plain := self._times.plain(year)) is not None:
-            days, times = plain
-            effort.spend(_effort(times))
-            return on_days(days, number, self._bits(times))
-        # Most days have the identical times, or equal steps.
-        by_times: dict[object, tuple[Sequence[int], int]] = {}
-        rest = (1 << number) - 1
-        for day, times in self._times.days(first, first + number - 1, effort):
-            bit = 1 << day - first
-            key = times if isinstance(times, range) else id(times)
-            days = by_times[key][1] if key in by_times else 0
-            by_times[key] = times, days | bit
-            rest ^= bit
-            effort.spend(_PER_DAY)
-        found = {0: rest} if rest else {}
-        for times, days in by_times.values():
-            effort.spend(_effort(times))
-            seconds = self._bits(times)
-            found[seconds] = found.get(seconds, 0) | days
-        return found
+    def find(year: int, budget: SearchBudget) -> Year:
+        return cache.get(times.likeness(year), make, year, budget)
 
-    def _bits(self, times: Sequence[int]) -> int:
-        return self._seconds.get(id(times), lambda: (_bits(times), times))[0]
+    return YearlySet(find, 0 if times.settled else NEVER_PERIODIC)
 
 
-def years_of_moments(moments: Collection[date]) -> Years:
-    """Single moments as sets: instants, local times, and dates with all their times."""
+def _bits(seconds: Sequence[int]) -> int:
+    """Seconds of a day as the bits of an int."""
+    if len(seconds) <= _FEW:
+        return sum(1 << each for each in seconds)
+    # With more of them it is quicker to write them down one beside the other.
+    digits = bytearray(b"0" * DAY)
+    for each in seconds:
+        digits[-1 - each] = ord("1")
+    return int(digits, 2)
+
+
+def times_of_moments(moments: Collection[date]) -> YearlySet:
+    """A set of moments: instants, local times, and dates with all their times."""
     times = sorted(each for each in moments if isinstance(each, datetime))
     days = [each.toordinal() for each in moments if not isinstance(each, datetime)]
-    return ListedYears(list(map(seconds_until, times)), days)
+    return listed(list(map(seconds_until, times)), days)
 
 
 def is_instant(moment: date) -> bool:
     """Whether it is a time that is not local."""
     return isinstance(moment, datetime) and moment.tzinfo is not None
-
-
-def _effort(times: Sequence[int]) -> int:
-    return 8 if isinstance(times, range) else 8 + len(times) // _MOST_ONE_BY_ONE
-
-
-def _bits(times: Sequence[int]) -> int:
-    """Seconds of a day as the bits of an int."""
-    if isinstance(times, range):
-        return comb(times.step) << times.start & (1 << DAY) - 1 if times else 0
-    if len(times) <= _MOST_ONE_BY_ONE:
-        return sum(1 << each for each in times)
-    digits = bytearray(b"0" * DAY)
-    for each in times:
-        digits[-1 - each] = ord("1")
-    return int(digits, 2)
 
 
 FAR = timedelta(days=1000)

@@ -28,16 +28,12 @@ from go_scheduler.triggers import (
     read_ical,
     register_calendar,
 )
-from go_scheduler.triggers.base import years_of
-from go_scheduler.triggers.combining.search import FireTimeSearch, fire_times_of
-from go_scheduler.triggers.years.fire_times import Tally, microsecond_of
-from go_scheduler.triggers.years.sets import DAY as DAY_OF
-from go_scheduler.triggers.years.sets import (
+from go_scheduler.triggers.base import UndecidedError
+from go_scheduler.triggers.combining.compound import FireTimeSearch, searchable_times_of
+from go_scheduler.triggers.fire_time_sets import (
+    RunningCount,
     SearchBudget,
-    UndecidedError,
-    combined,
-    on_days,
-    within,
+    microsecond_of,
 )
 from tests.triggers.combinations import (
     DAY,
@@ -209,7 +205,7 @@ def combinations(draw: st.DrawFn, depth: int = 2) -> Trigger:
 
 def with_sets(trigger: Trigger, begin: datetime, end: datetime) -> list[datetime]:
     """The fire times after one instant, up to another, by the sets alone."""
-    times = fire_times_of(trigger)
+    times = searchable_times_of(trigger)
     assert times is not None
     found: list[datetime] = []
     after: datetime | None = begin
@@ -337,7 +333,7 @@ class TestSets:
     ) -> None:
         end = begin + days * DAY
         expected = walked(trigger, begin, end)
-        assume(fire_times_of(trigger) is not None)
+        assume(searchable_times_of(trigger) is not None)
         assert with_sets(trigger, begin, end) == expected
         try:
             assert series(trigger, begin, end) == expected
@@ -557,7 +553,7 @@ class TestSearch:
         trigger = AllOfTrigger([MINUTELY, Cron("* 0 0 1 1 * 2050")])
         first = datetime(1, 1, 1, tzinfo=UTC)
         assert trigger.next_fire_time(first) == datetime(2050, 1, 1, tzinfo=UTC)
-        times = fire_times_of(trigger)
+        times = searchable_times_of(trigger)
         assert times is not None
         assert times.next(first, lambda year: None, SearchBudget()) is None
 
@@ -572,40 +568,28 @@ class TestSearch:
                 AllOfTrigger([SteadyTrigger(1), HOURLY]), start=NOON, limit=3
             ),
         ):
-            assert fire_times_of(trigger) is None
+            assert searchable_times_of(trigger) is None
 
     def test_nor_is_what_no_other_can_be_made_of(self) -> None:
         delay = DelayTrigger(HOUR)
-        assert fire_times_of(delay) is None
-        assert years_of(delay, 0) is None
+        assert searchable_times_of(delay) is None
 
     def test_nor_is_a_limit_of_what_is_at_too_many_parts_of_a_second(self) -> None:
         seldom = IntervalTrigger(SECOND + MICROSECOND, NOON)
         some = AnyOfTrigger([seldom, Cron("0 12 * * *")])
         first = LimitedTrigger(some, start=NOON, limit=9)
         both = AllOfTrigger([first, Cron(SECONDLY)])
-        assert fire_times_of(both) is None
+        assert searchable_times_of(both) is None
         assert both.next_fire_time(NOON - SECOND) == NOON
         assert both.next_fire_time(NOON) is None
 
     def test_one_that_counts_from_nowhere_is_no_set(self) -> None:
         interval = IntervalTrigger(HOUR)
-        assert fire_times_of(interval) is None
-        assert interval._years(0) is None
-        assert fire_times_of(interval.anchored(NOON)) is not None
+        assert searchable_times_of(interval) is None
+        assert searchable_times_of(interval.anchored(NOON)) is not None
 
 
-class TestCells:
-    def test_a_part_of_a_day_is_told_from_the_others(self) -> None:
-        (times, days), (none, others) = within(DAY_OF + 5, DAY_OF + 8, 365).items()
-        assert (times, days) == (0b11100000, 0b10)
-        assert (none, others) == (0, (1 << 365) - 1 - 0b10)
-
-    def test_days_that_two_years_do_not_share_are_no_cell(self) -> None:
-        one, other = on_days(1, 365, 3), on_days(2, 365, 5)
-        found = combined(one, other, int.__or__, SearchBudget())
-        assert found == {3: 1, 5: 2, 0: (1 << 365) - 4}
-
+class TestYears:
     def test_a_week_that_crosses_new_year_is_picked_from_as_a_whole(self) -> None:
         rule = Rule(
             "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,1",
@@ -644,9 +628,9 @@ class TestCounts:
             assert with_sets(limited, NOON - DAY, NOON + DAY)[-1] == last
 
     def test_a_count_goes_over_new_year(self) -> None:
-        times = fire_times_of(HOURLY)
+        times = searchable_times_of(HOURLY)
         assert times is not None
-        tally = Tally(times, datetime(2029, 12, 31, 22, tzinfo=UTC), PLENTY)
+        tally = RunningCount(times, datetime(2029, 12, 31, 22, tzinfo=UTC), PLENTY)
         second = datetime(2031, 1, 1, 1, tzinfo=UTC)
         number = tally.before(2031, microsecond_of(second), SearchBudget())
         assert number == 2 + 365 * 24 + 1
@@ -716,7 +700,7 @@ class TestEffort:
 
     def test_a_year_that_takes_too_much_ends_a_search(self) -> None:
         trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * 5-9 * * *"))
-        search = FireTimeSearch(trigger, effort=SearchBudget(3))
+        search = FireTimeSearch(trigger, budget=SearchBudget(3))
         with pytest.raises(UndecidedError):
             search.next_fire_time(datetime(2030, 1, 5, tzinfo=UTC))
         assert trigger.next_fire_time(END) is None
@@ -724,7 +708,7 @@ class TestEffort:
     def test_what_is_rare_is_found_one_by_one_where_sets_take_too_much(self) -> None:
         interval = IntervalTrigger(100_000 * SECOND, NOON)
         trigger = AllOfTrigger([interval, Cron("0 12 20 2 *", "UTC")])
-        search = FireTimeSearch(trigger, effort=SearchBudget(3))
+        search = FireTimeSearch(trigger, budget=SearchBudget(3))
         found = search.next_fire_time(NOON)
         assert found is not None
         assert interval.next_fire_time(found - SECOND) == found
