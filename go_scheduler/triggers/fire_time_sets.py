@@ -28,9 +28,17 @@ from bisect import bisect_left
 from calendar import isleap
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import gcd
 from sys import maxsize
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Generic,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    TypeVarTuple,
+)
 
 from go_scheduler.triggers.base import (
     Progression,
@@ -43,7 +51,8 @@ from go_scheduler.triggers.times import DAY, MICROSECOND, SECOND, days_in
 from go_scheduler.triggers.wall.local_time import (
     LONG_GAP,
     SETTLED,
-    periods_of,
+    changes,
+    offset_at,
     year_alike,
 )
 
@@ -57,6 +66,9 @@ if TYPE_CHECKING:
         Sequence,
     )
     from datetime import tzinfo
+
+Key = TypeVar("Key", bound="Hashable")
+Others = TypeVarTuple("Others")
 
 BUDGET = 75_000
 """The cost that one question may have: about as many microseconds."""
@@ -117,6 +129,11 @@ def _add(days_by_times: dict[int, int], times: int, days: int) -> None:
         days_by_times[times] = known | days
 
 
+def _window(begin: int, end: int) -> int:
+    """The seconds of a day from one on and before another; these may be outside."""
+    return max((1 << max(min(end, DAY), 0)) - (1 << max(begin, 0)), 0)
+
+
 def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
@@ -170,16 +187,14 @@ class Year:
             return self
         if end <= 0 or begin >= min(end, last_second):
             return EMPTY[self.length]
-        first, after = divmod(max(begin, 0), DAY)
-        last, before = divmod(min(end, last_second), DAY)
-        morning, evening = (1 << before) - 1, ALL_DAY >> after << after
-        if first == last:
-            bounds = [(morning & evening, 1 << first)]
-        else:
-            between = (1 << last) - (2 << first)
-            bounds = [(evening, 1 << first), (ALL_DAY, between)]
-            if before:
-                bounds.append((morning, 1 << last))
+        begin, end = max(begin, 0), min(end, last_second)
+        first, last = begin // DAY, (end - 1) // DAY
+        bounds = [
+            (_window(begin - day * DAY, end - day * DAY), 1 << day)
+            for day in {first, last}
+        ]
+        if last > first:
+            bounds.append((ALL_DAY, (1 << last) - (2 << first)))
         return self.combined(Year.of(self.length, bounds), int.__and__, budget)
 
     def first_from(self, begin: int) -> int | None:
@@ -211,9 +226,9 @@ class Year:
 
 
 @lru_cache(maxsize=1024)
-def _all_of_days(days: int, length: int) -> Year:
-    """All seconds of some days; the identical year for equal days."""
-    return Year.of(length, [(ALL_DAY, days)])
+def on_days(length: int, days: int, times: int = ALL_DAY) -> Year:
+    """The same times on some days of a year; the identical year for equal ones."""
+    return Year.of(length, [(times, days)])
 
 
 EMPTY = {length: Year.of(length, ()) for length in (365, 366)}
@@ -241,27 +256,23 @@ def _combined(
     return found
 
 
-P = ParamSpec("P")
+class CachedYears(Generic[Key, *Others]):
+    """Makes years, and keeps them until they take much memory.
 
+    Args:
+        make: Makes a year. It is the same year whenever the first argument is equal.
+    """
 
-class YearCache:
-    """Years by what they were made of. It forgets all when they take much memory."""
-
-    def __init__(self) -> None:
-        self._years: dict[Hashable, Year] = {}
+    def __init__(self, make: Callable[[Key, *Others], Year]) -> None:
+        self._make = make
+        self._years: dict[Key, Year] = {}
         self._left = _MOST_CACHED
 
-    def get(
-        self,
-        key: Hashable,
-        make: Callable[P, Year],
-        *args: P.args,
-        **options: P.kwargs,
-    ) -> Year:
+    def __call__(self, key: Key, *others: *Others) -> Year:
         """The year that was made for a key, or is made now."""
         found = self._years.get(key)
         if found is None:
-            found = make(*args, **options)
+            found = self._make(key, *others)
             if self._left <= 0:
                 self._years.clear()
                 self._left = _MOST_CACHED
@@ -296,15 +307,17 @@ def combine(operation: Operation, parts: Sequence[YearlySet]) -> YearlySet:
     if len(parts) == 1:
         return parts[0]
     first, *others = parts
-    cache = YearCache()
+
+    @CachedYears
+    def both(pair: tuple[Year, Year], budget: SearchBudget) -> Year:
+        return pair[0].combined(pair[1], operation, budget)
 
     def find(year: int, budget: SearchBudget) -> Year:
         found = first.year(year, budget)
         for each in others:
             if found.is_empty and operation is not int.__or__:
                 break
-            other = each.year(year, budget)
-            found = cache.get((found, other), found.combined, other, operation, budget)
+            found = both((found, each.year(year, budget)), budget)
         return found
 
     return YearlySet(find, max(each.periodic_from for each in parts))
@@ -331,9 +344,9 @@ def listed(seconds: Sequence[int], days: Collection[int] = ()) -> YearlySet:
         days: The ordinals of dates.
     """
     days = sorted(days)
-    cache = YearCache()
 
-    def make(year: int, budget: SearchBudget) -> Year:
+    @CachedYears
+    def find(year: int, budget: SearchBudget) -> Year:
         first, length = first_second(year), days_in(year)
         by_day: dict[int, int] = {}
         for each in _between(seconds, first, first + length * DAY):
@@ -347,62 +360,41 @@ def listed(seconds: Sequence[int], days: Collection[int] = ()) -> YearlySet:
         budget.spend(_COST_OF_OPERATION * len(by_day))
         return Year.of(length, ((times, 1 << day) for day, times in by_day.items()))
 
-    def find(year: int, budget: SearchBudget) -> Year:
-        return cache.get(year, make, year, budget)
-
     last = [*seconds[-1:], *((each - 1) * DAY for each in days[-1:])]
     return YearlySet(find, max(map(_year_after, last), default=0))
 
 
-def whole_days(
-    includes: Callable[[date], bool], *, by_weekday: bool = False
-) -> YearlySet:
-    """All seconds of some days.
+def whole_days(includes: Callable[[date], bool]) -> YearlySet:
+    """All seconds of some days, each of which is asked for."""
 
-    Args:
-        includes: Whether a day is one of them.
-        by_weekday: Whether it depends on the day of the week alone.
-    """
-    cache = YearCache()
-
-    def make(first: date, length: int, budget: SearchBudget) -> Year:
-        budget.spend(length // _DAYS_PER_UNIT)
-        ordinals = range(first.toordinal(), first.toordinal() + length)
-        days = sum(
-            1 << day
-            for day, ordinal in enumerate(ordinals)
-            if includes(date.fromordinal(ordinal))
-        )
-        return _all_of_days(days, length)
-
+    @CachedYears
     def find(year: int, budget: SearchBudget) -> Year:
-        first, length = date(year, 1, 1), days_in(year)
-        key = (first.weekday(), length) if by_weekday else year
-        return cache.get(key, make, first, length, budget)
+        length, first = days_in(year), date(year, 1, 1).toordinal()
+        budget.spend(length // _DAYS_PER_UNIT)
+        days = map(date.fromordinal, range(first, first + length))
+        bits = sum(1 << day for day, each in enumerate(days) if includes(each))
+        return on_days(length, bits)
 
-    return YearlySet(find, 0 if by_weekday else NEVER_PERIODIC)
+    return YearlySet(find, NEVER_PERIODIC)
 
 
 def days_of(times: YearlySet) -> YearlySet:
     """All seconds of the days on which a set has any."""
-    cache = YearCache()
-
-    def make(year: Year) -> Year:
-        days = sum(days for times, days in year.days_by_times.items() if times)
-        return _all_of_days(days, year.length)
 
     def find(year: int, budget: SearchBudget) -> Year:
         found = times.year(year, budget)
-        return cache.get(found, make, found)
+        days = sum(days for times, days in found.days_by_times.items() if times)
+        return on_days(found.length, days)
 
     return YearlySet(find, times.periodic_from)
 
 
 def equally_spaced(first: int, step: int) -> YearlySet:
     """A first second, and one after each so many more, for ever."""
-    cache = YearCache()
 
-    def make(begin: int, length: int, budget: SearchBudget) -> Year:
+    @CachedYears
+    def make(key: tuple[int, int], budget: SearchBudget) -> Year:
+        begin, length = key
         # To the first second of a day the days that begin so.
         by_first: dict[int, int] = {}
         for day in range(length):
@@ -411,19 +403,14 @@ def equally_spaced(first: int, step: int) -> YearlySet:
             by_first[second] = by_first.get(second, 0) | 1 << day
         budget.spend(length // _DAYS_PER_UNIT + _COST_OF_YEAR * len(by_first))
         multiples = multiples_of(step)
-        return Year.of(
-            length,
-            (
-                (multiples << second & ALL_DAY, days)
-                for second, days in by_first.items()
-            ),
-        )
+        found = ((multiples << at & ALL_DAY, by_first[at]) for at in by_first)
+        return Year.of(length, found)
 
     def find(year: int, budget: SearchBudget) -> Year:
         # From the beginning of the year: years alike have begun alike.
         begin, length = first - first_second(year), days_in(year)
         begin = min(begin % step if begin < 0 else begin, length * DAY)
-        return cache.get((begin, length), make, begin, length, budget)
+        return make((begin, length), budget)
 
     is_weekly = 7 * DAY % step == 0
     return YearlySet(find, _year_after(first) if is_weekly else NEVER_PERIODIC)
@@ -469,18 +456,17 @@ class ZonedSet(YearlySet):
     __slots__ = ("clock", "local")
 
     def __init__(self, local: YearlySet, clock: Clock) -> None:
-        cache = YearCache()
+        read = CachedYears(_read_on_clock)
 
         def find(year: int, budget: SearchBudget) -> Year:
-            around = [
+            before, this, after = (
                 local.year(each, budget) if 1 <= each <= MAXYEAR else EMPTY[365]
                 for each in (year - 1, year, year + 1)
-            ]
+            )
             # Years alike have the same.
             alike = year if year <= SETTLED else year_alike(year)
-            offsets = _offsets(clock.zone, alike)
-            key = (*around, offsets)
-            return cache.get(key, _read_on_clock, around, offsets, clock, budget)
+            key = before, this, after, _changes(clock.zone, alike)
+            return read(key, clock, budget)
 
         super().__init__(find, max(local.periodic_from, SETTLED + 1))
         self.local = local
@@ -520,77 +506,65 @@ def union(parts: Sequence[YearlySet]) -> YearlySet:
     return combine(int.__or__, found)
 
 
-class _Offset(NamedTuple):
-    """A time throughout which a zone keeps one offset, in seconds of a year of UTC.
-
-    Attributes:
-        begin: Its first second.
-        anew: The first one at which the clock does not repeat what it showed before.
-        repeats: The first one whose local time is shown again after ``end``.
-        end: The first second after it.
-        ahead: How far the clock is ahead of UTC.
-        gap: How many local times are skipped at ``end``.
-    """
-
-    begin: int
-    anew: int
-    repeats: int
-    end: int
-    ahead: int
-    gap: int
-
+Change: TypeAlias = tuple[int, int, int]
+"""A second of a year at which an offset changes, and the offsets before and after."""
 
 _SECOND = timedelta(seconds=1)
 _LONG_GAP = LONG_GAP // _SECOND
-_EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 (local times are naive)
 
 
 @lru_cache(maxsize=4096)
-def _offsets(zone: tzinfo, year: int) -> Sequence[_Offset]:
-    """The offsets of a zone throughout a year, in their order."""
-    new_year, end = datetime(year, 1, 1, tzinfo=UTC), days_in(year) * DAY
+def _changes(zone: tzinfo, year: int) -> Sequence[Change]:
+    """The changes of a zone's offset in and near a year, between two bounds."""
+    new_year = datetime(year, 1, 1, tzinfo=UTC)
     # Changes further away make no difference, and would tell alike years apart.
-    low, high = -2 * DAY, end + 2 * DAY
-    found = []
-    for period in periods_of(zone, year):
-        begin = max((period.begin - new_year) // _SECOND, low)
-        finish = min(-((new_year - period.end) // _SECOND), high)
-        gap = max(period.resumes - period.closes, timedelta()) // _SECOND
-        found.append(
-            _Offset(
-                begin,
-                begin + (period.anew - period.opens) // _SECOND * (begin > low),
-                finish - (period.closes - period.repeats) // _SECOND * (finish < high),
-                finish,
-                (period.epoch - _EPOCH_LOCAL) // _SECOND,
-                gap * (finish < high),
-            )
-        )
-    return tuple(found)
+    low, high = -2 * DAY, (days_in(year) + 2) * DAY
+    found = [
+        (second, before // _SECOND, after // _SECOND)
+        for each in range(max(year - 1, 1), min(year + 1, MAXYEAR) + 1)
+        for at, before, after in changes(zone, each)
+        if low < (second := (at - new_year) // _SECOND) < high
+    ]
+    first = found[0][1] if found else offset_at(new_year, zone) // _SECOND
+    last = found[-1][2] if found else first
+    return (low, first, first), *found, (high, last, last)
 
 
 def _read_on_clock(
-    around: Sequence[Year],
-    offsets: Sequence[_Offset],
-    clock: Clock,
-    budget: SearchBudget,
+    key: tuple[Year, Year, Year, Sequence[Change]], clock: Clock, budget: SearchBudget
 ) -> Year:
     """A year of UTC, of the local years before, at and after it."""
     budget.spend(_COST_OF_ZONE)
-    length = around[1].length
-    local = _with_neighbours(around)
+    length = key[1].length
+    local = _with_neighbours(key[:3])
+    spans: list[tuple[int, int, int]] = []
+    # The times of the days on which a span begins or ends.
+    edges: dict[int, int] = {}
+    for (begin, before, ahead), (end, _, after) in pairwise(key[3]):
+        gap = after - ahead
+        is_filled = clock.fills_gaps and 0 < gap < _LONG_GAP and 0 <= end < length * DAY
+        if is_filled and _has_times(local, end + ahead, gap):
+            edges[end // DAY] = edges.get(end // DAY, 0) | 1 << end % DAY
+        if clock.overlap == "first":
+            begin += max(before - ahead, 0)
+        if clock.overlap == "second":
+            end += min(gap, 0)
+        spans.append((begin, end, ahead))
+        for each in (begin, end):
+            edges.setdefault(each // DAY, 0)
+    edges = {day: times for day, times in edges.items() if 0 <= day < length}
     found: list[tuple[int, int]] = []
-    changing = (1 << length) - 1
-    for offset in offsets:
-        first = max(offset.anew // DAY + 1, 0)
-        last = max(offset.repeats // DAY, first)
-        plain = (1 << last) - (1 << first) & changing
-        changing ^= plain
-        found += _shifted(local, offset.ahead, plain, budget)
-    while changing:
-        day = _lowest(changing)
-        changing ^= 1 << day
-        found.append((_times_of_change(local, offsets, day, clock), 1 << day))
+    for begin, end, ahead in spans:
+        first, last = max(begin // DAY, 0), min(-(-end // DAY), length)
+        touched = max((1 << max(last, 0)) - (1 << first), 0)
+        for times, days in _shifted(local, ahead, touched, budget):
+            for day in edges:
+                if days >> day & 1:
+                    window = _window(begin - day * DAY, end - day * DAY)
+                    edges[day] |= times & window
+                    days ^= 1 << day
+            found.append((times, days))
+    found += ((times, 1 << day) for day, times in edges.items())
     return Year.of(length, found)
 
 
@@ -624,39 +598,15 @@ def _shifted(
     return _combined(today, tomorrow, joined, budget).items()
 
 
-def _times_of_change(
-    local: Mapping[int, int], offsets: Sequence[_Offset], day: int, clock: Clock
-) -> int:
-    """The seconds of a day of UTC on or near which the offset changes."""
-    times = 0
-    first, last = day * DAY, (day + 1) * DAY
-    for offset in offsets:
-        begin = offset.anew if clock.overlap == "first" else offset.begin
-        end = offset.repeats if clock.overlap == "second" else offset.end
-        begin, end = max(begin, first), min(end, last)
-        if begin < end:
-            shown = _local_seconds(local, begin + offset.ahead, end - begin)
-            times |= shown << begin - first
-        if (
-            clock.fills_gaps
-            and 0 < offset.gap < _LONG_GAP
-            and first <= offset.end < last
-            and _local_seconds(local, offset.end + offset.ahead, offset.gap)
-        ):
-            times |= 1 << offset.end - first
-    return times
-
-
-def _local_seconds(local: Mapping[int, int], begin: int, number: int) -> int:
-    """So many local seconds from one on, that one as the lowest bit."""
-    found = taken = 0
-    while taken < number:
-        day, second = divmod(begin + taken, DAY)
-        # The day before the year is the first of them.
-        times = next((each for each, days in local.items() if days >> day + 1 & 1), 0)
-        found |= times >> second << taken
-        taken += DAY - second
-    return found & (1 << number) - 1
+def _has_times(local: Mapping[int, int], begin: int, number: int) -> bool:
+    """Whether there are times in a few local seconds, which two days may have."""
+    day, second = divmod(begin, DAY)
+    # The day before the year is the first of them.
+    today, tomorrow = (
+        next((times for times, days in local.items() if days >> each & 1), 0)
+        for each in (day + 1, day + 2)
+    )
+    return (today | tomorrow << DAY) >> second & (1 << number) - 1 != 0
 
 
 LONGEST_SEARCH = 400

@@ -41,7 +41,6 @@ from tests.triggers.combinations import (
     brief,
     crons,
     examples,
-    forget,
     leaves,
     listed,
     nested,
@@ -49,12 +48,6 @@ from tests.triggers.combinations import (
     series,
     windows,
 )
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers, and what it asks, is forgotten."""
-    forget(monkeypatch)
 
 
 @of(

@@ -54,19 +54,12 @@ from tests.triggers.combinations import (
     Suite,
     brief,
     examples,
-    forget,
     leaves,
     listed,
     of,
     series,
     windows,
 )
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers, and what it asks, is forgotten."""
-    forget(monkeypatch)
 
 
 @of(

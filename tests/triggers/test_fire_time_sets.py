@@ -31,9 +31,7 @@ from go_scheduler.triggers import (
 from go_scheduler.triggers.base import UndecidedError
 from go_scheduler.triggers.combining.compound import FireTimeSearch, searchable_times_of
 from go_scheduler.triggers.fire_time_sets import (
-    RunningCount,
     SearchBudget,
-    microsecond_of,
 )
 from tests.triggers.combinations import (
     DAY,
@@ -46,7 +44,6 @@ from tests.triggers.combinations import (
     Computed,
     ListedTrigger,
     SteadyTrigger,
-    forget,
     series,
 )
 
@@ -64,12 +61,6 @@ BEGINNINGS = tuple(
     )
 )
 PLENTY = 10**8
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers, and what it asks, is forgotten."""
-    forget(monkeypatch)
 
 
 def exhaustive(*values: str) -> list[Any]:
@@ -627,14 +618,6 @@ class TestCounts:
             assert series(limited, NOON - DAY, NOON + DAY)[-1] == last
             assert with_sets(limited, NOON - DAY, NOON + DAY)[-1] == last
 
-    def test_a_count_goes_over_new_year(self) -> None:
-        times = searchable_times_of(HOURLY)
-        assert times is not None
-        tally = RunningCount(times, datetime(2029, 12, 31, 22, tzinfo=UTC), PLENTY)
-        second = datetime(2031, 1, 1, 1, tzinfo=UTC)
-        number = tally.before(2031, microsecond_of(second), SearchBudget())
-        assert number == 2 + 365 * 24 + 1
-
     def test_a_limit_within_a_combination_ends_what_it_leaves_out(self) -> None:
         first = LimitedTrigger(MINUTELY, start=NOON, limit=50_000)
         trigger = ExceptTrigger(Cron("*/2 * * * *"), first)
@@ -692,12 +675,6 @@ class TestCalendars:
 
 
 class TestEffort:
-    def test_it_is_spent_for_one_question(self) -> None:
-        effort = SearchBudget(10)
-        effort.spend(10)
-        with pytest.raises(UndecidedError):
-            effort.spend(1)
-
     def test_a_year_that_takes_too_much_ends_a_search(self) -> None:
         trigger = ExceptTrigger(Cron(SECONDLY), Cron("* * * 5-9 * * *"))
         search = FireTimeSearch(trigger, budget=SearchBudget(3))

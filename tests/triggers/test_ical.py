@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,18 +12,9 @@ from hypothesis import strategies as st
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.calendars import ical, read_ical
 from go_scheduler.triggers.calendars.ical import MOST_BYTES
-from tests.triggers.combinations import brief
-
-if TYPE_CHECKING:
-    from go_scheduler.triggers.calendars import Calendar
+from tests.triggers.combinations import brief, days_of_year
 
 HOLIDAYS = Path(__file__).parent / "holidays.ics"
-
-
-def days_of_year(calendar: Calendar, year: int) -> list[str]:
-    first, last = date(year, 1, 1).toordinal(), date(year, 12, 31).toordinal()
-    days = map(date.fromordinal, range(first, last + 1))
-    return [f"{day:%m-%d}" for day in days if calendar.includes(day)]
 
 
 def file(*events: str) -> str:

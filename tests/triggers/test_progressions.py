@@ -37,7 +37,6 @@ from tests.triggers.combinations import (
     ListedTrigger,
     SteadyTrigger,
     examples,
-    forget,
     listed,
     series,
 )
@@ -163,10 +162,7 @@ class TestAllOf:
         assert trigger.next_fire_time(NOON) == NOON + 1009 * 1013 * 60 * SECOND
         assert progression_of(AnyOfTrigger([every(7), every(9)])) is None
 
-    def test_the_one_that_fires_the_most_seldom_says_how_far_to_go_on(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        forget(monkeypatch)
+    def test_the_one_that_fires_the_most_seldom_says_how_far_to_go_on(self) -> None:
         steady = [SteadyTrigger(7), SteadyTrigger(11, 1)]
         far = AllOfTrigger(steady).next_fire_time(NOON + 9000 * DAY)
         assert far is not None

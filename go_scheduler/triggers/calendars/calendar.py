@@ -15,15 +15,18 @@ from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import OWN
 from go_scheduler.triggers.fire_time_sets import (
+    YearlySet,
     combine,
     difference,
     listed,
+    on_days,
     union,
     whole_days,
 )
+from go_scheduler.triggers.times import days_in
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.fire_time_sets import YearlySet
+    from go_scheduler.triggers.fire_time_sets import SearchBudget, Year
 
 
 MOST_DAYS = 100_000
@@ -34,6 +37,8 @@ MOST_NAMES = 100
 
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 _DEEPEST = 10
+# The first day of each week of a year that begins with one, as bits.
+_WEEKS = sum(1 << 7 * week for week in range(54))
 _calendars: dict[str, Calendar] = {}
 _edition = 0
 _lock = Lock()
@@ -135,9 +140,13 @@ class BusinessDays(Calendar):
         return day.weekday() not in self.weekend and not is_in(self.holidays, day)
 
     def _days(self) -> YearlySet:
-        weekdays = whole_days(
-            lambda day: day.weekday() not in self.weekend, by_weekday=True
-        )
+        week = sum(1 << day for day in range(7) if day not in self.weekend)
+
+        def find(year: int, budget: SearchBudget) -> Year:
+            length, first = days_in(year), date(year, 1, 1).weekday()
+            return on_days(length, week * _WEEKS >> first & (1 << length) - 1)
+
+        weekdays = YearlySet(find)
         if not self.holidays:
             return weekdays
         return combine(difference, [weekdays, days_of_names(self.holidays)])

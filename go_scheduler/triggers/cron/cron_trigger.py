@@ -19,12 +19,13 @@ from go_scheduler.triggers.cron.expression import (
 )
 from go_scheduler.triggers.fire_time_sets import (
     EMPTY,
+    CachedYears,
     FireTimes,
     Year,
-    YearCache,
     YearlySet,
     at_one_microsecond,
     in_zone,
+    on_days,
 )
 from go_scheduler.triggers.times import SECOND, days_in
 from go_scheduler.triggers.wall.wall_clock_trigger import (
@@ -52,15 +53,15 @@ def local_times(fields: CronFields, search: CronSearch) -> YearlySet:
         search: Finds the days.
     """
     times = _times(fields.hours, fields.minutes, fields.seconds)
-    cache = YearCache()
 
-    def make(year: int) -> Year:
-        return Year.of(days_in(year), [(times, search.days_as_bits(year))])
+    @CachedYears
+    def make(calendar: int, year: int) -> Year:
+        return on_days(days_in(year), search.days_as_bits(year), times)
 
     def find(year: int, budget: SearchBudget) -> Year:
         if fields.years and year not in fields.years:
             return EMPTY[days_in(year)]
-        return cache.get(search.calendar(year), make, year)
+        return make(search.calendar(year), year)
 
     return YearlySet(find, max(fields.years) + 2 if fields.years else 0)
 
