@@ -185,8 +185,6 @@ class Year:
         last_second = self.length * DAY
         if begin <= 0 and end >= last_second:
             return self
-        if end <= 0 or begin >= min(end, last_second):
-            return EMPTY[self.length]
         begin, end = max(begin, 0), min(end, last_second)
         first, last = begin // DAY, (end - 1) // DAY
         bounds = [

@@ -1,7 +1,7 @@
 """Triggers made of others, and the search for their fire times.
 
-How a search goes on with sets, where candidates lead nowhere, is told in
-``fire_time_sets``.
+A search tries some hundred candidates. Then it goes on with ``fire_time_sets``, which
+explains the rest.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class CompoundTrigger(Trigger):
     def _refuse_if_idle(self, why: str, *, start: datetime | None = None) -> None:
         """Refuse a trigger that never fires, once nothing is left to be anchored.
 
-        One of which that stays open is not refused. It tries fewer candidates than
+        A trigger is accepted if the search gives up. It tries fewer candidates than
         later, to answer within a tenth of a second.
 
         Args:
@@ -429,9 +429,9 @@ def _frozen(state: object, kind: str) -> FrozenObject:
 class FireTimeSearch:
     """The search for one fire time of a trigger, through all that it is made of.
 
-    It begins with one candidate after the other, which is quick as a rule. Where many
-    are left out it goes on with sets of fire times. These are known of this package's
-    triggers; for others it goes on as it began, and gives up after so many candidates.
+    It begins with one candidate after the other, which is quick as a rule. If many of
+    them do not fire, it goes on with sets of fire times. Only triggers of this package
+    have sets. With others it tries more candidates, and gives up in the end.
 
     Args:
         trigger: Whose fire time to find.

@@ -1,7 +1,7 @@
 """Instants at equal distances: where several meet, and where some leave out all others.
 
-This is told by arithmetic. Steps of 86,399 and 86,291 seconds meet once in 236 years,
-which no walk from one instant to the next would find.
+Arithmetic finds this. Steps of 86,399 and 86,291 seconds meet once in 236 years: a walk
+from one instant to the next would take too long.
 """
 
 from __future__ import annotations
