@@ -548,22 +548,24 @@ class TestSearch:
         assert times is not None
         assert times.next(first, lambda year: None, SearchBudget()) is None
 
-    def test_foreign_triggers_are_asked_one_by_one(self) -> None:
-        for trigger in (
+    @pytest.mark.parametrize(
+        "trigger",
+        [
             AnyOfTrigger([MINUTELY, SteadyTrigger(1)]),
             ExceptTrigger(MINUTELY, SteadyTrigger(60)),
             OnlyTrigger(ListedTrigger([NOON.isoformat()]), "tests.june"),
             AllOfTrigger([SteadyTrigger(1), SteadyTrigger(2)]),
             AllOfTrigger([SteadyTrigger(1), HOURLY]),
-            LimitedTrigger(
-                AllOfTrigger([SteadyTrigger(1), HOURLY]), start=NOON, limit=3
-            ),
-        ):
-            assert searchable_times_of(trigger) is None
-
-    def test_nor_is_what_no_other_can_be_made_of(self) -> None:
-        delay = DelayTrigger(HOUR)
-        assert searchable_times_of(delay) is None
+            LimitedTrigger(SteadyTrigger(1), start=NOON, limit=3),
+            DelayTrigger(HOUR),
+            IntervalTrigger(HOUR),
+        ],
+        ids=str,
+    )
+    def test_foreign_triggers_and_those_without_a_start_are_asked_one_by_one(
+        self, trigger: Trigger
+    ) -> None:
+        assert searchable_times_of(trigger) is None
 
     def test_nor_is_a_limit_of_what_is_at_too_many_parts_of_a_second(self) -> None:
         seldom = IntervalTrigger(SECOND + MICROSECOND, NOON)
@@ -573,11 +575,6 @@ class TestSearch:
         assert searchable_times_of(both) is None
         assert both.next_fire_time(NOON - SECOND) == NOON
         assert both.next_fire_time(NOON) is None
-
-    def test_one_that_counts_from_nowhere_is_no_set(self) -> None:
-        interval = IntervalTrigger(HOUR)
-        assert searchable_times_of(interval) is None
-        assert searchable_times_of(interval.anchored(NOON)) is not None
 
 
 class TestYears:

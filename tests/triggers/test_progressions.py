@@ -25,7 +25,6 @@ from go_scheduler.triggers.combining.progressions import (
     covered_from,
     meeting,
 )
-from go_scheduler.triggers.fire_time_sets import SearchBudget, fire_times_of
 from tests.triggers.combinations import (
     BEGINNING,
     DAY,
@@ -174,13 +173,6 @@ class TestAllOf:
     def test_many_meet_where_all_fire(self) -> None:
         trigger = AllOfTrigger([CronTrigger(f"*/{n} * * * *") for n in range(1, 13)])
         assert trigger.next_fire_time(NOON) == NOON + HOUR
-
-    def test_where_they_meet_is_told_as_a_set(self) -> None:
-        trigger = AllOfTrigger([every(1009, 0.5), every(1013, 0.5)])
-        times = fire_times_of(trigger)
-        assert times is not None
-        found = times.next(NOON + SECOND, lambda year: year, SearchBudget())
-        assert found == NOON + (1009 * 1013 + 0.5) * SECOND
 
     def test_what_never_meets_is_refused(self) -> None:
         for steps in ((every(2), every(4, 1)), (every(1013), every(2026, 0.5))):
