@@ -104,6 +104,10 @@ class TestAnyOf:
         trigger = AnyOfTrigger([DAILY, HOURLY, DAILY])
         assert series(trigger, NOON, NOON + DAY) == series(HOURLY, NOON, NOON + DAY)
 
+    def test_one_that_stands_in_two_places_is_asked_for_both(self) -> None:
+        trigger = AnyOfTrigger([AllOfTrigger([DAILY, HOURLY]), HOURLY])
+        assert trigger.next_fire_time(NOON + 2 * HOUR) == NOON + 3 * HOUR
+
     def test_it_goes_on_without_what_has_ended(self) -> None:
         trigger = AnyOfTrigger([ExecuteOnceTrigger(NOON), DAILY])
         assert trigger.next_fire_time(NOON) == DAILY.next_fire_time(NOON)

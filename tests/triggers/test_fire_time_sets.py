@@ -307,10 +307,31 @@ class TestSets:
         )
         assert with_sets(trigger, *window) == series(trigger, *window)
 
-    def test_a_day_may_be_the_same_here_as_in_utc_until_clocks_change(self) -> None:
-        trigger = Cron("50 */3 * * *", "Europe/London")
-        window = (datetime(2025, 3, 28, tzinfo=UTC), datetime(2025, 4, 1, tzinfo=UTC))
+    @pytest.mark.parametrize(
+        ("expression", "zone", "begin"),
+        [
+            ("50 */3 * * *", "Europe/London", "2025-03-28"),
+            ("30 2 * * *", "America/New_York", "2024-03-08"),
+            # A gap from 23:30 to 00:30, and a whole day that was left out.
+            ("45 23 * * *", "America/Toronto", "1919-03-29"),
+            ("15 0 * * *", "America/Toronto", "1919-03-29"),
+            ("30 12 * * *", "Pacific/Apia", "2011-12-28"),
+        ],
+    )
+    def test_times_that_a_clock_skips_are_the_same(
+        self, expression: str, zone: str, begin: str
+    ) -> None:
+        trigger = Cron(expression, zone)
+        first = datetime.fromisoformat(begin).replace(tzinfo=UTC)
+        window = (first, first + 5 * DAY)
         assert with_sets(trigger, *window) == series(trigger, *window)
+
+    def test_a_year_that_is_not_tried_from_its_beginning_does_not_stand_for_others(
+        self,
+    ) -> None:
+        mondays = AllOfTrigger([Cron("0 0 29 2 *"), Cron("0 0 * * 1")])
+        begin, found = (datetime(year, 2, 29, tzinfo=UTC) for year in (2044, 2072))
+        assert with_sets(mondays, begin, found) == [found]
 
     @pytest.mark.exhaustive
     @settings(max_examples=60, deadline=None)
