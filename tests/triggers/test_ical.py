@@ -188,6 +188,10 @@ class TestEvents:
         )
         assert days(event, 2023) == ["12-30", "12-31"]
         assert days(event, 2025) == ["01-01", "12-30", "12-31"]
+        longer = "DTSTART;VALUE=DATE:20231225\nDURATION:P12D\nRRULE:FREQ=YEARLY"
+        assert days(longer, 2025)[:6] == [f"01-0{day}" for day in range(1, 6)] + [
+            "12-25"
+        ]
 
     def test_occurrences_may_overlap(self) -> None:
         event = "DTSTART;VALUE=DATE:20240501\nDURATION:P3D\nRRULE:FREQ=DAILY;COUNT=3"
