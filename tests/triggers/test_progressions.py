@@ -160,6 +160,10 @@ class TestAllOf:
         trigger = AllOfTrigger([AnyOfTrigger([every(1009)]), inner])
         assert trigger.next_fire_time(NOON) == NOON + 1009 * 1013 * 60 * SECOND
         assert progression_of(AnyOfTrigger([every(7), every(9)])) is None
+        both = AllOfTrigger([every(7), every(9)])
+        thrice = LimitedTrigger(both, start=NOON, limit=3)
+        expected = [NOON + 63 * n * SECOND for n in range(3)]
+        assert series(thrice, BEGINNING, END) == expected
 
     def test_the_one_that_fires_the_most_seldom_says_how_far_to_go_on(self) -> None:
         steady = [SteadyTrigger(7), SteadyTrigger(11, 1)]

@@ -309,11 +309,6 @@ def period_at(instant: datetime, zone: tzinfo) -> Period:
     return periods[-1]
 
 
-def periods_of(zone: tzinfo, year: int) -> Sequence[Period]:
-    """The periods of a zone that a year has a part in, as UTC counts it."""
-    return (_ALL_TIME,) if zone is UTC else _periods(zone, year)
-
-
 def _look_on_at(
     start: datetime, found: datetime | None, period: Period
 ) -> datetime | None:
