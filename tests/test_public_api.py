@@ -84,8 +84,6 @@ SIMPLE_TRIGGERS = [
     "go_scheduler.triggers.stored",
     "go_scheduler.triggers.zones",
     "go_scheduler.triggers.words",
-    "go_scheduler.triggers.years",
-    "go_scheduler.triggers.years.sets",
 ]
 """All that is loaded of triggers for one that fires once."""
 

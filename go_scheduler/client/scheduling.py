@@ -30,13 +30,13 @@ from go_scheduler.stores.rules import is_over
 from go_scheduler.triggers.base import (
     STATE_LIMIT,
     Trigger,
+    UndecidedError,
     checked_fire_time,
     is_brief,
     is_own,
     next_fire_time_of,
 )
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
-from go_scheduler.triggers.years.sets import UndecidedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set

@@ -17,11 +17,15 @@ from go_scheduler.formatting import a, shown
 from go_scheduler.json import JSON, FrozenObject, freeze
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.sets import Years
+    from go_scheduler.triggers.fire_time_sets import FireTimes
 
 
 class RefusedError(Exception):
     """A text cannot be read. The message says why, and does not repeat the text."""
+
+
+class UndecidedError(InvalidTriggerError):
+    """The search for a fire time was given up: there may be one or none."""
 
 
 ENTRY_POINTS = "go_scheduler.triggers"
@@ -238,15 +242,11 @@ class Trigger(ABC):
         """The triggers that it is made of; empty for most."""
         return ()
 
-    def _phases(self) -> frozenset[int] | None:
-        """At which microseconds of their seconds its fire times are, if a few."""
-        return None
+    def _fire_times(self) -> FireTimes | None:
+        """All its fire times as sets; None: they are not known as such.
 
-    def _years(self, phase: int) -> Years | None:
-        """Its fire times at one of these microseconds, as sets.
-
-        Only what is this package's says so; other triggers are asked for one fire time
-        after the other.
+        Only triggers of this package are asked. Other triggers are asked for one fire
+        time after the other.
         """
         return None
 
@@ -317,7 +317,7 @@ def _fields_of(cls: type[Trigger]) -> Sequence[str]:
 
 def is_own(trigger: Trigger) -> bool:
     """Whether all its code is this package's, so that it cannot hang."""
-    return _is_of_own_class(trigger) and trigger._is_made_of_own()
+    return is_of_own_class(trigger) and trigger._is_made_of_own()
 
 
 def is_brief(trigger: Trigger) -> bool:
@@ -326,22 +326,13 @@ def is_brief(trigger: Trigger) -> bool:
     return _BRIEF.issuperset([type(getattr(trigger, each)) for each in names])
 
 
-def phases_of(trigger: Trigger) -> frozenset[int] | None:
-    """At which microseconds of their seconds it fires; None: that is not known."""
-    return trigger._phases() if _is_of_own_class(trigger) else None
-
-
-def years_of(trigger: Trigger, phase: int) -> Years | None:
-    """Its fire times at one of these microseconds; None: they are not known as sets."""
-    return trigger._years(phase) if _is_of_own_class(trigger) else None
-
-
 def progression_of(trigger: Trigger) -> Progression | None:
     """Its fire times as a progression; None: they are none, or not known as such."""
-    return trigger._progression() if _is_of_own_class(trigger) else None
+    return trigger._progression() if is_of_own_class(trigger) else None
 
 
-def _is_of_own_class(trigger: Trigger) -> bool:
+def is_of_own_class(trigger: Trigger) -> bool:
+    """Whether its class is this package's; its parts may be a third party's."""
     return type(trigger).__module__.startswith(OWN)
 
 

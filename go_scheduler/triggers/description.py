@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from go_scheduler.triggers.local_time import local_time
+from go_scheduler.triggers.times import DAY, MONTH_LENGTHS
 from go_scheduler.triggers.words import (
     MONTHS,
     WEEKDAYS,
@@ -25,7 +26,6 @@ from go_scheduler.triggers.words import (
     ordinal,
     spans,
 )
-from go_scheduler.triggers.years.sets import DAY, MONTH_LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,10 +10,9 @@ from go_scheduler.argument_hints import write_instead
 from go_scheduler.triggers.base import Trigger, checked_instant, utc
 from go_scheduler.triggers.times import seconds_until
 from go_scheduler.triggers.words import moment
-from go_scheduler.triggers.years.sets import NEVER, ListedYears
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.sets import Years
+    from go_scheduler.triggers.fire_time_sets import FireTimes
 
 
 @write_instead("ExecuteOnceTrigger(datetime(2030, 1, 1, 9, tzinfo=UTC))")
@@ -56,13 +55,14 @@ class ExecuteOnceTrigger(Trigger):
         """
         return self.fire_at
 
-    def _phases(self) -> frozenset[int]:
-        return frozenset((self.fire_at.microsecond,))
+    def _fire_times(self) -> FireTimes:
+        # Most programs that fire once need no sets.
+        from go_scheduler.triggers.fire_time_sets import at_one_microsecond, listed
 
-    def _years(self, phase: int) -> Years:
-        if phase != self.fire_at.microsecond:
-            return NEVER
-        return ListedYears([seconds_until(self.fire_at, phase)])
+        microsecond = self.fire_at.microsecond
+        return at_one_microsecond(
+            listed([seconds_until(self.fire_at, microsecond)]), microsecond
+        )
 
     def describe(self) -> str:
         """Such as ``at 2030-01-01 09:00Z``."""

@@ -10,12 +10,9 @@ from go_scheduler.argument_hints import write_instead
 from go_scheduler.triggers.base import Progression, Trigger, checked_instant, utc
 from go_scheduler.triggers.times import MICROSECOND, microseconds_of, step_of
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON, every, moment
-from go_scheduler.triggers.years.sets import phases, progression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from go_scheduler.triggers.years.sets import Years
 
 
 @write_instead("IntervalTrigger(minutes=5)")
@@ -125,14 +122,6 @@ class IntervalTrigger(Trigger):
         if self.anchor is not None or self.anchored_at is not None:
             return self
         return replace(self, anchored_at=now)
-
-    def _phases(self) -> frozenset[int] | None:
-        found = self._progression()
-        return found and phases(*found)
-
-    def _years(self, phase: int) -> Years | None:
-        found = self._progression()
-        return found and progression(*found, phase)
 
     def _progression(self) -> Progression | None:
         first = self.anchor or self.anchored_at

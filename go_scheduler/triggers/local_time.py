@@ -59,11 +59,11 @@ def changes(zone: tzinfo, year: int) -> Sequence[Change]:
     end = _new_year(year + 1)
     step = _STEP_OF_DATA if year < _RULED else _STEP_OF_RULES
     low = _new_year(year)
-    before = _offset_at(low, zone)
+    before = offset_at(low, zone)
     found = []
     while low < end:
         high = low + min(step, end - low)
-        after = _offset_at(high, zone)
+        after = offset_at(high, zone)
         if after != before:
             found.append((_change(low, high, zone), before, after))
         low, before = high, after
@@ -72,10 +72,10 @@ def changes(zone: tzinfo, year: int) -> Sequence[Change]:
 
 def _change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
     """When the offset changes, between two instants at which it differs."""
-    before = _offset_at(low, zone)
+    before = offset_at(low, zone)
 
     def changed(seconds: int) -> bool:
-        return _offset_at(low + seconds * _SECOND, zone) != before
+        return offset_at(low + seconds * _SECOND, zone) != before
 
     return low + bisect(range((high - low) // _SECOND), False, key=changed) * _SECOND
 
@@ -101,7 +101,7 @@ def _new_year(year: int) -> datetime:
     return LAST_INSTANT if year > MAXYEAR else datetime(year, 1, 1, tzinfo=UTC)
 
 
-def _offset_at(instant: datetime, zone: tzinfo) -> timedelta:
+def offset_at(instant: datetime, zone: tzinfo) -> timedelta:
     """The offset of a zone from UTC."""
     # A day from the ends of time, every local time can be told.
     inside = min(max(instant, FIRST_INSTANT + _DAY), LAST_INSTANT - _DAY)
@@ -270,11 +270,6 @@ def period_at(instant: datetime, zone: tzinfo) -> Period:
     return periods[-1]
 
 
-def periods_of(zone: tzinfo, year: int) -> Sequence[Period]:
-    """The periods of a zone that overlap a year of UTC."""
-    return (_ALL_TIME,) if zone is UTC else _periods(zone, year)
-
-
 def local_time(moment: datetime, zone: tzinfo) -> datetime:
     """The local time of an instant, in whole seconds; a local time stays as it is."""
     if moment.tzinfo is None:
@@ -292,7 +287,7 @@ def _periods(zone: tzinfo, year: int) -> Sequence[Period]:
     ]
     begin = _new_year(year - 1)
     end = _new_year(year + 2)
-    first, last = _offset_at(begin, zone), _offset_at(end, zone)
+    first, last = offset_at(begin, zone), offset_at(end, zone)
     bounds = [(begin, first, first), *found, (end, last, last)]
     return [
         _period(one, other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import isleap
 from datetime import UTC, datetime, timedelta
 
 from go_scheduler.errors import InvalidTriggerError
@@ -14,7 +15,18 @@ LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 SECOND = 1_000_000
 """The microseconds of a second."""
 
+DAY = 86_400
+"""The seconds of a day."""
+
+MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""How many days the months have; february in a year that is no leap year."""
+
 _EARLIEST = datetime.min  # noqa: DTZ901 (local times are naive)
+
+
+def days_in(year: int) -> int:
+    """How many days a year has."""
+    return 366 if isleap(year) else 365
 
 
 def microseconds_of(moment: datetime) -> int:

@@ -25,7 +25,6 @@ OVERLAPS = ("first", "second", "both")
 
 _DEFAULTS = {"gap": "next", "overlap": "first"}
 _YEAR = timedelta(days=366)
-_WHOLE = frozenset((0,))
 
 
 class WallClockTrigger(Trigger):
@@ -136,9 +135,6 @@ class WallClockTrigger(Trigger):
             for name, value in state.items()
             if name not in _DEFAULTS or value != _DEFAULTS[name]
         }
-
-    def _phases(self) -> frozenset[int]:
-        return _WHOLE
 
     def _reading(self) -> tuple[Search, bool, tzinfo]:
         zone = load_zone(self.timezone)

@@ -25,7 +25,7 @@ from go_scheduler.triggers import (
     Trigger,
     UnknownTrigger,
 )
-from go_scheduler.triggers.years.sets import UndecidedError
+from go_scheduler.triggers.base import UndecidedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -33,8 +33,7 @@ from go_scheduler.triggers import (
     IntervalTrigger,
     Trigger,
 )
-from go_scheduler.triggers.base import next_fire_time_of
-from go_scheduler.triggers.years.sets import UndecidedError
+from go_scheduler.triggers.base import UndecidedError, next_fire_time_of
 from tests.conftest import instance
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from go_scheduler.triggers import (
 from go_scheduler.triggers.calendars import (
     Calendar,
     DateCalendar,
-    calendar,
     register_calendar,
 )
 from go_scheduler.triggers.combining import AnyOfTrigger
@@ -138,13 +137,6 @@ class NamelessTrigger(ListedTrigger):
     """Cannot be stored."""
 
 
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo what a test registers, and what it asks, when it ends."""
-    monkeypatch.setattr(calendar, "_calendars", dict(calendar._calendars))
-    monkeypatch.setattr(ListedTrigger, "asked", [])
-    monkeypatch.setattr(SteadyTrigger, "asked", [])
-
-
 def listed(*times: datetime, timezone: str | None = None) -> ListedTrigger:
     return ListedTrigger([each.isoformat() for each in times], timezone)
 
@@ -158,6 +150,16 @@ def series(trigger: Trigger, begin: datetime, end: datetime) -> list[datetime]:
         found.append(after)
         after = trigger.next_fire_time(after)
     return found
+
+
+def days_of(calendar: Calendar, first: date, last: date) -> list[date]:
+    days = map(date.fromordinal, range(first.toordinal(), last.toordinal() + 1))
+    return [day for day in days if calendar.includes(day)]
+
+
+def days_of_year(calendar: Calendar, year: int) -> list[str]:
+    found = days_of(calendar, date(year, 1, 1), date(year, 12, 31))
+    return [f"{day:%m-%d}" for day in found]
 
 
 def nested(trigger: Trigger, levels: int) -> Trigger:

@@ -17,15 +17,14 @@ from go_scheduler.triggers import (
     Trigger,
     UnknownTrigger,
 )
+from go_scheduler.triggers.base import UndecidedError
 from go_scheduler.triggers.combining import (
     AllOfTrigger,
     AnyOfTrigger,
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.combining.compound import MOST_PARTS
-from go_scheduler.triggers.combining.search import FireTimeSearch
-from go_scheduler.triggers.years.sets import UndecidedError
+from go_scheduler.triggers.combining.compound import MOST_PARTS, FireTimeSearch
 from tests.triggers.combinations import (
     DAILY,
     DAY,
@@ -42,7 +41,6 @@ from tests.triggers.combinations import (
     brief,
     crons,
     examples,
-    forget,
     leaves,
     listed,
     nested,
@@ -50,12 +48,6 @@ from tests.triggers.combinations import (
     series,
     windows,
 )
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers, and what it asks, is forgotten."""
-    forget(monkeypatch)
 
 
 @of(
@@ -111,6 +103,10 @@ class TestAnyOf:
     def test_an_instant_fires_once(self) -> None:
         trigger = AnyOfTrigger([DAILY, HOURLY, DAILY])
         assert series(trigger, NOON, NOON + DAY) == series(HOURLY, NOON, NOON + DAY)
+
+    def test_one_that_stands_in_two_places_is_asked_for_both(self) -> None:
+        trigger = AnyOfTrigger([AllOfTrigger([DAILY, HOURLY]), HOURLY])
+        assert trigger.next_fire_time(NOON + 2 * HOUR) == NOON + 3 * HOUR
 
     def test_it_goes_on_without_what_has_ended(self) -> None:
         trigger = AnyOfTrigger([ExecuteOnceTrigger(NOON), DAILY])

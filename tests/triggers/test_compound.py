@@ -46,17 +46,10 @@ from tests.triggers.combinations import (
     NOON,
     SECOND,
     WrongTrigger,
-    forget,
     listed,
     nested,
     series,
 )
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers, and what it asks, is forgotten."""
-    forget(monkeypatch)
 
 
 class TestRecurring:

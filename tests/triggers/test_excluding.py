@@ -23,7 +23,7 @@ from go_scheduler.triggers import (
     dump_trigger,
     load_trigger,
 )
-from go_scheduler.triggers.base import is_own
+from go_scheduler.triggers.base import UndecidedError, is_own
 from go_scheduler.triggers.calendars import (
     BusinessDays,
     DateCalendar,
@@ -37,7 +37,6 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.years.sets import UndecidedError
 from tests.triggers.combinations import (
     DAILY,
     DAY,
@@ -55,19 +54,12 @@ from tests.triggers.combinations import (
     Suite,
     brief,
     examples,
-    forget,
     leaves,
     listed,
     of,
     series,
     windows,
 )
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers, and what it asks, is forgotten."""
-    forget(monkeypatch)
 
 
 @of(

@@ -131,6 +131,16 @@ class TestCount:
             trigger = RecurrenceTrigger(f"{rule};COUNT=77777", start=start)
             assert trigger.next_fire_time(after) == expected
 
+    def test_what_counts_hours_counts_those_that_pass_in_any_zone(self) -> None:
+        start = datetime(1990, 1, 1, tzinfo=UTC)
+        last = start + timedelta(hours=77_776)
+        for after, expected in ((last - MICROSECOND, last), (last, None)):
+            trigger = RecurrenceTrigger(
+                "FREQ=HOURLY;COUNT=77777",
+                start=start.astimezone(ZoneInfo("Europe/Berlin")),
+            )
+            assert trigger.next_fire_time(after) == expected
+
     @pytest.mark.parametrize(
         "rule",
         [

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,18 +12,9 @@ from hypothesis import strategies as st
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.calendars import ical, read_ical
 from go_scheduler.triggers.calendars.ical import MOST_BYTES
-from tests.triggers.combinations import brief
-
-if TYPE_CHECKING:
-    from go_scheduler.triggers.calendars import Calendar
+from tests.triggers.combinations import brief, days_of_year
 
 HOLIDAYS = Path(__file__).parent / "holidays.ics"
-
-
-def days_of_year(calendar: Calendar, year: int) -> list[str]:
-    first, last = date(year, 1, 1).toordinal(), date(year, 12, 31).toordinal()
-    days = map(date.fromordinal, range(first, last + 1))
-    return [f"{day:%m-%d}" for day in days if calendar.includes(day)]
 
 
 def file(*events: str) -> str:
@@ -198,6 +188,10 @@ class TestEvents:
         )
         assert days(event, 2023) == ["12-30", "12-31"]
         assert days(event, 2025) == ["01-01", "12-30", "12-31"]
+        longer = "DTSTART;VALUE=DATE:20231225\nDURATION:P12D\nRRULE:FREQ=YEARLY"
+        assert days(longer, 2025)[:6] == [f"01-0{day}" for day in range(1, 6)] + [
+            "12-25"
+        ]
 
     def test_occurrences_may_overlap(self) -> None:
         event = "DTSTART;VALUE=DATE:20240501\nDURATION:P3D\nRRULE:FREQ=DAILY;COUNT=3"

@@ -20,13 +20,11 @@ from go_scheduler.triggers import (
     RecurrenceTrigger,
 )
 from go_scheduler.triggers.base import Progression, next_fire_time_of, progression_of
-from go_scheduler.triggers.combining.search import (
+from go_scheduler.triggers.combining.progressions import (
     ProgressionTrigger,
     covered_from,
-    fire_times_of,
     meeting,
 )
-from go_scheduler.triggers.years.sets import SearchBudget
 from tests.triggers.combinations import (
     BEGINNING,
     DAY,
@@ -38,7 +36,6 @@ from tests.triggers.combinations import (
     ListedTrigger,
     SteadyTrigger,
     examples,
-    forget,
     listed,
     series,
 )
@@ -163,11 +160,12 @@ class TestAllOf:
         trigger = AllOfTrigger([AnyOfTrigger([every(1009)]), inner])
         assert trigger.next_fire_time(NOON) == NOON + 1009 * 1013 * 60 * SECOND
         assert progression_of(AnyOfTrigger([every(7), every(9)])) is None
+        both = AllOfTrigger([every(7), every(9)])
+        thrice = LimitedTrigger(both, start=NOON, limit=3)
+        expected = [NOON + 63 * n * SECOND for n in range(3)]
+        assert series(thrice, BEGINNING, END) == expected
 
-    def test_the_one_that_fires_the_most_seldom_says_how_far_to_go_on(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        forget(monkeypatch)
+    def test_the_one_that_fires_the_most_seldom_says_how_far_to_go_on(self) -> None:
         steady = [SteadyTrigger(7), SteadyTrigger(11, 1)]
         far = AllOfTrigger(steady).next_fire_time(NOON + 9000 * DAY)
         assert far is not None
@@ -179,13 +177,6 @@ class TestAllOf:
     def test_many_meet_where_all_fire(self) -> None:
         trigger = AllOfTrigger([CronTrigger(f"*/{n} * * * *") for n in range(1, 13)])
         assert trigger.next_fire_time(NOON) == NOON + HOUR
-
-    def test_where_they_meet_is_told_as_a_set(self) -> None:
-        trigger = AllOfTrigger([every(1009, 0.5), every(1013, 0.5)])
-        times = fire_times_of(trigger)
-        assert times is not None
-        found = times.next(NOON + SECOND, lambda year: year, SearchBudget())
-        assert found == NOON + (1009 * 1013 + 0.5) * SECOND
 
     def test_what_never_meets_is_refused(self) -> None:
         for steps in ((every(2), every(4, 1)), (every(1013), every(2026, 0.5))):

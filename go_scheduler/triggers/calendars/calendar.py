@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -14,104 +14,19 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import OWN
-from go_scheduler.triggers.years.fire_times import union
-from go_scheduler.triggers.years.sets import (
-    UNSETTLED,
-    CombinedYears,
-    ListedYears,
-    Remembered,
-    Years,
-    days_in,
+from go_scheduler.triggers.fire_time_sets import (
+    YearlySet,
+    combine,
+    difference,
+    listed,
     on_days,
-    without,
+    union,
+    whole_days,
 )
+from go_scheduler.triggers.times import days_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from go_scheduler.triggers.years.sets import Cells, SearchBudget
-
-_DAY = timedelta(days=1)
-_DAYS_PER_UNIT = 4
-
-
-class CalendarYears(Years):
-    """The days that a calendar says are in it, of which each is asked for.
-
-    Args:
-        includes: Tells whether a day is.
-    """
-
-    def __init__(self, includes: Callable[[date], bool]) -> None:
-        self._includes = includes
-        self._known: Remembered[Cells] = Remembered(len)
-
-    @property
-    def settled(self) -> int:
-        """Never: what it says of each year is its own."""
-        return UNSETTLED
-
-    def cells(self, year: int, effort: SearchBudget) -> Cells:
-        """Those of a year."""
-
-        def make() -> Cells:
-            number, first = days_in(year), date(year, 1, 1)
-            effort.spend(number // _DAYS_PER_UNIT)
-            return on_days(
-                sum(
-                    1 << day
-                    for day in range(number)
-                    if self._includes(first + day * _DAY)
-                ),
-                number,
-            )
-
-        return self._known.get(year, make)
-
-
-class WeekdayYears(Years):
-    """Some days of the week.
-
-    Args:
-        weekdays: Monday is 0.
-    """
-
-    def __init__(self, weekdays: Collection[int]) -> None:
-        self._weekdays = weekdays
-
-    @property
-    def settled(self) -> int:
-        """From the beginning."""
-        return 0
-
-    def cells(self, year: int, effort: SearchBudget) -> Cells:
-        """Those of a year."""
-        number, first = days_in(year), date(year, 1, 1).weekday()
-        days = (day for day in range(number) if (first + day) % 7 in self._weekdays)
-        return on_days(sum(1 << day for day in days), number)
-
-
-class WholeDays(Years):
-    """The days on which there is any time of a set.
-
-    Args:
-        years: The set.
-    """
-
-    def __init__(self, years: Years) -> None:
-        self._years = years
-
-    @property
-    def settled(self) -> int:
-        """When the set is."""
-        return self._years.settled
-
-    def cells(self, year: int, effort: SearchBudget) -> Cells:
-        """Those of a year."""
-        cells = self._years.cells(year, effort)
-        return on_days(
-            sum(days for times, days in cells.items() if times), days_in(year)
-        )
+    from go_scheduler.triggers.fire_time_sets import SearchBudget, Year
 
 
 MOST_DAYS = 100_000
@@ -122,6 +37,8 @@ MOST_NAMES = 100
 
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 _DEEPEST = 10
+# The first day of each week of a year that begins with one, as bits.
+_WEEKS = sum(1 << 7 * week for week in range(54))
 _calendars: dict[str, Calendar] = {}
 _edition = 0
 _lock = Lock()
@@ -147,9 +64,9 @@ class Calendar(ABC):
             day: The day, without a time zone.
         """
 
-    def _years(self) -> Years | None:
-        """Its days as sets; None: it is asked for each of them."""
-        return None
+    def _days(self) -> YearlySet:
+        """Its days as a set; by default it is asked for each of them."""
+        return whole_days(self.includes)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -181,8 +98,8 @@ class DateCalendar(Calendar):
         """Whether a day is in the list."""
         return day in self.days
 
-    def _years(self) -> Years:
-        return ListedYears((), [each.toordinal() for each in self.days])
+    def _days(self) -> YearlySet:
+        return listed((), [each.toordinal() for each in self.days])
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -222,11 +139,17 @@ class BusinessDays(Calendar):
         """
         return day.weekday() not in self.weekend and not is_in(self.holidays, day)
 
-    def _years(self) -> Years:
-        weekdays = WeekdayYears(set(range(7)) - set(self.weekend))
+    def _days(self) -> YearlySet:
+        week = sum(1 << day for day in range(7) if day not in self.weekend)
+
+        def find(year: int, budget: SearchBudget) -> Year:
+            length, first = days_in(year), date(year, 1, 1).weekday()
+            return on_days(length, week * _WEEKS >> first & (1 << length) - 1)
+
+        weekdays = YearlySet(find)
         if not self.holidays:
             return weekdays
-        return CombinedYears(without, [weekdays, years_of_names(self.holidays)])
+        return combine(difference, [weekdays, days_of_names(self.holidays)])
 
 
 def register_calendar(name: str, calendar: Calendar) -> None:
@@ -305,20 +228,20 @@ def is_in(names: Iterable[str], day: date) -> bool:
     return False
 
 
-def years_of_names(names: Sequence[str]) -> Years:
-    """The days that are in one of the calendars of these names, as sets.
+def days_of_names(names: Sequence[str]) -> YearlySet:
+    """The days that are in one of the calendars of these names, as a set.
 
     Raises:
         UnknownTriggerError: One of them is not registered.
     """
-    return union(list(map(_years_of, names)))
+    return union(list(map(_days_of_name, names)))
 
 
-def _years_of(name: str) -> Years:
+def _days_of_name(name: str) -> YearlySet:
     calendar = find_calendar(name)
-    is_own = type(calendar).__module__.startswith(OWN)
-    known = calendar._years() if is_own else None
-    return known or CalendarYears(partial(is_in, (name,)))
+    if type(calendar).__module__.startswith(OWN):
+        return calendar._days()
+    return whole_days(partial(is_in, (name,)))
 
 
 def are_own(names: Iterable[str]) -> bool:

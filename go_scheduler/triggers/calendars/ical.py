@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,18 +14,18 @@ from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import RefusedError
 from go_scheduler.triggers.calendars.calendar import MOST_DAYS
 from go_scheduler.triggers.calendars.rule_calendar import (
-    EventCalendar,
-    EventClock,
-    EventSeries,
+    LAST_LOCAL_TIME,
+    YearlyCalendar,
+    times_of,
 )
 from go_scheduler.triggers.recurrence.rule import RecurrenceRule
 from go_scheduler.triggers.recurrence.series import LocalTimes
 from go_scheduler.triggers.recurrence.text import read_rule
+from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.zones import load_zone, zone_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import tzinfo
+    from collections.abc import Iterator
     from zoneinfo import ZoneInfo
 
     from icalendar import Event
@@ -45,7 +46,13 @@ def read_text(source: object) -> str:
         InvalidTriggerError: It is none of these, cannot be read, or is too large.
     """
     if isinstance(source, Path):
-        source = _read_file(source)
+        try:
+            with source.open("rb") as file:
+                source = file.read(MOST_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise InvalidTriggerError(
+                f"the iCalendar file cannot be read: {error}"
+            ) from None
     if not isinstance(source, str | bytes):
         raise InvalidTriggerError(
             "an iCalendar file must be given as its text, its bytes, or a Path, not"
@@ -93,16 +100,6 @@ def split_events(text: str) -> Sequence[Event]:
     return [each for each in components if isinstance(each, Event)]
 
 
-def _read_file(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise InvalidTriggerError(
-            f"the iCalendar file cannot be read: {error}"
-        ) from None
-
-
 def _check_structure(text: str) -> None:
     """Refuse a file that is cut off, or whose parts overlap: the parser would not."""
     opened: list[tuple[str, int]] = []
@@ -138,6 +135,7 @@ MOST_SERIES = 500
 _MOST_COUNTED = 100_000
 _MOST_A_DAY = 24
 _LONGEST_RECURRING = timedelta(days=366)
+_MIDNIGHT = time()
 _END_OF_DAY = time(23, 59, 59)
 # The others say nothing about days, so that a broken one does no harm.
 _NEEDED = {
@@ -179,7 +177,164 @@ def read_ical(
     for event in events:
         if event.replaces is not None:
             changes.setdefault(event.uid, set()).add(event.replaces)
-    return _calendar([each for each in events if not each.cancelled], changes)
+    days: set[date] = set()
+    series: list[EventSeries] = []
+    for event in events:
+        if event.cancelled:
+            continue
+        moments = set(event.exceptions)
+        if event.replaces is None:
+            moments |= changes.get(event.uid, set())
+        exceptions = frozenset(
+            event.clock.local(each) if isinstance(each, datetime) else each
+            for each in moments
+        )
+        for start, length in event.begins:
+            if start not in exceptions and start.date() not in exceptions:
+                days.update(_touched(event.clock, start, length))
+            if len(days) > MOST_DAYS:
+                raise InvalidTriggerError(f"the file has more than {MOST_DAYS:,} days")
+        start, length = event.begins[0]
+        series += (
+            EventSeries(event.clock, start, length, rule, exceptions)
+            for rule in event.rules
+        )
+    if len(series) > MOST_SERIES:
+        raise InvalidTriggerError(
+            f"the file has {len(series)} recurring events; at most {MOST_SERIES}"
+        )
+    if sum(each.rule.count or 0 for each in series) > _MOST_COUNTED:
+        raise InvalidTriggerError(
+            f"the COUNTs of the file add up to more than {_MOST_COUNTED:,}"
+        )
+    return EventCalendar(days=frozenset(days), series=tuple(series))
+
+
+_DAY = timedelta(days=1)
+# The clocks of two zones are up to 26 hours apart.
+_APART = timedelta(days=2)
+_FIRST_LOCAL_TIME = datetime.min  # noqa: DTZ901 (local times are naive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventClock:
+    """How the times of an event become days.
+
+    Attributes:
+        written: The zone in which they are written; None: that of whoever reads them.
+        read: The zone in which days are counted; None: the one they are written in.
+    """
+
+    written: tzinfo | None
+    read: tzinfo | None
+
+    def local(self, moment: date) -> datetime:
+        """A date's midnight or a time, as the event's own clock shows it; naive."""
+        if not isinstance(moment, datetime):
+            return datetime.combine(moment, _MIDNIGHT)
+        if moment.tzinfo is not None and self.written is not None:
+            moment = moment.astimezone(self.written)
+        return moment.replace(tzinfo=None)
+
+    def days(self, start: datetime, length: timedelta) -> tuple[date, date]:
+        """The first and the last day that an event touches.
+
+        Args:
+            start: As the event's own clock shows it.
+            length: How much later its clock shows the end; the end does not count.
+        """
+        end = _moved(start, max(length - MICROSECOND, timedelta()))
+        return self._read(start).date(), self._read(end).date()
+
+    def _read(self, local: datetime) -> datetime:
+        if self.written is None or self.read is None:
+            return local
+        try:
+            return local.replace(tzinfo=self.written).astimezone(self.read)
+        except OverflowError:
+            return local
+
+
+@dataclass(frozen=True, slots=True)
+class EventSeries:
+    """An event that happens again and again.
+
+    Attributes:
+        clock: How its times become days.
+        start: When it first begins, as its own clock shows it; naive.
+        length: How long it lasts.
+        rule: When it begins again; UNTIL is a local time that is marked as UTC.
+        exceptions: When it does not, local times; a date stands for the whole day.
+    """
+
+    clock: EventClock
+    start: datetime
+    length: timedelta
+    rule: RecurrenceRule
+    exceptions: frozenset[date]
+
+    def days(self, first: date, last: date) -> Iterator[tuple[date, date]]:
+        """The first and last days of what touches the days from one to another.
+
+        Others may be among them.
+        """
+        times, end = times_of(self.rule, self.start)
+        begin = _moved(datetime.combine(first, _MIDNIGHT), -self.length - _APART)
+        end = min(end, _moved(datetime.combine(last, _MIDNIGHT), _DAY + _APART))
+        begin = max(begin, self.start)
+        for day, seconds in times.days(begin.toordinal()):
+            midnight = datetime.fromordinal(day)
+            if midnight > end:
+                break
+            if midnight.date() in self.exceptions:
+                continue
+            times_of_day = (midnight + timedelta(seconds=each) for each in seconds)
+            starts = [
+                each
+                for each in times_of_day
+                if self.start <= each <= end and each not in self.exceptions
+            ]
+            if starts:
+                first, _ = self.clock.days(starts[0], self.length)
+                _, last = self.clock.days(starts[-1], self.length)
+                yield first, last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventCalendar(YearlyCalendar):
+    """The days that the events of an iCalendar file touch; see ``read_ical``.
+
+    Attributes:
+        days: The days of what happens once.
+        series: What happens again and again.
+    """
+
+    days: frozenset[date]
+    series: tuple[EventSeries, ...] = ()
+
+    def includes(self, day: date) -> bool:
+        """Whether an event touches a day."""
+        return day in self.days or YearlyCalendar.includes(self, day)
+
+    def _days_of(self, year: int) -> set[date]:
+        first, last = date(year, 1, 1), date(year, 12, 31)
+        touched = chain.from_iterable(each.days(first, last) for each in self.series)
+        found: set[date] = set()
+        day = first.toordinal()
+        for begin, end in sorted(touched):
+            day = max(day, begin.toordinal())
+            until = min(end, last).toordinal()
+            found.update(map(date.fromordinal, range(day, until + 1)))
+            day = max(day, until + 1)
+        return found
+
+
+def _moved(time: datetime, by: timedelta) -> datetime:
+    """A local time moved; at most to the first or the last there is."""
+    try:
+        return time + by
+    except OverflowError:
+        return _FIRST_LOCAL_TIME if by < timedelta() else LAST_LOCAL_TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,64 +359,12 @@ class _Event:
     rules: Sequence[RecurrenceRule]
     exceptions: frozenset[date]
 
-    def excepting(self, moments: set[date]) -> frozenset[date]:
-        """When it does not take place: times of its clock, and whole days.
-
-        Args:
-            moments: When it is replaced by others.
-        """
-        return frozenset(
-            self.clock.local(each) if isinstance(each, datetime) else each
-            for each in self.exceptions | moments
-        )
-
-
-def _calendar(
-    events: Sequence[_Event], changes: Mapping[str, set[date]]
-) -> EventCalendar:
-    days: set[date] = set()
-    series: list[EventSeries] = []
-    for event in events:
-        is_change = event.replaces is not None
-        exceptions = event.excepting(
-            set() if is_change else changes.get(event.uid, set())
-        )
-        for start, length in event.begins:
-            if start not in exceptions and start.date() not in exceptions:
-                days.update(_touched(event.clock, start, length))
-            if len(days) > MOST_DAYS:
-                raise InvalidTriggerError(f"the file has more than {MOST_DAYS:,} days")
-        start, length = event.begins[0]
-        series += [
-            EventSeries(
-                clock=event.clock,
-                start=start,
-                length=length,
-                rule=rule,
-                exceptions=exceptions,
-            )
-            for rule in event.rules
-        ]
-    _check_series(series)
-    return EventCalendar(days=frozenset(days), series=tuple(series))
-
 
 def _touched(clock: EventClock, start: datetime, length: timedelta) -> Iterator[date]:
     first, last = clock.days(start, length)
     if (last - first).days >= MOST_DAYS:
         raise InvalidTriggerError(f"an event lasts from {first} to {last}, too long")
     return map(date.fromordinal, range(first.toordinal(), last.toordinal() + 1))
-
-
-def _check_series(series: Sequence[EventSeries]) -> None:
-    if len(series) > MOST_SERIES:
-        raise InvalidTriggerError(
-            f"the file has {len(series)} recurring events; at most {MOST_SERIES}"
-        )
-    if sum(each.rule.count or 0 for each in series) > _MOST_COUNTED:
-        raise InvalidTriggerError(
-            f"the COUNTs of the file add up to more than {_MOST_COUNTED:,}"
-        )
 
 
 def _read_event(number: int, event: Event, read: tzinfo | None) -> _Event:
@@ -273,38 +376,35 @@ def _read_event(number: int, event: Event, read: tzinfo | None) -> _Event:
         read: The zone in which its times are read; None: its own.
     """
     try:
-        return _checked_event(event, read)
+        _check_readable(event)
+        moment = event.start
+        written = moment.tzinfo if isinstance(moment, datetime) else None
+        clock = EventClock(written=written, read=read)
+        start = clock.local(moment)
+        length = _length(clock, start, event.end)
+        begins = [(start, length)]
+        for more, end in event.rdates:
+            begin = clock.local(more)
+            lasts = length if end is None else _length(clock, begin, end)
+            begins.append((begin, lasts))
+        return _Event(
+            uid=str(event.get("UID", "")),
+            replaces=_replaces(event),
+            cancelled=str(event.get("STATUS", "")).upper() == "CANCELLED",
+            clock=clock,
+            begins=begins,
+            rules=[
+                _rule(each.to_ical().decode(), clock, start, length)
+                for each in event.rrules
+            ],
+            exceptions=frozenset(event.exdates),
+        )
     except Exception as error:
         # The parser leaves it to whoever reads a value to find out that it is none.
         name = event.get("SUMMARY") or event.get("UID") or "no name"
         raise InvalidTriggerError(
             f"event {number} ({shown(str(name))}): {str(error)[:200]}"
         ) from error
-
-
-def _checked_event(event: Event, read: tzinfo | None) -> _Event:
-    _check_readable(event)
-    moment = event.start
-    written = moment.tzinfo if isinstance(moment, datetime) else None
-    clock = EventClock(written=written, read=read)
-    start = clock.local(moment)
-    length = _length(clock, start, event.end)
-    begins = [(start, length)]
-    for more, end in event.rdates:
-        begin = clock.local(more)
-        begins.append((begin, length if end is None else _length(clock, begin, end)))
-    return _Event(
-        uid=str(event.get("UID", "")),
-        replaces=_replaces(event),
-        cancelled=str(event.get("STATUS", "")).upper() == "CANCELLED",
-        clock=clock,
-        begins=begins,
-        rules=[
-            _rule(each.to_ical().decode(), clock, start, length)
-            for each in event.rrules
-        ],
-        exceptions=frozenset(event.exdates),
-    )
 
 
 def _check_readable(event: Event) -> None:

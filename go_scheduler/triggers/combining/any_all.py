@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from go_scheduler.triggers.base import Progression, Trigger, phases_of, progression_of
+from go_scheduler.triggers.base import Progression, Trigger, progression_of
 from go_scheduler.triggers.combining.compound import (
     CompoundTrigger,
-    all_years_of,
     checked_items,
     checked_part,
     in_brackets,
 )
-from go_scheduler.triggers.combining.search import ProgressionTrigger, meeting
+from go_scheduler.triggers.combining.progressions import ProgressionTrigger, meeting
+from go_scheduler.triggers.fire_time_sets import (
+    NEVER,
+    FireTimes,
+    combine,
+    fire_times_of,
+    fire_times_of_all,
+    union,
+)
 from go_scheduler.triggers.words import listed
-from go_scheduler.triggers.years.fire_times import union
-from go_scheduler.triggers.years.sets import NEVER, CombinedYears
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from go_scheduler.triggers.combining.search import Candidate, FireTimeSearch
-    from go_scheduler.triggers.years.sets import Years
+    from go_scheduler.triggers.combining.compound import Candidate, FireTimeSearch
 
 
 # Among no more than these, each is asked: the one that fires the most seldom says how
@@ -32,7 +37,24 @@ _MOST_ALL_ASKED = 8
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class AnyOfTrigger(CompoundTrigger):
+class TriggerList(CompoundTrigger):
+    """A trigger that is made of a list of triggers."""
+
+    triggers: tuple[Trigger, ...]
+
+    def __init__(self, triggers: Sequence[Trigger]) -> None:
+        self._create(triggers=triggers)
+
+    def _check(self) -> None:
+        items = checked_items("triggers", self.triggers, "triggers")
+        triggers = [
+            checked_part(f"triggers[{index}]", each) for index, each in enumerate(items)
+        ]
+        object.__setattr__(self, "triggers", tuple(triggers))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class AnyOfTrigger(TriggerList):
     """Fires whenever one of several triggers does, and only once if several do.
 
     An ``ExecuteOnceTrigger`` among others does not fire if its time has passed before
@@ -51,11 +73,6 @@ class AnyOfTrigger(CompoundTrigger):
 
     kind: ClassVar[str] = "any_of"
 
-    triggers: tuple[Trigger, ...]
-
-    def __init__(self, triggers: Sequence[Trigger]) -> None:
-        self._create(triggers=triggers)
-
     @property
     def recurring(self) -> bool:  # type: ignore[override]
         """Whether it can fire more than once."""
@@ -70,13 +87,14 @@ class AnyOfTrigger(CompoundTrigger):
             default=None,
         )
 
-    def _phases(self) -> frozenset[int] | None:
-        found = list(map(phases_of, self.triggers))
-        return None if None in found else frozenset().union(*filter(None, found))
-
-    def _years(self, phase: int) -> Years | None:
-        found = all_years_of(self.triggers, phase)
-        return None if found is None else union(found)
+    def _fire_times(self) -> FireTimes | None:
+        if (parts := fire_times_of_all(self.triggers)) is None:
+            return None
+        known = [each.microseconds for each in parts]
+        return FireTimes(
+            None if None in known else frozenset().union(*filter(None, known)),
+            lambda microsecond: union([each.at(microsecond) for each in parts]),
+        )
 
     def _progression(self) -> Progression | None:
         return progression_of(self.triggers[0]) if len(self.triggers) == 1 else None
@@ -85,12 +103,9 @@ class AnyOfTrigger(CompoundTrigger):
         """Such as ``every weekday at 09:00 or every sunday at 12:00``."""
         return " or ".join(map(in_brackets, self.triggers))
 
-    def _check(self) -> None:
-        object.__setattr__(self, "triggers", _checked_triggers(self.triggers))
-
 
 @dataclass(frozen=True, slots=True, init=False)
-class AllOfTrigger(CompoundTrigger):
+class AllOfTrigger(TriggerList):
     """Fires at the instants at which all of several triggers fire.
 
     Without a common fire time for 400 years it fires no more, and is refused if that is
@@ -112,10 +127,8 @@ class AllOfTrigger(CompoundTrigger):
 
     kind: ClassVar[str] = "all_of"
 
-    triggers: tuple[Trigger, ...]
-
     def __init__(self, triggers: Sequence[Trigger]) -> None:
-        self._create(triggers=triggers)
+        TriggerList.__init__(self, triggers)
         self._refuse_if_idle(
             "its triggers have no common fire time, or very seldom; to fire whenever"
             " one of them does, use an AnyOfTrigger"
@@ -128,9 +141,9 @@ class AllOfTrigger(CompoundTrigger):
 
     def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
         """A fire time of the first trigger if the others share it; else a later one."""
-        if (triggers := self._met()) is None:
+        if self._distinct is None:
             return None
-        first, *others = triggers
+        first, *others = self._distinct
         found = search.ask(first, start)
         if found is None or not found.fires:
             return found
@@ -141,37 +154,35 @@ class AllOfTrigger(CompoundTrigger):
             latest = other.time
             if latest > found.time and len(others) > _MOST_ALL_ASKED:
                 break
-        return found if latest == found.time else search.vain(self, latest)
+        return found if latest == found.time else search.reject(self, latest)
 
-    def _phases(self) -> frozenset[int] | None:
-        if (triggers := self._met()) is None:
-            return frozenset()
-        found = [each for each in map(phases_of, triggers) if each is not None]
-        return frozenset.intersection(*found) if found else None
-
-    def _years(self, phase: int) -> Years | None:
-        if (triggers := self._met()) is None:
-            return NEVER
-        found = all_years_of(triggers, phase)
-        return None if found is None else CombinedYears(int.__and__, found)
+    def _fire_times(self) -> FireTimes | None:
+        found = list(map(fire_times_of, self._distinct or ()))
+        parts = [each for each in found if each is not None]
+        known = [each.microseconds for each in parts if each.microseconds is not None]
+        common = frozenset.intersection(*known) if known else None
+        if self._distinct is None or common == frozenset():
+            return FireTimes(frozenset(), lambda microsecond: NEVER)
+        if len(parts) < len(found):
+            return None
+        return FireTimes(
+            common,
+            lambda microsecond: combine(
+                int.__and__, [each.at(microsecond) for each in parts]
+            ),
+        )
 
     def _progression(self) -> Progression | None:
-        triggers = self._met() or ()
+        triggers = self._distinct or ()
         return progression_of(triggers[0]) if len(triggers) == 1 else None
 
-    def _met(self) -> Sequence[Trigger] | None:
+    @cached_property
+    def _distinct(self) -> Sequence[Trigger] | None:
         """Its triggers, with one for all that fire at equal distances.
 
         Returns:
             None: these never fire together.
         """
-        try:
-            return self._meeting
-        except AttributeError:
-            object.__setattr__(self, "_meeting", self._with_meeting())
-            return self._meeting
-
-    def _with_meeting(self) -> Sequence[Trigger] | None:
         triggers = list(self._flat())
         known = [progression_of(each) for each in triggers]
         found = [each for each in known if each is not None]
@@ -202,13 +213,3 @@ class AllOfTrigger(CompoundTrigger):
         words = [in_brackets(each) for each in self.triggers]
         how_many = "both" if len(words) == 2 else "all of"
         return f"whenever {how_many} {listed(words)}"
-
-    def _check(self) -> None:
-        object.__setattr__(self, "triggers", _checked_triggers(self.triggers))
-
-
-def _checked_triggers(triggers: object) -> tuple[Trigger, ...]:
-    items = checked_items("triggers", triggers, "triggers")
-    return tuple(
-        checked_part(f"triggers[{index}]", each) for index, each in enumerate(items)
-    )

@@ -5,40 +5,46 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.triggers.base import Trigger, phases_of, progression_of, years_of
+from go_scheduler.triggers.base import Trigger, progression_of
 from go_scheduler.triggers.calendars.calendar import (
     are_own,
     checked_names,
+    days_of_names,
     is_in,
-    years_of_names,
 )
 from go_scheduler.triggers.combining.compound import (
     CompoundTrigger,
-    all_years_of,
     checked_items,
     checked_part,
     in_brackets,
 )
-from go_scheduler.triggers.combining.search import covered_from, instant
+from go_scheduler.triggers.combining.progressions import covered_from, instant
+from go_scheduler.triggers.fire_time_sets import (
+    FireTimes,
+    combine,
+    difference,
+    fire_times_of,
+    fire_times_of_all,
+    in_zone,
+    union,
+)
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.stored import dump_trigger
 from go_scheduler.triggers.times import FIRST_INSTANT, just_after
 from go_scheduler.triggers.words import listed
-from go_scheduler.triggers.years.fire_times import ClockYears, union
-from go_scheduler.triggers.years.sets import CombinedYears, without
 from go_scheduler.triggers.zones import load_zone, zone_key, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
-    from go_scheduler.triggers.combining.search import Candidate, FireTimeSearch
-    from go_scheduler.triggers.years.sets import Years
+    from go_scheduler.triggers.combining.compound import Candidate, FireTimeSearch
+    from go_scheduler.triggers.fire_time_sets import YearlySet
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = time()
@@ -54,8 +60,6 @@ class FilteringTrigger(CompoundTrigger):
         trigger: The other trigger.
         timezone: The IANA name of the zone in which days are read.
     """
-
-    __slots__ = ()
 
     trigger: Trigger
     timezone: str
@@ -98,7 +102,7 @@ class FilteringTrigger(CompoundTrigger):
                 break
         begins = period.instant(datetime.combine(day, _MIDNIGHT))
         # Where the clocks change, a day may begin twice, or never.
-        return search.vain(self, min(begins, period.end))
+        return search.reject(self, min(begins, period.end))
 
     @abstractmethod
     def _day_test(self) -> Callable[[date], bool]:
@@ -110,12 +114,9 @@ class FilteringTrigger(CompoundTrigger):
         """A fire time of the trigger on a day on which it may fire."""
         return found
 
-    def _phases(self) -> frozenset[int] | None:
-        return phases_of(self.trigger)
-
-    def _days(self) -> Years:
+    def _days(self) -> YearlySet:
         """The days of its calendars, from their first to their last second."""
-        return ClockYears(years_of_names(self._names()), load_zone(self.timezone))
+        return in_zone(days_of_names(self._names()), load_zone(self.timezone))
 
     def _check_trigger(self) -> None:
         """Check what all of them have; without a zone, days are the trigger's."""
@@ -185,19 +186,11 @@ class ExceptTrigger(FilteringTrigger):
     def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
         """As of any on some days, until nothing is left any more."""
         found = FilteringTrigger.candidate(self, start, search)
-        if found is None or found.time >= self._nothing_left_from():
-            return None
-        return found
+        return None if found is None or found.time >= self._nothing_left_from else found
 
+    @cached_property
     def _nothing_left_from(self) -> datetime:
         """When its exceptions begin to leave nothing, if that is known at sight."""
-        try:
-            return self._ends
-        except AttributeError:
-            object.__setattr__(self, "_ends", self._covered_from())
-            return self._ends
-
-    def _covered_from(self) -> datetime:
         exceptions = self._triggers()
         if any(_are_same(self.trigger, each) for each in exceptions):
             return FIRST_INSTANT
@@ -216,17 +209,21 @@ class ExceptTrigger(FilteringTrigger):
         for each in self._triggers():
             exception = search.ask(each, found.time)
             if exception is not None and exception.time == found.time:
-                return search.vain(self, just_after(found.time))
+                return search.reject(self, just_after(found.time))
         return found
 
-    def _years(self, phase: int) -> Years | None:
-        found = all_years_of([self.trigger, *self._triggers()], phase)
+    def _fire_times(self) -> FireTimes | None:
+        found = fire_times_of_all([self.trigger, *self._triggers()])
         if found is None:
             return None
-        trigger, *exceptions = found
-        if self._names():
-            exceptions.append(self._days())
-        return CombinedYears(without, [trigger, union(exceptions)])
+        times, *exceptions = found
+        days = [self._days()] if self._names() else []
+
+        def at(microsecond: int) -> YearlySet:
+            left_out = union([*(each.at(microsecond) for each in exceptions), *days])
+            return combine(difference, [times.at(microsecond), left_out])
+
+        return FireTimes(times.microseconds, at)
 
     def _names(self) -> list[str]:
         return [each for each in self.exceptions if isinstance(each, str)]
@@ -303,9 +300,14 @@ class OnlyTrigger(FilteringTrigger):
     def _day_test(self) -> Callable[[date], bool]:
         return partial(is_in, self.calendars)
 
-    def _years(self, phase: int) -> Years | None:
-        trigger = years_of(self.trigger, phase)
-        return trigger and CombinedYears(int.__and__, [trigger, self._days()])
+    def _fire_times(self) -> FireTimes | None:
+        if (times := fire_times_of(self.trigger)) is None:
+            return None
+        days = self._days()
+        return FireTimes(
+            times.microseconds,
+            lambda microsecond: combine(int.__and__, [times.at(microsecond), days]),
+        )
 
     def _check(self) -> None:
         self._check_trigger()

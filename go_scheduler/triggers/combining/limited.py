@@ -12,19 +12,26 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.formatting import shown
-from go_scheduler.triggers.base import Trigger, phases_of, progression_of, utc, years_of
+from go_scheduler.triggers.base import Trigger, UndecidedError, progression_of, utc
 from go_scheduler.triggers.calendars.calendar import edition_of_names
 from go_scheduler.triggers.combining.compound import (
+    Candidate,
     CompoundTrigger,
+    FireTimeSearch,
     anchored_part,
     checked_part,
+    searchable_times_of,
 )
 from go_scheduler.triggers.combining.excluding import before_suffix
-from go_scheduler.triggers.combining.search import (
-    Candidate,
-    FireTimeSearch,
+from go_scheduler.triggers.combining.progressions import instant
+from go_scheduler.triggers.fire_time_sets import (
+    FireTimes,
+    RunningCount,
+    SearchBudget,
+    bounded,
+    counted,
     fire_times_of,
-    instant,
+    microsecond_of,
 )
 from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.times import (
@@ -37,12 +44,10 @@ from go_scheduler.triggers.times import (
     seconds_until,
 )
 from go_scheduler.triggers.words import length, moment
-from go_scheduler.triggers.years.fire_times import CountedYears, Tally, microsecond_of
-from go_scheduler.triggers.years.sets import BoundedYears, SearchBudget, UndecidedError
 from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.years.sets import Years
+    from go_scheduler.triggers.fire_time_sets import YearlySet
 
 MOST_TIMES = 100_000
 """The most fire times a limit can count."""
@@ -135,7 +140,7 @@ class LimitedTrigger(CompoundTrigger):
         Raises:
             ConfigurationError: It is no aware datetime.
         """
-        if self._counts():
+        if self._knows_start():
             return CompoundTrigger.anchored(self, now)
         trigger = anchored_part(self.trigger, now)
         return self._with(trigger=trigger, anchored_at=utc(now, name="now"))
@@ -153,23 +158,23 @@ class LimitedTrigger(CompoundTrigger):
         count = _count(json.dumps(self.to_dict(), sort_keys=True), edition_of_names())
         return found if count.allows(found.time) else None
 
-    def _phases(self) -> frozenset[int] | None:
-        return phases_of(self.trigger)
-
-    def _years(self, phase: int) -> Years | None:
-        years, floor = years_of(self.trigger, phase), self._floor() or FIRST_INSTANT
-        if years is None:
+    def _fire_times(self) -> FireTimes | None:
+        if (times := fire_times_of(self.trigger)) is None:
             return None
+        floor = self._floor() or FIRST_INSTANT
         ceiling = just_after(self._ceiling()) or LAST_INSTANT
-        bounded = BoundedYears(
-            years, seconds_until(floor, phase), seconds_until(ceiling, phase)
-        )
-        if self.limit is None or progression_of(self.trigger):
-            return bounded
-        times = fire_times_of(self.trigger)
-        if times is None:
-            return None
-        return CountedYears(bounded, Tally(times, floor, self.limit), phase=phase)
+        count: RunningCount | None = None
+        if self.limit is not None and not progression_of(self.trigger):
+            if times.microseconds is None:
+                return None
+            count = RunningCount(times, floor, self.limit)
+
+        def at(microsecond: int) -> YearlySet:
+            begin, end = (seconds_until(each, microsecond) for each in (floor, ceiling))
+            found = bounded(times.at(microsecond), begin, end)
+            return counted(found, count, microsecond=microsecond) if count else found
+
+        return FireTimes(times.microseconds, at)
 
     def describe(self) -> str:
         """Such as ``every hour starting 2030-01-01 00:00 until 2030-02-01 00:00``."""
@@ -192,11 +197,7 @@ class LimitedTrigger(CompoundTrigger):
         whole = not local.second and not local.microsecond
         return local.isoformat(" ", "minutes" if whole else "auto")
 
-    def _is_anchored(self) -> bool:
-        return self._counts() and CompoundTrigger._is_anchored(self)
-
-    def _counts(self) -> bool:
-        """Whether it is known from where it counts, if it has to."""
+    def _knows_start(self) -> bool:
         if self.limit is None and self.duration is None and self.end is not None:
             return True
         return self._floor() is not None
@@ -242,19 +243,21 @@ class LimitedTrigger(CompoundTrigger):
         object.__setattr__(self, "trigger", trigger)
 
 
-class _Count:
-    """How often a trigger that is no set has fired since a given instant.
-
-    It goes on from where it stands, so that a fire time is counted once.
+class _LimitCount:
+    """Whether fire times are within a limit.
 
     Args:
-        trigger: The trigger.
-        start: The instant.
-        limit: How many times it may fire.
+        trigger: Whose fire times count.
+        start: From when on.
+        limit: How many there may be.
     """
 
     def __init__(self, trigger: Trigger, start: datetime, limit: int) -> None:
         self._trigger = trigger
+        self._limit = limit
+        times = searchable_times_of(trigger)
+        self._count = None if times is None else RunningCount(times, start, limit)
+        # How far it has counted one by one.
         self._last = start - MICROSECOND
         self._left = limit
         self._lock = Lock()
@@ -263,8 +266,16 @@ class _Count:
         """Whether a fire time is within the limit.
 
         Raises:
-            UndecidedError: More instants than may be were tried in vain.
+            UndecidedError: That costs too much to count.
         """
+        if self._count is not None:
+            until = microsecond_of(fire_time)
+            try:
+                passed = self._count.before(fire_time.year, until, SearchBudget())
+                return passed < self._limit
+            except UndecidedError:
+                if self._limit > _MOST_WALKED:
+                    raise
         with self._lock:
             search = FireTimeSearch(self._trigger)
             while self._last < fire_time and self._left:
@@ -274,45 +285,20 @@ class _Count:
             return fire_time <= self._last
 
 
-class _SetCount:
-    """How often a trigger whose fire times are sets has fired.
-
-    Args:
-        tally: What counts, up to a limit.
-        walk: What counts one by one, where sets take too much and the limit is low.
-    """
-
-    def __init__(self, tally: Tally, walk: _Count) -> None:
-        self._tally = tally
-        self._walk = walk
-
-    def allows(self, fire_time: datetime) -> bool:
-        """Whether a fire time is within the limit."""
-        until = microsecond_of(fire_time)
-        try:
-            passed = self._tally.before(fire_time.year, until, SearchBudget())
-        except UndecidedError:
-            if self._tally.most > _MOST_WALKED:
-                raise
-            return self._walk.allows(fire_time)
-        return passed < self._tally.most
-
-
 @lru_cache(maxsize=512)
-def _count(state: str, of: int) -> _Count | _SetCount:
-    """The count of a trigger, remembered as long as no calendar or zone changes.
+def _count(state: str, edition: int) -> _LimitCount:
+    """The count of a trigger, cached as long as no calendar changes.
 
     Args:
         state: The trigger as it is stored, as JSON text: not all triggers have a hash,
             and each time a definition is read, its trigger is another object.
-        of: The edition_of_names of the calendars.
+        edition: The edition_of_names of the calendars.
     """
     trigger = LimitedTrigger.from_dict(json.loads(state))
     floor, limit = trigger._floor(), trigger.limit
     assert floor is not None
     assert limit is not None
-    times, walk = fire_times_of(trigger.trigger), _Count(trigger.trigger, floor, limit)
-    return walk if times is None else _SetCount(Tally(times, floor, limit), walk)
+    return _LimitCount(trigger.trigger, floor, limit)
 
 
 def _checked_instant(name: str, value: object) -> datetime:

@@ -15,21 +15,22 @@ from go_scheduler.triggers.cron.expression import (
     split,
 )
 from go_scheduler.triggers.description import cron_warnings, describe_cron
-from go_scheduler.triggers.times import SECOND
+from go_scheduler.triggers.fire_time_sets import (
+    EMPTY,
+    CachedYears,
+    FireTimes,
+    Year,
+    YearlySet,
+    at_one_microsecond,
+    in_zone,
+    on_days,
+)
+from go_scheduler.triggers.times import SECOND, days_in
 from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
 from go_scheduler.triggers.words import NEVER_FROM_NOW_ON
-from go_scheduler.triggers.years.fire_times import ClockYears
-from go_scheduler.triggers.years.sets import (
-    NEVER,
-    Remembered,
-    Years,
-    days_in,
-    nothing,
-    on_days,
-)
 from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
@@ -38,38 +39,24 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from go_scheduler.triggers.cron.expression import CronExpression
+    from go_scheduler.triggers.fire_time_sets import SearchBudget
     from go_scheduler.triggers.local_time import Search
-    from go_scheduler.triggers.years.sets import Cells, SearchBudget
 
 
-class CronYears(Years):
-    """The local times that match, year by year.
+def local_times(fields: CronExpression) -> YearlySet:
+    """The local times that match, as a set."""
+    times = _times(fields.hours, fields.minutes, fields.seconds)
 
-    Args:
-        fields: What to match.
-    """
+    @CachedYears
+    def make(calendar: int, year: int) -> Year:
+        return on_days(days_in(year), fields.days_as_bits(year), times)
 
-    def __init__(self, fields: CronExpression) -> None:
-        self._years = fields.years
-        self._times = _times(fields.hours, fields.minutes, fields.seconds)
-        self._search = fields
-        self._known: Remembered[Cells] = Remembered(len)
+    def find(year: int, budget: SearchBudget) -> Year:
+        if fields.years and year not in fields.years:
+            return EMPTY[days_in(year)]
+        return make(fields.calendar(year), year)
 
-    @property
-    def settled(self) -> int:
-        """After the last of the years that are named."""
-        return max(self._years) + 2 if self._years else 0
-
-    def cells(self, year: int, effort: SearchBudget) -> Cells:
-        """Those of a year."""
-        number = days_in(year)
-        if self._years and year not in self._years:
-            return nothing(number)
-
-        def make() -> Cells:
-            return on_days(self._search.days_as_bits(year), number, self._times)
-
-        return self._known.get(self._search.calendar(year), make)
+    return YearlySet(find, max(fields.years) + 2 if fields.years else 0)
 
 
 @lru_cache(maxsize=256)
@@ -202,17 +189,16 @@ class CronTrigger(WallClockTrigger):
         fields = parse(self.expression)
         return fields.search, fields.elapsed
 
-    def _years(self, phase: int) -> Years:
-        if phase:
-            return NEVER
+    def _fire_times(self) -> FireTimes:
         fields = parse(self.expression)
-        return ClockYears(
-            CronYears(fields),
+        times = in_zone(
+            local_times(fields),
             load_zone(self.timezone),
             elapsed=fields.elapsed,
             gap=self.gap,
             overlap=self.overlap,
         )
+        return at_one_microsecond(times)
 
     def _progression(self) -> Progression | None:
         if self.expression == "* * * * * * *":

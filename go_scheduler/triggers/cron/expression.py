@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import RefusedError
+from go_scheduler.triggers.times import MONTH_LENGTHS
 from go_scheduler.triggers.words import MONTHS, WEEKDAYS, nth, ordinal
-from go_scheduler.triggers.years.sets import MONTH_LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,6 +12,7 @@ from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.formatting import shown
 from go_scheduler.triggers.base import Progression, checked_instant, utc
 from go_scheduler.triggers.description import describe_recurrence, rule_warnings
+from go_scheduler.triggers.fire_time_sets import at_one_microsecond
 from go_scheduler.triggers.local_time import local_time
 from go_scheduler.triggers.recurrence.series import (
     LocalTimes,
@@ -29,17 +30,16 @@ from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
-from go_scheduler.triggers.years.sets import NEVER
 from go_scheduler.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
+    from go_scheduler.triggers.fire_time_sets import FireTimes
     from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.text import Recurrence
-    from go_scheduler.triggers.years.sets import Years
 
 # Of so many EXDATE it is looked whether each excludes anything.
 _MOST_EXCEPTIONS = 100
@@ -222,8 +222,8 @@ class RecurrenceTrigger(WallClockTrigger):
         )
         return series, series.elapsed
 
-    def _years(self, phase: int) -> Years:
-        return NEVER if phase else self._known().years()
+    def _fire_times(self) -> FireTimes:
+        return at_one_microsecond(self._known().times())
 
     def _progression(self) -> Progression | None:
         if self.anchored_at is None and not self._has_start():

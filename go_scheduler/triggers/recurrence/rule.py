@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dateutil.easter import easter
 from dateutil.rrule import YEARLY, rrule, weekday
 
-from go_scheduler.triggers.years.sets import days_in
+from go_scheduler.triggers.times import days_in
 
 FREQUENCIES = (
     "YEARLY",

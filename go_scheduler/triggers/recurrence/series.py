@@ -11,48 +11,42 @@ from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.triggers.base import Progression, utc
-from go_scheduler.triggers.local_time import (
-    local_time,
-    next_instant,
-    period_at,
+from go_scheduler.triggers.fire_time_sets import (
+    RunningCount,
+    at_one_microsecond,
+    bounded,
+    combine,
+    counted,
+    difference,
+    in_zone,
+    union,
 )
+from go_scheduler.triggers.local_time import local_time, next_instant, period_at
 from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule
 from go_scheduler.triggers.recurrence.years import (
     FAR,
     FarCount,
-    RuleYears,
     is_instant,
-    years_of_moments,
+    times_of_moments,
+    times_of_rule,
 )
 from go_scheduler.triggers.times import (
+    DAY,
     FIRST_INSTANT,
     LAST_INSTANT,
     MICROSECOND,
     SECOND,
+    days_in,
     microseconds_of,
     seconds_until,
-)
-from go_scheduler.triggers.years.fire_times import (
-    ClockYears,
-    CountedYears,
-    FireTimes,
-    Tally,
-    union,
-)
-from go_scheduler.triggers.years.sets import (
-    DAY,
-    BoundedYears,
-    CombinedYears,
-    days_in,
-    without,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
+    from go_scheduler.triggers.fire_time_sets import SearchBudget, YearlySet
     from go_scheduler.triggers.local_time import Search
     from go_scheduler.triggers.recurrence.text import Recurrence
-    from go_scheduler.triggers.years.sets import SearchBudget, Years
 
 
 _DAY = timedelta(days=1)
@@ -86,9 +80,9 @@ class WallClock(NamedTuple):
             overlap=self.overlap,
         )
 
-    def years(self, local: Years, *, elapsed: bool = False) -> Years:
-        """The instants of local times, as sets."""
-        return ClockYears(
+    def times(self, local: YearlySet, *, elapsed: bool = False) -> YearlySet:
+        """The seconds at which local times match."""
+        return in_zone(
             local, self.zone, elapsed=elapsed, gap=self.gap, overlap=self.overlap
         )
 
@@ -462,9 +456,9 @@ class ListedDates:
         """The first fire time strictly later than an instant."""
         return self._clock.next(self.search, after)
 
-    def years(self) -> Years:
-        """The fire times as sets."""
-        return self._clock.years(years_of_moments(self._times))
+    def times(self) -> YearlySet:
+        """The instants at which the clock shows them, as a set."""
+        return self._clock.times(times_of_moments(self._times))
 
     def progression(self) -> Progression | None:
         """None: the list ends, and a progression does not."""
@@ -534,28 +528,26 @@ class RuleTimes:
             return None
         return found if not self.elapsed or self._is_counted(found) else None
 
-    def years(self) -> Years:
-        """The fire times as sets. COUNT also counts the times that EXDATE excludes."""
+    def times(self) -> YearlySet:
+        """The fire times as a set. COUNT also counts the times that EXDATE excludes."""
         rule, begin = self._rule, self._begin
         excluded = [each for each in self._exceptions if not is_instant(each)]
-        given: Years = RuleYears(self._times)
-        kept: Years
+        given = times_of_rule(self._times)
         if self.elapsed:
             begin = self._first
             kept, given = (
-                BoundedYears(
-                    self._clock.years(each, elapsed=True), seconds_until(begin)
-                )
+                bounded(self._clock.times(each, elapsed=True), seconds_until(begin))
                 for each in (without_moments(given, excluded), given)
             )
         else:
-            kept = given = BoundedYears(given, seconds_until(begin))
+            kept = given = bounded(given, seconds_until(begin))
         if rule.count is not None:
-            kept = CountedYears(kept, Tally(FireTimes({0: given}), begin, rule.count))
+            count = RunningCount(at_one_microsecond(given), begin, rule.count)
+            kept = counted(kept, count)
         if not self.elapsed:
-            kept = self._clock.years(without_moments(kept, excluded))
+            kept = self._clock.times(without_moments(kept, excluded))
         if rule.until is not None:
-            kept = BoundedYears(kept, 0, seconds_until(rule.until) + 1)
+            kept = bounded(kept, 0, seconds_until(rule.until) + 1)
         return kept
 
     def progression(self) -> Progression | None:
@@ -610,11 +602,9 @@ class RuleTimes:
         return number
 
 
-def without_moments(years: Years, moments: Collection[date]) -> Years:
-    """Sets of times without some instants, local times or days."""
-    return (
-        CombinedYears(without, [years, years_of_moments(moments)]) if moments else years
-    )
+def without_moments(times: YearlySet, moments: Collection[date]) -> YearlySet:
+    """A set of times, but for some instants, local times or days."""
+    return combine(difference, [times, times_of_moments(moments)]) if moments else times
 
 
 class RecurrenceSeries:
@@ -682,16 +672,16 @@ class RecurrenceSeries:
             found = self._earliest(found)
         return found
 
-    def years(self) -> Years:
-        """The fire times as sets."""
-        parts = [each.years() for each in self._parts]
+    def times(self) -> YearlySet:
+        """The fire times as a set."""
+        parts = [each.times() for each in self._parts]
         if self._instants:
-            parts.append(years_of_moments(self._instants))
+            parts.append(times_of_moments(self._instants))
         excluded = [each for each in self._exceptions if is_instant(each)]
-        years = without_moments(union(parts), excluded)
+        times = without_moments(union(parts), excluded)
         if self._after == FIRST_INSTANT:
-            return years
-        return BoundedYears(years, seconds_until(self._after + MICROSECOND))
+            return times
+        return bounded(times, seconds_until(self._after + MICROSECOND))
 
     def progression(self) -> Progression | None:
         """The fire times as a progression, if they are one."""
