@@ -8,7 +8,6 @@ import threading
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
@@ -76,12 +75,23 @@ class Calling:
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         return self.run(self._client.request(method, path, **options))
 
-    get = partialmethod(request, "GET")
-    post = partialmethod(request, "POST")
-    put = partialmethod(request, "PUT")
-    patch = partialmethod(request, "PATCH")
-    delete = partialmethod(request, "DELETE")
-    options = partialmethod(request, "OPTIONS")
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("POST", path, **options)
+
+    def put(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("PUT", path, **options)
+
+    def patch(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("PATCH", path, **options)
+
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("DELETE", path, **options)
+
+    def options(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("OPTIONS", path, **options)
 
     def cookie(self, name: str) -> str:
         """A cookie that it keeps, as it would be sent."""

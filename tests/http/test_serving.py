@@ -265,9 +265,12 @@ def test_requests_are_logged_as_json_without_secrets(
     def ask(url: str) -> None:
         is_well(url)
         get(f"{url}/none?token=secret", headers={"Authorization": "secret"})
-        for options in ({"json": {}}, {"headers": {"Origin": "http://a"}}):
-            given: dict[str, Any] = options
-            httpx.post(f"{url}/v1/preview", timeout=FAILED_AFTER, **given)
+        given: list[dict[str, Any]] = [
+            {"json": {}},
+            {"headers": {"Origin": "http://a"}},
+        ]
+        for options in given:
+            httpx.post(f"{url}/v1/preview", timeout=FAILED_AFTER, **options)
 
     served(settings_of("log: {format: json}"), ask)
     lines = [json.loads(each) for each in capfd.readouterr().err.splitlines()]

@@ -55,7 +55,7 @@ def only(client: Client) -> TaskInstance:
     return found
 
 
-def submitted(http: Calling, status: int = 201, **body: object) -> dict[str, Any]:
+def submitted(http: Calling, status: int = 201, /, **body: Any) -> dict[str, Any]:
     answer = http.post(PATH, json=ORDER | body)
     assert answer.status_code == status, answer.text
     found: dict[str, Any] = answer.json()
@@ -102,7 +102,7 @@ def test_a_job_is_read_as_an_instance(http: Calling) -> None:
     ],
 )
 def test_a_job_has_its_time(
-    http: Calling, client: Client, when: dict[str, object], execute_at: datetime
+    http: Calling, client: Client, when: dict[str, Any], execute_at: datetime
 ) -> None:
     submitted(http, **when)
     assert only(client).execute_at == execute_at
