@@ -1,4 +1,4 @@
-"""Work over the wire: what workers wait for, are handed, and report."""
+"""Bodies of work: the long-poll, leased instances, and results."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class WorkAnswer(Answer):
 
     @classmethod
     def of(cls, found: Sequence[Work]) -> Self:
-        """That of what was handed out."""
+        """The answer for leased instances."""
         return cls(
             work=[
                 WorkItem(
@@ -150,7 +150,7 @@ class EndedBody(Body):
     ended_at: Instant | None = Field(None, description="Likewise.")
 
     def client(self) -> str | None:
-        """The times, as they are kept.
+        """The times of the worker, as they are stored.
 
         Raises:
             Problem: 422.
