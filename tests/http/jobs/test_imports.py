@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import tracemalloc
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -235,7 +236,7 @@ BAD = {
     ),
     "key": (b'{"type":"send","key":""}', "key", "1 to 200 characters"),
     "retry": (b'{"type":"send","retry":{"max_attempts":0}}', "retry.max_attempts", ""),
-    "owner": (b'{"type":"send","queue":"a","owner":""}', "owner", "1 to 200 characte"),
+    "owner": (b'{"type":"send","queue":"a","owner":""}', "owner", "1 to 200 char"),
 }
 
 
@@ -252,6 +253,42 @@ def test_a_wrong_line_does_not_stop_the_others(
     assert is_end(last, "done", 3, 2, 0, 1)
     keys = {each.key for each in stored(client)}
     assert keys == {"import may:1", "import may:4"}
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_lines_may_be_split_into_any_parts(
+    http: Calling, client: Client, size: int
+) -> None:
+    """The first may begin with a byte order mark, and the last have no line end."""
+    body = b"\xef\xbb\xbf" + GOOD + b"\r\n \t\n\n" + GOOD + b"\n" + GOOD
+
+    async def parts() -> AsyncIterator[bytes]:
+        for begin in range(0, len(body), size):
+            yield body[begin : begin + size]
+
+    query = {"import": "may"}
+    answer = http.post(PATH, content=parts(), headers=LINES, params=query)
+    assert is_end(events_of(answer)[-1], "done", 3, 3, 0, 0)
+    assert {each.key for each in stored(client)} == {
+        f"import may:{n}" for n in (1, 4, 5)
+    }
+
+
+def test_a_line_has_a_longest_length_and_takes_no_more_memory() -> None:
+    found = importing.Lines(10)
+    parts = (b"x" * 10 + b"\r\n", b"x" * 11 + b"\na\n", b"x" * 50)
+    lines = [line.data for part in parts for line in found.take(part)]
+    rest = [line.data for line in found.rest()]
+    assert lines + rest == [b"x" * 10, None, b"a", None]
+    endless = importing.Lines(1000)
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            assert list(endless.take(b"x" * 65_536)) == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_an_import_stops_at_a_wrong_line_by_default(
