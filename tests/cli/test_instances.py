@@ -13,9 +13,10 @@ import pytest
 from go_scheduler import CatchUp, Fail, Scheduler, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.events import InstanceFinished
-from go_scheduler.models import NodeInfo, Stage
+from go_scheduler.models import NodeInfo, Outcome, Stage
 from go_scheduler.stores import open_store
-from go_scheduler.testing.builders import claim, finish, put
+from go_scheduler.stores.messages import RunOutcome
+from go_scheduler.testing.builders import claim, claim_of, put
 from go_scheduler.testing.store.additions import add, task
 from go_scheduler.testing.store.remote_runs import told
 from go_scheduler.triggers import CronTrigger, OnDemandTrigger
@@ -199,17 +200,40 @@ def test_it_says_which_node_has_what_is_running_and_what_a_delete_leaves(
         it.stop()
 
 
-def test_a_list_says_how_far_what_runs_on_a_bus_has_come(shell: Shell) -> None:
+@pytest.mark.parametrize("result", ['{"width": 640}', "0", "[]"])
+def test_a_run_on_a_bus_is_shown_with_its_stage_and_then_its_result(
+    shell: Shell, result: str
+) -> None:
     with closing(open_store(shell.url)) as store:
         store.initialize()
         add(store, put(store, task(name="resize")))
         [instance] = claim(store)
+        id = str(instance.id)
         assert "  running  " in shell("list", "--instances")
         told(store, instance, Stage.PUBLISHED)
         assert "  running (published)  " in shell("list", "--instances")
-        told(store, instance, Stage.STARTED)
-        assert finish(store, instance)
+        assert "\nstage           published\n" in shell("show", id)
+        told(store, instance, Stage.STARTED, worker="anna", progress='{"done": 1}')
+        shown = shell("show", id)
+        for line in (
+            "worker          anna",
+            "stage           started",
+            'progress        {"done": 1}',
+        ):
+            assert f"\n{line}\n" in shown
+        [run] = store.list_instances(limit=1)
+        end = RunOutcome(
+            claim=claim_of(instance),
+            started_at=run.started_at,
+            outcome=Outcome.COMPLETED,
+            result=result,
+        )
+        assert store.finish_instances([end]).done
     assert "  completed  " in shell("list", "--instances")
+    shown = shell("show", id)
+    assert f"\nresult          {result}\n" in shown
+    assert "\nworker          anna\n" in shown
+    assert "\nstage " not in shown
 
 
 @pytest.mark.parametrize(
