@@ -1,4 +1,4 @@
-"""A worker over HTTP: takes work from a server, and runs handlers here."""
+"""A worker: runs handlers here that a server elsewhere has work for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONGEST_WAIT = timedelta(seconds=60)
 
 
 class Worker(LivingWorker):
-    """Takes work from a server by long-poll, and runs it here.
+    """Waits for work of a server by long-poll, and runs it here.
 
     ```python
     def handle(work: Work) -> object:
@@ -42,29 +42,29 @@ class Worker(LivingWorker):
     Worker("http://127.0.0.1:8710", handle, queues=("mail",)).run()
     ```
 
-    Sync handlers are called on threads, ``async def`` handlers on an event loop. The
-    return value is the result, if it is JSON. An exception is the error;
-    ``RetryAfter``, ``Fail`` and ``GiveBack`` decide as in any handler. Within a handler
-    ``current_run()`` says whether the run was cancelled or lost, and its ``extend``
-    asks for more time. The worker sends heartbeats. It tries a server that is away
-    again, with growing pauses, and then reports the results.
+    Sync handlers are called on threads, ``async def`` ones on an event loop. What they
+    return is the result, if it is JSON; what they raise is the error: ``RetryAfter``,
+    ``Fail`` and ``GiveBack`` decide as in any handler. Inside them ``current_run()``
+    says whether the run was cancelled or lost, and its ``extend`` asks for more time;
+    heartbeats are sent meanwhile. A server that is away is asked again, by and by, and
+    told then what came of runs.
 
     Args:
-        url: The URL of the server, such as ``http://127.0.0.1:8710``.
+        url: Of the server, such as ``http://127.0.0.1:8710``.
         handler: Called with ``Work``; or a ``HandlerRegistry``, whose handlers are
             called by type, as by a scheduler.
-        queues: The queues to take work from.
+        queues: Whose work to take.
         max_workers: The most handlers that run at once.
-        token: An API key, or a token of the issuer; or a function that returns one. It
-            is called on a thread, at first and when the server refuses the last token.
-            None: the server needs no token.
+        token: An API key, or a token of the issuer; or what answers one, called on a
+            thread, at first and when the server does not take the last one any more.
+            None: the server asks for none.
         plain_http: Whether the token may be sent to another machine by http, where
-            others may read it.
-        name: The name that the server shows; None: the host name and the id of this
-            process.
-        wait: How long one request waits for work; at most a minute.
-        telemetry: Records a span for each call of a handler, in the trace of the
-            request for it, such as a ``Telemetry``; None: no tracing.
+            others may read it on its way.
+        name: What the server shows to people; None: this machine's name, and the
+            number of this process.
+        wait: How long to wait for work before asking anew, at most a minute.
+        telemetry: Has a span around each call of a handler, in the trace in which it
+            was asked for, such as a ``Telemetry``; None: nobody traces.
 
     Raises:
         ConfigurationError: An argument is wrong.
@@ -107,7 +107,7 @@ class Worker(LivingWorker):
 
 
 def _joined(queues: Iterable[str]) -> str:
-    """The queues as the parameter of a request."""
+    """Queues as they are asked for."""
     names = checked_queues(queues)
     for each in names:
         if "," in each:

@@ -243,10 +243,12 @@ def test_a_refusal_is_a_problem_of_rfc_9457(
 
 
 def test_calls_of_the_store_have_threads_and_a_bounded_backlog(
-    clock: ManualClock,
+    clock: ManualClock, request: pytest.FixtureRequest
 ) -> None:
     threads = Threads(clock, threads=2, calls=4)
     begun, go_on = threading.Semaphore(0), threading.Event()
+    # Whatever fails, no thread hangs.
+    request.addfinalizer(go_on.set)
 
     def hold() -> bool:
         begun.release()

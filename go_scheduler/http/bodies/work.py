@@ -1,4 +1,4 @@
-"""Bodies of work: the long-poll, leased instances, and results."""
+"""Work over the wire: what workers wait for, are handed, and report."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class WorkAnswer(Answer):
 
     @classmethod
     def of(cls, found: Sequence[Work]) -> Self:
-        """The answer for leased instances."""
+        """That of what was handed out."""
         return cls(
             work=[
                 WorkItem(
@@ -150,7 +150,7 @@ class EndedBody(Body):
     ended_at: Instant | None = Field(None, description="Likewise.")
 
     def client(self) -> str | None:
-        """The times of the worker, as they are stored.
+        """The times, as they are kept.
 
         Raises:
             Problem: 422.

@@ -1,4 +1,4 @@
-"""Routes of workers: the long-poll, heartbeats, and results."""
+"""Work for workers elsewhere: they wait for it, keep it and say what became of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from go_scheduler.models import Extension
 if TYPE_CHECKING:
     from go_scheduler.http.context import Context
 
-# Routes are tried in this order: the most frequent stand first.
+# Tried in the order in which they stand: what is asked most stands first.
 router = APIRouter(prefix="/v1/work", tags=["work"])
 
 Worker = Annotated[Caller, allowed("workers")]
@@ -47,7 +47,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 
 
 async def _crews(request: Request) -> Crews:
-    # Not by the dependency ``Here``, which FastAPI would solve again each time.
+    # Not by what it depends on in turn: that would be solved anew each time.
     context: Context = request.app.state.context
     if context.work is None:
         raise Problem(
@@ -188,7 +188,7 @@ async def _completed(
 
 
 async def _gone(request: Request) -> None:
-    """Wait until the client has disconnected."""
+    """Wait until whoever asks is not there any more."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -198,6 +198,14 @@ def test_the_number_of_waiting_workers_is_limited() -> None:
                 waiting.place(c).__enter__()
 
 
+def test_a_worker_that_leaves_no_longer_waits() -> None:
+    waiting, caller = Waiting(), Caller(subject="a", scopes=frozenset())
+    with waiting.place(caller):
+        with waiting.place(caller):
+            assert waiting.count == 2
+        assert waiting.count == 1
+
+
 def test_an_access_that_lets_nobody_in_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="nobody could get in"):
         BearerAccess()

@@ -146,6 +146,7 @@ def test_clocks_may_differ_by_the_leeway(
     token = oidc.token(exp=at_now - 20, nbf=at_now + 20, iat=at_now + 20)
     assert server.caller(token).subject == "ann"
     assert server.refusal(token, leeway=timedelta(0)) == "it has expired"
+    assert server.refusal(oidc.token(exp=at_now - 31)) == "it has expired"
 
 
 def test_a_token_that_is_remembered_is_checked_again(
