@@ -21,10 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: see ``ExitCode``.
     """
-    # A process that is started without them has none.
-    sys.stdin = sys.stdin or _nowhere()
-    sys.stdout = sys.stdout or _nowhere()
-    sys.stderr = sys.stderr or _nowhere()
+    # A process may be started without these streams.
+    sys.stdin = sys.stdin or _null()
+    sys.stdout = sys.stdout or _null()
+    sys.stderr = sys.stderr or _null()
     try:
         from go_scheduler.cli.application import run
 
@@ -38,19 +38,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     except KeyboardInterrupt:
-        # It came before there was a command.
+        # Ctrl-C before the command began.
         return 130
     finally:
-        _give_up_what_cannot_be_told()
+        _flush_errors()
 
 
-def _give_up_what_cannot_be_told() -> None:
-    """Have standard error hold nothing back, or Python ends with a code of its own."""
+def _flush_errors() -> None:
+    """Flush standard error, or drop its text: Python would end with another code."""
     try:
         sys.stderr.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _nowhere() -> TextIO:
+def _null() -> TextIO:
     return open(os.devnull, "r+", encoding="utf-8")

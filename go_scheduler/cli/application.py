@@ -1,4 +1,4 @@
-"""The application: its commands, and how it ends when something is wrong."""
+"""The application: all commands, and the exit codes of errors."""
 
 import os
 import sys
@@ -32,13 +32,13 @@ from go_scheduler.version import __version__
 
 
 class Commands(TyperGroup):
-    """The commands, of which each ends with one sentence if something is wrong."""
+    """The group of commands; an error is printed as one sentence."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command.
 
         Raises:
-            typer.Exit: With the exit code of what was wrong.
+            typer.Exit: With the exit code of an error.
         """
         try:
             return super().invoke(ctx)
@@ -50,7 +50,7 @@ class Commands(TyperGroup):
 
 
 def _remedy(error: GoSchedulerError) -> str:
-    """What a person may do about it, where only the command line knows."""
+    """A remedy that only the command line knows."""
     if not isinstance(error, CallerError):
         return ""
     if error.scope is not None:
@@ -69,7 +69,7 @@ application = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Where nobody looks, or wants them, there are no boxes to draw.
+    # Boxes are drawn only on a terminal with colors.
     rich_markup_mode="rich"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     else None,
@@ -102,18 +102,12 @@ def options(
 
 for _each in (
     server,
-    server,
-    server,
-    server,
-    workers,
     workers,
     adding,
     importing,
     reading,
     changing,
     simulating,
-    simulating,
-    database,
     database,
 ):
     application.add_typer(_each.app)
@@ -122,7 +116,7 @@ application.add_typer(types.app, name="types")
 
 @cache
 def _command() -> Any:
-    """All commands, made once."""
+    """All commands; made once."""
     return get_command(application)
 
 
@@ -130,9 +124,9 @@ _UNQUOTED = {"--cron", "--phrase", "--rrule", "preview"}
 
 
 def _show(error: Any, words: Sequence[str]) -> None:
-    """How the words of a command are meant, and what is wrong with them."""
+    """Print a wrong usage, with a hint at what may be meant."""
     if near := getattr(error, "possibilities", None):
-        # One that is meant, not all that look a little like it.
+        # Only the most similar option.
         error.possibilities = get_close_matches(error.option_name, near, n=1)
     told = getattr(error.__cause__, "errors", None)
     if told is not None:
@@ -143,7 +137,7 @@ def _show(error: Any, words: Sequence[str]) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, and answer its exit code."""
+    """Run one command, and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         ended = _command()(
@@ -160,7 +154,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         note(f"go_scheduler: {error}")
         return exit_code_of(error)
     except SystemExit as ended:
-        # It is how typer ends whose help nobody reads any more.
+        # typer ends so when its help goes into a closed pipe.
         if ended.code != 1:
             raise
         return ExitCode.BROKEN_PIPE

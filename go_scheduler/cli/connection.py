@@ -1,4 +1,4 @@
-"""Where a command finds definitions and instances: in a store, or behind a server."""
+"""Connects a command to a store or a server."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _MIGRATES = ("sqlite", "postgres", "postgresql", "cockroachdb")
 
 
 class SchemaBehindError(StoreError):
-    """The schema of a store is not as this version needs it."""
+    """The schema of a store is missing or outdated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +61,13 @@ class Where:
 
     @contextmanager
     def client(self, *, migrates: bool = False) -> Iterator[Connected]:
-        """What the commands call: a client of the store, or of the server.
+        """Connect to the store or the server.
 
         Args:
-            migrates: Whether the schema of a store may be brought up to date for it.
+            migrates: Whether the schema of a store may be created or updated.
 
         Raises:
-            ConfigurationError: Nothing says where, or it is said twice.
+            ConfigurationError: Neither is named, or both.
         """
         if (server := self.server_url()) is not None:
             with remote(server) as client:
@@ -77,7 +77,7 @@ class Where:
             yield Client(store)
 
     def server_url(self) -> str | None:
-        """The URL of the server, if that is meant and not a store."""
+        """The URL of the server; None: a store is meant."""
         if self.store is not None and self.server is not None:
             raise ConfigurationError("say --store or --server, not both")
         if self.store is not None or self.server is not None:
@@ -94,13 +94,13 @@ class Where:
         """The URL of the store.
 
         Raises:
-            ConfigurationError: Nothing says which, or no other process can have it.
+            ConfigurationError: No store is named, or it is in memory.
         """
         if self.server is not None:
             raise ConfigurationError("this is done on a store: say --store URL instead")
         url = self.store or os.environ.get("GO_SCHEDULER_STORE")
         if not url:
-            # Imported only here: no other command has a file to read.
+            # Imported here: only this command reads a file.
             from go_scheduler.http.configuration.store_section import store_url
 
             url = store_url(self.config)
@@ -118,23 +118,23 @@ class Where:
 
 
 def remote(server: str) -> "Remote":
-    """A client of a server, as whoever has logged in there.
+    """A client of a server, with the token of the login there.
 
     Raises:
-        ConfigurationError: It is no URL of a server.
+        ConfigurationError: The URL is wrong.
     """
-    # Imported here: for a store it is not needed, and takes as long as all the rest.
+    # Imported here: a store does not need it, and it takes long.
     from go_scheduler.http.remote import Remote
 
     return Remote(server, token=token_for(server))
 
 
 def token_for(server: str) -> str | None:
-    """What says to a server who asks; None: nothing does.
+    """The token for a server; None: there is none.
 
     Raises:
         CallerError: A login has expired.
-        ConfigurationError: A token of the environment would be sent in the open.
+        ConfigurationError: Others could read the token of the environment.
     """
     from go_scheduler.http.access.login import LoginError, Logins
     from go_scheduler.http.access.loopback import check_safe_url, is_safe_url
@@ -151,7 +151,7 @@ def token_for(server: str) -> str | None:
 
 
 def tokens_for(server: str) -> Callable[[], str] | None:
-    """What answers the token of the moment, for whoever asks for long; None: nothing.
+    """A function that returns the current token; None: there is no token.
 
     Raises:
         CallerError: A login has expired.
@@ -161,11 +161,11 @@ def tokens_for(server: str) -> Callable[[], str] | None:
 
 
 def opened_store(url: str, *, migrates: bool) -> Store:
-    """The store of a URL, whose schema is as this version needs it.
+    """Open a store whose schema is up to date.
 
     Raises:
-        ConfigurationError: It is no URL of a store.
-        StoreError: It cannot be used.
+        ConfigurationError: The URL is wrong.
+        StoreError: The store cannot be used.
     """
     scheme = url.partition("://")[0].partition("+")[0].lower()
     if migrates or scheme not in _MIGRATES:

@@ -1,4 +1,4 @@
-"""Definitions that a program or a file declares."""
+"""Reads definitions from a module or a file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def declared(source: str, now: datetime) -> Sequence[TaskDefinition]:
-    """Those of a source.
+    """Read the definitions of a source.
 
     Args:
         source: ``module:name`` of a list of definitions, of a function without
-            arguments that makes one, or of a registry, whose tasks have them; or a file
-            of JSON lines, as ``go_scheduler import`` takes them.
-        now: From when on phrases count that say no date.
+            arguments that returns one, or of a registry with tasks; or a file of JSON
+            lines, as for ``go_scheduler import``.
+        now: The present time, from which phrases without a date count.
 
     Raises:
-        ConfigurationError: It is none of these, or has what is no definition.
+        ConfigurationError: The source is something else, or a definition is wrong.
     """
     from go_scheduler.http.configuration.imported import imported
 

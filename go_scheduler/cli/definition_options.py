@@ -1,4 +1,4 @@
-"""The options that say when something is to run, and how."""
+"""The options for the trigger and the policies of a definition."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ OPTIONS = "--phrase, --cron, --every, --at, --after-end, --rrule, --on-demand"
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerOptions:
-    """The options that say when something is to run."""
+    """The options for a trigger."""
 
     phrase: Annotated[
         str | None,
@@ -78,10 +78,10 @@ class TriggerOptions:
     ] = None
 
     def trigger(self, now: datetime) -> Trigger:
-        """The trigger that they say.
+        """The trigger of the options.
 
         Raises:
-            ConfigurationError: They say none, or several, or what is none.
+            ConfigurationError: There is none, there are several, or it is wrong.
         """
         words = (self.phrase, self.cron, self.rrule)
         given = (*words, self.every, self.at, self.after_end)
@@ -97,7 +97,7 @@ class TriggerOptions:
         return self._worded(now) or self._other()
 
     def _worded(self, now: datetime) -> Trigger | None:
-        # Imported here: no other command needs phrases, nor what they may say.
+        # Imported here: other commands do not need phrases.
         from go_scheduler.triggers import CronTrigger, RecurrenceTrigger, parse_phrase
 
         zone = self.timezone
@@ -129,7 +129,7 @@ def _option(help: str, *names: str, metavar: str | None = None) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPolicies:
-    """The options that say how each run goes, of a type as of a definition."""
+    """The options for the policies of a type or a definition."""
 
     queue: Annotated[str, _option("Which nodes run it.")] = "default"
     priority: Annotated[int, _option("From 0, first, to 3, last.")] = 1
@@ -174,10 +174,10 @@ class RunPolicies:
     ] = "refuse"
 
     def fields(self) -> dict[str, Any]:
-        """What they are to a ``TaskDefinition``.
+        """The fields of a ``TaskDefinition``.
 
         Raises:
-            ConfigurationError: One is wrong.
+            ConfigurationError: An option is wrong.
         """
         return {
             "queue": self.queue,
@@ -196,7 +196,7 @@ class RunPolicies:
         }
 
     def _retry(self) -> RetryPolicy | None:
-        given = _said(
+        given = _given(
             max_attempts=self.max_attempts,
             factor=self.retry_factor,
             max_delay=duration_of(self.retry_max_delay, "--retry-max-delay"),
@@ -211,7 +211,7 @@ class RunPolicies:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies(RunPolicies):
-    """The options that say how something is run that fires."""
+    """The options for the policies of a definition that fires."""
 
     catch_up: Annotated[
         str | None, _option("What runs of what was missed.", metavar="latest|all|none")
@@ -233,10 +233,10 @@ class Policies(RunPolicies):
     ] = None
 
     def fields(self) -> dict[str, Any]:
-        """What they are to a ``TaskDefinition``.
+        """The fields of a ``TaskDefinition``.
 
         Raises:
-            ConfigurationError: One is wrong.
+            ConfigurationError: An option is wrong.
         """
         return {
             **RunPolicies.fields(self),
@@ -246,7 +246,7 @@ class Policies(RunPolicies):
         }
 
     def _catch_up(self) -> CatchUp | None:
-        given = _said(
+        given = _given(
             mode=self.catch_up,
             grace=duration_of(self.grace, "--grace"),
             within=duration_of(self.within, "--within"),
@@ -255,13 +255,13 @@ class Policies(RunPolicies):
         return _policy(CatchUp, given)
 
 
-def _said(**options: object) -> dict[str, object]:
-    """The options that are given."""
+def _given(**options: object) -> dict[str, object]:
+    """The options that are not None."""
     return {name: each for name, each in options.items() if each is not None}
 
 
 def _policy(kind: Callable[..., _P], given: dict[str, object]) -> _P | None:
-    """A policy with what is given of it; None if nothing is."""
+    """A policy with the given options; None without any."""
     try:
         return kind(**given) if given else None
     except ConfigurationError as error:

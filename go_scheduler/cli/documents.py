@@ -1,10 +1,10 @@
-"""What commands print as JSON: the bodies that the server answers."""
+"""The JSON that commands print: the bodies of the server."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-# Bodies are imported when one is wanted: it takes as long as all the rest.
+# Bodies are imported when they are needed, as that takes long.
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ def node_document(node: NodeInfo) -> Mapping[str, Any]:
 
 
 def why_document(why: Why) -> Mapping[str, Any]:
-    """Why something happens or does not."""
+    """An explanation."""
     from go_scheduler.http.bodies.instances import WhyAnswer
 
     return _plain(WhyAnswer.of(why))

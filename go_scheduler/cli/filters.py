@@ -1,4 +1,4 @@
-"""The options that choose what is listed or changed."""
+"""The options that select definitions and instances."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _OF_INSTANCES = {each.value for each in State} - _OF_DEFINITIONS
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """The options that choose what is listed."""
+    """The options that filter a list."""
 
     instances: Annotated[
         bool, typer.Option("--instances", "-i", help="Instances, newest first.")
@@ -58,7 +58,7 @@ class Listed:
 def definitions_of(
     client: Connected, listed: Listed
 ) -> tuple[list[TaskDefinition], bool]:
-    """The definitions to list, and whether there are more.
+    """Read the definitions to list; also returns whether there are more.
 
     Raises:
         ConfigurationError: An option is wrong, or is for instances.
@@ -77,7 +77,7 @@ def definitions_of(
 
 
 def instances_of(client: Connected, listed: Listed) -> tuple[list[TaskInstance], bool]:
-    """The instances to list, the newest first, and whether there are more.
+    """Read the instances to list, newest first; also whether there are more.
 
     Raises:
         ConfigurationError: An option is wrong, or is for definitions.
@@ -97,17 +97,17 @@ def instances_of(client: Connected, listed: Listed) -> tuple[list[TaskInstance],
 def pages(
     read: Callable[..., Page[_Item]], filters: dict[str, Any], limit: int | None
 ) -> tuple[list[_Item], bool]:
-    """As many as are asked for, and whether there are more.
+    """Read pages up to a limit; also returns whether there are more items.
 
     Args:
         read: Reads a page.
-        filters: What it is given.
-        limit: How many are asked for; None: all.
+        filters: The arguments of ``read``.
+        limit: The most items; None: all.
     """
     found: list[_Item] = []
     after = None
     while limit is None or len(found) <= limit:
-        # One more than is asked for shows whether there are more.
+        # One item beyond the limit shows that there are more.
         room = MOST_LISTED if limit is None else limit + 1 - len(found)
         page = read(**filters, after=after, limit=min(MOST_LISTED, room))
         found += page
@@ -139,7 +139,7 @@ def _refuse(listed: Listed, *names: str, with_instances: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The options that choose definitions, instead of their ids."""
+    """The options that select definitions, instead of their ids."""
 
     name: Name = None
     queue: Queue = None
@@ -151,12 +151,12 @@ class Chosen:
     def confirmed(
         self, client: Connected, given: list[str] | None, to: str, *, yes: bool
     ) -> list[UUID]:
-        """The ids of the definitions that are meant, if the user agrees.
+        """The ids of the selected definitions, if the user agrees.
 
         Raises:
-            ConfigurationError: Nothing says which, or it is said in two ways; or nobody
-                can be asked.
-            NoneMeantError: There is none.
+            ConfigurationError: Nothing is selected, or in two ways; or there is no
+                terminal to ask.
+            NoneMeantError: No definition matches.
         """
         ids = self._ids(client, given)
         confirm(f"{to} {len(ids)} definitions", len(ids), yes=yes)
@@ -183,7 +183,7 @@ class Chosen:
         return found
 
     def _none(self, client: Connected) -> str:
-        """What there is no definition of."""
+        """The message that no definition matches."""
         if self.everything:
             return "there is no definition"
         said = {
@@ -201,11 +201,11 @@ class Chosen:
 def failed_meant(
     client: Connected, *, name: str | None, definition: str | None
 ) -> list[UUID]:
-    """The ids of the instances that have failed, of a name, a definition, or both.
+    """The ids of the failed instances of a name, a definition, or both.
 
     Raises:
         NoneMeantError: There is none.
-        ConfigurationError: There are several definitions that may be meant.
+        ConfigurationError: Several definitions match.
     """
     of = None if definition is None else definition_meant(client, definition)
     filters = {"definition_id": of, "name": name, "state": State.FAILED}
@@ -220,6 +220,6 @@ def failed_meant(
 
 
 def _is_known(client: Connected, name: str) -> bool:
-    """Whether something has a name, if only what is left of a definition."""
+    """Whether a definition has this name, or an instance of a deleted one."""
     definitions = client.list_definitions(name=name, limit=1)
     return bool(definitions or client.list_instances(name=name, limit=1))

@@ -1,4 +1,4 @@
-"""Files with a definition or a job in each line, put in part by part, with a bar."""
+"""Imports definitions and jobs from the lines of a file, with a progress bar."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from go_scheduler.triggers import Trigger
 
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
-"""Blanks, and the mark that some editors put at the beginning."""
+"""Blanks, and the byte order mark of some editors."""
 
 
 @contextmanager
 def lines_of(file: Path) -> Iterator[tuple[Iterable[bytes], Callable[[int], None]]]:
-    """The lines of a file, or of standard input; on a terminal with a bar.
+    """The lines of a file or of standard input; on a terminal with a progress bar.
 
-    What is answered besides is to be called with how many bytes are settled.
+    The second value is a function to call with the number of bytes done.
 
     Raises:
-        ConfigurationError: It cannot be read.
+        ConfigurationError: The file cannot be read.
     """
     with ExitStack() as stack:
         if str(file) == "-":
@@ -65,12 +65,10 @@ def lines_of(file: Path) -> Iterator[tuple[Iterable[bytes], Callable[[int], None
 
 
 def parts_of(stream: Iterable[bytes]) -> tuple[str, Iterable[bytes]]:
-    """What the parts of a file are called, and each of them.
-
-    They are its lines; if it is a JSON array they are its items, a line each.
+    """Split a file into lines, or a JSON array into items; returns their name first.
 
     Raises:
-        ConfigurationError: It begins as an array and is none.
+        ConfigurationError: The file begins as an array and is none.
     """
     rest, head = iter(stream), []
     for each in rest:
@@ -107,19 +105,19 @@ _BYTES = 1024 * 1024
 
 
 class Imported:
-    """What has become of lines.
+    """An import, and its counts.
 
     Args:
         client: Takes definitions.
-        remote: Takes jobs, in front of the same store.
-        name: Of the import: repeated by it, nothing is made twice.
-        spread: When those run that do not say when.
-        called: What a line is called where something is wrong with it.
+        remote: Takes jobs, for the same store.
+        name: The name of the import; repeated by it, nothing is made twice.
+        spread: The times of jobs without a time.
+        called: The word for a line in messages.
 
     Attributes:
-        counts: How many definitions and jobs were made, how many were known before,
-            how many jobs a full queue has dropped, and how many lines are wrong.
-        size: How many bytes of the lines are settled.
+        counts: The numbers of new definitions and jobs, of known ones, of jobs that a
+            full queue has dropped, and of wrong lines.
+        size: How many bytes are done.
     """
 
     def __init__(
@@ -143,10 +141,10 @@ class Imported:
         self._spread = spread
 
     def take(self, lines: Iterable[bytes]) -> Iterator[Sequence[str]]:
-        """Put in what is on each line; answer what is wrong, part by part."""
+        """Import lines, batch by batch; yields the messages of each batch."""
         number = size = 0
         for number, each in enumerate(lines, 1):
-            # A line that is no job is left empty, and the next keeps its number.
+            # An empty line stands for a line that is no job: numbers stay the same.
             self._jobs.append(
                 each.rstrip(b"\r\n") if self._is_job(number, each) else b""
             )
@@ -157,7 +155,7 @@ class Imported:
         yield self._put(number, size)
 
     def _is_job(self, number: int, text: bytes) -> bool:
-        """Whether a line is a job; a definition is kept."""
+        """Whether a line is a job; a definition is added to the batch."""
         if not text.strip():
             return False
         try:
@@ -171,7 +169,7 @@ class Imported:
         return False
 
     def _imported(self, number: int, definition: TaskDefinition) -> TaskDefinition:
-        """A definition with what the import says of it, where it does not itself."""
+        """A definition with the defaults of the import."""
         if not definition.named:
             id = TaskDefinition.id_for(f"import {self._asked['import']}:{number}")
             definition = replace(definition, id=id, named=True)
@@ -182,7 +180,7 @@ class Imported:
         return replace(definition, trigger=trigger, jitter=jitter)
 
     def _staggered(self, number: int, trigger: Trigger) -> Trigger:
-        """A trigger whose first fire time has its place among those of the others."""
+        """A trigger with a staggered first fire time."""
         spread = self._spread
         if spread.start is None and spread.window is None and spread.interval is None:
             return trigger
@@ -195,7 +193,7 @@ class Imported:
         if (
             isinstance(trigger, IntervalTrigger)
             and trigger.anchor is None
-            # A phrase that says no start counts from now.
+            # A phrase without a start counts from now.
             and trigger.anchored_at in (None, self._now)
         ):
             return replace(trigger, anchored_at=first)
@@ -204,8 +202,8 @@ class Imported:
         return trigger
 
     def _put(self, last: int, size: int) -> Sequence[str]:
-        """Put in a part, definitions first; what is wrong with which line of it."""
-        # A server takes one at a time: of several, some would be in if one is wrong.
+        """Import a batch, definitions first; returns its messages."""
+        # A server takes one at a time, so a batch could be stored in part.
         at_once = _LINES if isinstance(self._client, Client) else 1
         for first in range(0, len(self._definitions), at_once):
             self._put_definitions(self._definitions[first : first + at_once])
@@ -219,9 +217,9 @@ class Imported:
         return [f"{self._called} {number}: {wrong[number]}" for number in sorted(wrong)]
 
     def _put_definitions(self, batch: Sequence[tuple[int, TaskDefinition]]) -> None:
-        """Put in those that can be: if not all together, one after the other."""
+        """Put definitions all together, or one by one if one is wrong."""
         try:
-            # What is odd about a trigger is for those to know who write one.
+            # Warnings about triggers are for their authors.
             with warnings.catch_warnings(action="ignore"):
                 made = self._made([each for _, each in batch])
         except StoreError:
@@ -237,7 +235,7 @@ class Imported:
             self.counts["known"] += len(batch) - made
 
     def _made(self, definitions: Sequence[TaskDefinition]) -> int:
-        """Put in definitions, all or none; how many are new."""
+        """Put definitions, all or none; returns how many are new."""
         if isinstance(self._client, Client):
             ids = [each.id for each in definitions]
             found = self._client.list_definitions(ids=ids, limit=len(ids))
@@ -246,7 +244,7 @@ class Imported:
             told = [(each, each.id not in known) for each in put]
         else:
             told = [self._client.put(each) for each in definitions]
-        # One that has ended and is gone is remembered, and does not begin again.
+        # A definition with a tombstone does not begin again.
         return sum(new and each.state is not _COMPLETED for each, new in told)
 
     def _put_jobs(self, first: int) -> None:
@@ -254,7 +252,7 @@ class Imported:
         events = self._remote.import_jobs(b"\n".join(self._jobs), asked)
         for each in events:
             if each["event"] == "started":
-                # One time for all parts, however long they take.
+                # The same start for all batches, however long they take.
                 self._asked["start"] = each["start"]
             elif each["event"] == "refused":
                 self._wrong[each["line"]] = _refusal(each)
@@ -267,7 +265,7 @@ class Imported:
 
 
 def _asked(spread: Spread) -> dict[str, Any]:
-    """What a server is asked for, so that jobs are spread so."""
+    """The parameters of an import for a spread."""
     return {
         "start": None if spread.start is None else spread.start.isoformat(),
         "window": _seconds(spread.window),
@@ -281,14 +279,14 @@ def _seconds(length: timedelta | None) -> float | None:
 
 
 def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:
-    """The definition that a line is.
+    """The definition on a line.
 
     Args:
         text: The line.
-        now: From when on phrases count that say no date.
+        now: The present time, from which phrases without a date count.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: The line is no definition.
     """
     line = _read(text)
     if "type" in line:

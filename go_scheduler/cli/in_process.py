@@ -1,4 +1,4 @@
-"""What a server would answer, of a store and in this process."""
+"""A server in this process, in front of a store."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _URL = "http://127.0.0.1"
 
 
 class InProcess(httpx.BaseTransport):
-    """Has an application answer requests.
+    """An httpx transport to an application in this process.
 
     Args:
-        app: Which.
+        app: The application.
     """
 
     def __init__(self, app: FastAPI) -> None:
@@ -34,11 +34,11 @@ class InProcess(httpx.BaseTransport):
         self._runner = asyncio.Runner()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """What it answers, whole."""
+        """Answer a request."""
         return self._runner.run(self._answer(request))
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Stop the event loop and the threads."""
         self._runner.close()
         self._app.state.context.threads.shutdown()
 
@@ -51,9 +51,9 @@ class InProcess(httpx.BaseTransport):
 
 @contextmanager
 def answering(client: Connected) -> Iterator[Remote]:
-    """What asks a server: the one that is connected, or one in front of the store.
+    """A client of the connected server, or of a server in front of the store.
 
-    So what only servers know of is the same for both.
+    So types and imports work in the same way for both.
     """
     if isinstance(client, Remote):
         yield client

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of its groups, one by one.
+    """Decorate a command whose parameters include groups of options.
 
-    A parameter that is annotated with a dataclass stands for the fields of that, each
-    of which says by its annotation what option it is.
+    A group is a dataclass; the annotation of each field defines an option.
     """
     parameters = inspect.signature(function).parameters.values()
     groups: dict[str, Any] = {
@@ -49,7 +48,7 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
         function(**given)
 
     update_wrapper(call, function)
-    # Else the signature of what is wrapped would count.
+    # Otherwise inspect would read the signature of the wrapped function.
     del call.__wrapped__  # type: ignore[attr-defined]
     call.__annotations__ = {}
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -72,10 +71,10 @@ def _options(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def instant_of(text: str | None, option: str) -> datetime | None:
-    """An instant, as RFC 3339 and ISO 8601 write it; None is none.
+    """Parse an instant of RFC 3339 or ISO 8601; None stays None.
 
     Raises:
-        ConfigurationError: It is none, or does not say in which zone.
+        ConfigurationError: It is wrong, or has no time zone.
     """
     if text is None:
         return None
@@ -94,19 +93,19 @@ def instant_of(text: str | None, option: str) -> datetime | None:
 
 
 def duration_of(text: str | None, option: str) -> timedelta | None:
-    """A duration; None is none.
+    """Parse a duration; None stays None.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is no duration.
     """
     return None if text is None else read_duration(text, option)
 
 
 def object_of(text: str | None, option: str) -> Mapping[str, JSON] | None:
-    """A JSON object; None is none.
+    """Parse a JSON object; None stays None.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is no JSON object.
     """
     if text is None:
         return None
@@ -167,7 +166,7 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so man
 
 
 def text(help: str, *names: str, metavar: str | None = None) -> Any:
-    """An option that is a text."""
+    """An option without a default in its help."""
     return typer.Option(*names, help=help, metavar=metavar, show_default=False)
 
 
@@ -191,7 +190,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code_of(error: GoSchedulerError) -> ExitCode:
-    """How a command ends that raised this."""
+    """The exit code of an error."""
     if isinstance(error, ConfigurationError):
         return ExitCode.USAGE
     if isinstance(error, StoreError | BusUnavailableError):

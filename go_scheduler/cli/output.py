@@ -1,4 +1,4 @@
-"""What commands print: tables and lines for people, JSON for scripts."""
+"""Prints tables and lines for people, and JSON for scripts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _WIDE = 10_000
 _LEAST = 4
-"""What a column takes that still can be read, with the space before it."""
+"""The least width of a readable column, with the space before it."""
 
 
 class OutputError(GoSchedulerError):
-    """What was found cannot be written where it is to go."""
+    """The output cannot be written."""
 
 
 def line(text: str) -> None:
-    """Print a line, or some, for people to read."""
+    """Print one or more lines for people to read."""
     _write(safe(text) + "\n")
 
 
@@ -43,19 +43,19 @@ def document(value: Mapping[str, object]) -> None:
 
 
 def note(text: str) -> None:
-    """Tell the user of something beside the output, on standard error."""
-    # Where nothing can be told, what was done is done all the same.
+    """Print a message on standard error."""
+    # A message that cannot be written does not fail the command.
     with suppress(OSError):
         sys.stderr.write(safe(text) + "\n")
         sys.stderr.flush()
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under their headings: as wide as a terminal is, else as they are.
+    """Print a table, fitted to the width of a terminal.
 
     A terminal that is too narrow for all columns wraps the lines itself.
     """
-    # Imported here: what prints no table needs none of it.
+    # Imported here: only tables need it.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -82,7 +82,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def at(instant: datetime | None) -> str:
-    """An instant as people read it."""
+    """An instant for people to read."""
     if instant is None:
         return "-"
     return f"{instant:%Y-%m-%d %H:%M:%S}Z"
@@ -93,7 +93,7 @@ def _write(text: str) -> None:
         sys.stdout.write(_encoded(text))
         sys.stdout.flush()
     except OSError as error:
-        # What is still to be written when the process ends goes nowhere.
+        # The rest of the buffer goes to the null device when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(ExitCode.BROKEN_PIPE) from None
@@ -101,6 +101,6 @@ def _write(text: str) -> None:
 
 
 def _encoded(text: str) -> str:
-    """A text as it can be written: what the terminal does not know by its number."""
+    """A text with escapes for characters that the output cannot encode."""
     encoding = sys.stdout.encoding
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,4 +1,4 @@
-"""Plans as the command line shows them."""
+"""Prints plans."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def lines_of(found: Plan) -> Iterable[str]:
-    """A plan for people: what is added, changed with its fields, and removed."""
+    """The lines of a plan for people to read."""
     yield (
         f"{len(found.added)} to add, {len(found.changed)} to change,"
         f" {len(found.removed)} to {found.removal}, {len(found.unchanged)} unchanged"

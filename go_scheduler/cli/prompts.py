@@ -1,4 +1,4 @@
-"""Asks before more than one thing is changed at once."""
+"""Asks before a command changes more than one thing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from go_scheduler.errors import ConfigurationError
 
 
 def confirm(question: str, count: int, *, yes: bool) -> None:
-    """Go on if it is one at most, or if the user says so.
+    """Ask the user before a change of more than one thing.
 
     Args:
-        question: Such as ``delete 12 definitions``.
-        count: How many it is about.
-        yes: Whether the user has said so by ``--yes``.
+        question: For example ``delete 12 definitions``.
+        count: The number of things.
+        yes: Whether the user has agreed by ``--yes``.
 
     Raises:
-        ConfigurationError: Nobody can be asked.
+        ConfigurationError: There is no terminal to ask.
         typer.Exit: The user said no.
     """
     if yes or count <= 1:

@@ -1,4 +1,4 @@
-"""Which definition or instance is meant: by its id, the beginning of it, or a name."""
+"""Finds a definition or instance by its id, the beginning of its id, or its name."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _SHOWN = 5
 
 
 class NoneMeantError(GoSchedulerError, LookupError):
-    """Nothing is known by what was given."""
+    """Nothing matches."""
 
 
 def definition_meant(client: Connected, text: str) -> UUID:
-    """The id of the definition that is meant.
+    """The id of a definition.
 
     Args:
-        client: What knows it.
-        text: A whole id, which need not be known; the beginning of one; or a name.
+        client: Reads definitions.
+        text: A whole id, which need not exist; the beginning of one; or a name.
 
     Raises:
-        NoneMeantError: There is none.
-        ConfigurationError: There are several.
+        NoneMeantError: No definition matches.
+        ConfigurationError: Several definitions match.
     """
     if (id := _whole(text)) is not None:
         return id
@@ -52,15 +52,15 @@ def definition_meant(client: Connected, text: str) -> UUID:
 
 
 def instance_meant(client: Connected, text: str) -> UUID:
-    """The id of the instance that is meant.
+    """The id of an instance.
 
     Args:
-        client: What knows it.
-        text: A whole id, which need not be known, or the beginning of one.
+        client: Reads instances.
+        text: A whole id, which need not exist, or the beginning of one.
 
     Raises:
-        NoneMeantError: There is none.
-        ConfigurationError: There are several, or too many instances to look for it.
+        NoneMeantError: No instance matches.
+        ConfigurationError: Several match, or there are too many instances to search.
     """
     if (id := _whole(text)) is not None:
         return id
@@ -73,11 +73,11 @@ def instance_meant(client: Connected, text: str) -> UUID:
 
 
 def anything_meant(client: Connected, text: str) -> UUID:
-    """The id of the definition, or else of the instance, that is meant.
+    """The id of a definition, or else of an instance.
 
     Raises:
-        NoneMeantError: There is neither.
-        ConfigurationError: There are several.
+        NoneMeantError: Nothing matches.
+        ConfigurationError: Several match.
     """
     if _whole(text) is not None or _definitions(client, text):
         return definition_meant(client, text)
@@ -91,9 +91,9 @@ def anything_meant(client: Connected, text: str) -> UUID:
 
 
 def near_name(client: Connected, text: str) -> str:
-    """Words that ask whether a near name was meant, of those on the first page.
+    """A hint at a similar name on the first page of definitions.
 
-    There are none if nothing is near, or if something has this very name.
+    Empty if no name is similar, or if a definition has this very name.
     """
     names = {each.name for each in client.list_definitions(limit=_PAGE) if each.name}
     near = get_close_matches(text, names, n=1, cutoff=0.7)
@@ -101,9 +101,9 @@ def near_name(client: Connected, text: str) -> str:
 
 
 def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
-    """Those that may be meant, by their ids."""
+    """The definitions that match, by their ids."""
     named = client.list_definitions(name=text, limit=_PAGE)
-    # A job with settings of its own has a definition, of the name of its type.
+    # A job with settings of its own has a definition with the name of its type.
     lasting = [each for each in named if not _is_of_one_job(each)]
     found = {each.id: each for each in lasting or named}
     return found | {each.id: each for each in _definitions_from(client, text)}
@@ -122,7 +122,7 @@ def _whole(text: str) -> UUID | None:
 
 
 def _beginning(text: str) -> str | None:
-    """The digits with which an id begins, if it can."""
+    """The hexadecimal digits of a beginning of an id; None: it is none."""
     lower = text.lower()
     if _BEGINNING.fullmatch(lower) is None:
         return None
@@ -141,7 +141,7 @@ def _definitions_from(client: Connected, text: str) -> Sequence[TaskDefinition]:
 
 
 def _instances_from(client: Connected, begin: str) -> Sequence[TaskInstance]:
-    """Those whose id begins so; they are in no order of it, so all are looked at."""
+    """The instances whose id begins so; searches all, as no list has this order."""
     found: list[TaskInstance] = []
     after = None
     for _ in range(_MOST_PAGES):

@@ -1,4 +1,4 @@
-"""All of a definition or an instance, as lines for people to read."""
+"""Definitions, instances and types as lines for people to read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDTH = 16
 
 
 def described(trigger: Trigger) -> str:
-    """When a trigger fires; one of somebody else's may fail to say so, or hang."""
+    """A trigger in words; a user's trigger may fail or hang."""
     try:
         return describe_with_zone(trigger)
     except Exception as error:
@@ -29,7 +29,7 @@ def described(trigger: Trigger) -> str:
 
 
 def definition_lines(definition: TaskDefinition) -> Sequence[str]:
-    """A definition; what it does not say is left out."""
+    """The lines of a definition, without empty fields."""
     return _lines(
         {
             "definition": str(definition.id),
@@ -62,13 +62,13 @@ def definition_lines(definition: TaskDefinition) -> Sequence[str]:
 
 
 def standing(instance: TaskInstance) -> str:
-    """The state of an instance, and how far its run has come on a bus."""
+    """The state of an instance, and the stage of its run on a bus."""
     stage = _stage(instance)
     return instance.state.value + ("" if stage is None else f" ({stage.value})")
 
 
 def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[str]:
-    """An instance, and how those runs ended that did not end it well."""
+    """The lines of an instance and of its failed runs."""
     skipped = instance.skipped
     lines = _lines(
         {
@@ -108,7 +108,7 @@ def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[
 
 
 def type_lines(type: TypeAnswer) -> Sequence[str]:
-    """A type of jobs; what it does not say is left out."""
+    """The lines of a type of jobs, without empty fields."""
     retry = type.retry
     return _lines(
         {
@@ -172,7 +172,7 @@ def _value(value: object) -> str | None:
 
 
 def _stage(instance: TaskInstance) -> Stage | None:
-    """How far a run has come on a bus; of what has ended, nothing."""
+    """The stage of a run on a bus; None after its end."""
     return None if instance.completed_at else instance.stage
 
 

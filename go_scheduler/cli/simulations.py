@@ -1,4 +1,4 @@
-"""Simulations as the command line shows them."""
+"""Prints simulations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def draw(file: Path, simulation: Simulation) -> None:
 
 
 def show(simulation: Simulation, *, json: bool) -> None:
-    """Print a simulation: a table, and what else there is to say; or as JSON."""
+    """Print a simulation: a table, changes and warnings; or as JSON."""
     if json:
         for each in simulation.definitions:
             document(_definition(each))
@@ -77,7 +77,7 @@ def show(simulation: Simulation, *, json: bool) -> None:
 
 
 def _rounded(duration: timedelta) -> timedelta:
-    """To milliseconds, as far as it has any."""
+    """A duration, rounded to milliseconds unless it is shorter."""
     rounded = round(duration / _MILLISECOND) * _MILLISECOND
     return rounded or duration
 

@@ -1,4 +1,4 @@
-"""The application that answers requests, and the pages beside its API."""
+"""Creates the FastAPI application, and mounts pages beside its API."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class Pages(Protocol):
         ...
 
     def stop(self) -> None:
-        """End what goes on until somebody leaves: the server is about to stop."""
+        """End streams that would stay open: the server is about to stop."""
         ...
 
 
 class MountedPages:
-    """Serves pages under a path, to which the root leads, and the API elsewhere.
+    """Serves pages under a path, and the API elsewhere; ``/`` redirects to the pages.
 
     Args:
-        api: What answers all other requests.
-        pages: What answers those below the path.
-        path: Such as ``/dashboard``; empty: all of them are for the pages.
+        api: Answers all other requests.
+        pages: Answers the requests below the path.
+        path: For example ``/dashboard``; empty: the pages answer all requests.
     """
 
     def __init__(self, api: ASGIApp, pages: ASGIApp, path: str) -> None:
@@ -86,7 +86,7 @@ class MountedPages:
             await self._api(scope, receive, send)
 
 
-# They are tried in this order: what is asked most stands first.
+# Routes are tried in this order: the most frequent stand first.
 _ROUTES = (
     work_routes,
     jobs_routes,
@@ -109,7 +109,7 @@ def create_app(
     metrics: Gathering | None = None,
     clock: Clock | None = None,
 ) -> FastAPI:
-    """An application that offers a scheduler over HTTP.
+    """Create an application that offers a scheduler over HTTP.
 
     It neither starts nor stops the scheduler.
 
@@ -119,19 +119,19 @@ def create_app(
     ```
 
     Args:
-        scheduler: What it offers; a ``Client`` is enough for one that runs nothing.
-        access: Tells who calls, and what they may do; None: everybody on this machine
-            may do everything, and nobody else anything.
+        scheduler: The scheduler; a ``Client`` is enough if this process runs nothing.
+        access: Authenticates callers; None: everybody on this machine may do
+            everything, and nobody else anything.
         work: Hands work to workers elsewhere; None: none is handed out.
         types: The types of jobs that the server runs itself; None: it runs none.
-        limits: What a request may take; None: ``Limits()``.
-        jobs: What holds for jobs that do not say it; None: ``JobDefaults()``.
-        metrics: A listener of the scheduler, such as a ``Telemetry``, of whose nodes
-            ``/metrics`` has figures; None: it has those of the store alone.
+        limits: The limits of a request; None: ``Limits()``.
+        jobs: The defaults of jobs; None: ``JobDefaults()``.
+        metrics: A listener of the scheduler, such as a ``Telemetry``. ``/metrics``
+            shows what it has counted; None: only the counts of the store.
         clock: Measures time; None: the system's.
 
     Raises:
-        ConfigurationError: It is no scheduler, nor a client.
+        ConfigurationError: ``scheduler`` is neither a scheduler nor a client.
     """
     check_client("scheduler", scheduler)
     limits, clock = limits or Limits(), clock or SystemClock()
@@ -157,7 +157,7 @@ def create_app(
         types=types,
         metrics=metrics,
     )
-    # What is added last is passed first.
+    # The middleware that is added last runs first.
     app.add_middleware(MediaTypes)
     app.add_middleware(Authentication, context=context)
     answer_problems(app)
@@ -177,14 +177,14 @@ def _described(router: APIRouter) -> list[APIRoute]:
 
 
 def _make_routes(app: FastAPI, described: Iterable[APIRoute]) -> None:
-    """Make the routes here, which FastAPI else does when the first request comes.
+    """Build the routes now; FastAPI would build them at the first request.
 
-    That one would wait for it; and two applications of a process, each on a thread of
-    its own, may get in each other's way when pydantic makes their types.
+    That request would wait. Two applications on threads of one process might also
+    disturb each other while pydantic builds their types.
     """
     with warnings.catch_warnings():
-        # Older versions of FastAPI make a type of each field by itself, and newer ones
-        # of pydantic then say that its alias has no effect, which it has.
+        # Older versions of FastAPI build a type for each field. Newer versions of
+        # pydantic then warn, wrongly, that its alias has no effect.
         warnings.filterwarnings("ignore", "The 'alias' attribute", UserWarning)
         get_fields_from_routes(app.routes)
         make_fields = getattr(utils, "get_cached_model_fields", lambda _: None)
@@ -200,5 +200,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     if context.work is not None:
         await context.work.stop()
-    # Whoever still waits there for the store is left behind.
+    # Calls that still wait for the store are abandoned.
     context.threads.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""What routes need, made once for an application; and whether it is ready."""
+"""The context of routes, made once for an application, and its readiness."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _KEPT = timedelta(seconds=1)
 
 
 class Readiness:
-    """Asks the store whether it answers: once for all who ask within a second.
+    """Checks that the store answers, at most once a second for all callers.
 
     Args:
-        client: That of the store.
+        client: A client of the store.
         clock: Measures time.
     """
 
@@ -37,16 +37,16 @@ class Readiness:
         self._asking: asyncio.Task[None] | None = None
 
     async def check(self) -> None:
-        """Return if it answers.
+        """Return if the store answers.
 
         Raises:
-            StoreError: It does not, or did not within the last second.
+            StoreError: It does not answer, or did not within the last second.
         """
         asking = self._asking
         if asking is None or (asking.done() and self._age >= _KEPT):
             self._asked_at = self._clock.elapsed()
             asking = self._asking = asyncio.create_task(self._client.acheck())
-        # Who does not wait for it any longer is one of many.
+        # Others may wait for the same check when one caller gives up.
         await asyncio.shield(asking)
 
     @property
@@ -56,20 +56,20 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What routes need.
+    """The objects that routes use.
 
     Attributes:
-        client: What they call: a scheduler, or a client.
-        access: Tells who calls.
+        client: A scheduler, or a client.
+        access: Authenticates callers.
         clock: Measures time.
-        limits: What a request may take.
-        threads: Where calls wait for the store.
-        readiness: Tells whether that answers.
+        limits: The limits of a request.
+        threads: The threads on which calls wait for the store.
+        readiness: Checks that the store answers.
         work: Hands work to workers elsewhere; None: none is handed out.
         types: The types of jobs that the server runs itself; None: it runs none.
-        job_types: What is known of types, these and those in the store.
-        jobs: What holds for jobs that do not say it themselves.
-        metrics: What the nodes of this process have counted; None: that is not shown.
+        job_types: The known types: of the server, and in the store.
+        jobs: The defaults of jobs.
+        metrics: The counts of the nodes of this process; None: they are not shown.
     """
 
     client: Client
@@ -91,4 +91,4 @@ async def _context_of(request: Request) -> Context:
 
 
 Here = Annotated[Context, Depends(_context_of)]
-"""What a route takes to have the context: ``here: Here``."""
+"""Annotation of a route's parameter for the context: ``here: Here``."""

@@ -1,4 +1,4 @@
-"""What a request may take of the server: threads, headers, a body, and time."""
+"""Limits of a request: threads, headers, the body, and time."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _STUCK = timedelta(seconds=5)
 
 
 class Threads(Executor):
-    """Runs calls that wait for the store, and refuses what it would keep waiting.
+    """A thread pool for calls of the store, with a bounded backlog.
 
-    While the store does not answer all threads wait for it, and who comes next would do
-    nothing but wait, too. It is refused at once, and may try again.
+    While the store does not answer, all threads wait for it. Further calls are refused
+    at once; the caller may try again.
 
     Args:
         clock: Measures how long a call has been waiting.
         threads: How many calls run at once.
-        calls: How many there may be, those included that have not begun.
+        calls: How many calls there may be, including those that wait for a thread.
     """
 
     def __init__(self, clock: Clock, *, threads: int, calls: int) -> None:
@@ -59,10 +59,10 @@ class Threads(Executor):
     def submit(
         self, call: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> Future[_T]:
-        """Have a call run.
+        """Run a call on a thread.
 
         Raises:
-            StoreUnavailableError: There is no room for it.
+            StoreUnavailableError: The backlog is full.
         """
 
         def run() -> _T:
@@ -108,26 +108,25 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 _CLOSE = {"Connection": "close"}
 
 _OPEN_ENDED = {"/v1/jobs/import": _LINES, "/v1/work": _JSON}
-"""Paths that take as long as they do, and bodies of any size; of which types."""
+"""Paths without limits of time and of the body's size, and their media types."""
 
 _RATE = Rate(per_second=5_000, burst=10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a request may take of the server.
+    """The limits of a request.
 
     Attributes:
-        headers: How many headers it may have.
-        header_bytes: How many bytes these may have, names and values together.
-        body_bytes: How many bytes its body may have.
-        read: How long its body may take to arrive; of one that is open-ended, each
-            part.
-        import_lines: How many lines one import may have.
-        answer: How long it may take to be answered after that.
+        headers: The most headers.
+        header_bytes: The most bytes of all headers, names and values together.
+        body_bytes: The most bytes of the body.
+        read: How long the body may take to arrive; of an import, each part.
+        import_lines: The most lines of one import.
+        answer: How long the answer may take after that.
         threads: How many calls may wait for the store at once.
-        calls: How many calls there may be, those included that wait for a thread.
-        rate: How often one caller may call; None: as often as they like.
+        calls: How many calls there may be, including those that wait for a thread.
+        rate: The rate limit of one caller; None: there is none.
     """
 
     headers: int = 100
@@ -142,12 +141,12 @@ class Limits:
 
 
 class Limited:
-    """Has requests keep to the limits.
+    """Middleware that refuses requests beyond the limits.
 
     Args:
-        app: What answers those that do.
-        limits: Which.
-        threads: Where its calls wait for the store.
+        app: Answers the other requests.
+        limits: The limits.
+        threads: The threads on which calls wait for the store.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, threads: Executor) -> None:
@@ -161,7 +160,7 @@ class Limited:
             await self._app(scope, receive, send)
             return
         THREADS.set(self._threads)
-        # Who sends a schedule is told by the answer.
+        # The answer has the warnings about a schedule.
         WARNS.set(False)
         CARRIED.set(trace_context_of(scope))
         problem = self._refusal(scope)
@@ -171,7 +170,7 @@ class Limited:
             await problem.answer()(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Problem | None:
-        """What is wrong with a request before its body is read."""
+        """Check a request before its body is read."""
         limits, headers = self._limits, Headers(scope=scope)
         size = sum(len(name) + len(value) for name, value in scope["headers"])
         if len(headers) > limits.headers or size > limits.header_bytes:
@@ -192,7 +191,7 @@ class Limited:
 
 
 class _Timed:
-    """One request, whose body and answer take no longer than they may."""
+    """One request with time limits for its body and its answer."""
 
     def __init__(self, app: ASGIApp, limits: Limits, scope: Scope) -> None:
         self._app = app
@@ -203,7 +202,7 @@ class _Timed:
         self._size = 0
 
     async def serve(self, receive: Receive, send: Send) -> Problem | None:
-        """Serve it; what is to be answered if it took too long."""
+        """Serve the request; returns the problem to answer if it took too long."""
         try:
             async with asyncio.timeout(None) as self._timeout:
                 self._allow(self._limits.read if self._reading else self._to_answer)
@@ -212,8 +211,8 @@ class _Timed:
                     return self._received(await receive())
 
                 async def timed_send(message: Message) -> None:
-                    # How fast it is taken is the server's concern; and whoever reads
-                    # on while it is answered sees to how long that takes.
+                    # From now on the server limits the time: see ``serving.Bounds``. A
+                    # route that answers while it reads limits that itself.
                     self._allow(None)
                     await send(message)
 
@@ -239,7 +238,7 @@ class _Timed:
         body = message.get("body", b"")
         self._size += len(body)
         if b"\0" in body and not self._open_ended:
-            # As JSON in UTF-16 and UTF-32 has, which would be read as well.
+            # JSON in UTF-16 or UTF-32, which the parser would accept.
             raise HTTPException(400)
         if self._size > self._limits.body_bytes and not self._open_ended:
             # FastAPI makes a 400 of any other exception while it reads a body.
@@ -269,10 +268,10 @@ class _Timed:
 
 
 class MediaTypes:
-    """Has bodies be of a type that is read.
+    """Middleware that refuses bodies of other media types.
 
     Args:
-        app: What reads them.
+        app: Answers the other requests.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -296,7 +295,7 @@ def _has_body(headers: Headers) -> bool:
 
 def _length(headers: Headers) -> int:
     given = headers.get("content-length", "0")
-    # Of more digits than a number may have, these are enough.
+    # Python refuses to read a number of thousands of digits.
     return int(given[:20]) if given.isdecimal() and given.isascii() else 0
 
 

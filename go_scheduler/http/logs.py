@@ -28,9 +28,9 @@ _REQUESTS = logging.getLogger("go_scheduler.http.requests")
 
 
 class TextLines(logging.Formatter):
-    """Writes each record as a line; what else it has follows further in.
+    """Writes each record as a line; its further lines are indented.
 
-    So nobody whose words are logged, such as a worker's, can write a line of the log.
+    So a logged text, such as a worker's error, cannot forge a line of the log.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class JsonLines(logging.Formatter):
     """Writes each record as a JSON object on a line of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record; what it has as ``extra`` are further fields."""
+        """The line of a record; its ``extra`` are further fields."""
         at = datetime.fromtimestamp(record.created, UTC)
         line: dict[str, Any] = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -62,12 +62,12 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def written_log(settings: LogSection) -> Iterator[None]:
-    """Have this process write its log to standard error while this lasts."""
+    """Write the log of this process to standard error within the context."""
     handler = logging.StreamHandler(sys.stderr)
     is_json = settings.format == "json"
     handler.setFormatter(JsonLines() if is_json else TextLines())
     levels = {logging.getLogger(): settings.level.upper()}
-    # What they tell of themselves is told here, and URLs may have secrets.
+    # We log requests ourselves, and their URLs may have secrets.
     levels |= {logging.getLogger(name): "WARNING" for name in _QUIET}
     before = {each: each.level for each in levels}
     logging.getLogger().addHandler(handler)
@@ -82,12 +82,12 @@ def written_log(settings: LogSection) -> Iterator[None]:
 
 
 class RequestLog:
-    """Writes a line for each request: without its query, headers and body.
+    """Middleware that logs each request, without its query, headers and body.
 
     Args:
-        app: What answers it.
+        app: Answers the requests.
         clock: Measures how long that takes.
-        polls: Whether there is one for those that only look, too.
+        polls: Whether polls, such as health checks, are logged as well.
     """
 
     def __init__(self, app: ASGIApp, *, clock: Clock, polls: bool) -> None:
@@ -97,7 +97,7 @@ class RequestLog:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http" or not (self._polls or _asks_more(scope)):
+        if scope["type"] != "http" or not (self._polls or _is_no_poll(scope)):
             await self._app(scope, receive, send)
             return
         status: int | None = None
@@ -113,13 +113,13 @@ class RequestLog:
             await self._app(scope, receive, note)
         finally:
             took = (self._clock.elapsed() - begun).total_seconds() * 1000
-            # Of those it is told by whom and why, a few lines a second.
+            # ``Audit`` logs refusals, a few a second.
             if status not in REFUSALS:
                 _tell(scope, status, took)
 
 
-def _asks_more(scope: Scope) -> bool:
-    """Whether a request does more than to look."""
+def _is_no_poll(scope: Scope) -> bool:
+    """Whether a request is no poll."""
     return scope["path"].removeprefix(scope["root_path"]) not in _POLLS
 
 

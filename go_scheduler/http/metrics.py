@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them: of the nodes of this process, and of the store."""
+"""Metrics in the format of Prometheus, of this process's nodes and of the store."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ _BUCKETS = {bound: f"{bound:g}" for bound in figures.BUCKETS}
 
 
 class OfStore:
-    """What is shown of a store.
+    """The metrics of a store.
 
     Args:
-        instances: How many are in each state.
-        backlog: What is due and nobody has taken.
-        nodes: Those that the store knows.
-        counts_nodes: Whether their number is shown, not only which queue they serve.
-        workers: How many wait for work here; None: none is handed out here.
+        instances: The number of instances in each state.
+        backlog: The due instances that nobody has claimed.
+        nodes: The nodes that the store knows.
+        counts_nodes: Whether the number of nodes is shown, not only the queues that
+            they serve.
+        workers: How many workers wait here; None: this server hands out no work.
         now: The store's time.
     """
 
@@ -82,11 +83,11 @@ class OfStore:
 
 
 def written(of_store: OfStore, gathered: Gathered | None) -> str:
-    """All figures, in the text format 0.0.4.
+    """All metrics, in the text format 0.0.4.
 
     Args:
-        of_store: Those of the store.
-        gathered: What the nodes of this process have counted; None: there are none.
+        of_store: The metrics of the store.
+        gathered: The counts of this process's nodes; None: there are none.
     """
     registry = CollectorRegistry()
     registry.register(_Once(of_store, gathered))
@@ -94,18 +95,18 @@ def written(of_store: OfStore, gathered: Gathered | None) -> str:
 
 
 class _Once(Collector):
-    """Gives figures that have been read already."""
+    """A collector of metrics that have been read already."""
 
     def __init__(self, of_store: OfStore, gathered: Gathered | None) -> None:
         self._of_store = of_store
         self._gathered = gathered
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that nothing is collected twice."""
+        """Describe nothing, or Prometheus would collect twice."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
+        """All metrics."""
         for figure, readings in self._of_store.readings:
             yield _gauge(figure, readings)
         if self._gathered is not None:
@@ -156,7 +157,7 @@ def _histogram(
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """How many are no greater than each bound, cumulated."""
+    """The cumulative count up to each bound."""
     cumulated = accumulate(histogram.counts)
     below = [
         (_BUCKETS[bound], float(count))

@@ -1,4 +1,4 @@
-"""The description of all there is to be called, by OpenAPI 3.1."""
+"""The description of the API, by OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class ProblemBody(BaseModel):
 
 
 def describe(app: FastAPI, routes: Sequence[APIRoute]) -> None:
-    """Have an application describe itself, with the scopes and problems of each route.
+    """Add the scopes and problems of each route to an application's description.
 
     Args:
-        app: It.
-        routes: Those that it has.
+        app: The application.
+        routes: Its routes.
     """
     generate = app.openapi
 
@@ -89,7 +89,7 @@ def _add_problems(described: dict[str, Any]) -> None:
 
 
 def _problems_of(method: str, operation: dict[str, Any]) -> Iterator[int]:
-    """What may come of a call, besides what it is for."""
+    """The statuses of the problems that an operation may answer."""
     yield from _ALWAYS
     if "requestBody" in operation:
         yield from _WITH_BODY

@@ -1,4 +1,4 @@
-"""Paths within the application, wherever a proxy or another application has it."""
+"""Paths of requests, with and without the root path of the application."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 def path_within(scope: Scope) -> str:
-    """The path of a request as the routes have it."""
+    """The path of a request without the root path."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
-    # Some proxies and servers take the root off, and some do not.
+    # Some proxies and servers strip the root path, and some do not.
     return path[len(root) :] if f"{path}/".startswith(f"{root}/") else path
 
 
 def path_from_outside(request: Request, path: str) -> str:
-    """A path of the application's as its callers write it, wherever it is mounted."""
+    """A path of the application with the root path, as callers write it."""
     return f"{request.scope.get('root_path', '')}{path}"

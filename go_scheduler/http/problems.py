@@ -1,4 +1,4 @@
-"""What goes wrong, as the body that RFC 9457 describes."""
+"""Errors as problem details of RFC 9457."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = {"Retry-After": "2"}
-"""The header of what may be tried again soon."""
+"""The header of an answer that asks to try again soon."""
 
 _CONDITIONS = ("if-match", "if-none-match")
 _LOG = logging.getLogger("go_scheduler.http")
@@ -51,15 +51,15 @@ class FieldError(TypedDict):
 
 
 class Problem(Exception):
-    """What goes wrong with a request, to be answered as it is.
+    """An error that is answered as problem details.
 
     Args:
         status: The status of the answer.
-        slug: Tells it from others, at the end of its ``type``.
-        title: What it is, the same for each of its kind.
-        detail: What it is this time, and what can be done about it.
-        errors: What is wrong with which field.
-        headers: To be sent along.
+        slug: The end of the problem's ``type``.
+        title: The kind of problem, the same each time.
+        detail: What went wrong this time, and what can be done about it.
+        errors: The fields that are wrong.
+        headers: Headers of the answer.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Problem(Exception):
 
     @property
     def body(self) -> dict[str, object]:
-        """What is sent."""
+        """The body of the answer."""
         body: dict[str, object] = {
             "type": f"urn:go_scheduler:{self.slug}",
             "title": self.title,
@@ -97,14 +97,14 @@ class Problem(Exception):
         return body
 
     def answer(self) -> Response:
-        """The answer that says it."""
+        """The answer."""
         return JSONResponse(
             self.body, self.status, headers=self.headers, media_type=MEDIA_TYPE
         )
 
 
 def invalid(field: str, detail: str) -> Problem:
-    """That of a field that is wrong.
+    """The problem of one wrong field.
 
     Args:
         field: Its path in the body, or its name in the query.
@@ -114,17 +114,17 @@ def invalid(field: str, detail: str) -> Problem:
 
 
 def mismatch(error: ValidationError) -> Problem:
-    """That of what does not fit a model, read outside of a request's body."""
+    """The problem of a value that does not fit a model, read outside a body."""
     found = error.errors(include_url=False)
     return _of_validation([{**each, "loc": ("body", *each["loc"])} for each in found])
 
 
 def problem_of(error: GoSchedulerError, *, conditional: bool = False) -> Problem:
-    """What an error of ours is to those who call over HTTP.
+    """The problem that an error of this package is answered by.
 
     Args:
-        error: What was raised.
-        conditional: Whether the request said which revision it is about.
+        error: The error.
+        conditional: Whether the request named a revision.
     """
     if isinstance(error, StoreError):
         return Problem(
@@ -139,7 +139,7 @@ def problem_of(error: GoSchedulerError, *, conditional: bool = False) -> Problem
     for kind, (status, slug, title) in _KINDS.items():
         if isinstance(error, kind):
             headers = RETRY_AFTER if status in (429, 503) else None
-            # What could not be imported here is nobody's concern there.
+            # Callers need not know which packages could not be imported here.
             detail = str(error).partition("; these announced")[0]
             return Problem(status, slug, title, detail, headers=headers)
     raise error
@@ -159,7 +159,7 @@ _KINDS: Mapping[type[GoSchedulerError], tuple[int, str, str]] = {
 
 
 def answer_problems(app: FastAPI) -> None:
-    """Have an application answer whatever goes wrong by a problem."""
+    """Have an application answer every error by a problem."""
 
     async def known(request: Request, error: Exception) -> Response:
         return of_error(request, error).answer()
@@ -170,10 +170,10 @@ def answer_problems(app: FastAPI) -> None:
 
 
 class Unexpected:
-    """Answers what nobody expected, and has the log tell of it once.
+    """Middleware that logs an unexpected error once, and answers 500.
 
     Args:
-        app: What may raise it.
+        app: Answers the requests.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -191,7 +191,7 @@ class Unexpected:
         try:
             await self._app(scope, receive, note)
         except Exception:
-            # What has begun to be answered can only be broken off, by the server.
+            # The server can only break off an answer that has begun.
             if started or scope["type"] != "http":
                 raise
             id = uuid4()
@@ -205,20 +205,18 @@ class Unexpected:
             await self.answer(scope, problem)(scope, receive, send)
 
     def answer(self, scope: Scope, problem: Problem) -> Response:
-        """What says so to who asked."""
+        """The answer of a problem."""
         return problem.answer()
 
 
 def of_error(request: Request, error: Exception) -> Problem:
-    """What whatever a route has raised is to those who sent the request."""
+    """The problem of any error that a route has raised."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, GoSchedulerError):
         return problem_of(
             error,
-            conditional=any(
-                each in request.headers for each in ("if-match", "if-none-match")
-            ),
+            conditional=any(each in request.headers for each in _CONDITIONS),
         )
     if isinstance(error, RequestValidationError):
         return _of_validation(error.errors())
@@ -244,8 +242,8 @@ def _of_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
 
 
 def field_errors(error: Mapping[str, Any]) -> Iterator[FieldError]:
-    """What is wrong with which field, by one error of pydantic's."""
-    # Where it is, and then the path there, in which forms of one thing have braces.
+    """The wrong fields of one error of pydantic."""
+    # The first key is "body" or "query"; keys in braces are tags of a union.
     _, *path = error["loc"]
     keys = [key for each in path if (key := str(each))[:1] + key[-1:] != "{}"]
     if error["type"] != "unknown":
@@ -265,6 +263,6 @@ def _invalid(errors: Sequence[FieldError]) -> Problem:
 
 
 def _sendable(text: str) -> str:
-    """A text that can be sent, as it may repeat what no UTF-8 has; shortened."""
+    """A text without lone surrogates, which UTF-8 cannot encode; shortened."""
     sendable = text.encode(errors="backslashreplace").decode()
     return sendable if len(sendable) <= _LONGEST else f"{sendable[:_LONGEST]}..."

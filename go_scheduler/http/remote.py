@@ -1,4 +1,4 @@
-"""A client of a server: the calls of the command line, over HTTP."""
+"""A client of a server, with the methods of ``Client``, over HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from go_scheduler.http.bodies.instances import (
     InstanceAnswer,
     PreviewedAnswer,
     RunAnswer,
-    SkippedAnswer,
     WhyAnswer,
 )
 from go_scheduler.http.bodies.jobs import TypeAnswer
@@ -89,7 +88,7 @@ def definition_of(answer: Any) -> TaskDefinition:
 
 
 def instance_of(answer: Any) -> TaskInstance:
-    """An instance; of its definition it has what the answer has."""
+    """An instance; its definition has only the fields of the answer."""
     return _instance(InstanceAnswer.model_validate(answer))
 
 
@@ -143,12 +142,8 @@ def _instance(body: InstanceAnswer) -> TaskInstance:
     )
     known = TaskInstance.__dataclass_fields__.keys() & type(body).model_fields.keys()
     found = {name: getattr(body, name) for name in known}
-    found["skipped"] = if_given(body.skipped, _skipped)
+    found["skipped"] = if_given(body.skipped, lambda it: Skipped(**dict(it)))
     return TaskInstance(definition=definition, **found)
-
-
-def _skipped(body: SkippedAnswer) -> Skipped:
-    return Skipped(**dict(body))
 
 
 def _node(body: NodeAnswer) -> NodeInfo:
@@ -169,16 +164,16 @@ _PATIENCE = 60.0
 
 
 class RemoteRequests:
-    """Asks a server, on connections that it keeps.
+    """Sends requests to a server, on connections that it keeps.
 
     Args:
-        url: Of the server, such as ``http://127.0.0.1:8710``.
-        token: What says who asks: an API key, or a token of the issuer; None: nobody.
+        url: The URL of the server, such as ``http://127.0.0.1:8710``.
+        token: An API key, or a token of the issuer; None: no token is sent.
         timeout: How many seconds an answer may take.
-        transport: What sends the requests; None: the network.
+        transport: Sends the requests; None: over the network.
 
     Raises:
-        ConfigurationError: The URL is none, or the token would be sent in the open.
+        ConfigurationError: The URL is wrong, or others could read the token.
     """
 
     def __init__(
@@ -235,10 +230,10 @@ class RemoteRequests:
         asked: Mapping[str, Any] | None = None,
         id: UUID | None = None,
     ) -> Any:
-        """What the server answers.
+        """Send a request, and return the JSON of the answer.
 
         Raises:
-            GoSchedulerError: It is away, or refuses it.
+            GoSchedulerError: The server is away, or refuses the request.
         """
         sent = {} if body is None else {"json": body}
         response = self._response(method, path, asked=asked, id=id, **sent)
@@ -285,14 +280,14 @@ class RemoteRequests:
 
 
 class Remote(RemoteRequests):
-    """Calls a server as a ``Client`` calls a store, by the same names."""
+    """Calls a server by the methods that ``Client`` has for a store."""
 
     def schedule(self, definition: TaskDefinition) -> TaskDefinition:
         """Insert a definition, or replace the one with its id."""
         return self.put(definition)[0]
 
     def put(self, definition: TaskDefinition) -> tuple[TaskDefinition, bool]:
-        """Do what ``schedule`` does; also whether there was none of its id."""
+        """Do what ``schedule`` does; also returns whether the definition is new."""
         body = {**DefinitionBody.of(definition), "revision": definition.revision}
         method, path = "PUT", f"/definitions/{definition.id}"
         if not definition.named:
@@ -316,11 +311,11 @@ class Remote(RemoteRequests):
         """Submit jobs, a line of JSON each.
 
         Args:
-            lines: Those of one request.
-            asked: How they are imported: what the server takes in the URL.
+            lines: The lines of one request.
+            asked: The parameters of the import, sent in the URL.
 
         Returns:
-            What the server tells, the last of it what has become of them all.
+            The events of the import; the last one has the counts.
         """
         response = self._response(
             "POST",
@@ -347,7 +342,7 @@ class Remote(RemoteRequests):
         return TypeAnswer.model_validate(self._of_type("PUT", name, said))
 
     def delete_type(self, name: str) -> None:
-        """Delete a type of jobs, and what has not started of it."""
+        """Delete a type of jobs, and its jobs that have not started."""
         self._of_type("DELETE", name)
 
     def get_definition(self, definition_id: UUID) -> TaskDefinition:
@@ -407,7 +402,7 @@ class Remote(RemoteRequests):
         return instance_of(self._of_definition("POST", definition_id, "/run", body))
 
     def why(self, definition_id: UUID, at: datetime | None = None) -> Why:
-        """What happened to a definition at an instant, or will; or to an instance."""
+        """Explain what happened or will happen to a definition or an instance."""
         asked = {"definition_id": str(definition_id), "at": _time(at)}
         return why_of(self._ask("GET", "/why", asked=asked, id=definition_id))
 
@@ -431,7 +426,7 @@ class Remote(RemoteRequests):
         return self._page("/instances", asked, instance_of)
 
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
-        """Read how the runs of an instance ended that did not end it well."""
+        """Read the failed runs of an instance."""
         answer = self._of_instance("GET", instance_id, "/runs")
         return [run_of(each, instance_id) for each in answer["items"]]
 
@@ -448,7 +443,7 @@ class Remote(RemoteRequests):
         return instance_of(self._of_instance("POST", instance_id, "/retry"))
 
     def counts_up_to(self) -> Mapping[State, Counted]:
-        """How many instances are in each state, as far as they are counted."""
+        """Count the instances in each state, up to a bound."""
         return counts_of(self._ask("GET", "/stats"))
 
     def nodes(self) -> Sequence[NodeInfo]:

@@ -1,4 +1,4 @@
-"""What a server answers that is wrong, as errors of this package."""
+"""A server's problems as errors of this package."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _WRONG = (400, 413, 415, 422)
 
 
 class NotAllowedError(GoSchedulerError):
-    """The server wants to know who asks, or does not allow it."""
+    """The caller is not authenticated, or may not do this."""
 
 
 class CallerError(NotAllowedError):
-    """What says who asks is missing, is not taken, or does not allow it.
+    """The token is missing, not taken, or does not allow the request.
 
     Attributes:
-        scope: What is missing, if it is a scope.
+        scope: The missing scope, if that is the reason.
     """
 
     def __init__(self, detail: str, scope: str | None = None) -> None:
@@ -41,19 +41,19 @@ class CallerError(NotAllowedError):
 
 
 class RefusedError(GoSchedulerError):
-    """The server refused something, for the reason that it says."""
+    """The server refused a request."""
 
 
 def error_of(
     status: int, problem: Mapping[str, Any], id: UUID | None, challenge: str = ""
 ) -> Exception:
-    """The error that an answer stands for.
+    """The error of a problem that a server has answered.
 
     Args:
-        status: Of the answer.
-        problem: Its body; empty if it is no problem of ours.
-        id: That of what was asked about, if it is one thing.
-        challenge: Its header ``WWW-Authenticate``, which names the scope that it takes.
+        status: The status of the answer.
+        problem: Its body; empty if it is no problem details.
+        id: The id of the definition or instance in the request, if there is one.
+        challenge: The header ``WWW-Authenticate``, which names the needed scope.
     """
     slug = str(problem.get("type", "")).rpartition(":")[2]
     detail = str(problem.get("detail") or f"the server answers {status}")

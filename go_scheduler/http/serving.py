@@ -1,4 +1,4 @@
-"""Runs the server, from the settings to its orderly end: socket, connections, bus."""
+"""Runs the server: its socket, its connections, its bus, and an orderly stop."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ _WHY_NOT = {
 
 
 def listening(server: ServerSection) -> socket.socket:
-    """A socket that listens where it is set.
+    """Open the listening socket of the settings.
 
     Raises:
-        ConfigurationError: It cannot.
+        ConfigurationError: The address cannot be used.
     """
     where = f"{server.host}:{server.port}"
     try:
@@ -78,12 +78,12 @@ def listening(server: ServerSection) -> socket.socket:
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose servers do not wait long for a client to agree on TLS.
+    """An event loop whose servers limit the time of a TLS handshake.
 
-    asyncio gives them a minute, and uvicorn says nothing of it.
+    The default of asyncio is a minute, and uvicorn has no option for it.
 
     Args:
-        handshake: How long that may take.
+        handshake: How long a handshake may take.
     """
 
     def __init__(self, handshake: timedelta) -> None:
@@ -91,18 +91,18 @@ class Loop(asyncio.SelectorEventLoop):
         self._handshake = handshake.total_seconds()
 
     async def create_server(self, *args: Any, **kwargs: Any) -> asyncio.Server:
-        """A server."""
+        """Create a server with the time limit."""
         if kwargs.get("ssl") is not None:
             kwargs = {"ssl_handshake_timeout": self._handshake} | kwargs
         return await super().create_server(*args, **kwargs)
 
 
 class BusIntegration:
-    """Has types of jobs run by workers on the bus that is set, if any is.
+    """Adds the job types that workers on the configured bus run.
 
     Args:
-        settings: All that is set.
-        types: Gets those that are run there.
+        settings: All settings.
+        types: Receives the job types that run on the bus.
 
     Raises:
         ConfigurationError: A setting is wrong.
@@ -119,42 +119,43 @@ class BusIntegration:
             )
 
     def hear(self, scheduler: Scheduler) -> None:
-        """Begin to hear what workers say."""
+        """Begin to receive the statuses of workers."""
         if self._dispatcher is not None:
             self._stack.enter_context(self._dispatcher.hearing(scheduler))
 
     def close(self) -> None:
-        """Hear no more, and let go of the bus."""
+        """Stop to receive statuses, and close the bus."""
         self._stack.close()
 
 
 if TYPE_CHECKING:
-    # With httptools it has another parser, and all the same beside it.
+    # The protocol of httptools has the same members, and another parser.
     from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
 else:
     Protocol = asyncio.Protocol
 
 _LOG = logging.getLogger("go_scheduler.http")
 _CLOSE = {"Connection": "close"}
-# So much is read of a body that was answered before its end, or while one is answered.
+# How many bytes are read of a body that was answered before its end, or ahead of the
+# next request.
 _LEFT_OVER = 1024 * 1024
-# So many are told that there are too many; who comes on top is hung up on.
+# How many surplus connections get an answer; further ones are aborted.
 _TOLD = 100
 _LOGGED_AGAIN = 60.0
-# Those of stores, of modules, of programs that are run.
+# Files of stores, modules and child processes.
 _OTHER_FILES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What connections may take of a server.
+    """The limits of connections.
 
     Attributes:
-        most: How many there may be.
-        head: How long one may take to send the head of a request, from its first byte;
-            of a new connection, from when it is there.
-        head_bytes: How many bytes that may have.
-        answer: How long it may read nothing of an answer that waits for it.
+        most: The most connections.
+        head: How long the head of a request may take to arrive, from its first byte,
+            or from when a new connection is open.
+        head_bytes: The most bytes of the head.
+        answer: How long a client may read nothing of an answer.
     """
 
     most: int
@@ -166,19 +167,19 @@ class Bounds:
 def bounded(
     bounds: Bounds, protocol: type[asyncio.Protocol] = AutoHTTPProtocol
 ) -> type[asyncio.Protocol]:
-    """What uvicorn makes of each connection, as ``http=``, with these bounds.
+    """The protocol class for uvicorn's ``http=``, with these bounds.
 
-    How long one is kept that asks for nothing more is uvicorn's ``timeout_keep_alive``.
+    uvicorn's ``timeout_keep_alive`` limits how long an idle connection is kept.
 
     Args:
-        bounds: Which.
-        protocol: One of uvicorn's.
+        bounds: The bounds.
+        protocol: A protocol of uvicorn.
     """
     return type("Connection", (_Connection, protocol), {"bounds": bounds})
 
 
 def allow_files(connections: int) -> int:
-    """Let this process have so many connections; answers how many it may have."""
+    """Raise the limit of open files; returns how many connections it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + _OTHER_FILES
     if soft >= needed or soft == resource.RLIM_INFINITY:
@@ -189,7 +190,7 @@ def allow_files(connections: int) -> int:
 
 
 class _Connection(Protocol):
-    """One connection, cut off when it takes too long, or too much."""
+    """One connection, closed when it is beyond a limit."""
 
     bounds: ClassVar[Bounds]
     logged_at: ClassVar[float | None] = None
@@ -200,7 +201,7 @@ class _Connection(Protocol):
     _reading: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Begin a connection."""
         super().connection_made(transport)  # type: ignore[arg-type]
         surplus = len(self.connections) - self.bounds.most
         self._is_surplus = surplus > 0
@@ -212,16 +213,16 @@ class _Connection(Protocol):
             self._let_ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """End a connection."""
         self._has_asked()
         self._has_read()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come."""
+        """Receive data."""
         self._has_read()
         if self._is_surplus:
-            # Not before: who is hung up on while it asks may not read the answer.
+            # Not before: a client that is still sending might not read the answer.
             self._refuse(_TOO_MANY)
             return
         cycle = self.cycle
@@ -237,19 +238,19 @@ class _Connection(Protocol):
             self._let_ask()
 
     def on_response_complete(self) -> None:
-        """Begin anew."""
+        """Get ready for the next request."""
         super().on_response_complete()
         self._unread = 0
         if self.transport.get_write_buffer_size():
             self._let_read()
 
     def pause_writing(self) -> None:
-        """Send no more, as much has not been read yet."""
+        """Pause: the client has not read the data that was sent."""
         super().pause_writing()
         self._let_read()
 
     def resume_writing(self) -> None:
-        """Send on."""
+        """Go on to send."""
         self._has_read()
         super().resume_writing()
 
@@ -275,9 +276,9 @@ class _Connection(Protocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether what comes is the head of a request, and no other is under way.
+        """Whether data is the head of a request, and no other request is under way.
 
-        Else it is of the next one, or of a body that was answered before its end.
+        Otherwise it is of the next request, or of a body that was answered early.
         """
         cycle = self.cycle
         return cycle is None or (cycle.response_complete and not cycle.more_body)
@@ -302,7 +303,7 @@ class _Connection(Protocol):
 
 
 def _written(problem: Problem) -> bytes:
-    """An answer, to be sent without an application."""
+    """The bytes of an answer that no application sends."""
     answer = problem.answer()
     lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}".encode()]
     lines += [b": ".join(each) for each in answer.raw_headers]
@@ -342,11 +343,11 @@ if TYPE_CHECKING:
     MakePages: TypeAlias = Callable[[Configuration, Client, Access], Pages]
 
 EMBEDDED = "sqlite:///go_scheduler.db"
-"""The store of a server that is told of none: a file in the working folder."""
+"""The default store of a server: a file in the working folder."""
 
 _PAGES = "/dashboard"
 _TURN = 0.1
-# Of what stands before the headers.
+# The request line, before the headers.
 _LONGEST_PATH = 64 * 1024
 
 
@@ -357,19 +358,19 @@ def serve(
     pages: MakePages | None = None,
     say: Callable[[str], None] | None = None,
 ) -> bool:
-    """Serve until a signal: at the first, what runs is awaited; at the second, not.
+    """Serve until a signal. The first signal awaits runs; a second one does not.
 
     Args:
-        settings: All that is set.
+        settings: All settings.
         runs: Whether this process creates instances, hands out work and runs jobs;
-            if not, others do that for whom it only answers.
+            otherwise it only answers, and other processes do that.
         pages: Makes pages that are served beside the API, under ``/dashboard``; None:
             there are none.
-        say: Called with what a person who has started it is to know; None: it is
-            printed.
+        say: Called with each message for the person who starts it; None: messages
+            are printed.
 
     Returns:
-        Whether all that ran came to an end within the drain window.
+        Whether all runs ended within the drain window.
 
     Raises:
         ConfigurationError: A setting is wrong, or the port cannot be had.
@@ -397,13 +398,13 @@ def serve_pages(
     store: Store,
     say: Callable[[str], None],
 ) -> None:
-    """Serve pages alone, until a signal.
+    """Serve only pages, until a signal.
 
     Args:
-        settings: All that is set.
-        pages: Makes them.
-        store: What they are about.
-        say: Called with what a person who has started it is to know.
+        settings: All settings.
+        pages: Makes the pages.
+        store: The store that the pages show.
+        say: Called with each message for the person who starts it.
 
     Raises:
         ConfigurationError: A setting is wrong, or the port cannot be had.
@@ -420,15 +421,15 @@ def serve_pages(
 def _run(serving: _Serving, listener: socket.socket) -> bool:
     make_loop = partial(Loop, serving.settings.server.head_timeout)
     with (
-        # What is left behind is cancelled, which uvicorn takes for an error.
-        _untold("uvicorn.error", lambda _: not serving.leaves),
+        # uvicorn logs an error for each request that is cancelled at a second signal.
+        _filtered("uvicorn.error", lambda _: not serving.leaves),
         asyncio.Runner(loop_factory=make_loop) as runner,
     ):
         return runner.run(serving.until_stopped(listener))
 
 
 class _Serving:
-    """One server, from its start to its end."""
+    """One run of the server."""
 
     def __init__(
         self,
@@ -445,9 +446,9 @@ class _Serving:
         metrics = Gathering()
         scheduler = self._scheduler = _scheduler(settings, types, store, metrics)
         self._runs = runs
-        # A scheduler that is never started is not well, and what only answers has none.
+        # A scheduler that is never started is not healthy: use a client to answer only.
         client = self._client = scheduler if runs else Client(store)
-        # Crews run as nodes of their own, and hand out what nobody here may run.
+        # Crews are nodes of their own, and hand out work that runs elsewhere.
         self._work = settings.work.hand_out(scheduler) if runs else None
         self._access = settings.access.access()
         self._app = create_app(
@@ -463,11 +464,11 @@ class _Serving:
         self.leaves = False
 
     def answer_by(self, make: MakePages | None, path: str) -> None:
-        """Answer by the API, and by pages beside it.
+        """Mount pages beside the API, and create the server.
 
         Args:
-            make: Makes these; None: there are none.
-            path: Where they are; empty: everywhere, and there is no API.
+            make: Makes the pages; None: there are none.
+            path: The path of the pages; empty: all paths, without the API.
         """
         app: ASGIApp = self._app
         self._path = path
@@ -479,13 +480,13 @@ class _Serving:
         self._server = _Server(_uvicorn(self.settings, app))
 
     async def until_stopped(self, listener: socket.socket) -> bool:
-        """Serve; whether all that ran came to an end."""
+        """Serve until a signal; returns whether all runs ended."""
         loop = asyncio.get_running_loop()
         asked: asyncio.Queue[None] = asyncio.Queue()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, asked.put_nowait, None)
         if self._runs:
-            # First: what is due is published as soon as it has started.
+            # Before the start, which publishes due instances at once.
             self._dispatched.hear(self._scheduler)
             await asyncio.to_thread(self._scheduler.start)
         self._server.when_started(lambda: self._say_where(listener))
@@ -503,14 +504,14 @@ class _Serving:
         finally:
             await self._leave_behind()
             while self.leaves and not serving.done():
-                # From Python 3.12 on a server waits for its connections to close.
+                # From Python 3.12 on, a server waits for its connections to close.
                 for each in [*self._server.server_state.connections]:
                     each.transport.abort()
                 await asyncio.wait([serving], timeout=_TURN)
             await serving
 
     async def _drain(self, serving: asyncio.Task[None]) -> bool:
-        """Take nothing more, and wait for what runs, as long as is set."""
+        """Take no more requests, and wait for runs within the drain window."""
         if self._work is not None:
             self._work.stop_taking()
         if self._pages is not None:
@@ -521,7 +522,7 @@ class _Serving:
         return stopped
 
     async def _leave_behind(self) -> None:
-        """Have nothing go on that has not come to its end."""
+        """Stop the scheduler and the bus without waiting."""
         self._server.should_exit = True
         await asyncio.to_thread(self._scheduler.stop, ZERO)
         await asyncio.to_thread(self._dispatched.close)
@@ -542,13 +543,13 @@ class _Serving:
 
 @contextmanager
 def _logged(settings: Configuration) -> Iterator[None]:
-    """Have the log written, as it is meant for a server."""
+    """Write the log within the context, without lines that mean nothing here."""
     with (
         written_log(settings.log),
-        # That is how it is meant.
-        _untold("go_scheduler.scheduler", lambda it: it.getMessage() != NO_HANDLER),
-        # The line of each request says it.
-        _untold("go_scheduler.http", lambda it: it.msg != ANSWERED)
+        # A server may have no handler of its own.
+        _filtered("go_scheduler.scheduler", lambda it: it.getMessage() != NO_HANDLER),
+        # The line of each request says the same.
+        _filtered("go_scheduler.http", lambda it: it.msg != ANSWERED)
         if settings.log.requests
         else nullcontext(),
     ):
@@ -556,22 +557,22 @@ def _logged(settings: Configuration) -> Iterator[None]:
 
 
 @contextmanager
-def _untold(
-    logger: str, is_told: Callable[[logging.LogRecord], bool]
+def _filtered(
+    logger: str, keeps: Callable[[logging.LogRecord], bool]
 ) -> Iterator[None]:
-    """Have the log tell less while this lasts."""
+    """Filter the records of a logger within the context."""
     log = logging.getLogger(logger)
-    log.addFilter(is_told)
+    log.addFilter(keeps)
     try:
         yield
     finally:
-        log.removeFilter(is_told)
+        log.removeFilter(keeps)
 
 
 def _scheduler(
     settings: Configuration, types: JobTypes, store: Store, metrics: Gathering
 ) -> Scheduler:
-    """The node of a server: it runs its own types of jobs, and nothing else."""
+    """The scheduler of a server, which runs only the server's own job types."""
     arguments = {**settings.scheduler.arguments(), "listeners": [metrics]}
     if not types.types:
         return Scheduler(None, store, **arguments)
@@ -581,19 +582,19 @@ def _scheduler(
 
 
 class _Server(uvicorn.Server):
-    """Tells when it has started, and leaves signals to others."""
+    """Calls a function when it has started, and handles no signals."""
 
     def when_started(self, tell: Callable[[], None]) -> None:
-        """Call this once it has."""
+        """Call this function once the server has started."""
         self._tell = tell
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start to serve."""
         await super().startup(sockets)
         self._tell()
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Leave them as they are."""
+        """Leave the signal handlers as they are."""
         return nullcontext()
 
 
@@ -617,7 +618,7 @@ def _uvicorn(settings: Configuration, app: ASGIApp) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        # Whoever calls is known by the connection, not by what a header says.
+        # The address of a caller is the address of the connection, not of a header.
         proxy_headers=False,
         root_path=server.root_path,
         timeout_keep_alive=round(server.keep_alive.total_seconds()),
@@ -629,7 +630,7 @@ def _uvicorn(settings: Configuration, app: ASGIApp) -> uvicorn.Config:
 
 
 async def _first(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:
-    """Wait for the first of these, and leave the last alone."""
+    """Wait for the first of these tasks, and cancel the last one."""
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     tasks[-1].cancel()
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler import Scheduler
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
+from go_scheduler.http.work.crews import Crews
 from go_scheduler.stores import open_store
 from tests.cli.shell import Shell
 from tests.http.serving import served
@@ -42,12 +44,12 @@ def shell(
 
 @pytest.fixture
 def server(shell: Shell) -> Iterator[str]:
-    """A server on the store of the shell, which only answers."""
-    with (
-        closing(open_store(shell.url)) as store,
-        served(create_app(Client(store))) as (host, port),
-    ):
-        yield f"http://{host}:{port}"
+    """A server on the store of the shell, which runs nothing and hands out work."""
+    with closing(open_store(shell.url)) as store:
+        scheduler = Scheduler(None, store)
+        work = Crews(scheduler)
+        with served(create_app(Client(store), work=work)) as (host, port):
+            yield f"http://{host}:{port}"
 
 
 @pytest.fixture

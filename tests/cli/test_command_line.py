@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 import io
+import os
 import re
 import runpy
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from go_scheduler.cli import main
 from go_scheduler.cli.options import ExitCode, exit_code_of
 from go_scheduler.stores import open_store
 from go_scheduler.version import __version__
-from tests.cli.shell import Shell, clean_environment, script
+from tests.cli.shell import Shell, clean_environment
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -54,25 +56,6 @@ def test_of_the_configuration_a_command_reads_the_store(
     file.write_text("store: {url: 'sqlite:///none.db'}")
     monkeypatch.setenv("GO_SCHEDULER_STORE__URL", shell.url)
     assert "DEFINITION" in shell("list", where=False)
-
-
-@pytest.mark.slow
-def test_a_command_on_a_store_loads_nothing_of_a_server(shell: Shell) -> None:
-    Path("go_scheduler.yaml").write_text(f"store: {shell.url}")
-    program = (
-        "import sys; from go_scheduler.cli import main; main(['list']);"
-        " print({'fastapi', 'starlette', 'httpx', 'jwt', 'kombu'} & {*sys.modules})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=FAILED_AFTER,
-        check=True,
-    )
-    assert "DEFINITION" in done.stdout
-    assert done.stdout.endswith("\nset()\n")
 
 
 @pytest.mark.parametrize(
@@ -302,47 +285,59 @@ def test_a_table_is_as_wide_as_a_terminal(
     assert "\x1b[3" not in shell("list")
 
 
-@pytest.mark.slow
-def test_a_reader_that_has_closed_the_pipe_ends_it_quietly(shell: Shell) -> None:
-    for words in (["list"], ["--help"]):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "go_scheduler", *words],
-            env=clean_environment() | {"GO_SCHEDULER_STORE": shell.url},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        process.stdout.close()
-        _, told = process.communicate(timeout=FAILED_AFTER)
-        assert told == b""
-        assert process.returncode == ExitCode.BROKEN_PIPE
+class Standard:
+    """The standard streams of this process, which a test replaces."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch = monkeypatch.setattr
+        self.errors = io.StringIO()
+        self.patch("sys.stderr", self.errors)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [["list"], ["--help"]])
+def test_a_reader_that_has_closed_the_pipe_ends_it_quietly(
+    shell: Shell, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    standard = Standard(monkeypatch)
+    monkeypatch.setenv("GO_SCHEDULER_STORE", shell.url)
+    code = None
+    with suppress(BrokenPipeError), os.fdopen(writer, "w") as output:
+        standard.patch("sys.stdout", output)
+        code = main(words)
+    assert code == ExitCode.BROKEN_PIPE
+    assert standard.errors.getvalue() == ""
+
+
 @pytest.mark.parametrize(
-    ("command", "code", "told"),
+    ("stream", "words", "code", "told"),
     [
-        ("--version <&- >&- 2>&-", ExitCode.DONE, ""),
-        ("--version > /dev/full", ExitCode.NOT_SO, "written: No space left on device"),
-        ("list 2> /dev/full", ExitCode.USAGE, ""),
+        ("stdout", ["--version"], ExitCode.NOT_SO, "written: No space left on device"),
+        ("stderr", ["list"], ExitCode.USAGE, ""),
     ],
 )
-def test_streams_that_are_closed_or_full_are_no_bugs(
-    tmp_path: Path, command: str, code: int, told: str
+def test_a_stream_that_is_full_is_no_bug(
+    stream: str, words: list[str], code: int, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m go_scheduler {command}"],
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=FAILED_AFTER,
-        check=False,
-    )
-    assert ran.returncode == code
-    assert told in ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert "Exception" not in ran.stderr
+    standard = Standard(monkeypatch)
+    with open("/dev/full", "w") as full:
+        standard.patch(f"sys.{stream}", full)
+        assert main(words) == code
+    assert told in standard.errors.getvalue()
+    assert "Traceback" not in standard.errors.getvalue()
+
+
+def test_a_process_without_streams_runs_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        for name in ("stdin", "stdout", "stderr"):
+            patch.setattr(f"sys.{name}", None)
+        assert main(["--version"]) == ExitCode.DONE
+        for each in (sys.stdin, sys.stdout, sys.stderr):
+            each.close()
 
 
 def test_what_a_terminal_cannot_show_is_written_by_its_number(
@@ -374,30 +369,25 @@ def test_the_process_runs_the_command_line(
 
 
 @pytest.mark.slow
-def test_the_script_prints_for_a_pipe_what_it_says(
-    shell: Shell, tmp_path: Path
-) -> None:
-    ran = script("list", "--store", shell.url, cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout == "DEFINITION  NAME  QUEUE  STATE  NEXT  RUNS\n"
-    failed = script("show", "x", "--store", shell.url, cwd=tmp_path)
-    assert failed.returncode == 1
-    assert len(failed.stderr.splitlines()) == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "loaded"),
     [
         (["--help"], set()),
         (["add", "x", "--every", "1h"], {"sqlalchemy"}),
-        (["list"], {"rich", "sqlalchemy"}),
+        (["list"], {"rich", "sqlalchemy", "yaml"}),
     ],
+    ids=["help", "add", "list"],
 )
-def test_a_command_loads_no_more_than_it_needs(
-    shell: Shell, words: list[str], loaded: set[str]
+def test_a_process_loads_no_more_than_its_command_needs(
+    shell: Shell, tmp_path: Path, words: list[str], loaded: set[str]
 ) -> None:
-    big = {"alembic", "fastapi", "httpx", "rich", "sqlalchemy", "yaml"}
+    big = {"alembic", "fastapi", "httpx", "jwt", "kombu", "rich", "sqlalchemy"}
+    big |= {"starlette", "yaml"}
+    environment = {}
+    if words == ["list"]:
+        Path("go_scheduler.yaml").write_text(f"store: {shell.url}")
+    else:
+        environment["GO_SCHEDULER_STORE"] = shell.url
     program = f"""
 import sys
 from go_scheduler.cli import main
@@ -405,16 +395,18 @@ code = main({words})
 print(*{big} & sys.modules.keys(), file=sys.stderr)
 sys.exit(code)
 """
-    environment = {k: v for k, v in clean_environment().items() if "COV" not in k}
+    clean = {k: v for k, v in clean_environment().items() if "COV" not in k}
     ran = subprocess.run(
         [sys.executable, "-c", program],
-        env=environment | {"GO_SCHEDULER_STORE": shell.url},
+        env=clean | environment,
         capture_output=True,
         text=True,
         timeout=FAILED_AFTER,
         check=True,
     )
     assert {*ran.stderr.split()} == loaded
+    if words == ["list"]:
+        assert ran.stdout == "DEFINITION  NAME  QUEUE  STATE  NEXT  RUNS\n"
 
 
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])

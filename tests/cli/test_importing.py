@@ -18,7 +18,6 @@ from go_scheduler import TaskDefinition
 from go_scheduler.cli import importing
 from go_scheduler.errors import StoreUnavailableError
 from tests.cli.shell import Shell
-from tests.conftest import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +35,7 @@ def add_task(shell: Shell, name: str) -> None:
     shell("add", name, "--on-demand", "--key", f"task {name}")
 
 
-@pytest.mark.parametrize("engine", SHARED)
-def test_definitions_and_jobs_are_imported_and_once_if_repeated(
-    store_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shell = Shell(store_url, capsys)
+def test_definitions_and_jobs_are_imported_and_once_if_repeated(shell: Shell) -> None:
     add_task(shell, "send")
     file = written(
         {"id": ID, "name": "report", "trigger": {"cron": "0 9 * * *"}},
@@ -241,17 +236,21 @@ def test_one_time_counts_for_all_parts_and_it_goes_on_by_its_name(
     async def refuse(*_: object, **__: object) -> Any:
         raise StoreUnavailableError("it is away")
 
-    monkeypatch.setattr("go_scheduler.client.Client.aenqueue_all", refuse)
-    assert shell("import", file, "--import", "may", code=3) == ""
+    with monkeypatch.context() as away:
+        away.setattr("go_scheduler.client.Client.aenqueue_all", refuse)
+        assert shell("import", file, "--import", "may", code=3) == ""
     assert "by --import may, and nothing is made twice" in shell.errors
     assert "what was made stays" not in shell.errors
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importing.Imported, "_put_jobs", interrupt)
-    assert shell("import", file, "--import", "june", code=130) == ""
-    assert "by --import june, and nothing is made twice" in shell.errors
+    with monkeypatch.context() as broken:
+        broken.setattr(importing.Imported, "_put_jobs", interrupt)
+        assert shell("import", file, code=130) == ""
+    [name] = re.findall(r"--import (\w+), and nothing is made twice", shell.errors)
+    told = "made 0 definitions and 2 jobs; 0 known, 0 wrong\n"
+    assert shell("import", file, "--import", name) == told
 
 
 RECURRING = [
@@ -311,24 +310,6 @@ def test_a_first_fire_time_that_no_calendar_has_is_told(shell: Shell) -> None:
     spread = ("--start", "9999-12-31T23:00:00Z", "--interval", "2h")
     shell("import", file, *spread, code=1)
     assert "line 2: it would first fire in a year that no calendar has" in shell.errors
-
-
-@pytest.mark.slow
-def test_an_import_without_a_name_goes_on_by_the_one_that_it_tells(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_task(shell, "send")
-    file = written({"trigger": {"every": 5}}, {"type": "send"})
-
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as broken:
-        broken.setattr(importing.Imported, "_put_jobs", interrupt)
-        shell("import", file, code=130)
-    [name] = re.findall(r"--import (\w+), and nothing is made twice", shell.errors)
-    told = "made 0 definitions and 1 job; 1 known, 0 wrong\n"
-    assert shell("import", file, "--import", name) == told
 
 
 @pytest.mark.parametrize("indent", [None, 2])

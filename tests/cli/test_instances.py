@@ -11,11 +11,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from go_scheduler import CatchUp, Fail, Scheduler, TaskDefinition
-from go_scheduler.cli.commands.reading import _life
+from go_scheduler.client import Client
 from go_scheduler.events import InstanceFinished
-from go_scheduler.models import NodeInfo, Stage
+from go_scheduler.models import NodeInfo, Outcome, Stage
 from go_scheduler.stores import open_store
-from go_scheduler.testing.builders import claim, finish, put
+from go_scheduler.stores.messages import RunOutcome
+from go_scheduler.testing.builders import claim, claim_of, put
 from go_scheduler.testing.store.additions import add, task
 from go_scheduler.testing.store.remote_runs import told
 from go_scheduler.triggers import CronTrigger, OnDemandTrigger
@@ -95,33 +96,25 @@ def test_instances_are_shown_and_cancelled_by_the_beginning_of_their_id(
 
 
 @pytest.mark.slow
-def test_an_id_that_may_be_one_of_too_many_instances_is_given_whole(
+def test_the_beginning_of_an_id_may_mean_several_instances(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shell("add", "send", "--on-demand")
+    definition = shell.json("list")[0]["id"]
+    ids = [UUID(int=0xABCDEF << 104 | number) for number in (1, 2)]
+
+    def run(client: Client) -> None:
+        for each in ids:
+            client.run_now(UUID(definition), delay=timedelta(days=1), id=each)
+
+    shell.call(run)
+    told = shell.refusal("cancel", "abcdef")
+    assert "may mean several" in told
+    assert told.count(" send 2") == 2
     monkeypatch.setattr("go_scheduler.cli.resolve._PAGE", 1)
     monkeypatch.setattr("go_scheduler.cli.resolve._MOST_PAGES", 2)
-    shell("add", "send", "--on-demand")
-    ids = [shell.json("run", "send", "--delay", "1d")[0]["id"] for _ in range(2)]
     assert "give its whole id" in shell.refusal("cancel", "f" * 8)
-    shell("cancel", ids[0])
-
-
-@pytest.mark.slow
-def test_several_instances_that_begin_alike_are_named(shell: Shell) -> None:
-    shell("add", "send", "--on-demand")
-    ids = {shell.json("run", "send", "--delay", "1d")[0]["id"][0] for _ in range(17)}
-    # Of seventeen, two at least have the same first digit.
-    texts = [shell.errors for each in ids if main_refuses_several(shell, each)]
-    assert texts
-    assert all(" send 2" in each for each in texts)
-
-
-def main_refuses_several(shell: Shell, digit: str) -> bool:
-    begin = [each for each in shell.json("list", "-i") if each["id"][0] == digit]
-    if len(begin) < 2:
-        return False
-    assert "may mean several" in shell.refusal("cancel", digit)
-    return True
+    shell("cancel", str(ids[0]))
 
 
 @pytest.mark.slow
@@ -207,40 +200,69 @@ def test_it_says_which_node_has_what_is_running_and_what_a_delete_leaves(
         it.stop()
 
 
-def test_a_list_says_how_far_what_runs_on_a_bus_has_come(shell: Shell) -> None:
+@pytest.mark.parametrize("result", ['{"width": 640}', "0", "[]"])
+def test_a_run_on_a_bus_is_shown_with_its_stage_and_then_its_result(
+    shell: Shell, result: str
+) -> None:
     with closing(open_store(shell.url)) as store:
         store.initialize()
         add(store, put(store, task(name="resize")))
         [instance] = claim(store)
+        id = str(instance.id)
         assert "  running  " in shell("list", "--instances")
         told(store, instance, Stage.PUBLISHED)
         assert "  running (published)  " in shell("list", "--instances")
-        told(store, instance, Stage.STARTED)
-        assert finish(store, instance)
-    assert "  completed  " in shell("list", "--instances")
-
-
-def test_a_node_is_alive_or_stopping_or_gone() -> None:
-    def life(*, alive: bool, stopping: bool) -> str:
-        now = datetime(2030, 1, 1, tzinfo=UTC)
-        return _life(
-            NodeInfo(
-                id=UUID(int=1),
-                host=None,
-                pid=None,
-                version=None,
-                queues=None,
-                names=None,
-                since=now,
-                seen_at=now,
-                stopping=stopping,
-                alive=alive,
-            )
+        assert "\nstage           published\n" in shell("show", id)
+        told(store, instance, Stage.STARTED, worker="anna", progress='{"done": 1}')
+        shown = shell("show", id)
+        for line in (
+            "worker          anna",
+            "stage           started",
+            'progress        {"done": 1}',
+        ):
+            assert f"\n{line}\n" in shown
+        [run] = store.list_instances(limit=1)
+        end = RunOutcome(
+            claim=claim_of(instance),
+            started_at=run.started_at,
+            outcome=Outcome.COMPLETED,
+            result=result,
         )
+        assert store.finish_instances([end]).done
+    assert "  completed  " in shell("list", "--instances")
+    shown = shell("show", id)
+    assert f"\nresult          {result}\n" in shown
+    assert "\nworker          anna\n" in shown
+    assert "\nstage " not in shown
 
-    assert life(alive=True, stopping=False) == "alive"
-    assert life(alive=True, stopping=True) == "stopping"
-    assert life(alive=False, stopping=True) == "gone"
+
+@pytest.mark.parametrize(
+    ("alive", "stopping", "life"),
+    [(True, False, "alive"), (True, True, "stopping"), (False, True, "gone")],
+)
+def test_a_node_is_alive_or_stopping_or_gone(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    alive: bool,
+    stopping: bool,
+    life: str,
+) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    node = NodeInfo(
+        id=UUID(int=1),
+        host=None,
+        pid=None,
+        version=None,
+        queues=None,
+        names=None,
+        since=now,
+        seen_at=now,
+        stopping=stopping,
+        alive=alive,
+    )
+    monkeypatch.setattr(Client, "nodes", lambda _: [node])
+    row = shell("nodes").splitlines()[1].split()
+    assert row[1:6] == ["-", "-", "-", "any", life]
 
 
 def test_a_preview_needs_no_store(shell: Shell) -> None:

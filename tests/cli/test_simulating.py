@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.conftest import SHARED
-
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.shell import Shell
 
 NOW = "2030-03-29T00:00:00Z"
 FROM = ("--start", NOW)
@@ -49,11 +48,7 @@ def declaring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-@pytest.mark.parametrize("engine", SHARED)
-def test_what_is_stored_is_simulated_on_each_store(
-    store_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shell = Shell(store_url, capsys)
+def test_stored_definitions_are_simulated(shell: Shell) -> None:
     shell("add", "report", "--cron", "0 9 * * *")
     shell("add", "sweep", "--every", "1h", "--queue", "slow")
     printed = shell("simulate", *FROM, "--span", "1d")
@@ -133,11 +128,7 @@ def test_a_source_that_is_none_is_refused(
     assert "lines, line 3: it is a job, and must be a definition" in told
 
 
-@pytest.mark.parametrize("engine", SHARED)
-def test_a_set_is_planned_and_applied_on_each_store(
-    store_url: str, capsys: pytest.CaptureFixture[str], declaring: str
-) -> None:
-    shell = Shell(store_url, capsys)
+def test_a_set_is_planned_and_applied(shell: Shell, declaring: str) -> None:
     own = ("--owner", "shop")
     first, second = f"{declaring}:first", f"{declaring}:second"
     assert "2 to add" in shell("plan", first, *own, "--check", code=1)

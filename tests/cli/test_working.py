@@ -5,19 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler import Scheduler
-from go_scheduler.http import create_app
-from go_scheduler.http.work.crews import Crews
-from go_scheduler.stores import open_store
 from tests.cli.shell import Shell, clean_environment
-from tests.conftest import SHARED
-from tests.http.serving import served
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -80,18 +74,21 @@ class Worker:
         return code
 
 
-@pytest.mark.parametrize("engine", SHARED)
-def test_a_worker_runs_what_is_submitted_until_a_signal(
-    store_url: str, module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.slow
+@pytest.mark.chaos
+@pytest.mark.parametrize("is_remote", [False, True], ids=["store", "server"])
+def test_a_worker_runs_jobs_until_a_signal(
+    shell: Shell, far: Shell, module: str, tmp_path: Path, is_remote: bool
 ) -> None:
-    shell = Shell(store_url, capsys)
-    worker = Worker(tmp_path, f"{module}:registry", "--store", store_url)
-    worker.until("for the queues default")
-    # The task is scheduled when it starts.
-    while not shell.json("list", "--name", "send"):
-        pass
-    shell("run", "send", "--payload", '{"order": 7}')
+    used, option = (far, "--server") if is_remote else (shell, "--store")
+    shell("add", "send", "--on-demand", "--key", "task send")
+    worker = Worker(tmp_path, f"{module}:registry", option, used.url)
+    of = f", of {far.url}" if is_remote else ""
+    worker.until(f"for the queues default{of}")
+    used("run", "send", "--payload", '{"order": 7}')
     worker.until("sent 7")
+    while is_remote and not far.json("stats")[0]["instances"]["completed"]:
+        pass
     worker.process.send_signal(signal.SIGTERM)
     assert worker.end() == 0
     assert shell.json("stats")[0]["instances"]["completed"] == 1
@@ -99,45 +96,7 @@ def test_a_worker_runs_what_is_submitted_until_a_signal(
 
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_a_worker_of_a_server_needs_no_store(
-    shell: Shell, module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shell("add", "send", "--on-demand")
-    with (
-        closing(open_store(shell.url)) as store,
-        Scheduler(None, store) as scheduler,
-        served(create_app(scheduler, work=Crews(scheduler))) as (host, port),
-    ):
-        url = f"http://{host}:{port}"
-        far = Shell(url, capsys, option="--server")
-        worker = Worker(tmp_path, f"{module}:registry", "--server", url)
-        worker.until(f"for the queues default, of {url}")
-        far("run", "send", "--payload", '{"order": 7}')
-        worker.until("sent 7")
-        while not far.json("stats")[0]["instances"]["completed"]:
-            pass
-        worker.process.send_signal(signal.SIGTERM)
-        assert worker.end() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.chaos
-def test_a_second_signal_leaves_behind_what_runs(
-    shell: Shell, module: str, tmp_path: Path
-) -> None:
-    shell("add", "wait", "--on-demand", "--key", "task wait")
-    shell("run", "wait")
-    worker = Worker(tmp_path, f"{module}:registry", "--store", shell.url)
-    worker.until("waits")
-    worker.process.send_signal(signal.SIGINT)
-    worker.process.send_signal(signal.SIGTERM)
-    assert worker.end() == 0
-    assert shell.json("stats")[0]["instances"]["completed"] == 0
-
-
-@pytest.mark.slow
-@pytest.mark.chaos
-def test_the_work_of_a_worker_that_is_killed_is_not_lost(
+def test_another_worker_runs_what_a_killed_one_had_and_two_signals_leave_it(
     shell: Shell, module: str, tmp_path: Path
 ) -> None:
     Path("go_scheduler.yaml").write_text("scheduler: {lease: 1s, expire_after: 2s}")
@@ -150,12 +109,10 @@ def test_the_work_of_a_worker_that_is_killed_is_not_lost(
     assert killed.end() == -9
     other = Worker(tmp_path, *words)
     other.until("waits")
-    assert other.process.stdin is not None
-    other.process.stdin.close()
-    other.process.send_signal(signal.SIGTERM)
-    assert other.process.wait(FAILED_AFTER) == 0
-    other.end()
-    assert shell.json("stats")[0]["instances"]["completed"] == 1
+    for number in (signal.SIGINT, signal.SIGTERM):
+        other.process.send_signal(number)
+    assert other.end() == 0
+    assert shell.json("stats")[0]["instances"]["completed"] == 0
 
 
 def test_settings_are_those_of_the_configuration_and_of_options(

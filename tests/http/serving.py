@@ -3,60 +3,77 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
 import uvicorn
 
+from go_scheduler.http.access.authentication import OpenAccess
+from go_scheduler.http.access.caller import SCOPES, Caller
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    import socket
+    from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 
+    from fastapi import Request
     from starlette.applications import Starlette
     from starlette.types import ASGIApp
 
 _T = TypeVar("_T")
+LINES = {"Content-Type": "application/x-ndjson"}
 
 
 def get(url: str, **options: Any) -> httpx.Response:
-    """What is answered, however slow this machine is at the moment."""
+    """Send a GET request, and wait however slow this machine is."""
     return httpx.get(url, timeout=FAILED_AFTER, **options)
 
 
 @asynccontextmanager
-async def called(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
-    """What calls an application in this process."""
+async def called(
+    app: Starlette,
+    *,
+    address: str = "127.0.0.1",
+    url: str = "http://127.0.0.1",
+    **options: Any,
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application in this process, which calls from this address."""
+    transport = httpx.ASGITransport(app, client=(address, 1))
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://127.0.0.1"
-        ) as client,
+        httpx.AsyncClient(transport=transport, base_url=url, **options) as client,
     ):
         yield client
 
 
 class Calling:
-    """Calls an application in this process, one call after the other."""
+    """Calls an application in this process, one call after the other.
 
-    def __init__(self, app: Starlette) -> None:
-        self._app = app
+    Args:
+        app: The application.
+        **options: As for ``called``.
+    """
+
+    def __init__(self, app: Starlette, **options: Any) -> None:
+        self._called = called(app, **options)
 
     def __enter__(self) -> Self:
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
-        self._client = self._run(self._stack.enter_async_context(called(self._app)))
+        self._client = self.run(self._stack.enter_async_context(self._called))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self._stack.aclose())
+        self.run(self._stack.aclose())
         self._runner.close()
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return self._run(self._client.request(method, path, **options))
+        return self.run(self._client.request(method, path, **options))
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.request("GET", path, **options)
@@ -73,21 +90,71 @@ class Calling:
     def delete(self, path: str, **options: Any) -> httpx.Response:
         return self.request("DELETE", path, **options)
 
+    def options(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("OPTIONS", path, **options)
+
     def cookie(self, name: str) -> str:
         """A cookie that it keeps, as it would be sent."""
         return f"{name}={self._client.cookies[name]}"
 
     @property
     def cookies(self) -> Mapping[str, str]:
-        """All that it keeps."""
         return dict(self._client.cookies)
 
     def forget(self) -> None:
         """Keep no cookies."""
         self._client.cookies.clear()
 
-    def _run(self, call: Coroutine[Any, Any, _T]) -> _T:
+    def run(self, call: Coroutine[Any, Any, _T]) -> _T:
         return self._runner.run(call)
+
+
+class As(OpenAccess):
+    """Takes everybody for one caller, whom a test may change.
+
+    Args:
+        **fields: Those of ``Caller``; without scopes, the caller has all.
+    """
+
+    def __init__(self, **fields: Collection[str] | None) -> None:
+        super().__init__()
+        self.caller = Caller(subject="ann", scopes=frozenset(SCOPES))
+        self.become(**fields)
+
+    def become(self, **fields: Collection[str] | None) -> None:
+        given: dict[str, Any] = {
+            name: None if each is None else frozenset(each)
+            for name, each in fields.items()
+        }
+        self.caller = replace(self.caller, **given)
+
+    async def authenticate(self, request: Request) -> Caller:
+        return self.caller
+
+
+def lines(jobs: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in jobs)
+
+
+def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
+    """The events that an import answers."""
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith(LINES["Content-Type"])
+    return [json.loads(each) for each in answer.text.splitlines()]
+
+
+def field_of(answer: httpx.Response) -> str:
+    """The field that a refusal names first."""
+    assert answer.status_code == 422, answer.text
+    return str(answer.json()["errors"][0]["field"])
+
+
+def is_problem(answer: httpx.Response, status: int, slug: str) -> bool:
+    """Whether an answer is this problem; a failing test shows the answer."""
+    kind = f"urn:go_scheduler:{slug}"
+    found = answer.status_code, answer.json().get("type")
+    assert found == (status, kind), answer.text
+    return True
 
 
 class _Server(uvicorn.Server):
@@ -97,16 +164,20 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.is_up = threading.Event()
 
-    async def startup(self, sockets: object = None) -> None:
-        await super().startup()
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
         self.is_up.set()
 
 
 @contextmanager
 def served(
-    app: ASGIApp, *, port: int = 0, **options: object
+    app: ASGIApp,
+    *,
+    port: int = 0,
+    bound: socket.socket | None = None,
+    **options: object,
 ) -> Iterator[tuple[str, int]]:
-    """A server on a port, or on one of its own, on a thread; where it is."""
+    """Serve on a thread, on a port or on a bound socket; answers the address."""
     config = uvicorn.Config(
         app,
         port=port,
@@ -115,11 +186,13 @@ def served(
         **options,  # type: ignore[arg-type]
     )
     server = _Server(config)
-    thread = threading.Thread(target=server.run)
+    sockets = None if bound is None else [bound]
+    thread = threading.Thread(target=server.run, args=(sockets,))
     thread.start()
     try:
         assert server.is_up.wait(FAILED_AFTER)
-        host, port = server.servers[0].sockets[0].getsockname()
+        where = bound or server.servers[0].sockets[0]
+        host, port = where.getsockname()
         yield host, port
     finally:
         server.should_exit = True
@@ -128,7 +201,7 @@ def served(
 
 @contextmanager
 def client_of(app: Starlette) -> Iterator[httpx.Client]:
-    """What calls an application that is served."""
+    """Serve an application on a port of its own, and call it."""
     with (
         served(app) as (host, port),
         httpx.Client(base_url=f"http://{host}:{port}", timeout=FAILED_AFTER) as client,

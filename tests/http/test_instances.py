@@ -1,80 +1,78 @@
-"""Instances over HTTP: read, cancelled, and run again."""
+"""Instances over HTTP: read, cancel and retry them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
 from go_scheduler import Outcome
+from go_scheduler.client import Client
+from go_scheduler.http import create_app
 from go_scheduler.http.bodies.instances import InstanceAnswer, RunAnswer
 from go_scheduler.models import RunEnd, Stage, TaskRun
 from go_scheduler.testing.builders import LEASE, claimed, finish, pending, running
 from go_scheduler.testing.clock import START
 from tests.conftest import instance
+from tests.http.serving import Calling, field_of, is_problem
 
 if TYPE_CHECKING:
-    from go_scheduler import Store
-    from tests.http.serving import Calling
+    from go_scheduler import MemoryStore, Store
+    from go_scheduler.testing import ManualClock
+
+PATH = "/v1/instances"
 
 
-def test_an_instance_is_read_with_all_that_is_known_of_it(
-    http: Calling, store: Store
+def test_each_kind_of_store_has_them_read_cancelled_and_retried(
+    store: Store, clock: ManualClock
 ) -> None:
-    instance = pending(store)
-    answer = http.get(f"/v1/instances/{instance.id}")
-    assert answer.status_code == 200
-    body = answer.json()
-    assert body["definition_id"] == str(instance.definition.id)
-    assert (body["state"], body["runs"], body["skipped"]) == ("pending", 0, None)
-    assert body["execute_at"].endswith("Z")
-    assert body["updated_at"] == body["created_at"]
+    with Calling(create_app(Client(store), clock=clock)) as http:
+        second, first = running(store), pending(store)
+        body = http.get(f"{PATH}/{first.id}").json()
+        assert body["definition_id"] == str(first.definition.id)
+        assert (body["state"], body["runs"], body["skipped"]) == ("pending", 0, None)
+        assert body["execute_at"].endswith("Z")
+        assert body["updated_at"] == body["created_at"]
+
+        def listed(**query: str | int) -> list[str]:
+            answer = http.get(PATH, params=query)
+            return [each["id"] for each in answer.json()["items"]]
+
+        assert {*listed()} == {str(first.id), str(second.id)}
+        assert listed(definition_id=str(first.definition.id)) == [str(first.id)]
+        assert listed(state="running", newest_first="true") == [str(second.id)]
+        assert listed(since="2999-01-01T00:00:00Z") == []
+        page = http.get(PATH, params={"limit": 1}).json()
+        assert len(listed(limit=1, after=page["next"])) == 1
+        path = f"{PATH}/{second.id}"
+        assert is_problem(http.post(f"{path}/retry"), 409, "state")
+        finish(store, second, Outcome.FAILED, error="it broke")
+        [run] = http.get(f"{path}/runs").json()["items"]
+        assert (run["outcome"], run["error"]) == ("failed", "it broke")
+        assert run["worker"] is None
+        over = http.get(path).json()
+        assert over["updated_at"] == over["completed_at"]
+        assert http.post(f"{path}/retry").json()["state"] == "pending"
+        for each in (first, second):
+            cancelled = http.post(f"{PATH}/{each.id}/cancel").json()
+            assert cancelled == {"cancelled": "cancelled"}
+        requested = http.post(f"{PATH}/{running(store).id}/cancel").json()
+        assert requested == {"cancelled": "requested"}
+        again = http.post(f"{path}/cancel")
+        assert again.status_code == 409
+        assert "cancelled" in again.json()["detail"]
 
 
-def test_lists_are_of_what_was_asked_for(http: Calling, store: Store) -> None:
-    second, first = running(store), pending(store)
-
-    def listed(**query: str | int) -> list[str]:
-        answer = http.get("/v1/instances", params=query)
-        assert answer.status_code == 200, answer.text
-        return [each["id"] for each in answer.json()["items"]]
-
-    assert {*listed()} == {str(first.id), str(second.id)}
-    assert listed(definition_id=str(first.definition.id)) == [str(first.id)]
-    assert listed(state="running", newest_first="true") == [str(second.id)]
-    assert listed(since="2999-01-01T00:00:00Z") == []
-    page = http.get("/v1/instances", params={"limit": 1}).json()
-    assert len(listed(limit=1, after=page["next"])) == 1
-    assert http.get("/v1/instances", params={"since": "today"}).status_code == 422
-
-
-def test_what_was_skipped_says_why(http: Calling, store: Store) -> None:
-    instance = claimed(store)
-    finish(store, instance, Outcome.SKIPPED, error="too late")
-    skipped = http.get(f"/v1/instances/{instance.id}").json()["skipped"]
+def test_a_skipped_instance_says_why(http: Calling, memory: MemoryStore) -> None:
+    instance = claimed(memory)
+    finish(memory, instance, Outcome.SKIPPED, error="too late")
+    skipped = http.get(f"{PATH}/{instance.id}").json()["skipped"]
     assert (skipped["count"], skipped["reason"]) == (1, "too late")
 
 
-def test_what_has_failed_has_its_runs_and_is_run_again(
-    http: Calling, store: Store
-) -> None:
-    instance = running(store)
-    path = f"/v1/instances/{instance.id}"
-    refused = http.post(f"{path}/retry")
-    assert refused.status_code == 409
-    assert refused.json()["type"] == "urn:go_scheduler:state"
-    finish(store, instance, Outcome.FAILED, error="it broke")
-    [run] = http.get(f"{path}/runs").json()["items"]
-    assert (run["outcome"], run["error"]) == ("failed", "it broke")
-    assert run["worker"] is None
-    over = http.get(path).json()
-    assert over["updated_at"] == over["completed_at"]
-    assert http.post(f"{path}/retry").json()["state"] == "pending"
-
-
-def test_how_far_a_run_on_a_bus_has_come_is_answered() -> None:
+def test_an_answer_has_the_stage_and_progress_of_a_run_on_a_bus() -> None:
     accepted = replace(
         instance(),
         accepted_at=START,
@@ -99,53 +97,33 @@ def test_how_far_a_run_on_a_bus_has_come_is_answered() -> None:
     assert RunAnswer.of(run).model_dump(mode="json")["lost_in"] == "started"
 
 
-def test_what_has_not_ended_is_cancelled(http: Calling, store: Store) -> None:
-    runs, instance = running(store), pending(store)
-    answer = http.post(f"/v1/instances/{instance.id}/cancel")
-    assert answer.json() == {"cancelled": "cancelled"}
-    again = http.post(f"/v1/instances/{instance.id}/cancel")
-    assert again.status_code == 409
-    assert "cancelled" in again.json()["detail"]
-    answer = http.post(f"/v1/instances/{runs.id}/cancel")
-    assert answer.json() == {"cancelled": "requested"}
+@pytest.mark.parametrize("call", ["GET ", "GET /runs", "POST /cancel", "POST /retry"])
+def test_an_unknown_instance_is_not_found(refusing: Calling, call: str) -> None:
+    method, tail = call.split(" ")
+    answer = refusing.request(method, f"{PATH}/{uuid4()}{tail}")
+    assert is_problem(answer, 404, "no-instance")
 
 
 @pytest.mark.parametrize(
-    ("method", "tail"),
-    [("GET", ""), ("GET", "/runs"), ("POST", "/cancel"), ("POST", "/retry")],
+    ("path", "field"), [("/7", "id"), ("?since=today", "since")], ids=["id", "since"]
 )
-def test_one_that_is_not_there_is_not_found(
-    http: Calling, method: str, tail: str
+def test_a_wrong_id_or_query_is_refused(
+    refusing: Calling, path: str, field: str
 ) -> None:
-    answer = http.request(method, f"/v1/instances/{uuid4()}{tail}")
-    assert answer.status_code == 404
-    assert answer.json()["type"] == "urn:go_scheduler:no-instance"
+    assert field_of(refusing.get(f"{PATH}{path}")) == field
 
 
-def test_an_id_that_is_none_is_refused(http: Calling) -> None:
-    answer = http.get("/v1/instances/7")
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"] == "id"
-
-
-def test_the_payload_and_the_policy_are_shown(http: Calling, store: Store) -> None:
-    definition: dict[str, Any] = {
-        "trigger": {"on_demand": True},
-        "retry": {"max_attempts": 3},
-    }
+def test_an_instance_has_its_payload_and_policy_and_is_found_by_its_key(
+    http: Calling,
+) -> None:
+    definition = {"trigger": {"on_demand": True}, "retry": {"max_attempts": 3}}
     id = http.post("/v1/definitions", json=definition).json()["id"]
-    body = http.post(f"/v1/definitions/{id}/run", json={"payload": {"a": 1}}).json()
-    assert (body["payload"], body["max_attempts"]) == ({"a": 1}, 3)
-
-
-def test_one_is_found_by_its_key(http: Calling) -> None:
-    id = http.post("/v1/definitions", json={"trigger": {"on_demand": True}}).json()[
-        "id"
-    ]
     made = [
-        http.post(f"/v1/definitions/{id}/run", json={"key": each}).json()["id"]
+        http.post(
+            f"/v1/definitions/{id}/run", json={"key": each, "payload": {"a": 1}}
+        ).json()
         for each in ("a", "b")
     ]
-    asked = {"definition_id": id, "key": "b"}
-    found = http.get("/v1/instances", params=asked).json()["items"]
-    assert [each["id"] for each in found] == made[1:]
+    assert (made[0]["payload"], made[0]["max_attempts"]) == ({"a": 1}, 3)
+    query = {"definition_id": id, "key": "b"}
+    assert http.get(PATH, params=query).json()["items"] == made[1:]

@@ -1,15 +1,16 @@
-"""What takes more of a server than it may is refused, and costs nobody else."""
+"""A request that takes more of a server than it may is refused."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
-from contextlib import closing, contextmanager
+import threading
+from concurrent.futures import wait
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
@@ -19,136 +20,101 @@ from go_scheduler import (
     GoSchedulerError,
     MemoryStore,
     SchedulerStateError,
+    StoreUnavailableError,
 )
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
-from go_scheduler.http.limits import Limits
-from tests.http.serving import called, client_of, served
+from go_scheduler.http.limits import Limits, Threads
+from tests.http.serving import LINES, Calling, client_of, is_problem, served
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from go_scheduler.testing import ManualClock
+
 SOON = timedelta(milliseconds=50)
+JSON = {"Content-Type": "application/json"}
+ERRORS = {
+    "fail": OSError("/etc/secret"),
+    "late": TimeoutError(),
+    "lost": ClaimLostError("it is lost"),
+    "stopping": SchedulerStateError("it stops"),
+    "strange": GoSchedulerError("/etc/secret"),
+}
 
 
-def application(limits: Limits | None = None) -> FastAPI:
-    """One with routes that take their time, or fail."""
-    app = create_app(Client(MemoryStore()), limits=limits)
+def application(**limits: object) -> FastAPI:
+    """An application with routes that wait, or fail."""
+    given = Limits(**limits)  # type: ignore[arg-type]
+    app = create_app(Client(MemoryStore()), limits=given)
 
     @app.post("/echo")
     async def echo(body: dict[str, object]) -> dict[str, object]:
         return body
 
     @app.post("/v1/jobs/import")
-    async def take_lines(request: Request) -> int:
+    async def count_parts(request: Request) -> int:
         return len([each async for each in request.stream()])
 
     @app.get("/hang")
-    async def hang() -> None:
-        await asyncio.Event().wait()
+    async def hang(request: Request) -> None:
+        await request.app.state.hanging.wait()
 
-    @app.get("/slow")
-    async def time_out() -> None:
-        raise TimeoutError
+    @app.get("/raise/{name}")
+    async def fail(name: str) -> None:
+        raise ERRORS[name]
 
-    @app.get("/fail")
-    async def fail() -> None:
-        raise OSError("/etc/secret")
-
-    @app.get("/stopping")
-    async def stop() -> None:
-        raise SchedulerStateError("it stops")
-
-    @app.get("/lost")
-    async def lose() -> None:
-        raise ClaimLostError("it is lost")
-
-    @app.get("/strange")
-    async def fail_strangely() -> None:
-        raise GoSchedulerError("/etc/secret")
-
-    @app.get("/half/{error}")
-    async def answer_half(error: str) -> StreamingResponse:
+    @app.get("/half/{name}")
+    async def answer_half(name: str) -> StreamingResponse:
         async def parts() -> AsyncIterator[bytes]:
             yield b"half"
-            raise TimeoutError("late") if error == "late" else OSError("broken")
+            raise ERRORS[name]
 
         return StreamingResponse(parts())
 
     return app
 
 
-@contextmanager
-def connected(app: FastAPI) -> Iterator[socket.socket]:
-    with (
-        served(app) as place,
-        closing(socket.create_connection(place, timeout=FAILED_AFTER)) as connection,
-    ):
-        yield connection
+@pytest.fixture(scope="module")
+def http() -> Iterator[Calling]:
+    with Calling(application()) as http:
+        yield http
 
 
-def read_all(connection: socket.socket) -> str:
-    """What comes until the server closes the connection."""
-    parts = []
-    while part := connection.recv(65536):
-        parts.append(part)
-    return b"".join(parts).decode()
-
-
-def head(*lines: str) -> bytes:
-    return "\r\n".join([*lines, "Host: 127.0.0.1", "", ""]).encode()
+def exchange(
+    where: tuple[str, int], *lines: str, body: bytes, ends: bool = False
+) -> str:
+    """Send a request as it is written, and read until the server closes."""
+    with closing(socket.create_connection(where, FAILED_AFTER)) as connection:
+        head = "\r\n".join([*lines, "Host: 127.0.0.1", "", ""])
+        connection.sendall(head.encode() + body)
+        if ends:
+            connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
 @pytest.mark.slow
-def test_a_body_that_is_too_large_is_refused_by_what_it_says_of_its_length() -> None:
-    with client_of(application(Limits(body_bytes=100))) as client:
-        answer = client.post("/echo", json={"text": "x" * 200})
-        assert answer.status_code == 413
-        assert answer.json()["type"] == "urn:go_scheduler:too-large"
+def test_a_body_that_is_too_large_is_refused_but_for_imports() -> None:
+    with client_of(application(body_bytes=100)) as client:
+        for content in (b'{"text": "%s"}' % (b"x" * 200), iter([b" "] * 200)):
+            answer = client.post("/echo", content=content, headers=JSON)
+            assert is_problem(answer, 413, "too-large")
         assert client.post("/echo", json={"text": "x"}).json() == {"text": "x"}
-
-
-@pytest.mark.slow
-def test_one_in_chunks_is_refused_once_too_much_of_it_has_come() -> None:
-    def parts() -> Iterator[bytes]:
-        for _ in range(200):
-            yield b" "
-
-    with client_of(application(Limits(body_bytes=100))) as client:
-        headers = {"Content-Type": "application/json"}
-        answer = client.post("/echo", content=parts(), headers=headers)
-        assert answer.status_code == 413
-        assert answer.json()["type"] == "urn:go_scheduler:too-large"
-
-
-@pytest.mark.slow
-def test_what_is_imported_may_be_of_any_size() -> None:
-    with client_of(application(Limits(body_bytes=100))) as client:
-        headers = {"Content-Type": "application/x-ndjson"}
-        answer = client.post("/v1/jobs/import", content="x" * 200, headers=headers)
+        answer = client.post("/v1/jobs/import", content="x" * 200, headers=LINES)
         assert answer.status_code == 200
 
 
-def test_what_is_imported_may_be_so_wherever_the_application_is() -> None:
+def test_a_mounted_application_takes_imports_of_any_size() -> None:
     host = FastAPI()
-    host.mount("/tasks", application(Limits(body_bytes=100)))
-
-    async def asked() -> None:
-        transport = httpx.ASGITransport(host)
-        async with httpx.AsyncClient(
-            transport=transport, base_url="http://127.0.0.1"
-        ) as client:
-            for path, status in (("/v1/jobs/import", 200), ("/echo", 413)):
-                kind = "x-ndjson" if status == 200 else "json"
-                answer = await client.post(
-                    f"/tasks{path}",
-                    content="x" * 200,
-                    headers={"Content-Type": f"application/{kind}"},
-                )
-                assert answer.status_code == status
-
-    asyncio.run(asked())
+    host.mount("/tasks", application(body_bytes=100))
+    with Calling(host) as http:
+        for path, headers, status in (
+            ("/v1/jobs/import", LINES, 200),
+            ("/echo", JSON, 413),
+        ):
+            answer = http.post(f"/tasks{path}", content="x" * 200, headers=headers)
+            assert answer.status_code == status
 
 
 @pytest.mark.parametrize(
@@ -156,26 +122,15 @@ def test_what_is_imported_may_be_so_wherever_the_application_is() -> None:
     [{f"x-{number}": "x" for number in range(200)}, {"x": "x" * 40_000}],
     ids=["many", "long"],
 )
-def test_too_many_headers_are_refused(headers: dict[str, str]) -> None:
-    async def call() -> None:
-        async with called(application()) as client:
-            answer = await client.get("/healthz", headers=headers)
-            assert answer.status_code == 431
-            assert answer.json()["type"] == "urn:go_scheduler:headers"
-
-    asyncio.run(call())
+def test_too_many_headers_are_refused(http: Calling, headers: dict[str, str]) -> None:
+    assert is_problem(http.get("/healthz", headers=headers), 431, "headers")
 
 
 @pytest.mark.parametrize("given", ["text/plain", "application/x-ndjson"])
-def test_a_body_that_is_no_json_is_refused(given: str) -> None:
-    async def call() -> None:
-        async with called(application()) as client:
-            headers = {"Content-Type": given}
-            answer = await client.post("/echo", content="{}", headers=headers)
-            assert answer.status_code == 415
-            assert "application/json" in answer.json()["detail"]
-
-    asyncio.run(call())
+def test_a_body_that_is_not_json_is_refused(http: Calling, given: str) -> None:
+    answer = http.post("/echo", content="{}", headers={"Content-Type": given})
+    assert is_problem(answer, 415, "media-type")
+    assert "application/json" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -190,112 +145,78 @@ def test_a_body_that_is_no_json_is_refused(given: str) -> None:
     ],
     ids=["half", "deep", "no UTF-8", "many digits", "UTF-16", "UTF-32"],
 )
-def test_json_that_cannot_be_read_is_said_to_be_malformed(body: str | bytes) -> None:
-    async def call() -> None:
-        async with called(application()) as client:
-            headers = {"Content-Type": "application/json"}
-            answer = await client.post("/echo", content=body, headers=headers)
-            assert answer.status_code == 400
-            assert answer.json()["type"] == "urn:go_scheduler:malformed"
-
-    asyncio.run(call())
+def test_malformed_json_is_refused(http: Calling, body: str | bytes) -> None:
+    answer = http.post("/echo", content=body, headers=JSON)
+    assert is_problem(answer, 400, "malformed")
 
 
 @pytest.mark.slow
-def test_a_sender_who_takes_too_long_is_let_go() -> None:
-    with connected(application(Limits(read=SOON))) as connection:
-        connection.sendall(
-            head(
-                "POST /echo HTTP/1.1",
-                "Content-Type: application/json",
-                "Content-Length: 5",
-            )
-            + b"{"
+def test_a_slow_sender_is_cut_off() -> None:
+    """The body has a time limit; of an import, each part has."""
+    with served(application(read=SOON)) as where:
+        told = exchange(
+            where,
+            "POST /echo HTTP/1.1",
+            "Content-Type: application/json",
+            "Content-Length: 5",
+            body=b"{",
         )
-        answer = read_all(connection)
-        assert answer.startswith("HTTP/1.1 408 ")
-        assert "urn:go_scheduler:too-slow" in answer
-
-
-@pytest.mark.slow
-def test_each_part_of_an_import_has_its_time() -> None:
-    with connected(application(Limits(read=SOON))) as connection:
-        connection.sendall(
-            head(
-                "POST /v1/jobs/import HTTP/1.1",
-                "Content-Type: application/x-ndjson",
-                "Transfer-Encoding: chunked",
-            )
-            + b"2\r\n{}\r\n"
+        assert told.startswith("HTTP/1.1 408 ")
+        assert "urn:go_scheduler:too-slow" in told
+        told = exchange(
+            where,
+            "POST /v1/jobs/import HTTP/1.1",
+            "Content-Type: application/x-ndjson",
+            "Transfer-Encoding: chunked",
+            body=b"2\r\n{}\r\n",
         )
-        assert "took too long to arrive" in read_all(connection)
+        assert "took too long to arrive" in told
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", ["9", "1" * 5000])
-def test_a_false_length_costs_nobody_else_anything(length: str) -> None:
-    with (
-        client_of(application()) as client,
-        closing(
-            socket.create_connection(
-                (client.base_url.host, client.base_url.port or 0), FAILED_AFTER
-            )
-        ) as connection,
-    ):
-        connection.sendall(
-            head(
+def test_a_false_length_does_no_harm() -> None:
+    with client_of(application()) as client:
+        where = client.base_url.host, client.base_url.port or 0
+        for length in ("9", "1" * 5000):
+            told = exchange(
+                where,
                 "POST /echo HTTP/1.1",
                 "Content-Type: application/json",
                 f"Content-Length: {length}",
+                body=b"{}",
+                ends=True,
             )
-            + b"{}"
-        )
-        # No more will come, and somebody still listens.
-        connection.shutdown(socket.SHUT_WR)
-        assert " 500 " not in read_all(connection)
-        assert client.get("/healthz").status_code == 200
+            assert " 500 " not in told
+            assert client.get("/healthz").status_code == 200
 
 
-def test_what_is_not_answered_in_time_may_be_tried_again() -> None:
-    async def call() -> None:
-        async with called(application(Limits(answer=SOON))) as client:
-            answer = await client.get("/hang")
-            assert answer.status_code == 503
-            assert answer.headers["Retry-After"] == "2"
-            assert answer.json()["type"] == "urn:go_scheduler:store-unavailable"
-
-    asyncio.run(call())
+def test_an_answer_that_takes_too_long_may_be_asked_for_again() -> None:
+    app = application(answer=SOON)
+    app.state.hanging = asyncio.Event()
+    with Calling(app) as http:
+        answer = http.get("/hang")
+    assert is_problem(answer, 503, "store-unavailable")
+    assert answer.headers["Retry-After"] == "2"
 
 
-@pytest.mark.parametrize("path", ["/fail", "/slow", "/strange"])
-def test_what_nobody_expected_is_logged_once_and_told_by_an_id(
-    path: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("name", ["fail", "late", "strange"])
+def test_an_unexpected_error_is_logged_once_with_the_id_that_is_answered(
+    http: Calling, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def call() -> None:
-        async with called(application()) as client:
-            answer = await client.get(path)
-            assert answer.status_code == 500
-            body = answer.json()
-            assert "secret" not in answer.text
-            [record] = [
-                each for each in caplog.records if each.levelno >= logging.ERROR
-            ]
-            assert body["detail"].rpartition(" ")[2] in record.getMessage()
-            assert record.exc_info is not None
-
-    asyncio.run(call())
+    answer = http.get(f"/raise/{name}")
+    assert is_problem(answer, 500, "unexpected")
+    assert "secret" not in answer.text
+    [record] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert answer.json()["detail"].rpartition(" ")[2] in record.getMessage()
+    assert record.exc_info is not None
 
 
-@pytest.mark.parametrize("error", ["late", "broken"])
-def test_an_answer_that_has_begun_is_broken_off(error: str) -> None:
-    async def call() -> None:
-        async with called(application()) as client:
-            # Older versions of Starlette raise it as one of a group.
-            with pytest.raises((OSError, ExceptionGroup)) as caught:
-                await client.get(f"/half/{error}")
-            assert error in repr(caught.value)
-
-    asyncio.run(call())
+@pytest.mark.parametrize("name", ["late", "fail"])
+def test_an_answer_that_has_begun_is_broken_off(http: Calling, name: str) -> None:
+    # Older versions of Starlette raise a group.
+    with pytest.raises((OSError, ExceptionGroup)) as caught:
+        http.get(f"/half/{name}")
+    assert repr(ERRORS[name]) in repr(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -305,22 +226,53 @@ def test_an_answer_that_has_begun_is_broken_off(error: str) -> None:
         ("GET", "/v1/../etc/passwd", 404, "no-path"),
         ("BREW", "/healthz", 405, "method"),
         ("POST", "/healthz", 405, "method"),
-        ("GET", "/stopping", 503, "stopping"),
-        ("GET", "/lost", 409, "claim-lost"),
+        ("GET", "/raise/stopping", 503, "stopping"),
+        ("GET", "/raise/lost", 409, "claim-lost"),
     ],
 )
-def test_what_is_not_there_is_a_problem(
-    method: str, path: str, status: int, slug: str
+def test_a_refusal_is_a_problem_of_rfc_9457(
+    http: Calling, method: str, path: str, status: int, slug: str
 ) -> None:
-    async def call() -> None:
-        async with called(application()) as client:
-            answer = await client.request(method, path)
-            assert answer.status_code == status
-            assert answer.headers["Content-Type"] == "application/problem+json"
-            body = answer.json()
-            assert body["type"] == f"urn:go_scheduler:{slug}"
-            assert body["status"] == status
-            assert body["title"]
-            assert body["detail"]
+    answer = http.request(method, path)
+    assert is_problem(answer, status, slug)
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    body = answer.json()
+    assert body["status"] == status
+    assert body["title"]
+    assert body["detail"]
 
-    asyncio.run(call())
+
+def test_calls_of_the_store_have_threads_and_a_bounded_backlog(
+    clock: ManualClock, request: pytest.FixtureRequest
+) -> None:
+    threads = Threads(clock, threads=2, calls=4)
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    # Whatever fails, no thread hangs.
+    request.addfinalizer(go_on.set)
+
+    def hold() -> bool:
+        begun.release()
+        return go_on.wait(FAILED_AFTER)
+
+    for _ in range(2):
+        threads.submit(hold)
+        assert begun.acquire(timeout=FAILED_AFTER)
+    waiting = [threads.submit(max, 1, 2) for _ in range(2)]
+    with pytest.raises(StoreUnavailableError, match="too many"):
+        threads.submit(max, 1, 2)
+    go_on.set()
+    wait(waiting, FAILED_AFTER)
+    assert {each.result() for each in waiting} == {2}
+    go_on.clear()
+    for _ in range(2):
+        threads.submit(hold)
+        assert begun.acquire(timeout=FAILED_AFTER)
+    # All threads hang: a call that waits for one would wait in vain.
+    clock.advance(timedelta(seconds=6))
+    with pytest.raises(StoreUnavailableError, match="too many"):
+        threads.submit(max, 1, 2)
+    go_on.set()
+    threads.shutdown()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="stopping"):
+            threads.submit(max, 1, 2)

@@ -118,7 +118,7 @@ def preview(
 
 
 def _passed(stored: TaskDefinition, now: datetime) -> str:
-    """What comes of a one-off whose time has passed."""
+    """The effect on a one-off whose time has passed."""
     at = stored.next_fire_time
     if stored.recurring or at is None or at > now:
         return ""

@@ -200,6 +200,6 @@ def _say(id: UUID, done: str, *, json: bool) -> None:
 
 
 def _refuse_nothing(done: object) -> None:
-    """End as what was not so, if there was nothing to do."""
+    """End with exit code 1 if there was nothing to do."""
     if not done:
         raise typer.Exit(ExitCode.NOT_SO)

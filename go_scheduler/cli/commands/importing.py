@@ -28,7 +28,7 @@ app = typer.Typer()
 
 @dataclass(frozen=True, kw_only=True)
 class JitterOptions:
-    """The options that say when those run that do not say it."""
+    """The options for the times of jobs and definitions without a time."""
 
     start: Annotated[
         str | None, text("From when on they run, instead of now.", metavar="TIME")
@@ -42,12 +42,12 @@ class JitterOptions:
     jitter: Annotated[str | None, text("Up to how much later each runs.")] = None
 
     def spread(self) -> "Spread":
-        """What they say.
+        """The spread of the options.
 
         Raises:
-            ConfigurationError: One is wrong.
+            ConfigurationError: An option is wrong.
         """
-        # Imported here: it takes as long as all of another command.
+        # Imported here, as it takes long.
         from go_scheduler.http.jobs.jitter import Spread
 
         if self.window is not None and self.interval is not None:

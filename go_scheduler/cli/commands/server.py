@@ -171,7 +171,7 @@ def key(
     entry: dict[str, Any] = {"subject": subject, "hash": new.kept, "scopes": scope}
     entry |= {"queues": queue} if queue else {}
     entry |= {"owners": owner} if owner else {}
-    ApiKey(**entry)  # Refuses what is no scope.
+    ApiKey(**entry)  # Checks the scopes.
     if json:
         document({"key": new.key, **entry})
         return
@@ -192,10 +192,10 @@ class There:
 
     @property
     def url(self) -> str:
-        """Its URL.
+        """The URL of the server.
 
         Raises:
-            ConfigurationError: Nothing says which.
+            ConfigurationError: No server is named.
         """
         url = self.server or os.environ.get("GO_SCHEDULER_SERVER")
         if not url:

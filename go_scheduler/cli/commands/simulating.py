@@ -39,7 +39,7 @@ app = typer.Typer()
 
 @dataclass(frozen=True, kw_only=True)
 class Simulating:
-    """The options that say what is simulated, and how."""
+    """The options of a simulation."""
 
     start: Annotated[
         str | None, text("From then on, instead of from now on.", metavar="TIME")
@@ -101,7 +101,7 @@ def simulate_(
             client = stack.enter_context(where.client())
             filters: dict[str, Any] = {"name": name, "queue": queue}
             stored, _ = pages(client.list_definitions, filters, None)
-            # Of one-offs that are over, and of single jobs, there may be any number.
+            # There may be any number of completed one-offs and single jobs.
             ended = DefinitionState.COMPLETED
             found = [each for each in stored if each.state is not ended]
             if duration is None:

@@ -100,8 +100,8 @@ def delete(type: Type, where: Where, json: Json = False) -> None:
 
 @contextmanager
 def _types(where: Where, *, migrates: bool = False) -> "Iterator[Remote]":
-    """What knows of types: the server, or what it would know of the store."""
-    # Imported here: it takes as long as all of another command.
+    """A client of the server, or of a server in front of the store."""
+    # Imported here, as it takes long.
     from go_scheduler.cli.in_process import answering
 
     with where.client(migrates=migrates) as client, answering(client) as remote:
@@ -109,7 +109,7 @@ def _types(where: Where, *, migrates: bool = False) -> "Iterator[Remote]":
 
 
 def _sent(value: object) -> Any:
-    """A value of a policy, as it is sent."""
+    """A value of a policy in a request."""
     from go_scheduler.http.bodies.definitions import RetryBody
     from go_scheduler.policies import RetryPolicy
 

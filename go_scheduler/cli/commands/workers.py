@@ -185,7 +185,7 @@ def dispatch_worker(
 
 
 def _begun(bus: "MessageBus") -> str:
-    """What it does from now on; who is not let in need not wait."""
+    """Check the bus; returns the beginning of the first message."""
     try:
         bus.check()
     except BusUnavailableError as error:

@@ -1,4 +1,4 @@
-"""Who calls, and whether they may: asked of each request, and by each route."""
+"""Authentication of requests, authorization of routes, and their audit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from go_scheduler.http.context import Context
 
 REFUSALS = (401, 403, 429)
-"""Who may not is told so."""
+"""The statuses of refusals."""
 
 _SECOND = timedelta(seconds=1)
 _LONGEST_PATH = 200
@@ -45,13 +45,13 @@ class _Told(TypedDict):
 
 
 class Audit:
-    """Tells of requests, without what is secret in them.
+    """Emits an event for each request, without secrets.
 
-    The log has a few lines a second of those that are refused, and says how many it has
-    left out, so that nobody can fill it; listeners hear of all.
+    The log has a few refusals a second, and a count of the others, so that nobody can
+    fill it. Listeners receive all events.
 
     Args:
-        client: Whose listeners hear it.
+        client: Has the listeners.
         clock: Measures time.
     """
 
@@ -62,7 +62,7 @@ class Audit:
         self._begun = clock.elapsed()
 
     def answered(self, request: Request, status: int) -> None:
-        """Tell of a request that has an answer, whatever that is."""
+        """Emit the event of a request that was answered."""
         if status in REFUSALS:
             needed = " ".join(_needed(request)) or "another caller"
             self.refused(request, status, f"it needs {needed}, or other restrictions")
@@ -70,7 +70,7 @@ class Audit:
             self._teller.tell(RequestAllowed(**_told(request, status)))
 
     def refused(self, request: Request, status: int, reason: str) -> None:
-        """Tell of a request that was refused."""
+        """Emit the event of a request that was refused."""
         now = self._clock.elapsed()
         if now - self._begun >= _SECOND:
             self._begun = now
@@ -80,7 +80,7 @@ class Audit:
 
 def _told(request: Request, status: int) -> _Told:
     caller = getattr(request.state, "caller", None)
-    # Quoted, without line feeds: nobody may write lines of their own into a log.
+    # Quoted, without line feeds: nobody may forge a line of the log.
     path = quote(request.scope["path"])[:_LONGEST_PATH]
     return {
         "subject": None if caller is None else caller.subject,
@@ -93,13 +93,9 @@ def _told(request: Request, status: int) -> _Told:
 
 
 def _needed(request: Request) -> tuple[str, ...]:
-    """The scopes that the route has asked for; none before it was found."""
+    """The scopes that the route needs; empty before a route was found."""
     needed: tuple[str, ...] = getattr(request.state, "needed", ())
     return needed
-
-
-# Without `from __future__ import annotations`: older versions of FastAPI cannot look up
-# the annotations of an object that is called, if they are texts.
 
 
 ANYBODY = "anybody"
@@ -107,7 +103,7 @@ ANYBODY = "anybody"
 
 
 class Access(Protocol):
-    """Tells who calls."""
+    """Authenticates callers."""
 
     @property
     def origins(self) -> Collection[str]:
@@ -115,22 +111,20 @@ class Access(Protocol):
         ...
 
     async def authenticate(self, request: Request) -> Caller:
-        """Who sent a request.
-
-        It is asked before anything of the body is read.
+        """Return the caller of a request, before its body is read.
 
         Raises:
-            Problem: 401, it is not known; 403, nobody may.
+            Problem: 401, the caller is unknown; 403, nobody may call.
         """
         ...
 
 
 class OpenAccess:
-    """Without authentication: lets everybody on this machine do everything.
+    """No authentication: everybody on this machine may do everything.
 
     Args:
-        origins: Sites whose pages a browser on this machine may have ask as well, such
-            as ``http://localhost:3000``.
+        origins: Sites whose pages may call from a browser on this machine, such as
+            ``http://localhost:3000``.
     """
 
     def __init__(self, origins: Collection[str] = ()) -> None:
@@ -138,17 +132,17 @@ class OpenAccess:
         self._anybody = Caller(subject=ANYBODY, scopes=frozenset(SCOPES))
 
     async def authenticate(self, request: Request) -> Caller:
-        """One who may do everything.
+        """Return a caller who may do everything.
 
         Raises:
-            Problem: 403 or 415, it may come from elsewhere.
+            Problem: 403 or 415, the request may come from elsewhere.
         """
         check_local(request, self.origins)
         return self._anybody
 
 
 def allowed(*scopes: str) -> Any:
-    """What a route depends on to know its caller, who has these scopes.
+    """The dependency of a route that needs these scopes; it is the caller.
 
     ```python
     async def read(caller: Annotated[Caller, allowed("jobs:read")]) -> None:
@@ -158,10 +152,10 @@ def allowed(*scopes: str) -> Any:
 
 
 class Allowed(SecurityBase):
-    """Lets callers by who have these scopes, and describes that.
+    """Refuses callers without these scopes, and describes them in OpenAPI.
 
     Args:
-        scopes: All that it takes.
+        scopes: The needed scopes, all of them.
     """
 
     def __init__(self, scopes: tuple[str, ...]) -> None:
@@ -176,37 +170,37 @@ class Allowed(SecurityBase):
         """The caller of a request.
 
         Raises:
-            Problem: 403, something is missing.
+            Problem: 403, a scope is missing.
         """
         request.state.needed = self.scopes
         caller: Caller = request.state.caller
         caller.check_scopes(*self.scopes)
         return caller
 
-    # Of an object that is called, older versions of FastAPI cannot look up annotations
-    # that are texts.
+    # Older versions of FastAPI cannot resolve annotations of callable objects that are
+    # texts.
     __call__.__annotations__.update({"request": Request, "return": Caller})
 
 
 METADATA = "/.well-known/oauth-protected-resource"
-"""Where it is said who gives tokens (RFC 9728)."""
+"""The path of the metadata about the issuer (RFC 9728)."""
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", METADATA})
-"""What everybody may ask, also where there is authentication."""
+"""Paths that need no authentication."""
 
 _POLICY = 1008
 _NOBODY = Caller(subject="nobody", scopes=frozenset())
 
 
 class Authentication:
-    """Finds out who sends a request, and refuses those that may send none.
+    """Middleware that authenticates callers, and limits their rate.
 
-    It does so before the body is read, and for paths that do not exist as well. What
-    comes behind finds the caller in ``request.state.caller``.
+    It runs before the body is read, also for paths that do not exist. Routes find the
+    caller in ``request.state.caller``.
 
     Args:
-        app: What comes behind.
-        context: Of the application.
+        app: Answers the requests.
+        context: The context of the application.
     """
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
@@ -248,10 +242,10 @@ class Authentication:
             self._audit.answered(request, status)
 
     async def _admit(self, request: Request) -> Caller:
-        """Who sends it.
+        """The caller of a request.
 
         Raises:
-            Problem: They may not, or too often.
+            Problem: The caller may not call, or calls too often.
         """
         if (
             isinstance(self._access, BearerAccess)
@@ -265,7 +259,7 @@ class Authentication:
             self._count(f"address {address}")
             raise
         is_known = caller.subject != ANYBODY
-        request.state.caller = caller  # Told of those, too, who come too often.
+        request.state.caller = caller  # For the event of a caller over the rate.
         self._count(f"subject {caller.subject}" if is_known else f"address {address}")
         return caller
 

@@ -32,19 +32,19 @@ _TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)
 
 
 class BearerAccess:
-    """Knows callers by what they send: ``Authorization: Bearer …``, and nothing else.
+    """Authenticates callers by ``Authorization: Bearer …``, and nothing else.
 
     Args:
-        keys: API keys that are taken.
-        issuer: Whose tokens are taken; None: only keys are.
-        clock: Tells what has expired; None: the system's.
-        tls: What the issuer is trusted by; None: the certificates that httpx trusts.
+        keys: The API keys.
+        issuer: The issuer whose tokens are taken; None: only API keys are taken.
+        clock: Tells the time; None: the system's.
+        tls: The certificates to trust for the issuer; None: those of httpx.
         origins: Sites whose pages may call from a browser.
 
     Attributes:
-        issuer: Whose tokens are taken; None: only keys are.
-        keys: Knows callers by API keys.
-        tokens: Knows callers by tokens; None: only keys are taken.
+        issuer: The issuer whose tokens are taken; None: only API keys are taken.
+        keys: Authenticates by API keys.
+        tokens: Authenticates by tokens; None: only API keys are taken.
 
     Raises:
         ConfigurationError: There is neither a key nor an issuer.
@@ -70,15 +70,15 @@ class BearerAccess:
         self.tokens = None if issuer is None else Tokens(issuer, clock, tls)
 
     def tell_by(self, teller: Teller) -> None:
-        """Tell with this that the issuer's keys cannot be fetched."""
+        """Report with this that the issuer's keys cannot be fetched."""
         if self.tokens is not None:
             self.tokens.keys.tell_by(teller)
 
     async def authenticate(self, request: Request) -> Caller:
-        """Whose key or token a request has.
+        """Return the caller by the key or token of a request.
 
         Raises:
-            Problem: 400 or 401, it has none that is taken; 503, that cannot be told.
+            Problem: 400 or 401, without a valid key or token; 503, the issuer is away.
         """
         given = request.headers.getlist("authorization")
         if len(given) > 1:

@@ -1,4 +1,4 @@
-"""Who calls, and what they may do: scopes, queues and owners."""
+"""The caller of a request, with scopes, queues and owners."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SCOPES = {
     "workers": "take work, and say what became of it",
     "admin": "nodes, metrics and job types",
 }
-"""What a caller may be allowed to do, and what that is."""
+"""The scopes, and what each allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who calls, and what they may do.
+    """The caller of a request.
 
     Attributes:
-        subject: Who it is, for the log and for whose work it is.
-        scopes: What they may do: of ``SCOPES``.
-        queues: The queues that they may know of; None: any.
-        owners: Likewise the owners of definitions; None: any, and those without.
+        subject: The name of the caller, for the log and for the work that it takes.
+        scopes: The scopes of the caller, from ``SCOPES``.
+        queues: The queues that the caller may see; None: any.
+        owners: The owners whose definitions the caller may see; None: any, or none.
     """
 
     subject: str
@@ -45,10 +45,10 @@ class Caller:
     owners: Set[str] | None = None
 
     def check_scopes(self, *scopes: str) -> None:
-        """Refuse one who may not do this.
+        """Refuse a caller without these scopes.
 
         Raises:
-            Problem: 403, with what is missing.
+            Problem: 403, with the missing scopes.
         """
         missing = [each for each in scopes if each not in self.scopes]
         if missing:
@@ -64,7 +64,7 @@ class Caller:
             )
 
     def check_queue(self, queue: str) -> None:
-        """Refuse a queue that they may not know of.
+        """Refuse a queue that the caller may not see.
 
         Raises:
             Problem: 403.
@@ -79,7 +79,7 @@ class Caller:
             )
 
     def check_work(self, queue: str) -> None:
-        """Refuse one who may not run what a queue has, whoever owns it.
+        """Refuse a caller who may not run all work of a queue.
 
         Raises:
             Problem: 403.
@@ -95,13 +95,14 @@ class Caller:
             )
 
     def owner_for(self, owner: str | None) -> str | None:
-        """Whose a new definition of theirs is.
+        """The owner of a new definition of this caller.
 
         Args:
-            owner: Whose it is to be, as was sent; None: they did not say.
+            owner: The owner in the request; None: it names none.
 
         Raises:
-            Problem: 403, they have nothing of that owner's; 422, they have to say.
+            Problem: 403, the caller may not use that owner; 422, the request must
+                name one.
         """
         if self.owners is None or owner in self.owners:
             return owner
@@ -114,7 +115,7 @@ class Caller:
         return next(iter(self.owners))
 
     def sees(self, definition: TaskDefinition) -> bool:
-        """Whether a definition, or what is of it, is there for them."""
+        """Whether the caller may see a definition and its instances."""
         if self.queues is not None and definition.queue not in self.queues:
             return False
         return self.owners is None or definition.owner in self.owners
@@ -124,11 +125,11 @@ _ALSO = {
     "jobs:run": frozenset({"jobs:pause", "runs:write"}),
     "admin": frozenset(SCOPES),
 }
-"""What a name grants that is no scope, or more than one."""
+"""Names that grant several scopes."""
 
 
 def granted(names: Iterable[str]) -> frozenset[str]:
-    """The scopes that names grant; names of others' scopes grant nothing."""
+    """The scopes that names grant; unknown names grant nothing."""
     found: set[str] = set()
     for name in names:
         found |= _ALSO.get(name, {name} & SCOPES.keys())
@@ -136,10 +137,10 @@ def granted(names: Iterable[str]) -> frozenset[str]:
 
 
 def check_scopes(field: str, names: Iterable[str]) -> None:
-    """Refuse what a configuration takes for scopes.
+    """Check the scopes of a configuration.
 
     Raises:
-        ConfigurationError: One grants nothing.
+        ConfigurationError: A name grants nothing.
     """
     for name in names:
         if not granted([name]):
@@ -153,7 +154,7 @@ _ANY = "*"
 
 
 def scopes_in(claims: Mapping[str, object], issuer: OidcIssuer) -> frozenset[str]:
-    """The scopes by ``scope``, by ``scp``, and by roles."""
+    """The scopes of a token, by ``scope``, ``scp`` and roles."""
     names = [*texts(claims.get("scope")), *texts(claims.get("scp"))]
     if issuer.roles_claim is not None:
         for role in texts(at(claims, issuer.roles_claim)):
@@ -167,12 +168,12 @@ def restriction(
     """The names that a token is restricted to.
 
     Args:
-        claims: Of the token.
-        path: The claim that has them; None: tokens are not restricted.
+        claims: The claims of the token.
+        path: The claim with the names; None: tokens are not restricted.
 
     Returns:
-        The names; None: any, by ``"*"``. Without the claim, or with another kind of
-        value in it, there are none.
+        The names; None: any, by ``"*"``. Empty without the claim, or if its value is
+        of another type.
     """
     if path is None:
         return None
@@ -181,9 +182,9 @@ def restriction(
 
 
 def at(claims: Mapping[str, object], path: str) -> object:
-    """A claim by its name, or by the names that lead to it, with dots between.
+    """A claim by its name, or by a path of names with dots between.
 
-    Names that themselves have dots, as URLs do, are found at any depth.
+    Names that contain dots, such as URLs, are found at any depth.
     """
     if path in claims:
         return claims[path]

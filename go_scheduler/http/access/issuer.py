@@ -40,34 +40,34 @@ ASYMMETRIC = frozenset(
     {f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)}
     | {"EdDSA"}
 )
-"""The algorithms that tokens may be signed by: none of them has a shared secret."""
+"""The signature algorithms of tokens; none has a shared secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcIssuer:
-    """Whose tokens are taken, and what has to be in them.
+    """An OIDC issuer, and the checks of its tokens.
 
     Args:
-        issuer: Its URL, exactly as tokens have it in ``iss``; https, unless it is on
+        issuer: Its URL, exactly as in the ``iss`` of tokens; https, unless it is on
             this machine.
-        audience: What ``aud`` has to name: this API. Not the name of a client, or the
-            tokens by which people sign in there are taken as well.
-        algorithms: What tokens may be signed by; none with a shared secret.
-        types: What the ``typ`` of a token's header may be.
-        clients: What ``azp``, or ``client_id``, may be; empty: any.
-        leeway: How far the issuer's clock may be apart from this one.
-        roles_claim: Where roles are, such as ``realm_access.roles``; None: nowhere.
-        roles: What each role grants; None: roles are named as scopes are.
-        queues_claim: Where the queues are that a caller is restricted to; None: callers
-            are not. A token without that claim may use none; ``"*"`` means any.
+        audience: The name of this API in ``aud``. It must not be the name of a client:
+            then ID tokens for that client would be taken as well.
+        algorithms: The allowed signature algorithms; none with a shared secret.
+        types: The allowed ``typ`` in the header of a token.
+        clients: The allowed ``azp``, or ``client_id``; empty: any.
+        leeway: How far the issuer's clock may differ from this one.
+        roles_claim: The claim with roles, such as ``realm_access.roles``; None: none.
+        roles: The scopes of each role; None: roles have the names of scopes.
+        queues_claim: The claim with the queues that a caller may see; None: callers
+            see all. A token without the claim may use none; ``"*"`` means any.
         owners_claim: Likewise the owners of definitions.
-        keys_kept: For how long its keys are good when it cannot be reached; ten minutes
-            at least.
-        client_id: As what the command line signs people in there; None: they have to
-            say.
+        keys_kept: How long its keys are good while it cannot be reached; at least ten
+            minutes.
+        client_id: The client by which people sign in from the command line; None: they
+            have to name one.
 
     Raises:
-        ConfigurationError: One of these is no such thing.
+        ConfigurationError: A value is wrong.
     """
 
     issuer: str
@@ -120,18 +120,18 @@ _IN_ALL = 10.0
 
 
 class IssuerKeys:
-    """Knows an issuer's public keys.
+    """Fetches and caches the public keys of an issuer.
 
-    They are fetched when the first token comes, every ten minutes from then on, and
-    when a token names one that is not known; but not within a minute of the last time,
-    whoever asks. One request waits for that, the others go on with what is known.
+    The keys are fetched at the first token, every ten minutes after that, and when a
+    token names an unknown key; but at most once a minute. One request waits for the
+    answer. The other requests use the cached keys meanwhile.
 
     Args:
-        issuer: Its URL.
-        clock: Measures how old they are.
-        kept: For how long they are good when the issuer cannot be reached; ten minutes
-            at least.
-        tls: What it is trusted by; None: the certificates that httpx trusts.
+        issuer: The URL of the issuer.
+        clock: Measures the age of the keys.
+        kept: How long keys are good while the issuer cannot be reached; at least ten
+            minutes.
+        tls: The certificates to trust; None: those of httpx.
     """
 
     def __init__(
@@ -156,21 +156,21 @@ class IssuerKeys:
         self._asking = asyncio.Lock()
 
     def tell_by(self, teller: Teller) -> None:
-        """Tell with this that they cannot be fetched."""
+        """Report with this that the keys cannot be fetched."""
         self._teller = teller
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK | None:
-        """The key of a token.
+        """Find the key of a token.
 
         Args:
-            kid: As the token names it; None: the issuer has but one.
-            algorithm: By which the token is signed.
+            kid: The id of the key in the token; None: the issuer's only key.
+            algorithm: The signature algorithm of the token.
 
         Returns:
-            The key; None: the issuer has none such.
+            The key; None: the issuer has no such key.
 
         Raises:
-            Problem: 503, it is not known, and the issuer cannot be reached.
+            Problem: 503, the key is unknown, and the issuer cannot be reached.
         """
         if not self._are_younger_than(_RENEWED):
             await self._ask(waits=not self._are_younger_than(self._kept))
@@ -245,7 +245,7 @@ class IssuerKeys:
         made = self._made.get((kid, algorithm))
         if made is None:
             made = self._make(kid, algorithm)
-            if made is not None:  # Anybody may name any number of others.
+            if made is not None:  # Unknown keys are not cached: there are any number.
                 self._made[kid, algorithm] = made
         return made
 
@@ -258,12 +258,12 @@ class IssuerKeys:
                 try:
                     fitting.append(PyJWK(each, algorithm))
                 except (PyJWTError, TypeError, ValueError):
-                    continue  # A key of another kind, or one that is none.
+                    continue  # A key of another kind, or a malformed one.
         return fitting[0] if len(fitting) == 1 else None
 
 
 def _is_public(key: dict[str, Any]) -> bool:
-    """Whether a key is one to check signatures with."""
+    """Whether a key is a public key for signatures."""
     if key.get("kty") == "oct" or "d" in key or key.get("use", "sig") != "sig":
         return False
     uses = key.get("key_ops", ["verify"])
@@ -271,7 +271,7 @@ def _is_public(key: dict[str, Any]) -> bool:
 
 
 async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    """What is there, if it is an object and not too long."""
+    """Read a JSON object of limited size from a URL."""
     async with client.stream("GET", url) as response:
         if response.status_code != 200:
             raise ValueError(f"{url} answers {response.status_code}")
@@ -299,7 +299,7 @@ _TIMES = ("exp", "nbf", "iat")
 
 
 class _Seen(NamedTuple):
-    """A token whose signature and contents were right."""
+    """A token that was checked."""
 
     kid: str | None
     algorithm: str
@@ -309,16 +309,16 @@ class _Seen(NamedTuple):
 
 
 class Tokens:
-    """Knows callers by the tokens that an issuer has given them.
+    """Authenticates callers by the tokens of an issuer.
 
-    What a token's header says of its key is not looked at, but for its id: a key
-    within it (``jwk``) or a place to fetch one from (``jku``, ``x5u``) is ignored. A
-    token that comes again is not checked by its key again, but for its times.
+    Of the header only the id of the key is used. A key in it (``jwk``), or a URL of a
+    key (``jku``, ``x5u``), is ignored. A token that comes again is checked only for its
+    times and for a withdrawn key.
 
     Args:
-        issuer: Whose tokens are taken.
-        clock: Tells whether one is valid yet, or still.
-        tls: What the issuer is trusted by; None: the certificates that httpx trusts.
+        issuer: The issuer.
+        clock: Tells the time.
+        tls: The certificates to trust for the issuer; None: those of httpx.
     """
 
     def __init__(
@@ -334,16 +334,16 @@ class Tokens:
         )
 
     async def caller_of(self, token: str) -> Caller:
-        """Whose token this is.
+        """Return the caller with this token.
 
         Raises:
-            Problem: 401, it is not taken; 503, the issuer's keys cannot be had.
+            Problem: 401, the token is refused; 503, the issuer cannot be reached.
         """
         if len(token) > LONGEST_TOKEN:
             raise bad_token(f"it has more than {LONGEST_TOKEN} characters")
         digest = hashlib.sha256(token.encode()).digest()
         seen = self._seen.get(digest)
-        # Another key of that name is another key, and so is one that was fetched anew.
+        # Each fetch makes new keys, so the token is checked by each of them once.
         if seen is None or await self._key(seen.kid, seen.algorithm) is not seen.key:
             seen = await self._look_at(token)
             self._seen[digest] = seen
@@ -353,14 +353,14 @@ class Tokens:
         return seen.caller
 
     async def claims_of_id(self, token: str, client: str) -> Mapping[str, Any]:
-        """What a token says by which somebody has signed in (an ID token).
+        """Return the claims of an ID token, by which somebody has signed in.
 
         Args:
-            token: As the issuer has given it.
-            client: As which they have: it is for this client alone.
+            token: The ID token.
+            client: The client that it must be for.
 
         Raises:
-            Problem: 401, it is not taken; 503, the issuer's keys cannot be had.
+            Problem: 401, the token is refused; 503, the issuer cannot be reached.
         """
         header = self._header(token, _ID_TYPES)
         algorithm = header["alg"]
@@ -417,7 +417,7 @@ class Tokens:
                 options={
                     "require": ["exp", "iss", "aud", "sub"],
                     "enforce_minimum_key_length": True,
-                    # Told by our clock, below.
+                    # ``_check_times`` does this by our clock.
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,
@@ -449,13 +449,13 @@ class Tokens:
         clients = self._issuer.clients
         if clients and claims.get("azp", claims.get("client_id")) not in clients:
             raise bad_token("it was given to another client")
-        # Keycloak says so of tokens that are to sign in, or to refresh others.
+        # Keycloak marks ID tokens and refresh tokens by another ``typ``.
         if claims.get("typ", "Bearer") != "Bearer":
             raise bad_token("it is no access token")
 
 
 def _media_type(value: object) -> str | None:
-    """A type as RFC 7515 compares it."""
+    """A media type, normalized as RFC 7515 compares it."""
     if not isinstance(value, str):
         return None
     return value.lower().removeprefix("application/")
@@ -465,7 +465,7 @@ def _instant(claims: Mapping[str, Any], name: str, default: float) -> float:
     value = claims.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad_token(f"its {name} is no time")
-    # Nor is what is no number, or too large to be reckoned with.
+    # NaN fails this comparison as well.
     if not -_FAR < value < _FAR:
         raise bad_token(f"its {name} is no time")
     return value

@@ -1,4 +1,4 @@
-"""API keys: for the small case, from the configuration, kept as hashes."""
+"""API keys, which the configuration keeps as hashes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _KEY = re.compile(r"gs_([0-9a-f]{8})_[\w-]{43}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """A key that was just made.
+    """A new key.
 
     Attributes:
-        key: What its owner sends; it is shown once, and kept nowhere.
-        kept: What the configuration has of it, its ``hash``.
+        key: The key, which its owner sends. It is shown once, and kept nowhere.
+        kept: The ``hash`` for the configuration.
     """
 
     key: str = field(repr=False)
@@ -40,37 +40,37 @@ class NewKey:
 
 
 def new_key() -> NewKey:
-    """Make a key: eight characters that find it, and 256 random bits."""
+    """Make a key: a prefix of eight characters, and 256 random bits."""
     prefix = secrets.token_hex(4)
     key = f"gs_{prefix}_{secrets.token_urlsafe(32)}"
     return NewKey(key=key, kept=f"{prefix}:{_digest(key)}")
 
 
 def is_key(token: str) -> bool:
-    """Whether a token is an API key, by its looks: it begins with ``gs_``."""
+    """Whether a token begins like an API key, with ``gs_``."""
     return token.startswith("gs_")
 
 
 def kept_of(token: str) -> str:
-    """What the configuration has of a key; empty, if it is none."""
+    """The hash of a key in the configuration; empty if it is no key."""
     match = _KEY.fullmatch(token)
     return "" if match is None else f"{match[1]}:{_digest(token)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """What one key may do.
+    """The permissions of one API key.
 
     Args:
-        subject: Who has it, for the log.
+        subject: The name of its owner, for the log.
         hash: The ``kept`` of ``new_key()``.
-        scopes: What it may do.
-        queues: The queues that it may know of; None: any.
-        owners: The owners of definitions that it may know of; None: any.
-        expires_at: From when on it is not taken; None: it is taken until it is removed.
+        scopes: Its scopes.
+        queues: The queues that its owner may see; None: any.
+        owners: The owners of definitions that it may see; None: any.
+        expires_at: The time from which it is refused; None: it does not expire.
 
     Raises:
-        ConfigurationError: One of these is no such thing.
+        ConfigurationError: A value is wrong.
     """
 
     subject: str
@@ -96,14 +96,14 @@ class ApiKey:
 
 
 class ApiKeys:
-    """Knows callers by their keys.
+    """Authenticates callers by API keys.
 
     Args:
-        keys: All that there are.
-        clock: Tells whether one has expired.
+        keys: All keys.
+        clock: Tells the time, for keys that expire.
 
     Raises:
-        ConfigurationError: Two begin alike.
+        ConfigurationError: Two keys have the same prefix.
     """
 
     def __init__(self, keys: Iterable[ApiKey], clock: Clock) -> None:
@@ -119,11 +119,11 @@ class ApiKeys:
             self._keys[prefix] = each
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there is a key."""
         return bool(self._keys)
 
     def caller_of(self, token: str) -> Caller:
-        """Whose key this is.
+        """The caller with this key.
 
         Raises:
             Problem: 401, there is no such key, or it has expired.
@@ -131,7 +131,7 @@ class ApiKeys:
         return self.caller_of_kept(kept_of(token))
 
     def caller_of_kept(self, kept: str) -> Caller:
-        """Whose key it is of which this is kept.
+        """The caller with the key of this hash.
 
         Raises:
             Problem: 401, there is no such key, or it has expired.

@@ -1,4 +1,4 @@
-"""Signing in and out from a command line, and the file that keeps the tokens."""
+"""Login and logout from a command line, and the file with the tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_BYTES = 256 * 1024
 
 
 class LoginError(GoSchedulerError):
-    """Nobody was signed in, or is any more; the text says what to do."""
+    """The login failed, or has expired; the text says what to do."""
 
 
 class ProviderAwayError(LoginError):
@@ -41,10 +41,10 @@ class ProviderAwayError(LoginError):
 
 
 class RefusedError(LoginError):
-    """The issuer has refused what it was asked.
+    """The issuer has refused a request.
 
     Attributes:
-        code: Why, as RFC 6749 and 8628 name it.
+        code: The error code of RFC 6749 or 8628.
     """
 
     def __init__(self, code: str, text: str) -> None:
@@ -57,12 +57,12 @@ class RefusedError(LoginError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What an issuer has given.
+    """The tokens of an issuer.
 
     Attributes:
-        access: What is sent to the server.
-        refresh: What another is had for; None: nothing is.
-        lasts: For how long the first is good, from now; None: it does not say.
+        access: The access token, which is sent to the server.
+        refresh: The refresh token; None: there is none.
+        lasts: How long the access token is valid from now; None: unknown.
     """
 
     access: str = field(repr=False)
@@ -72,15 +72,15 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginProvider:
-    """An issuer, and a client of it: a command line, which has no secret.
+    """An issuer, and a client of it without a secret, such as a command line.
 
     Attributes:
-        issuer: Its URL.
-        client_id: As what people sign in.
-        scope: What is asked for.
-        endpoints: Where it is asked what, by the names of its discovery document.
-        names_itself: Whether it says who it is where it sends a browser back to.
-        tls: What it is trusted by; None: the certificates that httpx trusts.
+        issuer: The URL of the issuer.
+        client_id: The id of the client.
+        scope: The scope to request.
+        endpoints: The endpoints, by their names in the discovery document.
+        names_itself: Whether the issuer sends ``iss`` with the code (RFC 9207).
+        tls: The certificates to trust; None: those of httpx.
     """
 
     issuer: str
@@ -99,11 +99,11 @@ class LoginProvider:
         scope: str,
         tls: ssl.SSLContext | None = None,
     ) -> LoginProvider:
-        """Ask an issuer where it is asked what.
+        """Read the discovery document of an issuer.
 
         Raises:
-            LoginError: It is none, or not to be trusted.
-            ProviderAwayError: It cannot be reached.
+            LoginError: The URL or the document is wrong.
+            ProviderAwayError: The issuer cannot be reached.
         """
         if not is_safe_url(issuer):
             raise LoginError(
@@ -128,10 +128,10 @@ class LoginProvider:
         )
 
     def endpoint(self, name: str) -> str:
-        """Where it is asked for something.
+        """The URL of an endpoint.
 
         Raises:
-            LoginError: It does not offer that.
+            LoginError: The issuer has no such endpoint.
         """
         url = self.endpoints.get(f"{name}_endpoint")
         if url is None:
@@ -139,23 +139,23 @@ class LoginProvider:
         return url
 
     def ask(self, name: str, **form: str) -> dict[str, Any]:
-        """What an endpoint answers to a form.
+        """Post a form to an endpoint.
 
         Raises:
-            RefusedError: It has refused.
-            ProviderAwayError: It cannot be reached.
-            LoginError: It has answered something else.
+            RefusedError: The issuer refuses.
+            ProviderAwayError: The issuer cannot be reached.
+            LoginError: The answer is something else.
         """
         form["client_id"] = self.client_id
         return fetch(self.endpoint(name), form, tls=self.tls)
 
     def tokens(self, **form: str) -> Tokens:
-        """What its token endpoint gives for a grant.
+        """Request tokens for a grant.
 
         Raises:
-            RefusedError: It has refused.
-            ProviderAwayError: It cannot be reached.
-            LoginError: It has answered something else.
+            RefusedError: The issuer refuses.
+            ProviderAwayError: The issuer cannot be reached.
+            LoginError: The answer is something else.
         """
         given = self.ask("token", **form)
         access, refresh = given.get("access_token"), given.get("refresh_token")
@@ -174,12 +174,12 @@ def fetch(
     *,
     tls: ssl.SSLContext | None = None,
 ) -> dict[str, Any]:
-    """The JSON object that is found at a URL, or answered to a form.
+    """Get a JSON object from a URL, or post a form to it.
 
     Raises:
-        RefusedError: The answer is an error as OAuth has them.
+        RefusedError: The answer is an OAuth error.
         ProviderAwayError: There is no answer.
-        LoginError: It is no such object, or too long.
+        LoginError: The answer is no JSON object, or too long.
     """
     is_local = is_loopback(urlsplit(url).hostname or "")
     try:
@@ -209,7 +209,7 @@ def fetch(
 
 
 def plain(value: object) -> str:
-    """A text from elsewhere, without what a terminal would obey."""
+    """A text of the issuer, without control characters."""
     text = value if isinstance(value, str) else ""
     return "".join(each for each in text[:200] if each.isprintable())
 
@@ -246,15 +246,15 @@ def _duration(value: object) -> timedelta | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """What is kept of one server.
+    """The stored login for one server.
 
     Attributes:
-        issuer: Who has given the tokens.
-        client_id: As what.
-        scope: What was asked for.
-        access: What is sent to the server.
-        refresh: What another is had for; None: nothing is.
-        expires_at: Until when the first is good; None: nobody knows.
+        issuer: The URL of the issuer.
+        client_id: The id of the client.
+        scope: The requested scope.
+        access: The access token, which is sent to the server.
+        refresh: The refresh token; None: there is none.
+        expires_at: When the access token expires; None: unknown.
     """
 
     issuer: str
@@ -269,7 +269,7 @@ _LOGINS = TypeAdapter(dict[str, Login])
 
 
 class TokenFile:
-    """Keeps logins by their servers.
+    """The file with the logins, by server.
 
     Args:
         path: The file; None: ``go_scheduler/tokens.json`` in the user's folder for
@@ -280,26 +280,26 @@ class TokenFile:
         self.path = _default() if path is None else path
 
     def get(self, server: str) -> Login | None:
-        """What is kept of a server.
+        """Return the login for a server; None: there is none.
 
         Raises:
-            LoginError: Others may read the file, or it is none of ours.
+            LoginError: Others may read the file, or it is malformed.
         """
         return self._read().get(server_key(server))
 
     def put(self, server: str, login: Login) -> None:
-        """Keep this of a server, instead of what there was.
+        """Store the login for a server.
 
         Raises:
-            LoginError: The file is none of ours, or cannot be written.
+            LoginError: The file is malformed, or cannot be written.
         """
         self._write(self._read() | {server_key(server): login})
 
     def remove(self, server: str) -> bool:
-        """Forget a server.
+        """Remove the login for a server.
 
         Returns:
-            Whether anything was kept of it.
+            Whether there was one.
         """
         known = self._read()
         found = known.pop(server_key(server), None)
@@ -309,7 +309,7 @@ class TokenFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only process that changes it."""
+        """Lock the file against other processes."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -335,7 +335,7 @@ class TokenFile:
         except (OSError, ValueError):
             raise LoginError(
                 f"{self.path} cannot be read as tokens: remove it, and log in again"
-            ) from None  # What it holds is in no message.
+            ) from None  # The message must not show its content.
 
     def _write(self, known: dict[str, Login]) -> None:
         new = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
@@ -350,10 +350,10 @@ class TokenFile:
 
 
 def server_key(server: str) -> str:
-    """A server's URL as it is kept.
+    """The normalized URL of a server, the key of its login.
 
     Raises:
-        LoginError: No token may be sent there.
+        LoginError: No token may be sent to this URL.
     """
     if not is_safe_url(server):
         raise LoginError(
@@ -378,18 +378,18 @@ _WRONG = "This is not what was asked for."
 def code_login(
     provider: LoginProvider, show: Callable[[str], object], clock: Clock
 ) -> Tokens:
-    """Have somebody sign in by a browser on this machine.
+    """Log in by a browser on this machine: code flow with PKCE.
 
-    The browser is sent back to a port of this machine that is open until then, with a
-    code that only this process can have a token for.
+    The issuer redirects the browser to a local port, with a code that only this process
+    can exchange for tokens.
 
     Args:
-        provider: Where.
-        show: Opens a URL in the browser, or shows it; it is to return at once.
-        clock: Tells when it takes too long: five minutes.
+        provider: The issuer and the client.
+        show: Opens a URL in the browser, or shows it; must return at once.
+        clock: Measures the time limit of five minutes.
 
     Raises:
-        LoginError: Nobody has signed in: it was refused, or took too long.
+        LoginError: The login was refused, or took too long.
     """
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
     digest = hashlib.sha256(verifier.encode()).digest()
@@ -417,11 +417,11 @@ def code_login(
 
 
 class _Callback(ThreadingHTTPServer):
-    """Where the browser comes back to; it takes one answer, with the right state.
+    """The local server of the redirect; it takes one answer, with the right state.
 
     Args:
-        state: What the answer has to have.
-        issuer: Who has to have sent it, if that is to be said.
+        state: The state that the answer must have.
+        issuer: The ``iss`` that it must have; None: it need not have any.
     """
 
     def __init__(self, state: str, issuer: str | None) -> None:
@@ -439,7 +439,7 @@ class _Callback(ThreadingHTTPServer):
         )
 
     def server_bind(self) -> None:
-        # Its own also asks for the name of this machine, which may take long.
+        # HTTPServer would also look up the host name, which may take long.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
 
@@ -453,7 +453,7 @@ class _Callback(ThreadingHTTPServer):
         self.server_close()
 
     def take(self, path: str) -> bool:
-        """Take what the browser brings, if it is the answer to what was asked."""
+        """Take the answer in a path; returns whether it is for this login."""
         parts = urlsplit(path)
         given = {key: values[0] for key, values in parse_qs(parts.query).items()}
         state = given.get("state", "")
@@ -469,10 +469,10 @@ class _Callback(ThreadingHTTPServer):
         return True
 
     def code(self, clock: Clock, until: timedelta) -> str:
-        """Wait for what the browser brings.
+        """Wait for the code.
 
         Raises:
-            LoginError: That is an error, or it does not come.
+            LoginError: The answer is an error, or does not come in time.
         """
         with self._came:
             while self._answer is None:
@@ -502,7 +502,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: a line would have the code in it."""
+        """Log nothing: a line would have the code in it."""
 
 
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -512,13 +512,13 @@ _DEVICE_CODE_LASTS = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCode:
-    """What somebody is shown who is to sign in elsewhere.
+    """The code that a person types in on another device.
 
     Attributes:
-        code: What is typed in there.
-        url: Where.
-        complete_url: The same with the code in it, for a link; None: there is none.
-        lasts: For how long.
+        code: The code.
+        url: The URL of the page to type it in.
+        complete_url: The URL with the code in it, for a link; None: there is none.
+        lasts: How long the code is valid.
     """
 
     code: str
@@ -530,15 +530,15 @@ class DeviceCode:
 def device_login(
     provider: LoginProvider, show: Callable[[DeviceCode], object], clock: Clock
 ) -> Tokens:
-    """Have somebody sign in on any device that has a browser.
+    """Log in by a browser on any device (RFC 8628).
 
     Args:
-        provider: Where.
-        show: Shows the code, and where to type it in; it is to return at once.
-        clock: Waits in between, as long as the issuer wishes.
+        provider: The issuer and the client.
+        show: Shows the code and the URL; must return at once.
+        clock: Waits between the polls, as long as the issuer says.
 
     Raises:
-        LoginError: Nobody has signed in: it was refused, or took too long.
+        LoginError: The login was refused, or took too long.
     """
     given = provider.ask("device_authorization", scope=provider.scope)
     shown = _shown(provider, given)
@@ -596,17 +596,16 @@ _METADATA = "/.well-known/oauth-protected-resource"
 
 
 class Logins:
-    """Signs in to servers and out of them, and has the token to send to each.
+    """Logs in to servers and out of them, and has the token for each.
 
     ```python
     Logins().login_by_device("https://tasks.example.org", print)
     ```
 
     Args:
-        file: Where tokens are kept; None: in the user's folder for configuration.
-        clock: Tells what has expired; None: the system's.
-        tls: What servers and issuers are trusted by; None: the certificates that httpx
-            trusts.
+        file: The file with the tokens; None: in the user's folder for configuration.
+        clock: Tells the time; None: the system's.
+        tls: The certificates to trust for servers and issuers; None: those of httpx.
     """
 
     def __init__(
@@ -626,16 +625,15 @@ class Logins:
         show: Callable[[DeviceCode], object],
         **known: str | None,
     ) -> Login:
-        """Have somebody sign in on any device that has a browser.
+        """Log in by a browser on any device.
 
         Args:
             server: The server's URL.
-            show: Shows the code, and where to type it in.
-            **known: What the server need not be asked: ``issuer``, ``client_id``,
-                ``scope``.
+            show: Shows the code and the URL.
+            **known: ``issuer``, ``client_id`` and ``scope``, instead of the server's.
 
         Raises:
-            LoginError: Nobody has signed in.
+            LoginError: The login failed.
         """
         provider = self._provider(server, **known)
         tokens = device_login(provider, show, self._clock)
@@ -644,7 +642,7 @@ class Logins:
     def login_by_browser(
         self, server: str, show: Callable[[str], object], **known: str | None
     ) -> Login:
-        """Have somebody sign in by a browser on this machine.
+        """Log in by a browser on this machine.
 
         Args:
             server: The server's URL.
@@ -652,17 +650,17 @@ class Logins:
             **known: As for ``login_by_device``.
 
         Raises:
-            LoginError: Nobody has signed in.
+            LoginError: The login failed.
         """
         provider = self._provider(server, **known)
         tokens = code_login(provider, show, self._clock)
         return self._keep(server, provider, tokens)
 
     def logout(self, server: str) -> bool:
-        """Forget the tokens for a server, and have the issuer forget them, if it can.
+        """Remove the tokens for a server, and revoke them if the issuer can.
 
         Returns:
-            Whether there were any.
+            Whether there were tokens.
         """
         with self._file.locked():
             login = self._file.get(server)
@@ -677,13 +675,13 @@ class Logins:
         return True
 
     def token(self, server: str) -> str | None:
-        """The token to send to a server; a new one, if it has expired or will soon.
+        """The token for a server; refreshed if it expires within thirty seconds.
 
         Returns:
-            The token; None: nobody has logged in there.
+            The token; None: nobody has logged in.
 
         Raises:
-            LoginError: It has expired, and the issuer gives no other.
+            LoginError: The token has expired, and cannot be refreshed.
             ProviderAwayError: The issuer cannot be reached.
         """
         login = self._file.get(server)
@@ -692,7 +690,7 @@ class Logins:
         if self._is_good(login):
             return login.access
         with self._file.locked():
-            # Another process may have had a new one meanwhile, and used up the old.
+            # Another process may have refreshed the token meanwhile.
             login = self._file.get(server) or login
             if self._is_good(login):
                 return login.access

@@ -1,4 +1,4 @@
-"""Loopback: what belongs to this machine alone, and what is taken for it (pure)."""
+"""Checks that a host, URL or request is of this machine (pure)."""
 
 from __future__ import annotations
 
@@ -30,27 +30,13 @@ _BODIES = (
 
 @lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
-    """Whether a name or address is this machine's, and nobody else's."""
+    """Whether a name or address is a loopback one."""
     if host.lower() == "localhost":
         return True
     try:
         return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
     except ValueError:
         return False
-
-
-def may_bind_openly(host: str) -> bool:
-    """Whether a server may be bound to this host without authentication.
-
-    ```python
-    if access is None and not may_bind_openly(host):
-        ...  # refuse to start: set up API keys or an issuer first
-    ```
-
-    Args:
-        host: A name or address, as ``--host`` has it.
-    """
-    return is_loopback(host)
 
 
 def is_safe_url(url: object) -> bool:
@@ -68,14 +54,14 @@ def is_safe_url(url: object) -> bool:
 
 
 def check_safe_url(url: str, *, unless: str = "") -> None:
-    """Refuse to send there what says who asks.
+    """Refuse to send a token to a URL where others could read it.
 
     Args:
-        url: Of a server.
-        unless: By what one may all the same, for the message.
+        url: The URL of a server.
+        unless: The way to send it anyway, for the message.
 
     Raises:
-        ConfigurationError: Others could read it on its way.
+        ConfigurationError: Others could read the token.
     """
     if not is_safe_url(url):
         raise ConfigurationError(
@@ -85,29 +71,28 @@ def check_safe_url(url: str, *, unless: str = "") -> None:
 
 
 def check_local(request: Request, origins: Collection[str] = ()) -> None:
-    """Refuse what may come from elsewhere, or from a page that a browser shows.
+    """Refuse a request of another machine, of a proxy, or of a page in a browser.
 
-    Without authentication every program on this machine may do everything, but no
-    other machine, and no site that somebody here looks at: not through a browser, by
-    whatever name the site gives this machine, nor through a proxy.
+    Without authentication every program on this machine may do everything. A web site
+    must not: neither through a browser, whatever name it gives this machine (DNS
+    rebinding), nor through a proxy.
 
     Args:
-        request: What was sent; its body is not read.
-        origins: Sites whose pages may ask all the same, such as
-            ``http://localhost:3000``.
+        request: The request; its body is not read.
+        origins: Sites whose pages may call, such as ``http://localhost:3000``.
 
     Raises:
-        Problem: 403, it may be another's; 415, its body is one that any page may send.
+        Problem: 403, it may come from elsewhere; 415, any page may send such a body.
     """
     check_here(request, origins)
     _check_body(request.headers)
 
 
 def check_here(request: Request, origins: Collection[str] = ()) -> None:
-    """Do what ``check_local`` does, but for the body.
+    """Do what ``check_local`` does, without the check of the body.
 
     Raises:
-        Problem: 403, it may be another's.
+        Problem: 403, it may come from elsewhere.
     """
     if request.client is not None and not is_loopback(request.client.host):
         raise not_here("without authentication only this machine is answered")

@@ -1,4 +1,4 @@
-"""How often callers may call, and how many of their workers may wait."""
+"""Rate limits of callers, and limits of waiting workers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MOST_CALLERS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How often one caller may call.
+    """The rate limit of one caller.
 
     Args:
-        per_second: So often in the long run.
-        burst: So many at once.
+        per_second: The calls per second in the long run.
+        burst: The most calls at once.
 
     Raises:
-        ConfigurationError: One of them is below one.
+        ConfigurationError: A value is below one.
     """
 
     per_second: float
@@ -52,11 +52,11 @@ class _Bucket(NamedTuple):
 
 
 class Rates:
-    """Counts calls of callers; the one that called least lately is forgotten first.
+    """Token buckets, one for each caller; the least recent caller is forgotten first.
 
     Args:
-        rate: How often each may.
-        clock: Measures how much time has passed.
+        rate: The rate limit of each caller.
+        clock: Measures time.
         most: How many callers are remembered.
     """
 
@@ -70,7 +70,7 @@ class Rates:
         """Count a call.
 
         Returns:
-            Zero; or how long the caller has to wait, and then nothing was counted.
+            Zero; or how long the caller has to wait: then the call is not counted.
         """
         now = self._clock.elapsed()
         found = self._buckets.pop(caller, None)
@@ -87,7 +87,7 @@ class Rates:
 
 @lru_cache(maxsize=1024)
 def network_of(address: str) -> str:
-    """What one caller without a name is taken to have: an address, or a /64 of IPv6."""
+    """The network of a caller without a name: an IPv4 address, or a /64 of IPv6."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -101,11 +101,11 @@ _AGAIN = timedelta(seconds=5)
 
 
 class Waiting:
-    """Counts those that wait.
+    """Limits the number of workers that wait.
 
     Args:
-        each: How many workers of one caller may wait.
-        all: How many of all callers.
+        each: The limit for the workers of one caller.
+        all: The limit for the workers of all callers.
     """
 
     def __init__(self, *, each: int = 1_000, all: int = 10_000) -> None:
@@ -115,15 +115,15 @@ class Waiting:
 
     @property
     def count(self) -> int:
-        """How many wait, of all callers."""
+        """The number of waiting workers of all callers."""
         return self._of.total()
 
     @contextmanager
     def place(self, caller: Caller) -> Iterator[None]:
-        """A place to wait in.
+        """Count a worker as waiting within the context.
 
         Raises:
-            Problem: 429, there is none left.
+            Problem: 429, the limit is reached.
         """
         if self._of[caller.subject] >= self._each:
             raise too_many(

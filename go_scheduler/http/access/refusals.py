@@ -1,4 +1,4 @@
-"""What callers are told who may not do it, and which sites may call from browsers."""
+"""Problems for callers who are not authorized; and the sites that CORS allows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REALM = "go_scheduler"
 
 
 def without_token() -> Problem:
-    """401 for a request without a token: it says only what is wanted."""
+    """401 for a request without a token."""
     return Problem(
         401,
         "unauthenticated",
@@ -37,7 +37,7 @@ def bad_token(reason: str) -> Problem:
     """401 for a token that is not taken.
 
     Args:
-        reason: Why, in plain ASCII without quotes, as a header repeats it.
+        reason: The reason, in ASCII without quotes, as a header repeats it.
     """
     return Problem(
         401,
@@ -52,7 +52,7 @@ def bad_token(reason: str) -> Problem:
 
 
 def bad_request(reason: str) -> Problem:
-    """400 for credentials that are not as RFC 6750 has them."""
+    """400 for credentials that break RFC 6750."""
     return Problem(
         400,
         "credentials",
@@ -65,7 +65,7 @@ def bad_request(reason: str) -> Problem:
 
 
 def provider_away() -> Problem:
-    """503: the keys of the issuer cannot be had, so that no token can be judged."""
+    """503: the keys of the issuer cannot be fetched, so no token can be checked."""
     return Problem(
         503,
         "issuer-away",
@@ -76,7 +76,7 @@ def provider_away() -> Problem:
 
 
 def too_many(detail: str, wait: timedelta, *, field: str | None = None) -> Problem:
-    """429: come again later, or ask for something else in this field."""
+    """429: try again later, or change this field."""
     seconds = max(1, math.ceil(wait.total_seconds()))
     return Problem(
         429,
@@ -89,7 +89,7 @@ def too_many(detail: str, wait: timedelta, *, field: str | None = None) -> Probl
 
 
 def wrong_type(types: Sequence[str]) -> Problem:
-    """415: of other types no body is read; the first is the usual one."""
+    """415: only bodies of these types are read; the first is the usual one."""
     return Problem(
         415,
         "media-type",
@@ -100,7 +100,7 @@ def wrong_type(types: Sequence[str]) -> Problem:
 
 
 def not_here(detail: str) -> Problem:
-    """403: refused whoever asks, as the server goes without authentication."""
+    """403: without authentication, nobody may send this request."""
     return Problem(403, "not-local", "Not allowed", detail)
 
 
@@ -110,10 +110,10 @@ _HEADERS_READ = ("ETag", "Location", "Retry-After", "WWW-Authenticate")
 
 
 def checked_origins(origins: Collection[str]) -> frozenset[str]:
-    """The origins of a configuration.
+    """Check the origins of a configuration.
 
     Raises:
-        ConfigurationError: One is none as browsers send them; ``*`` is none either.
+        ConfigurationError: An origin is not as browsers send it; ``*`` is none.
     """
     if isinstance(origins, str):
         raise ConfigurationError(f"origins must be a list: {shown(origins)}")
@@ -129,7 +129,7 @@ def checked_origins(origins: Collection[str]) -> frozenset[str]:
 
 
 def allow_origins(app: FastAPI, origins: Collection[str]) -> None:
-    """Have browsers let pages of these sites read what is answered."""
+    """Allow pages of these sites to read answers (CORS)."""
     if origins:
         app.add_middleware(
             CORSMiddleware,

@@ -1,1 +1,1 @@
-"""What goes over the wire: models of bodies, each to and from values of the core."""
+"""Models of request and response bodies, converted to and from core values."""

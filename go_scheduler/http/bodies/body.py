@@ -1,4 +1,4 @@
-"""What bodies have in common: durations, instants, ids, pages, and what is refused."""
+"""Common types of bodies: durations, instants, ids, pages, and refusals."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _read_instant(value: object) -> datetime:
         try:
             return datetime.fromisoformat(value.upper())
         except ValueError:
-            # There is no such day, or no such time of day.
+            # There is no such day or time of day.
             pass
     raise PydanticCustomError(
         "instant",
@@ -96,17 +96,17 @@ Id = Annotated[UUID, Strict(False)]
 Name = Annotated[
     str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200})
 ]
-"""A short text; the core looks at it."""
+"""A short text, which the core validates."""
 
 Object = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
-"""Any JSON object; the core looks at it."""
+"""Any JSON object, which the core validates."""
 
 Limit = Annotated[int, Field(ge=1, le=1000)]
 """The most items of a page."""
 
 
 def if_given(value: _Given | None, of: Callable[[_Given], _Made]) -> _Made | None:
-    """What is made of a value; None of none."""
+    """Convert a value; None stays None."""
     return None if value is None else of(value)
 
 
@@ -118,13 +118,13 @@ def _unknown(name: str, names: list[str]) -> str:
 
 
 def _is_set(field: FieldInfo) -> bool:
-    """Whether whoever sends a field says something by it."""
+    """Whether a field is writable, and not read-only."""
     extra = field.json_schema_extra
     return not (isinstance(extra, dict) and extra.get("readOnly"))
 
 
 class Given(BaseModel):
-    """What is sent: nothing unknown is taken."""
+    """A request: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -135,7 +135,7 @@ class Given(BaseModel):
             names = [each.alias or name for name, each in cls.model_fields.items()]
             unknown = [str(each) for each in value if each not in names]
             if unknown:
-                # What only the server sets may be sent back, and is not to be set.
+                # Read-only fields may be sent back, and are not suggested.
                 own = cls.model_fields.items()
                 known = [each.alias or name for name, each in own if _is_set(each)]
                 fields = {each: _unknown(each, known) for each in unknown[:_MOST]}
@@ -146,13 +146,13 @@ class Given(BaseModel):
 
 
 class Body(Given):
-    """What is sent as JSON: nothing is made to fit."""
+    """A JSON body; no value is coerced."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 class Query(Given):
-    """What stands in the query of a URL: texts, to be read."""
+    """The query of a URL; its texts are parsed."""
 
 
 class PageQuery(Query):
@@ -181,13 +181,13 @@ class PageOf(Answer, Generic[_Item]):
 def of_field(
     field: str, names: Sequence[str] = (), *, otherwise: str = ""
 ) -> Iterator[None]:
-    """Have what the core refuses be that of a field of the body.
+    """Turn errors of the core within the context into problems of a field.
 
     Args:
-        field: Its path; empty: the body as a whole.
-        names: The fields below it: an error that begins with the name of one of them
-            is that one's.
-        otherwise: The one whose error it is if it begins with no name.
+        field: The path of the field; empty: the whole body.
+        names: The fields below it. An error that begins with one of these names is
+            an error of that field.
+        otherwise: The field of an error that begins with no name.
     """
     try:
         yield
@@ -202,10 +202,10 @@ def of_field(
 
 
 def read_object(field: str, text: str) -> dict[str, Any]:
-    """The JSON object of a text in a query.
+    """Parse a JSON object in a query.
 
     Raises:
-        Problem: 422, it is none.
+        Problem: 422, it is no JSON object.
     """
     try:
         found = json.loads(text)

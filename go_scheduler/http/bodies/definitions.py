@@ -44,7 +44,7 @@ from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 
 
 class Span(Body):
-    """A time, where a number would be a part."""
+    """A jitter as a duration; a number would be a share of the delay."""
 
     seconds: Seconds
 
@@ -60,10 +60,10 @@ Jitter = Annotated[
 
 
 class RetryBody(Body):
-    """What follows a run that did not succeed."""
+    """The retry policy."""
 
     max_attempts: int | None = Field(20, description="null: no end.")
-    # No defaults of the schema: they depend on whether a delay is said.
+    # Factories, as the schema has no defaults: they depend on whether there is a delay.
     delay: Seconds | None = Field(
         default_factory=lambda: timedelta(seconds=15),
         description="null: when `expire_after` has passed since the run began. If it is"
@@ -89,7 +89,7 @@ class RetryBody(Body):
 
     @classmethod
     def of(cls, policy: RetryPolicy) -> Self:
-        """That of a policy."""
+        """The body of a policy."""
         most = policy.jitter
         return cls(
             max_attempts=policy.max_attempts,
@@ -104,7 +104,7 @@ class RetryBody(Body):
         """The policy.
 
         Args:
-            field: What this is in what was sent.
+            field: The path of this body in the request.
 
         Raises:
             Problem: 422.
@@ -119,7 +119,7 @@ class RetryBody(Body):
 
 
 class CatchUpBody(Body):
-    """What becomes of what is late."""
+    """The catch-up policy."""
 
     mode: Literal["latest", "all", "none"] = "latest"
     grace: Seconds = Field(
@@ -134,30 +134,20 @@ class CatchUpBody(Body):
 
     @classmethod
     def of(cls, policy: CatchUp) -> Self:
-        """That of a policy."""
-        return cls(
-            mode=policy.mode,
-            grace=policy.grace,
-            within=policy.within,
-            drop_after=policy.drop_after,
-        )
+        """The body of a policy."""
+        return cls.model_validate(policy, from_attributes=True)
 
     def policy(self, field: str) -> CatchUp:
         """The policy.
 
         Args:
-            field: What this is in what was sent.
+            field: The path of this body in the request.
 
         Raises:
             Problem: 422.
         """
         with of_field(field, tuple(type(self).model_fields)):
-            return CatchUp(
-                mode=self.mode,
-                grace=self.grace,
-                within=self.within,
-                drop_after=self.drop_after,
-            )
+            return CatchUp(**dict(self))
 
 
 Gap = Annotated[
@@ -180,7 +170,7 @@ class Cron(Body):
     overlap: Twice = "first"
 
     def trigger(self, now: datetime | None) -> Trigger:
-        """The trigger that it stands for."""
+        """The trigger."""
         return CronTrigger(self.cron, self.timezone, gap=self.gap, overlap=self.overlap)
 
 
@@ -191,7 +181,7 @@ class Every(Body):
     anchor: Instant | None = Field(None, description="The first fire time.")
 
     def trigger(self, now: datetime | None) -> Trigger:
-        """The trigger that it stands for."""
+        """The trigger."""
         return IntervalTrigger(self.every, self.anchor)
 
 
@@ -201,7 +191,7 @@ class At(Body):
     at: Instant
 
     def trigger(self, now: datetime | None) -> Trigger:
-        """The trigger that it stands for."""
+        """The trigger."""
         return ExecuteOnceTrigger(self.at)
 
 
@@ -211,7 +201,7 @@ class AfterEnd(Body):
     after_end: Seconds = Field(examples=[60])
 
     def trigger(self, now: datetime | None) -> Trigger:
-        """The trigger that it stands for."""
+        """The trigger."""
         return DelayTrigger(self.after_end)
 
 
@@ -225,7 +215,7 @@ class Rule(Body):
     overlap: Twice = "first"
 
     def trigger(self, now: datetime | None) -> Trigger:
-        """The trigger that it stands for."""
+        """The trigger."""
         return RecurrenceTrigger(
             self.rrule,
             self.timezone,
@@ -242,7 +232,7 @@ class Phrase(Body):
     timezone: Zone = "UTC"
 
     def trigger(self, now: datetime | None) -> Trigger:
-        """The trigger that it stands for."""
+        """The trigger."""
         return parse_phrase(self.phrase, self.timezone, now)
 
 
@@ -252,7 +242,7 @@ class OnDemand(Body):
     on_demand: Literal[True]
 
     def trigger(self, now: datetime | None) -> Trigger:
-        """The trigger that it stands for."""
+        """The trigger."""
         return OnDemandTrigger()
 
 
@@ -265,7 +255,7 @@ class ByKind(Body):
     )
 
     def trigger(self, now: datetime | None) -> Trigger:
-        """The trigger that it stands for."""
+        """The trigger."""
         state = freeze(self.state, name="state", limit=STATE_LIMIT)
         if find(self.kind) is None:
             raise ConfigurationError(f"kind {shown(self.kind)} is not known here")
@@ -279,7 +269,7 @@ _FORMS = ("cron", "every", "at", "after_end", "rrule", "phrase", "on_demand", "k
 
 
 def _form_of(value: object) -> str | None:
-    """The tag of a form, which ``problems`` leaves out of the path to a field."""
+    """The tag of a form; ``problems`` leaves it out of the path of a field."""
     if not isinstance(value, dict):
         return None
     return next((f"{{{each}}}" for each in _FORMS if each in value), None)
@@ -305,52 +295,52 @@ TriggerBody = Annotated[
         ),
     ),
 ]
-"""A trigger as it is sent, in one of its forms."""
+"""A trigger in a request, in one of its forms."""
 
 
 def trigger_of(body: TriggerBody, now: datetime, *, field: str = "trigger") -> Trigger:
-    """The trigger that a body stands for.
+    """The trigger of a body.
 
     Args:
-        body: As it was sent.
+        body: The form of the trigger.
         now: The present time, from which some phrases count.
-        field: What the body is in what was sent.
+        field: The path of the body in the request.
 
     Raises:
-        Problem: 422, with the field that is wrong.
+        Problem: 422, with the wrong field.
     """
     names = tuple(type(body).model_fields)
-    # What does not name a field is about the first, after which the form is called.
+    # An error without a field is about the first one, which names the form.
     with of_field(field, names, otherwise=names[0]):
         return body.trigger(now)
 
 
 class TriggerAnswer(Answer):
-    """A trigger as the server keeps it."""
+    """A trigger as it is stored."""
 
     kind: str
     state: Any
 
     @classmethod
     def of(cls, trigger: Trigger) -> Self:
-        """That of a trigger."""
+        """The answer for a trigger."""
         kind, state = dump_trigger(trigger)
         return cls(kind=kind, state=state)
 
 
 def description_of(trigger: Trigger) -> str | None:
-    """A trigger in words; None: it is not known here, or does not say."""
+    """A trigger in words; None: its kind is unknown, or it cannot be described."""
     if isinstance(trigger, UnknownTrigger):
         return None
     try:
         return describe_with_zone(trigger)
-    # It may be somebody else's code.
+    # A user's trigger may raise anything.
     except Exception:
         return None
 
 
 def warnings_of(trigger: Trigger, now: datetime) -> list[str]:
-    """What the author of a trigger may not have meant, in sentences."""
+    """Warnings about a trigger that its author may not have meant."""
     return list(trigger.warnings(now)) if is_own(trigger) else []
 
 
@@ -449,22 +439,22 @@ class DefinitionBody(Body):
 
     @classmethod
     def of(cls, definition: TaskDefinition) -> dict[str, Any]:
-        """What would have to be sent to have a definition as it is."""
+        """The body that would create a definition as it is."""
         answer = DefinitionAnswer.of(definition).model_dump(mode="json")
         return {each: answer[each] for each in cls.model_fields}
 
     def definition(
         self, now: datetime, *, id: UUID | None = None, revision: int | None = None
     ) -> TaskDefinition:
-        """The definition, which is in no set yet.
+        """The definition, without an owner.
 
         Args:
             now: The present time, from which some triggers count.
-            id: That of the path; None: its own, or one that is made up.
-            revision: The one that it must have in the store; None: any.
+            id: The id in the path; None: the id in the body, or a new one.
+            revision: The revision that it must have in the store; None: any.
 
         Raises:
-            Problem: 422, with the field that is wrong.
+            Problem: 422, with the wrong field.
         """
         trigger = trigger_of(self.trigger, now)
         retry = if_given(self.retry, lambda it: it.policy("retry"))
@@ -548,7 +538,7 @@ class DefinitionAnswer(Answer):
 
     @classmethod
     def of(cls, definition: TaskDefinition) -> Self:
-        """That of a definition."""
+        """The answer for a definition."""
         return cls(
             id=definition.id,
             name=definition.name,

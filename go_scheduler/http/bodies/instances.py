@@ -1,4 +1,4 @@
-"""Instances over the wire, their runs, and the reasons why they are as they are."""
+"""Bodies of instances, runs, previews and explanations."""
 
 from __future__ import annotations
 
@@ -91,13 +91,8 @@ class SkippedAnswer(Answer):
 
     @classmethod
     def of(cls, skipped: Skipped) -> Self:
-        """That of what was skipped."""
-        return cls(
-            first=skipped.first,
-            last=skipped.last,
-            count=skipped.count,
-            reason=skipped.reason,
-        )
+        """The answer for skipped fire times."""
+        return cls.model_validate(skipped, from_attributes=True)
 
 
 class InstanceAnswer(Answer):
@@ -146,7 +141,7 @@ class InstanceAnswer(Answer):
 
     @classmethod
     def of(cls, instance: TaskInstance) -> Self:
-        """That of an instance."""
+        """The answer for an instance."""
         definition = instance.definition
         return cls(
             id=instance.id,
@@ -194,7 +189,7 @@ def _updated_at(instance: TaskInstance) -> datetime | None:
 
 
 class RunAnswer(Answer):
-    """A run that did not end its instance well."""
+    """A failed run."""
 
     attempt: int
     node: UUID | None
@@ -207,21 +202,12 @@ class RunAnswer(Answer):
 
     @classmethod
     def of(cls, run: TaskRun) -> Self:
-        """That of a run."""
-        return cls(
-            attempt=run.attempt,
-            node=run.node,
-            worker=run.worker,
-            started_at=run.started_at,
-            ended_at=run.ended_at,
-            outcome=run.outcome,
-            error=run.error,
-            lost_in=run.lost_in,
-        )
+        """The answer for a run."""
+        return cls.model_validate(run, from_attributes=True)
 
 
 class RunsAnswer(Answer):
-    """Runs that did not end their instance well, the earliest first."""
+    """The failed runs of an instance, the earliest first."""
 
     items: list[RunAnswer]
 
@@ -282,14 +268,8 @@ class BackfillAnswer(Answer):
 
     @classmethod
     def of(cls, found: Backfill) -> Self:
-        """That of a backfill."""
-        return cls(
-            made=found.made,
-            there=found.there,
-            first=found.first,
-            last=found.last,
-            next=found.next,
-        )
+        """The answer for a backfill."""
+        return cls.model_validate(found, from_attributes=True)
 
 
 class CancelAnswer(Answer):
@@ -312,7 +292,7 @@ class PreviewedAnswer(Answer):
 
     @classmethod
     def of(cls, time: PreviewedTime) -> Self:
-        """That of a previewed time."""
+        """The answer for a previewed time."""
         return cls(
             at=utc(time.at, name="at"), local=time.at.isoformat(), effect=time.effect
         )
@@ -328,7 +308,7 @@ class PreviewAnswer(Answer):
 
     @classmethod
     def of(cls, trigger: Trigger, n: int, after: datetime) -> Self:
-        """That of a trigger; it is asked here."""
+        """The answer for a trigger, whose fire times are computed here."""
         times = ask(trigger, lambda: preview(trigger, n, after))
         return cls(
             trigger=TriggerAnswer.of(trigger),
@@ -388,7 +368,7 @@ class WhyAnswer(Answer):
 
     @classmethod
     def of(cls, why: Why) -> Self:
-        """That of an answer."""
+        """The answer for an explanation."""
         return cls(
             definition_id=why.definition_id,
             at=why.at,

@@ -1,4 +1,4 @@
-"""Jobs and their types over the wire."""
+"""Bodies of jobs and of their types."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ class JobBody(Body):
     owner: Name | None = Field(None, description="Of a definition of its own.")
 
     def settings(self, base: TaskDefinition) -> dict[str, Any]:
-        """What it says otherwise than its type.
+        """The settings that differ from those of its type.
 
         Raises:
-            Problem: 422, a policy cannot be.
+            Problem: 422, a policy is wrong.
         """
         said: dict[str, Any] = {
             "queue": self.queue,
@@ -150,7 +150,7 @@ class ImportQuery(Query):
     @model_validator(mode="before")
     @classmethod
     def _take_by_name(cls, value: object) -> object:
-        """Take a field by its name, which older versions of FastAPI give it by."""
+        """Accept the field's name, which older versions of FastAPI use."""
         return (
             {"import" if name == "import_" else name: value[name] for name in value}
             if isinstance(value, dict)
@@ -162,7 +162,7 @@ class ImportQuery(Query):
         return if_given(getattr(self, name), lambda it: timedelta(seconds=it))
 
     def check(self) -> None:
-        """Refuse what contradicts itself.
+        """Refuse parameters that contradict each other.
 
         Raises:
             Problem: 422.
@@ -267,7 +267,7 @@ class TypeAnswer(Answer):
 
     @classmethod
     def of(cls, definition: TaskDefinition, job_type: JobType | None = None) -> Self:
-        """That of a definition; and what the server says that runs it itself."""
+        """The answer for a definition, and for the server's own type if it is one."""
         said = said_of(definition)
         schema, described = said.get("schema"), said.get("description")
         if job_type is not None:

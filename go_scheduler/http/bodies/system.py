@@ -1,4 +1,4 @@
-"""What a server says of itself and of the store, over the wire."""
+"""Bodies of health, nodes and counts."""
 
 from __future__ import annotations
 
@@ -34,19 +34,8 @@ class NodeAnswer(Answer):
 
     @classmethod
     def of(cls, node: NodeInfo) -> Self:
-        """That of a node."""
-        return cls(
-            id=node.id,
-            host=node.host,
-            pid=node.pid,
-            version=node.version,
-            queues=None if node.queues is None else list(node.queues),
-            names=None if node.names is None else list(node.names),
-            since=node.since,
-            seen_at=node.seen_at,
-            stopping=node.stopping,
-            alive=node.alive,
-        )
+        """The answer for a node."""
+        return cls.model_validate(node, from_attributes=True)
 
 
 class NodesAnswer(Answer):
@@ -80,7 +69,7 @@ class StatsAnswer(Answer):
         nodes: int | None,
         workers: int | None,
     ) -> Self:
-        """That of bounded counts."""
+        """The answer for bounded counts."""
         return cls(
             instances={state: each.count for state, each in counts.items()},
             more=[state for state, each in counts.items() if each.more],

@@ -1,4 +1,4 @@
-"""What would only show once a configuration is used, told before that."""
+"""Checks that a server can start with a configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKeys
-from go_scheduler.http.access.loopback import may_bind_openly
+from go_scheduler.http.access.loopback import is_loopback
 from go_scheduler.http.access.refusals import checked_origins
 from go_scheduler.http.configuration.loading import settings_below
 from go_scheduler.policies import CatchUp
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
 
 
 def check(settings: Configuration, named: Callable[[Place], str] | None = None) -> None:
-    """Refuse settings that a server cannot be started with.
+    """Refuse settings with which a server cannot start.
 
     Args:
-        settings: All of them.
-        named: Says which setting it is and where it was said; None: nobody knows.
+        settings: All settings.
+        named: Names a setting and where it was set; None: only its path is known.
 
     Raises:
-        ConfigurationError: Something is wrong: with each, where it is and what it is.
+        ConfigurationError: A line for each wrong setting: where it was set, and what
+            is wrong.
     """
     problems: dict[Place, str] = {}
     for place, make in _parts(settings):
         try:
             make()
         except ConfigurationError as error:
-            # Of a whole it is told if nothing was told of its parts.
+            # An error of a section is left out after an error of its settings.
             if not any(each[: len(place)] == place for each in problems):
                 exact, text = _exact(place, str(error))
                 name = ".".join(map(str, exact)) if named is None else named(exact)
@@ -52,7 +53,7 @@ def check(settings: Configuration, named: Callable[[Place], str] | None = None) 
 
 
 def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object]]]:
-    """What is made of the settings, and where these are."""
+    """The objects to make of the settings, by the paths of these."""
     if (url := settings.store.url) is not None:
         yield ("store", "url"), lambda: open_store(url.get_secret_value()).close()
     yield from _access(settings.access)
@@ -96,7 +97,7 @@ def _scheduler(settings: Configuration) -> Scheduler:
 
 
 def _exact(place: Place, text: str) -> tuple[Place, str]:
-    """Which setting it is, as far as the text says it, and the rest of the text."""
+    """The setting that an error is about, and the rest of its text."""
     said, found, rest = text.partition(": ")
     if found and said.startswith(".".join(map(str, place)) + "."):
         place, text = tuple(said.split(".")), rest
@@ -106,7 +107,7 @@ def _exact(place: Place, text: str) -> tuple[Place, str]:
 
 def _check_host(settings: Configuration) -> None:
     host = settings.server.host
-    if settings.access.is_open and not may_bind_openly(host):
+    if settings.access.is_open and not is_loopback(host):
         raise ConfigurationError(
             f"without authentication it is for this machine alone, and {host} is for"
             " others as well: set up access.keys or access.oidc, or leave server.host"
@@ -137,7 +138,7 @@ def _check_tls(server: ServerSection) -> None:
     secret = None if password is None else password.get_secret_value()
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-            # Without a password it would be asked for, in the terminal.
+            # Without any password OpenSSL would ask for it in the terminal.
             server.tls_certificate,
             server.tls_key,
             secret or "",

@@ -33,14 +33,14 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 
 
 def read_duration(value: object, name: str = "a duration") -> timedelta:
-    """A duration given as seconds, or as text such as ``5m`` or ``1h 30m``.
+    """Parse a duration: seconds, or text such as ``5m`` or ``1h 30m``.
 
     Args:
         value: A number of seconds, or text.
-        name: What to call it in an error.
+        name: The name of the value in an error.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is no duration.
     """
     if isinstance(value, timedelta):
         return value

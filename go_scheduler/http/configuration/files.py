@@ -1,4 +1,4 @@
-"""The configuration file: where it is, what it has as YAML, and in which line."""
+"""Finds and reads the configuration file: YAML, with the line of each setting."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import yaml
 from go_scheduler.errors import ConfigurationError
 
 Place = tuple[str | int, ...]
-"""A setting, by the names of its sections and its own."""
+"""The path of a setting: the names of its sections, and its own."""
 
 _MOST = 100_000
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
-# What is wrong is told without the value, which may be a secret.
+# The messages of PyYAML have the value, which may be a secret.
 _QUOTES = {
     "could not determine a constructor": "what begins with ! has to be in quotes",
     "found undefined alias": "what begins with * has to be in quotes",
@@ -24,10 +24,10 @@ _QUOTES = {
 
 
 class NotYamlError(ConfigurationError):
-    """A text is no YAML, or has what no settings have.
+    """A text is no YAML, or cannot be settings.
 
     Attributes:
-        line: Where; 0: nobody knows.
+        line: The line; 0: unknown.
     """
 
     def __init__(self, text: str, line: int = 0) -> None:
@@ -36,10 +36,10 @@ class NotYamlError(ConfigurationError):
 
 
 def read_yaml(text: str) -> tuple[Any, dict[Place, int]]:
-    """What a text has, and in which line each setting begins.
+    """Parse YAML; returns the data, and the line of each setting.
 
     Raises:
-        NotYamlError: It is none, or would take a machine to its knees.
+        NotYamlError: The text is no YAML, or too complex.
     """
     lines = _Lines()
     try:
@@ -53,7 +53,7 @@ def read_yaml(text: str) -> tuple[Any, dict[Place, int]]:
     except NotYamlError:
         raise
     except ValueError as error:
-        # Of a day that no month has, or of a number of thousands of digits.
+        # A day that no month has, or a number of thousands of digits.
         reason = str(error).partition(";")[0]
         raise NotYamlError(f"a value cannot be read: {reason}", lines.last) from None
     except RecursionError:
@@ -72,9 +72,9 @@ def _read(text: str, lines: _Lines) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Merges a list of mappings as YAML 1.1 says: the first that has a key wins.
+    """Merges a list of mappings as YAML 1.1 says: the first value of a key wins.
 
-    In PyYAML 6.0.4 the last one wins.
+    In PyYAML 6.0.4 the last value wins.
     """
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -105,11 +105,11 @@ def _told(error: yaml.MarkedYAMLError) -> str:
 
 
 class _Lines:
-    """Finds in which line each setting begins.
+    """Finds the line of each setting.
 
     Attributes:
-        found: The lines.
-        last: The one looked at last.
+        found: The lines, by setting.
+        last: The line that was looked at last.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class _Lines:
         self._above: set[int] = set()
 
     def note(self, node: yaml.Node, place: Place, *, is_merged: bool = False) -> None:
-        """Note a node, and all below it; of one that is merged, what is not there."""
+        """Note a node and all below it; a merged node only adds missing settings."""
         self.last = node.start_mark.line + 1
         self._left -= 1
         if self._left < 0 or id(node) in self._above:
@@ -128,7 +128,7 @@ class _Lines:
             )
         self._above.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            # What is merged holds if nothing else is said, wherever it stands.
+            # A merged value only counts where the mapping has no value of its own.
             for key, value in sorted(node.value, key=_is_merge):
                 if _is_merge((key, value)):
                     self._merge(value, place)
@@ -177,12 +177,12 @@ AT_HOME = Path("~/.config/go_scheduler") / NAME
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """What a file has, and in which line.
+    """A configuration file.
 
     Attributes:
-        path: Of the file; None: there is none.
-        data: What it has.
-        lines: In which line each setting begins.
+        path: Its path; None: there is no file.
+        data: Its data.
+        lines: The line of each setting.
     """
 
     path: Path | None = None
@@ -190,16 +190,16 @@ class SettingsFile:
     lines: Mapping[Place, int] = field(default_factory=dict)
 
     def origin(self, place: Place) -> str | None:
-        """Where a setting is, for a person to look; None: it is not there."""
+        """The file and line of a setting; None: it is not set there."""
         line = self.lines.get(place)
         return None if line is None else f"{self.path}, line {line}"
 
 
 def find_file(named: Path | None) -> Path | None:
-    """The file to read: the one that is named, else the first that is there.
+    """The file to read: the named file, or the first default file that exists.
 
     Raises:
-        ConfigurationError: The one that is named is not there.
+        ConfigurationError: The named file does not exist.
     """
     if named is not None:
         if not named.expanduser().is_file():
@@ -210,10 +210,10 @@ def find_file(named: Path | None) -> Path | None:
 
 
 def read_file(path: Path | None) -> SettingsFile:
-    """What a file has; nothing, if there is none.
+    """Read a file; without a path there are no settings.
 
     Raises:
-        ConfigurationError: It cannot be read, or is no YAML of settings.
+        ConfigurationError: The file cannot be read, or is no YAML of settings.
     """
     if path is None:
         return SettingsFile()

@@ -1,4 +1,4 @@
-"""What a module of the user's has, named as ``module:name``."""
+"""Imports an object of a user's module, named as ``module:name``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from go_scheduler.formatting import shown
 
 
 def imported(named: str) -> object:
-    """What is named, of a module that is installed or in the working folder.
+    """Import an object from a module that is installed or in the working folder.
 
     Args:
-        named: Such as ``myapp.jobs:registry``.
+        named: For example ``myapp.jobs:registry``.
 
     Raises:
-        ConfigurationError: There is no such module, it cannot be imported, or it has
-            nothing of that name.
+        ConfigurationError: There is no such module or object, or the import fails.
     """
     module, colon, name = named.partition(":")
     if not (module and colon and name):

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class SecretSection(Section):
-    """A secret, and to which hosts it goes; see ``Secret``."""
+    """A secret, and the hosts that may receive it; see ``Secret``."""
 
     value: SecretStr
     hosts: Texts
 
     def secret(self, place: str) -> Secret:
-        """The secret, which the configuration has at this place.
+        """The secret at this path of the configuration.
 
         Raises:
-            ConfigurationError: It is none, or a host is.
+            ConfigurationError: The value or a host is wrong.
         """
         try:
             return Secret(value=self.value.get_secret_value(), hosts=self.hosts)
@@ -42,11 +42,11 @@ class SecretSection(Section):
 
 
 class WebhookSection(Section):
-    """The type ``webhook``; see ``WebhookSettings`` for what each means.
+    """The type ``webhook``; see ``WebhookSettings``.
 
     Attributes:
         secrets: The keys of signatures, by name.
-        authorizations: What is sent as ``Authorization``, by name.
+        authorizations: Values of ``Authorization``, by name.
     """
 
     hosts: Texts | None = None
@@ -64,7 +64,7 @@ class WebhookSection(Section):
     authorizations: dict[str, SecretSection] = Field(default_factory=dict)
 
     def executor(self) -> Webhook:
-        """What sends them.
+        """The handler of the type.
 
         Raises:
             ConfigurationError: A setting is wrong.
@@ -88,7 +88,7 @@ class WebhookSection(Section):
 
 
 class EmailSection(Section):
-    """The type ``email``; see ``MailServer`` and ``Email`` for what each means."""
+    """The type ``email``; see ``MailServer`` and ``Email``."""
 
     host: str
     port: int = 587
@@ -103,7 +103,7 @@ class EmailSection(Section):
     max_recipients: int = 50
 
     def executor(self) -> Email:
-        """What sends them.
+        """The handler of the type.
 
         Raises:
             ConfigurationError: A setting is wrong.
@@ -121,7 +121,7 @@ class EmailSection(Section):
 
 
 class CommandLimitsSection(Section):
-    """How much of the machine a command may take; see ``Limits``."""
+    """The limits of a command's process; see ``Limits``."""
 
     cpu_seconds: int | None = None
     memory: int | None = None
@@ -132,8 +132,7 @@ class CommandSection(Section):
     """A command that may be run; see ``Command``.
 
     Attributes:
-        environment: All that it finds in its environment; None: a ``PATH`` and a
-            ``LANG``.
+        environment: Its whole environment; None: a ``PATH`` and a ``LANG``.
     """
 
     arguments: tuple[str, ...]
@@ -163,15 +162,15 @@ class ShellSection(Section):
     """The type ``shell``: commands, by their names.
 
     Attributes:
-        commands: Those that may be run.
-        grace: How long a command that is ended has until it is killed.
+        commands: The commands that may be run.
+        grace: The time between SIGTERM and SIGKILL for a command.
     """
 
     commands: dict[str, CommandSection]
     grace: Duration = timedelta(seconds=2)
 
     def executor(self) -> Shell:
-        """What runs them.
+        """The handler of the type.
 
         Raises:
             ConfigurationError: A command is wrong.
@@ -191,9 +190,9 @@ class TypesSection(Section):
     """The types of jobs that the server itself runs.
 
     Attributes:
-        queue: The queue of those that are named here.
+        queue: The queue of the types in this section.
         module: A ``JobTypes`` of your own, such as ``myapp.jobs:types``.
-        announced: Whether those are added that installed packages announce.
+        announced: Whether to add the types that installed packages announce.
         webhook: Requests to URLs; None: there is no type ``webhook``.
         email: Mails; None: there is no type ``email``.
         shell: Commands; None: there is no type ``shell``.
@@ -207,10 +206,10 @@ class TypesSection(Section):
     shell: ShellSection | None = None
 
     def job_types(self) -> JobTypes:
-        """The types, perhaps none: a registry of its own each time.
+        """A new registry of the types, which may be empty.
 
         Raises:
-            ConfigurationError: One cannot be had.
+            ConfigurationError: A type is wrong.
         """
         types = JobTypes() if self.module is None else copy(_types_of(self.module))
         if self.announced:
@@ -221,7 +220,7 @@ class TypesSection(Section):
         return types
 
     def queues(self, types: JobTypes) -> tuple[str, ...]:
-        """The queues in which the server looks for what it runs."""
+        """The queues of the types that the server runs."""
         return tuple(dict.fromkeys(each.definition.queue for each in types.types))
 
 

@@ -1,4 +1,4 @@
-"""Reads all settings of a server, of files and variables, and knows where each was."""
+"""Loads the settings of a server, and knows where each was set."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 PREFIX = "GO_SCHEDULER_"
 SERVER = f"{PREFIX}SERVER"
-"""The URL of a server, for the command line: it says nothing of the section."""
+"""The variable with the URL of a server, for the command line; it is no setting."""
 
 _NAMES_NO_SECTION = f"it names no section: settings are written as {SERVER}__PORT is"
 
@@ -65,7 +65,7 @@ class Environment(EnvSettingsSource):
     ) -> None:
         super().__init__(settings)
         self._variables = variables
-        # A setting goes before the section that it is of, whichever came first.
+        # A variable of a setting wins over one of its section: it comes later.
         self.env_vars = {
             name.lower(): variables[name]
             for name in sorted(variables, key=_depth)
@@ -75,7 +75,7 @@ class Environment(EnvSettingsSource):
     def decode_complex_value(
         self, field_name: str, field: FieldInfo, value: Any
     ) -> Any:
-        """A list or a section that is given whole, as YAML or JSON; else the text."""
+        """Parse a list or section in YAML or JSON; any other value is a text."""
         if value.strip() == "null":
             return None
         if not value.lstrip().startswith(("[", "{")):
@@ -88,10 +88,10 @@ class Environment(EnvSettingsSource):
 
 
 def places_in(variables: Mapping[str, str], sections: list[str]) -> Mapping[Place, str]:
-    """Which variable says which setting.
+    """The variable of each setting that the environment has.
 
     Raises:
-        ConfigurationError: One is of no section.
+        ConfigurationError: A variable names no section.
     """
     found: dict[Place, str] = {}
     texts: set[str] = set()
@@ -100,7 +100,7 @@ def places_in(variables: Mapping[str, str], sections: list[str]) -> Mapping[Plac
             continue
         place = tuple(name.upper().removeprefix(PREFIX).lower().split("__"))
         if place[0] in sections:
-            # What is said of a section by a text is all of it, as with the store.
+            # A plain text, such as the URL of the store, is the whole section.
             if place[0] in texts:
                 continue
             if len(place) == 1 and not _is_section(variables[name]):
@@ -122,14 +122,14 @@ def _is_section(value: str) -> bool:
 
 
 def _said_in(place: Place, value: str) -> Iterator[Place]:
-    """The settings that a variable says: of a section that it gives, each."""
+    """The settings in a variable: itself, or each setting of a section."""
     if not _is_section(value):
         yield place
         return
     try:
         lines = read_yaml(value)[1]
     except NotYamlError:
-        # It is refused with its variable, where it is read.
+        # ``decode_complex_value`` reports it.
         return
     for inner in lines:
         yield (*place, *inner)
@@ -139,16 +139,16 @@ class Configuration(BaseSettings, Section):
     """All settings of a server, by section.
 
     Attributes:
-        store: Where definitions and instances are kept.
-        server: How the server is reached.
-        scheduler: How it schedules and runs.
-        jobs: What holds for jobs that do not say it.
-        work: How work is handed to workers elsewhere.
-        access: Who may call.
-        dashboard: The pages that it has.
-        types: The types of jobs that it runs itself.
-        dispatch: A message bus, and the types that are run over it.
-        log: What is logged.
+        store: The store of definitions and instances.
+        server: Address, TLS and limits.
+        scheduler: The arguments of the scheduler.
+        jobs: The defaults of jobs.
+        work: Work for workers over HTTP.
+        access: Authentication.
+        dashboard: The dashboard.
+        types: The types of jobs that the server runs itself.
+        dispatch: A message bus, and the types that run over it.
+        log: The log.
     """
 
     model_config = SettingsConfigDict(
@@ -184,13 +184,13 @@ _IN_YAML = {
 
 @dataclass(frozen=True)
 class Loaded:
-    """The configuration, and where each setting was said.
+    """The configuration, and where each setting was set.
 
     Attributes:
         settings: The configuration.
-        file: What was read of it in a file.
-        variables: Which variable of the environment says which setting.
-        options: Which option of the command says which setting.
+        file: The configuration file.
+        variables: The environment variable of each setting.
+        options: The option of the command of each setting.
     """
 
     settings: Configuration
@@ -199,7 +199,7 @@ class Loaded:
     options: Mapping[Place, str]
 
     def origin(self, place: Place) -> str:
-        """Where a setting was said, for a person to look."""
+        """Where a setting was set, for people to read."""
         secret = (*place[:-1], f"{place[-1]}{_SECRET_FILE}")
         of_file = {each: f"{self.file.origin(each)}" for each in self.file.lines}
         before: list[Place] = []
@@ -213,19 +213,19 @@ class Loaded:
         return "default"
 
     def near(self, place: Place) -> str:
-        """Where something is wrong: at a setting, or at the section that it is of."""
+        """Where a wrong setting, or its section, was set."""
         for each in _upwards(place):
-            found = _said(each, self.file, self.variables, self.options)
-            if found is not None:
+            said = self.options.get(each) or self.variables.get(each)
+            if found := said or self.file.origin(each):
                 return found
         for each in _upwards(place):
-            for said, name in self.variables.items():
-                if said[: len(each)] == each:
+            for below, name in self.variables.items():
+                if below[: len(each)] == each:
                     return name
         return "configuration"
 
     def named(self, place: Place) -> str:
-        """Which setting it is and where it was said; an option is named alone."""
+        """Where a setting was set, and its path; an option has no path."""
         near = self.near(place)
         if near == self.options.get(place):
             return near
@@ -238,16 +238,17 @@ def load_configuration(
     options: Mapping[str, tuple[Place, object]] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Read the configuration: of options, the environment and a file, in this order.
+    """Load the configuration: options win over the environment, and that over a file.
 
     Args:
-        named: The file; None: ``go_scheduler.yaml`` in the working folder, or the one
-            in ``~/.config/go_scheduler``, if there is any.
-        options: Of the command: the setting that each says, and what it says.
-        environment: None: that of this process.
+        named: The file; None: ``go_scheduler.yaml`` in the working folder, or else in
+            ``~/.config/go_scheduler``, if there is one.
+        options: The options of the command, each with its setting and value.
+        environment: The environment; None: that of this process.
 
     Raises:
-        ConfigurationError: Something is wrong: with each, where it is and what it is.
+        ConfigurationError: A line for each wrong setting: where it was set, and what
+            is wrong.
     """
     variables = os.environ if environment is None else environment
     file = read_file(find_file(named))
@@ -281,12 +282,12 @@ def load_configuration(
 
 
 def settings_below(section: Place) -> list[str]:
-    """The settings that a section has; none, if it is no section."""
+    """The names of the settings of a section; empty for a value."""
     model: type[BaseModel] | None = Configuration
     for name in section:
         if model is not None and name in model.model_fields:
             model = _model_of(model.model_fields[str(name)].annotation)
-        # Else it is of a list a number, or of what users name a name of theirs.
+        # Otherwise it is the index of a list, or a name that users choose.
     return [] if model is None else [*model.model_fields]
 
 
@@ -299,7 +300,7 @@ def _nested(options: Mapping[str, tuple[Place, object]]) -> dict[str, Any]:
 
 
 def _problems(error: ValidationError) -> Iterator[tuple[Place, str]]:
-    """What is wrong with which setting."""
+    """The wrong settings, each with a message."""
     for each in error.errors():
         place = each["loc"]
         if each["type"] == "extra_forbidden":
@@ -309,7 +310,7 @@ def _problems(error: ValidationError) -> Iterator[tuple[Place, str]]:
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """The section that a setting is, or has several of; None: it is a value."""
+    """The section in an annotation; None: the setting is a value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     found = map(_model_of, get_args(annotation))
@@ -317,21 +318,12 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _is_whole(section: Place, said: Sequence[Place]) -> bool:
-    """Whether a section was said at once, and not its settings one by one."""
+    """Whether a section was set as a whole, and not by its settings."""
     depth = len(section)
     return not any(each[:depth] == section != each for each in said)
 
 
-def _said(
-    place: Place,
-    file: SettingsFile,
-    variables: Mapping[Place, str],
-    options: Mapping[Place, str],
-) -> str | None:
-    return options.get(place) or variables.get(place) or file.origin(place)
-
-
 def _upwards(place: Place) -> Iterator[Place]:
-    """A setting, and then the sections that it is of, the innermost first."""
+    """A setting, and then its sections, the innermost first."""
     for length in range(len(place), 0, -1):
         yield place[:length]

@@ -1,4 +1,4 @@
-"""What the sections of the configuration have in common."""
+"""The base of all sections of the configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _duration(value: object) -> timedelta:
 
 
 def _several(value: object) -> object:
-    """A list; in the environment, texts between commas."""
+    """A list, or a text with commas, as in the environment."""
     if isinstance(value, str):
         return [each.strip() for each in value.split(",") if each.strip()]
     return value
@@ -50,7 +50,7 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_several)]
 
 
 class Section(BaseModel):
-    """Some settings; nothing unknown is taken, and secrets may stand in files."""
+    """A section: unknown settings are refused, and secrets may be in files."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
@@ -83,7 +83,7 @@ def _with_secrets(given: object) -> object:
 
 
 def _read_secret(found: dict[Any, Any], name: str) -> None:
-    """Have a setting be what is in the file that is named for it."""
+    """Read a secret from the file that ``NAME_file`` names."""
     file = found.pop(f"{name}{_FROM_FILE}", None)
     if file is None:
         return
@@ -104,7 +104,7 @@ def _read_secret(found: dict[Any, Any], name: str) -> None:
 
 
 def unknown_name(name: str, known: list[str]) -> str:
-    """What is said of a name that nobody knows."""
+    """The message about an unknown setting."""
     near = get_close_matches(name.lower(), known, n=1)
     if near:
         return f"there is no such setting: did you mean {near[0]}?"

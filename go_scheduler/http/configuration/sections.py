@@ -45,14 +45,14 @@ class KeySection(Section):
         """The key.
 
         Raises:
-            ConfigurationError: Something of it is wrong.
+            ConfigurationError: A value is wrong.
         """
         given = {name: getattr(self, name) for name in type(self).model_fields}
         return ApiKey(**given | {"hash": self.hash.get_secret_value()})
 
 
 class OidcSection(Section):
-    """Whose tokens are taken; see ``OidcIssuer``."""
+    """The issuer of tokens; see ``OidcIssuer``."""
 
     issuer: str
     audience: str
@@ -69,11 +69,11 @@ class OidcSection(Section):
 
 
 class AccessSection(Section):
-    """Who may call; with neither keys nor an issuer, this machine alone.
+    """Authentication; without keys and issuer only this machine may call.
 
     Attributes:
-        keys: API keys that are taken.
-        oidc: Whose tokens are taken.
+        keys: The API keys.
+        oidc: The issuer of tokens.
         origins: Sites whose pages may call from a browser.
     """
 
@@ -83,11 +83,11 @@ class AccessSection(Section):
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has to say who they are."""
+        """Whether there is no authentication."""
         return not self.keys and self.oidc is None
 
     def access(self) -> Access:
-        """What tells who calls.
+        """The authentication of callers.
 
         Raises:
             ConfigurationError: A key or the issuer is wrong.
@@ -100,17 +100,17 @@ class AccessSection(Section):
 
 
 class DashboardSection(Section):
-    """The dashboard that a server has; see ``create_dashboard`` and ``SignIn``.
+    """The dashboard of a server; see ``create_dashboard`` and ``SignIn``.
 
     Attributes:
-        enabled: Whether it has one.
-        allow_changes: Whether its pages change anything, for those who may; None: where
-            there is authentication.
-        origin: Where browsers have it; None: the host that they ask for.
-        client_id: As what the issuer knows it; None: as the command line.
-        client_secret: By what the issuer knows that it is.
-        scope: What the issuer is asked for.
-        session: After so long people have to sign in again.
+        enabled: Whether the server has a dashboard.
+        allow_changes: Whether callers with the scopes may change anything there; None:
+            only with authentication.
+        origin: Its origin in browsers; None: the host of the request.
+        client_id: Its client at the issuer; None: the client of the command line.
+        client_secret: The secret of that client.
+        scope: The scope to request.
+        session: How long a session lasts.
     """
 
     enabled: bool = True
@@ -127,11 +127,11 @@ _RATE = Rate(per_second=5_000, burst=10_000)
 
 
 class RateSection(Section):
-    """How often one caller may call.
+    """The rate limit of one caller.
 
     Attributes:
-        per_second: So often in the long run.
-        burst: So many at once.
+        per_second: The calls per second in the long run.
+        burst: The most calls at once.
     """
 
     per_second: float = _RATE.per_second
@@ -139,7 +139,7 @@ class RateSection(Section):
 
 
 class LimitsSection(Section):
-    """What a request may take; see ``Limits``."""
+    """The limits of a request; see ``Limits``."""
 
     headers: Annotated[int, Field(ge=1)] = 100
     header_bytes: Annotated[int, Field(ge=1024)] = 32 * 1024
@@ -150,24 +150,24 @@ class LimitsSection(Section):
 
 
 class ServerSection(Section):
-    """How the server is reached.
+    """The server: its address, TLS, and limits.
 
     Attributes:
         host: The address that it listens on.
-        port: The port; 0: any that is free.
-        connections: How many there may be; more are told to come again later.
-        drain: How long a stop waits for what runs.
-        head_timeout: How long the head of a request may take to arrive, and a new
-            connection to ask for something.
+        port: The port; 0: any free port.
+        connections: The most connections; further ones are refused.
+        drain: How long a stop waits for runs.
+        head_timeout: How long the head of a request may take to arrive, also on a new
+            connection.
         read_timeout: How long the body of a request may take to arrive.
-        write_timeout: How long a request may take to be answered after that, and how
-            long nothing may be read of an answer.
-        keep_alive: How long a connection is kept that nobody uses.
-        root_path: The path under which a proxy has it.
-        tls_certificate: A file with the certificate, and those above it.
+        write_timeout: How long an answer may take after that, and how long a client
+            may read nothing of it.
+        keep_alive: How long an idle connection is kept.
+        root_path: The path under which a proxy mounts it.
+        tls_certificate: A file with the certificate chain.
         tls_key: A file with its key.
-        tls_key_password: What that is encrypted with.
-        limits: What a request may take.
+        tls_key_password: The password of the key.
+        limits: The limits of a request.
     """
 
     host: str = "127.0.0.1"
@@ -191,10 +191,10 @@ class ServerSection(Section):
         return self
 
     def request_limits(self) -> Limits:
-        """The limits that a request keeps to.
+        """The limits of a request.
 
         Raises:
-            ConfigurationError: One is wrong.
+            ConfigurationError: A limit is wrong.
         """
         given = self.limits.model_dump(exclude={"rate"})
         rate = self.limits.rate
@@ -207,7 +207,7 @@ class ServerSection(Section):
 
 
 class RetrySection(Section):
-    """What follows a run that did not succeed; see ``RetryPolicy``."""
+    """The retry policy; see ``RetryPolicy``."""
 
     max_attempts: int | None = 20
     delay: Duration | None = 15 * _SECOND
@@ -219,22 +219,22 @@ class RetrySection(Section):
     @model_validator(mode="before")
     @classmethod
     def _beside_a_delay(cls, given: object) -> object:
-        """What is not said beside a delay is as in ``RetryPolicy``."""
+        """Use the defaults of ``RetryPolicy`` for the settings beside a delay."""
         if not isinstance(given, dict) or "delay" not in given:
             return given
         return {"factor": 1.0, "max_delay": None, "jitter": 0.0} | given
 
     def policy(self) -> RetryPolicy | None:
-        """The policy; None: nothing is said.
+        """The policy; None: it has no setting.
 
         Raises:
-            ConfigurationError: It is wrong.
+            ConfigurationError: The policy is wrong.
         """
         return RetryPolicy(**dict(self)) if self.model_fields_set else None
 
 
 class CatchUpSection(Section):
-    """What becomes of what is late; see ``CatchUp``."""
+    """The catch-up policy; see ``CatchUp``."""
 
     mode: Literal["latest", "all", "none"] = "latest"
     grace: Duration = 10 * _SECOND
@@ -243,7 +243,7 @@ class CatchUpSection(Section):
 
 
 class SchedulerSection(Section):
-    """How the server schedules and runs; see ``Scheduler`` for what each means."""
+    """The arguments of the scheduler; see ``Scheduler``."""
 
     schedule_window: Duration = _SECOND
     runner_window: Duration = _SECOND
@@ -266,7 +266,7 @@ class SchedulerSection(Section):
     log_runs: bool = False
 
     def arguments(self) -> dict[str, Any]:
-        """What a ``Scheduler`` is given.
+        """The arguments of a ``Scheduler``.
 
         Raises:
             ConfigurationError: A policy is wrong.
@@ -279,15 +279,15 @@ class SchedulerSection(Section):
 
 
 class WorkSection(Section):
-    """How work is handed to workers elsewhere.
+    """Work for workers over HTTP.
 
     Attributes:
-        lease: For how long a worker has what it is handed, unless it asks for more.
-        crews: How many sets of queues may be waited for at once: each is a node.
-        crews_each: How many of one caller.
-        idle: After so long without anybody waiting for a set its node is stopped.
+        lease: The lease of a run, unless its worker extends it.
+        crews: How many sets of queues may have waiting workers; each set is a node.
+        crews_each: How many sets of one caller.
+        idle: After this time without a waiting worker the node of a set is stopped.
         waiting: How many workers may wait.
-        waiting_each: How many of one caller.
+        waiting_each: How many workers of one caller may wait.
     """
 
     lease: Duration = 30 * _SECOND
@@ -298,7 +298,7 @@ class WorkSection(Section):
     waiting_each: Annotated[int, Field(ge=1)] = 1000
 
     def hand_out(self, scheduler: Scheduler) -> Crews:
-        """What hands out the work of a scheduler.
+        """The long-poll of a scheduler's work.
 
         Raises:
             ConfigurationError: A setting is wrong.
@@ -314,25 +314,24 @@ class WorkSection(Section):
 
 
 class JobsSection(Section):
-    """What holds for jobs that do not say it; see ``JobDefaults``."""
+    """The defaults of jobs; see ``JobDefaults``."""
 
     jitter: Duration | None = None
     interval: Duration | None = None
 
     def defaults(self) -> JobDefaults:
-        """What holds for them."""
+        """The defaults."""
         return JobDefaults(**dict(self))
 
 
 class LogSection(Section):
-    """What is logged, to standard error.
+    """The log, on standard error.
 
     Attributes:
         format: Lines of text, or of JSON.
-        level: The least that is logged.
-        requests: Whether there is a line for each request.
-        log_polls: Whether that is so for those of workers who wait for work, too, and
-            for questions how the server is.
+        level: The lowest level that is logged.
+        requests: Whether each request is logged.
+        log_polls: Whether polls of workers and health checks are logged as well.
     """
 
     format: Literal["text", "json"] = "text"
@@ -348,15 +347,16 @@ class DispatchTypeSection(Section):
     """A type of jobs that workers on the bus run.
 
     Attributes:
-        description: What it does, for a person to read.
+        description: What it does, for people to read.
         payload: The JSON schema of its payload.
-        queue: Its queue; None: that of the server's types.
-        timeout: How long a run may last; None: the scheduler's default.
-        expire_after: Likewise, how long it may take before it is presumed hung.
-        start_timeout: How long it may wait to be accepted, and then to begin; None:
-            that of the section.
-        heartbeat_timeout: How long its worker may be silent; None likewise.
-        retry: What follows a run that did not succeed; None: the scheduler's default.
+        queue: Its queue; None: the queue of the server's types.
+        timeout: The time limit of a run; None: the scheduler's default.
+        expire_after: When a run is presumed hung; None: the scheduler's default.
+        start_timeout: How long a run may wait to be accepted, and then to begin; None:
+            the value of ``dispatch``.
+        heartbeat_timeout: How long its worker may be silent; None: the value of
+            ``dispatch``.
+        retry: The retry policy; None: the scheduler's default.
     """
 
     description: str = _UNSAID
@@ -369,10 +369,10 @@ class DispatchTypeSection(Section):
     retry: RetrySection | None = None
 
     def definition(self, queue: str) -> Mapping[str, Any]:
-        """What is said of its task.
+        """The fields of its definition.
 
         Raises:
-            ConfigurationError: Its policy is wrong.
+            ConfigurationError: The policy is wrong.
         """
         return {
             "queue": self.queue or queue,
@@ -385,16 +385,16 @@ class DispatchTypeSection(Section):
 
 
 class DispatchSection(Section):
-    """A message bus, and what is run over it; see ``Dispatcher``.
+    """A message bus, and the types that run over it; see ``Dispatcher``.
 
     Attributes:
-        url: Of the bus; None: there is none.
-        namespace: What all its topics begin with.
+        url: The URL of the bus; None: there is no bus.
+        namespace: The prefix of all its topics.
         topic_per_task: Whether each type has a topic of its own, within its queue.
         start_timeout: How long a run may wait to be accepted, and then to begin.
-        heartbeat_timeout: How long a worker may be silent that has begun a run; None:
-            as long as its ``expire_after``.
-        types: The types of jobs that are run there, by their names.
+        heartbeat_timeout: How long the worker of a run may be silent; None: as long as
+            its ``expire_after``.
+        types: The types of jobs that run over the bus, by their names.
     """
 
     url: SecretStr | None = None
@@ -405,10 +405,10 @@ class DispatchSection(Section):
     types: dict[str, DispatchTypeSection] = Field(default_factory=dict)
 
     def bus(self) -> MessageBus | None:
-        """The bus, connected to nothing yet; None: there is none.
+        """The bus, not connected yet; None: there is none.
 
         Raises:
-            ConfigurationError: No bus has such a URL, or there are types without one.
+            ConfigurationError: The URL is wrong, or there are types without a bus.
         """
         if self.url is not None:
             return open_bus(self.url.get_secret_value())
@@ -419,12 +419,12 @@ class DispatchSection(Section):
         return None
 
     def dispatcher(self, bus: MessageBus, types: JobTypes, *, queue: str) -> Dispatcher:
-        """What publishes runs, once it has been added to the types that it runs.
+        """The handler that publishes runs; it is added to the job types.
 
         Args:
-            bus: Where they are published.
-            types: Gets the types.
-            queue: That of those that do not say.
+            bus: The bus.
+            types: Receives the types.
+            queue: The queue of types without one.
 
         Raises:
             ConfigurationError: A setting is wrong, or a name is taken.

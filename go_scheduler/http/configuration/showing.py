@@ -1,4 +1,4 @@
-"""The configuration as people look at it: every setting, and where it was said."""
+"""Shows the configuration: each setting, and where it was set."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PLACE = re.compile(
     r"(\[[\da-fA-F:.]+\]|[^:?#;%\s/]*)(:\d+)?(/[^?#;%\s]*)?(\?namespace=[\w.%+:-]+)?",
     re.ASCII,
 )
-"""Of a URL what cannot hold a secret: a host, its port, a path, and a namespace."""
+"""Parts of a URL that hold no secret: host, port, path, and namespace."""
 
 
 def settings_of(loaded: Loaded) -> Iterator[tuple[Place, object, str]]:
-    """Each setting with its value and where it was said; what is secret is masked."""
+    """Each setting with its value and where it was set; secrets are masked."""
     for place, value in _leaves(loaded.settings, ()):
         yield place, value, loaded.origin(place)
 
 
 def as_yaml(loaded: Loaded) -> Iterator[str]:
-    """The lines of a file that says the same, but for what is secret."""
+    """The lines of a file with the same settings; secrets are masked."""
     shown: Place = ()
     for place, value, origin in settings_of(loaded):
         for depth, name in enumerate(place[:-1]):
@@ -64,7 +64,7 @@ def _has_sections(value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """A value as YAML and JSON have it."""
+    """A value in YAML and JSON."""
     if isinstance(value, SecretStr):
         return _masked(value.get_secret_value())
     if isinstance(value, timedelta):
@@ -79,7 +79,7 @@ def _plain(value: object) -> object:
 
 
 def _masked(secret: str) -> str:
-    """Of a URL what is no secret, so that it can be told from others."""
+    """A mask; of a URL only the password is masked."""
     scheme, found, rest = secret.partition("://")
     user, at, place = rest.rpartition("@")
     name, colon, _ = user.partition(":")

@@ -1,4 +1,4 @@
-"""The section on the store, which commands read without all the others."""
+"""The section on the store, which commands read without the other sections."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _VARIABLES = "GO_SCHEDULER_STORE__"
 
 
 class StoreSection(Section):
-    """Where definitions and instances are kept.
+    """The store of definitions and instances.
 
     Attributes:
-        url: Of the store; None: a file of SQLite in the working folder.
+        url: The URL of the store; None: a SQLite file in the working folder.
     """
 
     url: SecretStr | None = None
@@ -29,20 +29,20 @@ class StoreSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _read_url(cls, given: object) -> object:
-        """Take the URL of a store for the whole section."""
+        """Accept a URL instead of the section."""
         return {"url": given} if isinstance(given, str) else given
 
 
 def store_url(named: Path | None) -> str | None:
-    """The URL of the store that the configuration has; None: it has none.
+    """The URL of the store in the configuration; None: it has none.
 
-    Of a file that says it plainly nothing else is looked at.
+    If the file has the URL, the other sections are not read.
 
     Args:
         named: The file; None: as for ``load_configuration``.
 
     Raises:
-        ConfigurationError: The file, or what is needed of it, is wrong.
+        ConfigurationError: The file or a setting is wrong.
     """
     file = read_file(find_file(named))
     in_variables = any(each.upper().startswith(_VARIABLES) for each in os.environ)
@@ -53,7 +53,7 @@ def store_url(named: Path | None) -> str | None:
             section = StoreSection.model_validate(file.data.get("store"))
             if section.url is not None:
                 return section.url.get_secret_value()
-    # Imported only now: it takes longer than all of a command. It says what is wrong.
+    # Imported only now, as it takes longer than a command. It reports what is wrong.
     from go_scheduler.http.configuration.loading import load_configuration
 
     url = load_configuration(named).settings.store.url

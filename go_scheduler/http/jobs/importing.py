@@ -1,4 +1,4 @@
-"""Imports: jobs that arrive line by line, written in batches, however many."""
+"""Imports: reads jobs line by line, and writes them in batches."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Line:
     """One line that is not empty.
 
     Attributes:
-        number: The one before has one less; those that are empty are counted.
-        data: What stands in it, without its end; None: it is too long.
+        number: Its number; empty lines count.
+        data: Its content without the line end; None: it is too long.
     """
 
     number: int
@@ -58,14 +58,14 @@ class Line:
 
 
 class Lines:
-    """Makes lines of parts, ended by LF or CRLF.
+    """Splits parts of a body into lines, which end with LF or CRLF.
 
     Args:
-        longest: The most bytes that a line may have.
+        longest: The most bytes of a line.
         first: The number of the first line.
 
     Attributes:
-        number: That of the line that has ended last.
+        number: The number of the last line that has ended.
     """
 
     def __init__(self, longest: int, *, first: int = 1) -> None:
@@ -84,14 +84,14 @@ class Lines:
         self._hold(part[begin:])
 
     def rest(self) -> Iterator[Line]:
-        """The last line, if it has no end."""
+        """The last line, if no line end follows it."""
         if self._held or self._is_too_long:
             yield from self._end()
 
     def _hold(self, part: bytes) -> None:
         if not self._is_too_long:
             self._held += part
-            # The end of the line may follow its CR.
+            # One more, as the last byte may be the CR of the line end.
             self._is_too_long = len(self._held) > self._longest + 1
 
     def _end(self) -> Iterator[Line]:
@@ -109,11 +109,11 @@ class Lines:
 
 
 def read(line: Line, *, longest: int) -> JobBody | Problem:
-    """The job of a line, or what is wrong with it.
+    """The job of a line, or the problem with it.
 
     Args:
-        line: Which.
-        longest: The most bytes that it may have.
+        line: The line.
+        longest: The most bytes of a line, for the message.
     """
     if line.data is None:
         return _unreadable(
@@ -165,16 +165,16 @@ _MOST_TOLD = 1000
 _COUNTED = ("read", "made", "known", "dropped", "refused")
 
 Event = dict[str, Any]
-"""What is answered, a line each."""
+"""An event of an import; the answer has one in each line."""
 
 
 class Import:
-    """One import, and how far it has come.
+    """One import, and its counts so far.
 
     Args:
-        here: What writes it.
-        caller: Who sends it.
-        asked: How it is to be done.
+        here: The context.
+        caller: The caller.
+        asked: The parameters of the import.
     """
 
     def __init__(self, here: Context, caller: Caller, asked: ImportQuery) -> None:
@@ -190,13 +190,13 @@ class Import:
         self._began = self._told = here.clock.elapsed()
 
     async def events(self, parts: AsyncIterator[bytes]) -> AsyncGenerator[Event]:
-        """Import what arrives, and tell of it.
+        """Import the lines of a body, and yield events.
 
-        The last event is *done*, *stopped* or *failed*; of those after which the sender
-        may still be sending, what it sends is read and left.
+        The last event is *done*, *stopped* or *failed*. A sender may still be sending
+        after it: the rest of the body is read for a while, and dropped.
 
         Args:
-            parts: Of the body.
+            parts: The parts of the body.
         """
         start = self._spread.start
         yield {
@@ -243,10 +243,10 @@ class Import:
         return {"event": event, "import": self.name, **self._counts, "detail": detail}
 
     def _is_to_tell(self) -> bool:
-        """Whether it is time for progress, told ever less often.
+        """Whether it is time for a progress event; they become less frequent.
 
-        Many senders read nothing before they have sent everything, and meanwhile the
-        network has to hold what they were told.
+        Many senders read nothing until they have sent everything. Until then the
+        network has to buffer the events.
         """
         now = self._here.clock.elapsed()
         if now - self._told < max(_OFTEN, (now - self._began) / _PART_OF_TIME):
@@ -285,14 +285,14 @@ class Import:
                 yield line
 
     async def _leave(self, parts: AsyncIterator[bytes]) -> None:
-        """Read what is still sent, for a while, so that the answer arrives."""
+        """Read the rest of the body for a while, so that the answer arrives."""
         with suppress(ClientDisconnect, TimeoutError):
             async with asyncio.timeout(self._here.limits.read.total_seconds()):
                 async for _ in parts:
                     pass
 
     async def _write(self, batch: Sequence[Line]) -> tuple[Sequence[Event], bool]:
-        """Write a batch; what is to be told of it, and whether it goes on."""
+        """Write a batch; returns its events, and whether the import goes on."""
         bodies = await on_thread(self._parse, batch)
         names = {each.type for each in bodies if isinstance(each, JobBody)}
         types = await self._here.job_types.find_all(names)
@@ -316,7 +316,7 @@ class Import:
         return events, goes_on
 
     def _taken(self, plans: Sequence[Planned | Problem]) -> Sequence[Planned | Problem]:
-        """Those up to the first that is refused, or all."""
+        """The plans up to the first refused one, or all."""
         if self._skips:
             return plans
         refused = (n for n, each in enumerate(plans) if isinstance(each, Problem))
@@ -368,7 +368,7 @@ def spread_of(here: Context, asked: ImportQuery) -> Spread:
         with of_field("start"):
             start = utc(start, name="start")
     elif (window or interval or ZERO) > ZERO:
-        # One time for all, however long they take to arrive.
+        # The same start for all lines, however long they take to arrive.
         start = here.clock.now()
     jitter = asked.seconds("jitter")
     return Spread(

@@ -1,4 +1,4 @@
-"""When each of many jobs is to run (pure): staggered, and moved by a jitter."""
+"""Execution times of many jobs (pure): staggered, with a jitter."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _WHOLE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefaults:
-    """What holds for jobs that do not say it themselves.
+    """The defaults of jobs.
 
     Attributes:
-        jitter: How much later each runs, at most; None: not at all.
-        interval: How long after the one before each of an import is to run; None: all
-            as soon as possible.
+        jitter: The longest random delay of each job; None: no delay.
+        interval: The time between two jobs of an import; None: all run as soon as
+            possible.
 
     Raises:
-        ConfigurationError: One is no duration, or negative.
+        ConfigurationError: A value is no duration, or negative.
     """
 
     jitter: timedelta | None = None
@@ -38,13 +38,13 @@ class JobDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """When those run that do not say when: each by its number, whatever their count.
+    """Staggers jobs without a time of their own, each by its number.
 
     Attributes:
-        start: From when on; None: as soon as possible.
-        window: Over how long they are staggered.
-        interval: How long after the one before each is to run, instead of a window.
-        jitter: How much later each runs, at most.
+        start: The time of the first job; None: as soon as possible.
+        window: The time over which jobs are staggered evenly.
+        interval: The time between two jobs, instead of a window.
+        jitter: The longest random delay of each job.
     """
 
     start: datetime | None = None
@@ -53,14 +53,14 @@ class Spread:
     jitter: timedelta | None = None
 
     def offset(self, number: int) -> timedelta:
-        """How long after the start one is to run, without a jitter.
+        """The offset of a job from the start, without a jitter.
 
-        Within a window those up to any number are spread evenly: each falls into one of
-        the widest gaps that those before it have left, by the golden ratio. So neither
-        has the count to be known, nor does it matter where a batch ends.
+        Within a window any number of jobs is spread evenly. Each job falls into one of
+        the widest gaps between the jobs before it, by the golden ratio. So the count of
+        jobs need not be known.
 
         Args:
-            number: The first is 1.
+            number: The number of the job, from 1.
         """
         if self.window is not None:
             part = number * _GOLDEN % (1 << _WHOLE)
@@ -69,7 +69,7 @@ class Spread:
 
 
 def drawn(key: str, most: timedelta | None) -> timedelta:
-    """From zero up to a jitter: always the same for the same key."""
+    """A delay from zero up to a jitter; the same key has the same delay."""
     if most is None:
         return ZERO
     number = int.from_bytes(blake2b(key.encode(), digest_size=8).digest())

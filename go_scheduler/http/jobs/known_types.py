@@ -1,4 +1,4 @@
-"""What is known of types of jobs, and the keys whose jobs are being written."""
+"""A cache of job types, and locks of the keys whose jobs are being written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Keys:
-    """Has requests that write jobs of the same keys follow one another."""
+    """Locks of keys: requests that write jobs with the same key take turns."""
 
     def __init__(self) -> None:
         self._held: set[tuple[str, str]] = set()
@@ -41,10 +41,10 @@ class Keys:
 
     @asynccontextmanager
     async def held(self, keys: Set[tuple[str, str]]) -> AsyncIterator[None]:
-        """Have these, all at once, as soon as nobody else has any of them.
+        """Lock all these keys together within the context.
 
         Args:
-            keys: Each with its type.
+            keys: The keys, each with its type.
         """
         while not self._held.isdisjoint(keys):
             await self._let_go.wait()
@@ -63,13 +63,13 @@ _AGE = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownType:
-    """What is known of a type.
+    """A type of jobs.
 
     Attributes:
         name: Its name.
-        task: The server's own, if it runs the type.
+        task: The task of this server, if it runs the type.
         stored: Its definition in the store, if there is one.
-        schema: What its payloads are checked by, of one that was declared with any.
+        schema: The schema of its payloads, if it was declared with one.
     """
 
     name: str
@@ -78,16 +78,16 @@ class KnownType:
     schema: Schema | None
 
     def is_seen(self, caller: Caller) -> bool:
-        """Whether a caller may know of it."""
+        """Whether a caller may see it."""
         if self.task is not None:
             return True
         return self.stored is not None and caller.sees(self.stored)
 
     def base(self, caller: Caller) -> TaskDefinition:
-        """The definition from which a job takes what it does not say.
+        """The definition with the defaults of its jobs.
 
         Raises:
-            Problem: 404, there is none that the caller may know of.
+            Problem: 404, there is none that the caller may see.
         """
         if self.stored is not None and caller.sees(self.stored):
             return self.stored
@@ -96,10 +96,10 @@ class KnownType:
         return self.task.definition
 
     def checked(self, payload: Mapping[str, object] | None) -> Mapping[str, JSON]:
-        """A payload as it is stored.
+        """Check a payload, and return it as it is stored.
 
         Raises:
-            Problem: 422, it does not fit, with the path of what is wrong.
+            Problem: 422, with the path of the wrong value.
         """
         given = NOTHING if payload is None else payload
         try:
@@ -118,18 +118,18 @@ class KnownType:
 
 
 class KnownTypes:
-    """Types by their names; what the store has of them is kept for a while.
+    """A cache of job types by name.
 
-    So a thousand jobs read a definition once. What is changed elsewhere is noticed
-    within ten seconds, and a type that is new at once.
+    A thousand jobs read a definition once. A change by another process is noticed
+    within ten seconds, and a new type at once.
 
     Args:
         client: Reads definitions.
-        types: Those that the server runs itself.
-        clock: Measures how long.
+        types: The types that the server runs itself.
+        clock: Measures the age of an entry.
 
     Attributes:
-        keys: Those whose jobs are just being written.
+        keys: Locks of the keys whose jobs are being written.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class KnownTypes:
 
     @property
     def tasks(self) -> Mapping[str, Task[..., ..., object]]:
-        """The server's own, by their names."""
+        """The tasks of this server, by name."""
         return self._tasks
 
     async def find(self, name: str) -> KnownType:
-        """What is known of a type.
+        """Find a type.
 
         Raises:
-            Problem: 404, nothing; 422, it is no name.
+            Problem: 404, there is none; 422, the name is invalid.
         """
         check_type_name(name)
         found = await self.find_all([name])
@@ -160,7 +160,7 @@ class KnownTypes:
         return found[name]
 
     async def find_all(self, names: Collection[str]) -> Mapping[str, KnownType]:
-        """What is known of these types, by one read; of some, perhaps nothing."""
+        """Find types by one read; unknown types are missing from the result."""
         since = self._clock.elapsed() - _AGE
         found = {
             name: self._kept[name][1]
@@ -172,7 +172,7 @@ class KnownTypes:
             stored = await self._client.alist_definitions(
                 ids=list(missing), limit=len(missing)
             )
-            # What has the id of a type, and another name, is something else.
+            # A definition with the id of a type and another name is no type.
             by_name = {
                 name: each for each in stored if (name := missing[each.id]) == each.name
             }
@@ -187,23 +187,23 @@ class KnownTypes:
         caller: Caller,
         payload: Mapping[str, object] | None,
     ) -> Mapping[str, object] | None:
-        """What a definition is to be run with by hand, as it is stored.
+        """Check the payload of a manual run, and return it as it is stored.
 
         Raises:
-            Problem: 422, it is none that fits the type by whose name it runs.
+            Problem: 422, it does not fit the type with the definition's name.
         """
         name = definition.name
         known = None if name is None else (await self.find_all([name])).get(name)
         if known is None or not known.is_seen(caller):
             return payload
         stored = known.checked(payload)
-        # A task of the scheduler's own makes it into what is stored by itself.
+        # The scheduler converts payloads of its own tasks itself.
         if known.task is None or is_type(definition):
             return payload
         return stored or None
 
     def described(self, known: KnownType) -> JobType:
-        """What the server says of a type that it runs itself."""
+        """The description of a type that the server runs itself."""
         assert known.task is not None
         if isinstance(self._types, JobTypes):
             return self._types.described(known.name)
@@ -215,7 +215,7 @@ class KnownTypes:
         )
 
     def forget(self, name: str) -> None:
-        """Read a type anew."""
+        """Remove a type from the cache."""
         self._kept.pop(name, None)
 
     def _keep(self, name: str, stored: TaskDefinition | None) -> KnownType:
@@ -230,7 +230,7 @@ class KnownTypes:
 
 
 def check_type_name(name: str) -> None:
-    """Refuse what no type can be called.
+    """Refuse an invalid name of a type.
 
     Raises:
         Problem: 422.
@@ -242,23 +242,23 @@ def check_type_name(name: str) -> None:
 
 
 def is_declared(definition: TaskDefinition) -> bool:
-    """Whether a definition is that of a type which was declared over HTTP."""
+    """Whether a definition is a type that was declared over HTTP."""
     return MARK in definition.metadata
 
 
 def is_type(definition: TaskDefinition) -> bool:
-    """Whether a definition is that of a type, and not a copy of one's metadata."""
+    """Whether a definition has the id of a type, and is no copy of its metadata."""
     return definition.name is not None and definition.id == task_id(definition.name)
 
 
 def said_of(definition: TaskDefinition) -> Mapping[str, JSON]:
-    """What was said of a declared type: its description and schema."""
+    """The description and schema of a declared type."""
     said = definition.metadata.get(MARK)
     return said if isinstance(said, dict) else NOTHING
 
 
 def no_type(name: str) -> Problem:
-    """That of a type which nobody knows."""
+    """404 for an unknown type."""
     return Problem(
         404,
         "no-type",

@@ -49,14 +49,14 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What is to be written for a job.
+    """A job that is checked and ready to be written.
 
     Attributes:
-        type: Its type's name.
-        job: When it is to run, and with what.
-        own: Its own definition; None: that of its type.
-        owner: In whose set that is to be; None: in none.
-        elsewhere: The definitions in which there may be one with its key as well: with
+        type: The name of its type.
+        job: Its time, payload and key.
+        own: Its own definition; None: the definition of its type.
+        owner: The owner of its own definition; None: no owner.
+        elsewhere: Other definitions that may have an instance with its key: with
             settings of its own, or without.
     """
 
@@ -76,18 +76,18 @@ def planned(
     number: int,
     spread: Spread,
 ) -> Planned:
-    """What is to be written for a job.
+    """Check a job, and plan how it is written.
 
     Args:
-        body: As it was sent.
-        of: What is known of its type.
-        caller: Who sent it.
+        body: The body of the request.
+        of: Its type.
+        caller: The caller.
         key: Its key; None: it has none.
-        number: The how-maniest of those that are spread it is.
-        spread: When it is to run if it does not say.
+        number: Its number in an import.
+        spread: Its time if it names none.
 
     Raises:
-        Problem: It cannot be, or its caller may not.
+        Problem: The job is wrong, or the caller may not submit it.
     """
     base = of.base(caller)
     if body.owner is not None:
@@ -97,9 +97,9 @@ def planned(
     settings = body.settings(base)
     new = uuid4()
     at, delay = _when(body, spread, number, key or str(new))
-    # What the server runs itself everybody may use, by a definition of their own.
+    # Everybody may use the types of the server, by a definition of their own.
     is_own = bool(settings) or not caller.sees(base)
-    # The server's own types are made into what is stored by whoever enqueues them.
+    # The client converts payloads of tasks of its own.
     payload = body.payload if of.task is not None and not is_own else stored or None
     job = Job(id=new, payload=payload, at=at, delay=delay, key=key)
     _check(job)
@@ -108,7 +108,7 @@ def planned(
         return Planned(type=body.type, job=job, elsewhere=elsewhere)
     owner = caller.owner_for(body.owner)
     id = _own_id(owner, body.type, key)
-    # Its id has to be remembered by nobody when it is gone, unless it is in a set.
+    # Unnamed, so that the store keeps no tombstone, unless it is in a declared set.
     own = _own(base, settings, id=id, named=owner is not None)
     caller.check_queue(own.queue)
     elsewhere = (base.id,) if key is not None and caller.sees(base) else ()
@@ -116,7 +116,7 @@ def planned(
 
 
 def _check(job: Job) -> None:
-    """Refuse what no store takes, before any of its batch is written."""
+    """Refuse a wrong job before any job of its batch is written."""
     with of_field("", ("at", "delay", "key", "payload")):
         Addition(
             at=job.at,
@@ -133,7 +133,7 @@ def _own_id(owner: str | None, type: str, key: str | None) -> UUID:
 
 
 def _own_ids(body: JobBody, caller: Caller, key: str | None) -> Sequence[UUID]:
-    """Those that a job of this caller's with the key has if it has its own settings."""
+    """The ids of own definitions that a job of this caller with the key may have."""
     if key is None:
         return ()
     if body.owner is not None or caller.owners is None:
@@ -151,14 +151,14 @@ def _own(
             trigger=OnDemandTrigger(lasting=False),
             **({"metadata": {}} | settings),
         )
-        # Only a new one is put: what is there under its key stays as it is.
+        # Revision 0: a definition that exists stays as it is.
         return replace(own, named=named, revision=0)
 
 
 def _when(
     body: JobBody, spread: Spread, number: int, seed: str
 ) -> tuple[datetime | None, timedelta | None]:
-    """When it is to run: at a time, or after a delay."""
+    """The time or the delay of a job."""
     if body.at is not None and body.delay is not None:
         raise invalid("delay", "say when by at or by delay, and not by both")
     for name, least in (("jitter", body.jitter), ("delay", body.delay)):
@@ -181,9 +181,9 @@ class Submitting:
     """Writes the jobs of a caller.
 
     Args:
-        client: What writes them.
-        types: What is known of types.
-        caller: Who submits them, and is told of nobody else's.
+        client: Writes the jobs.
+        types: The known types.
+        caller: The caller, who is shown no job of others.
     """
 
     def __init__(self, client: Client, types: KnownTypes, caller: Caller) -> None:
@@ -192,16 +192,16 @@ class Submitting:
         self._caller = caller
 
     async def write(self, jobs: Sequence[Planned]) -> Sequence[TaskInstance | Problem]:
-        """Write jobs, those without definitions of their own by one write a type.
+        """Write jobs; jobs without own definitions are one write for each type.
 
-        Of several with one key, whether they have their own definitions or not, the
-        first is written, and those with their own before the others.
+        Of several jobs with one key, one is written. Jobs with own definitions come
+        before the others.
 
         Returns:
-            In the order given, the instance: with the id of its job if it was made, and
-            else the one that has the key; or why there is none for this caller.
+            For each job, in the order given, its instance: with the id of the job if it
+            is new, otherwise the instance that has the key; or a problem.
         """
-        # Else one with settings of its own and one without might not see each other.
+        # Without locks, a job with own settings and one without might both be written.
         keys = {(each.type, each.job.key) for each in jobs if each.job.key is not None}
         async with self._types.keys.held(keys):
             found = await self._write(jobs)
@@ -233,14 +233,14 @@ class Submitting:
             self._types.forget(type)
             if type not in self._types.tasks:
                 return [no_type(type)] * len(jobs)
-        # It is run here, and nobody has scheduled it yet.
+        # This server runs the type, and has not scheduled its task yet.
         await self._client.aschedule(self._types.tasks[type].definition)
         return await self._client.aenqueue_all(type, jobs)
 
     async def _with_their_own(
         self, jobs: Sequence[Planned]
     ) -> Mapping[UUID, TaskInstance | Problem]:
-        """Those whose key has a job that has a definition of its own."""
+        """The jobs whose key belongs to a job with its own definition."""
         ids = list(dict.fromkeys(id for each in jobs for id in each.elsewhere))
         there: dict[UUID, TaskDefinition] = {}
         for start in range(0, len(ids), MOST_LISTED):
@@ -254,7 +254,7 @@ class Submitting:
                 if not self._caller.sees(own):
                     found[each.job.id] = _taken()
                     continue
-                # It may be gone by now.
+                # It may be deleted meanwhile.
                 with suppress(TaskDefinitionNotFoundError):
                     found[each.job.id] = await self._run(own.id, each.job)
         return found
@@ -267,7 +267,7 @@ class Submitting:
         try:
             is_new = await self._put(own, each.owner)
             if is_new and (known := await self._without_own(each)) is not None:
-                # Another server was at it at the same moment.
+                # Another server wrote a job with the key at the same moment.
                 await self._client.adelete_definition(own.id)
                 return known
             return await self._run(own.id, each.job)
@@ -276,13 +276,13 @@ class Submitting:
         except ConfigurationError as error:
             return problem_of(error)
         except TaskDefinitionNotFoundError:
-            # One with this key has ended, and is remembered as one of its owner's.
+            # A job with this key has ended; a tombstone of its definition remains.
             await self._client.adelete_definition(own.id)
         await self._put(own, each.owner)
         return await self._run(own.id, each.job)
 
     async def _without_own(self, each: Planned) -> TaskInstance | None:
-        """The one that has the key of a job, without settings of its own."""
+        """The instance without own settings that has the key of a job."""
         for id in each.elsewhere:
             for known in await self._client.alist_instances(
                 definition_id=id, key=each.job.key, limit=1
@@ -291,15 +291,15 @@ class Submitting:
         return None
 
     async def _put(self, own: TaskDefinition, owner: str | None) -> bool:
-        """Put a definition unless it is there; whether it was not."""
+        """Put a definition unless it exists; returns whether it is new."""
         try:
             if owner is None:
                 await self._client.aschedule(own)
                 return True
             put = await self._client.adeclare([own], owner=owner, removed="keep")
         except ConflictError:
-            # There is one with this key, of which nothing is changed. Its run may not
-            # be made yet: by somebody who may not see it, it never is.
+            # The definition exists, and stays as it is. Its instance may not exist yet;
+            # a caller who may not see the definition must not create it.
             if not self._caller.sees(await self._client.aget_definition(own.id)):
                 raise _taken() from None
             return False
@@ -319,7 +319,7 @@ class Submitting:
         )
 
     def _seen(self, found: TaskInstance | Problem) -> TaskInstance | Problem:
-        """What was found, if it is not somebody else's."""
+        """The instance, if the caller may see it; otherwise a problem."""
         if isinstance(found, Problem) or self._caller.sees(found.definition):
             return found
         return _taken()

@@ -78,16 +78,16 @@ def etag(definition: TaskDefinition) -> str:
 
 
 def check_match(id: UUID, stored: TaskDefinition | None, given: str | None) -> None:
-    """Refuse a request that is about another revision than the stored one.
+    """Check the If-Match of a request.
 
     Args:
-        id: The definition.
-        stored: As it is; None: there is none.
+        id: The id of the definition.
+        stored: The stored definition; None: there is none.
         given: The If-Match of the request.
 
     Raises:
-        ConflictError: It is.
-        Problem: 422, that is no If-Match.
+        ConflictError: The stored revision is another one.
+        Problem: 422, the header is malformed.
     """
     if given is None:
         return
@@ -109,10 +109,10 @@ def check_match(id: UUID, stored: TaskDefinition | None, given: str | None) -> N
 
 
 def is_to_be_new(given: str | None) -> bool:
-    """Whether an If-None-Match says that there is to be none.
+    """Whether an If-None-Match allows only a new definition.
 
     Raises:
-        Problem: 422, it says something else.
+        Problem: 422, the header is not ``*``.
     """
     if given is None:
         return False
@@ -130,7 +130,7 @@ async def stored_definition(
     """A definition; None: there is none.
 
     Raises:
-        TaskDefinitionNotFoundError: There is one that the caller may not know of.
+        Problem: 404, there is one that the caller may not see.
     """
     with suppress(TaskDefinitionNotFoundError):
         definition = await here.client.aget_definition(id)
@@ -148,19 +148,19 @@ async def put(
     owner: str | None,
     stored: TaskDefinition | None,
 ) -> TaskDefinition:
-    """Put a definition, in the set of whose it is.
+    """Put a definition, in the declared set of its owner.
 
     Args:
         here: The context.
-        caller: Who sends it.
-        definition: As it is to be.
-        owner: Whose it is to be, as was sent; None: that of the stored one, or of a
-            caller who has one.
-        stored: The one that is there; None: there is none.
+        caller: The caller.
+        definition: The new definition.
+        owner: The owner in the request; None: the owner of the stored definition, or
+            the caller's only owner.
+        stored: The stored definition; None: there is none.
 
     Raises:
-        Problem: 403, the caller may not have it there; 409, what has versions, or is of
-            a type that the server runs; 422, it is another's.
+        Problem: 403, the caller may not put it there; 409, the set has versions, or
+            the server runs the type; 422, the owner is another one.
     """
     caller.check_queue(definition.queue)
     if is_restricted(caller):
@@ -178,7 +178,7 @@ async def put(
     try:
         put = await here.client.adeclare([named], owner=owner, removed="keep")
     except ConfigurationError:
-        # It is somebody else's by now, perhaps one's of whom nothing is to be said.
+        # Somebody else has put it meanwhile, perhaps one whom the caller may not see.
         for each in await here.client.alist_definitions(ids=[definition.id]):
             if not caller.sees(each):
                 raise _not_theirs(each.id) from None
@@ -196,14 +196,14 @@ async def put(
 async def put_again(
     once: Callable[[], Awaitable[TaskDefinition]], *, again: bool
 ) -> TaskDefinition:
-    """Put what is made of the stored definition, anew if somebody else changes that.
+    """Put a change of a stored definition, and repeat it after a conflict.
 
     Args:
-        once: Reads it, and puts what is made of it.
-        again: Whether that may be done again: nobody has said of which revision it is.
+        once: Reads the definition, and puts its change.
+        again: Whether to repeat it: the request names no revision.
 
     Raises:
-        ConflictError: It may not, or it is changed again and again.
+        ConflictError: The request names a revision, or there are too many conflicts.
     """
     for _ in range(_ATTEMPTS - 1 if again else 0):
         with suppress(ConflictError):
@@ -212,13 +212,13 @@ async def put_again(
 
 
 def patched(stored: TaskDefinition, patch: Mapping[str, Any]) -> DefinitionPut:
-    """What would have to be sent to change a definition by a merge patch (RFC 7396).
+    """Apply a merge patch (RFC 7396) to a definition.
 
     A trigger is replaced as a whole.
 
     Raises:
-        RequestValidationError: It would be none.
-        Problem: 422, it changes what is not changed so.
+        RequestValidationError: The result is wrong.
+        Problem: 422, a patch cannot change this field.
     """
     document = DefinitionBody.of(stored)
     for each in ("paused", "note"):
@@ -246,7 +246,7 @@ def _merged(old: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
-    """Refuse what would have everybody's jobs of a type go where the caller says."""
+    """Refuse to change a type of the server, which all callers use."""
     for name, task in here.job_types.tasks.items():
         if task.definition.id == definition.id:
             raise Problem(
@@ -258,7 +258,7 @@ def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
 
 
 def _not_theirs(id: UUID) -> Problem:
-    # Not the error for one that is not there: this one is, and nothing may be put.
+    # No TaskDefinitionNotFoundError: callers take that for a free id.
     return Problem(
         404,
         "no-definition",
@@ -293,7 +293,7 @@ async def create_definition(
     """
     now = here.clock.now()
     if body.id is not None and is_restricted(caller):
-        # What is said of an id that is taken is not for them if it is another's.
+        # They must not learn whether somebody else has the id.
         await stored_definition(here, caller, body.id)
     definition = await on_thread(body.definition, now, revision=0)
     try:
@@ -340,7 +340,7 @@ async def put_definition(
         if stored is not None and if_match is not None and not is_new:
             revision = stored.revision
         elif revision is None and is_restricted(caller):
-            # What there is by now may be none that they may know of.
+            # Somebody else may have put another one meanwhile.
             revision = 0 if stored is None else stored.revision
         definition = await on_thread(body.definition, now, id=id, revision=revision)
         return await put(here, caller, definition, owner=body.owner, stored=stored)

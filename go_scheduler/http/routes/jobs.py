@@ -77,7 +77,7 @@ async def submit(
 
 @router.get("/jobs", include_in_schema=False)
 async def list_jobs() -> None:
-    """Tell whoever wants to list jobs where they are.
+    """Point to the path where jobs are listed.
 
     Raises:
         Problem: 405.
@@ -92,7 +92,7 @@ async def list_jobs() -> None:
     "/jobs/{id}", methods=["DELETE", "GET", "PATCH", "PUT"], include_in_schema=False
 )
 async def get_job() -> None:
-    """Tell whoever looks for a job where it is.
+    """Point to the path where a job is read.
 
     Raises:
         Problem: 404.
@@ -105,12 +105,12 @@ _LINES = "application/x-ndjson"
 
 
 class _Told(StreamingResponse):
-    """An answer that goes out while the body is still being read."""
+    """An answer that is sent while the body is still being read."""
 
     media_type = _LINES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Whoever reads the body notices that nobody is there any more.
+        # Who reads the body notices a disconnect.
         await self.stream_response(send)
 
 
@@ -150,13 +150,13 @@ async def import_jobs(
             async for event in events:
                 yield json.dumps(event, ensure_ascii=True).encode() + b"\n"
 
-    # It may end before the body does, of which the rest must be nobody's next request.
+    # It may end before the body does; the rest must not be read as a request.
     headers = {"Cache-Control": "no-store", "Connection": "close"}
     return _Told(told(), headers=headers)
 
 
 async def _asked_for(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Have the sender told to go on, which a server does until the answer begins."""
+    """Begin to read, so that the server sends 100 Continue before the answer."""
     first = asyncio.ensure_future(anext(parts, b""))
     await asyncio.sleep(0)
 

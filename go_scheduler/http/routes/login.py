@@ -1,4 +1,4 @@
-"""Where people sign in, said to whoever wants to (RFC 9728)."""
+"""The metadata about the issuer, for clients that log in (RFC 9728)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter(tags=["login"])
 
 
 class ProtectedResource(BaseModel):
-    """Who gives the tokens that are taken here, and what they may be for."""
+    """The issuer of tokens for this server, and the supported scopes."""
 
     resource: str
     authorization_servers: list[str]
@@ -26,7 +26,7 @@ class ProtectedResource(BaseModel):
 
 @router.get(METADATA)
 async def protected_resource(request: Request, here: Here) -> ProtectedResource:
-    """Who gives the tokens that are taken here; no token is needed to ask."""
+    """The issuer of tokens for this server; this needs no token."""
     access = here.access
     issuer = access.issuer if isinstance(access, BearerAccess) else None
     if issuer is None:

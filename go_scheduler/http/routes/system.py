@@ -1,4 +1,4 @@
-"""How the server and the store are, and what is asked about neither alone."""
+"""Routes of health, metrics, counts, previews and explanations."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def metrics(here: Here, caller: Admin) -> str:
     """What there is, as Prometheus reads it; of queues and owners, if restricted."""
     client, restricted = here.client, is_restricted(caller)
     counted = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
-    # Queues hold what is of all owners together.
+    # A backlog counts all owners of a queue together.
     hides = caller.owners is not None
     backlog = [] if hides else await client.abacklog(queues=caller.queues)
     of_store = OfStore(
@@ -97,7 +97,16 @@ async def stats(here: Here, caller: RunReader) -> StatsAnswer:
 
     Those who are restricted have their own counted.
     """
-    return await _stats(here, caller)
+    client = here.client
+    counts = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
+    if is_restricted(caller):
+        return StatsAnswer.of(counts, nodes=None, workers=None)
+    nodes = await client.anodes()
+    return StatsAnswer.of(
+        counts,
+        nodes=sum(1 for each in nodes if each.alive),
+        workers=None if here.work is None else here.work.waiting_workers,
+    )
 
 
 @router.get("/v1/nodes")
@@ -139,21 +148,8 @@ async def why(
 
 
 def _is_well(here: Context) -> bool:
-    """Whether the scheduler runs and its loops tick; a client has none."""
+    """Whether the scheduler runs and its loops tick; a client has no scheduler."""
     if not isinstance(here.client, Scheduler):
         return True
     health = here.client.health()
     return health.node is not None and all(each.ok for each in health.loops.values())
-
-
-async def _stats(here: Context, caller: Caller) -> StatsAnswer:
-    client = here.client
-    counts = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
-    if is_restricted(caller):
-        return StatsAnswer.of(counts, nodes=None, workers=None)
-    nodes = await client.anodes()
-    return StatsAnswer.of(
-        counts,
-        nodes=sum(1 for each in nodes if each.alive),
-        workers=None if here.work is None else here.work.waiting_workers,
-    )

@@ -91,7 +91,7 @@ async def put_type(
     owner = caller.owner_for(body.owner)
     there = await _declared(here, caller, type)
     if is_restricted(caller):
-        # They may have seen another one than there is by now.
+        # Somebody else may have put another one meanwhile.
         revision = 0 if there is None else there.revision
         definition = replace(definition, revision=revision)
     try:
@@ -100,7 +100,7 @@ async def put_type(
         else:
             put = await here.client.adeclare([definition], owner=owner, removed="keep")
     except ConfigurationError:
-        # Somebody else has taken the name meanwhile, or the owner is none.
+        # Somebody else has taken the name meanwhile, or the owner is invalid.
         await _declared(here, caller, type)
         raise
     if not put:
@@ -129,10 +129,10 @@ async def _stored(here: Context, type: str) -> TaskDefinition | None:
 
 
 async def _declared(here: Context, caller: Caller, type: str) -> TaskDefinition | None:
-    """The definition of a type that may be changed here, if there is one.
+    """The definition of a type that the caller may change, if there is one.
 
     Raises:
-        Problem: 409, it is somebody else's.
+        Problem: 409, the caller may not change the type.
     """
     if type in here.job_types.tasks:
         raise _taken(type, "the server runs it itself")

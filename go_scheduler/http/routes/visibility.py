@@ -1,4 +1,4 @@
-"""What of the store a caller may know of."""
+"""Hides definitions, instances and nodes that a caller may not see."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class Here(Protocol):
-    """What has the client that is asked: the context of routes, or of pages."""
+    """The context of routes, or of pages, which has the client."""
 
     @property
     def client(self) -> Client:
-        """What reads the store."""
+        """The client of the store."""
         ...
 
 
 def is_restricted(caller: Caller) -> bool:
-    """Whether there is anything that a caller may not know of."""
+    """Whether a caller is restricted to some queues or owners."""
     return caller.queues is not None or caller.owners is not None
 
 
 def check_unrestricted(caller: Caller) -> None:
-    """Refuse one to whom nodes are not shown, as they serve the queues of all.
+    """Refuse a restricted caller: nodes serve the queues of all.
 
     Raises:
         Problem: 403.
@@ -49,7 +49,7 @@ def check_unrestricted(caller: Caller) -> None:
 
 
 def check_declares(caller: Caller) -> None:
-    """Refuse one whose types would be nobody's: who has no owner, and is restricted.
+    """Refuse a restricted caller without an owner: the types would be nobody's.
 
     Raises:
         Problem: 403.
@@ -65,7 +65,7 @@ def check_declares(caller: Caller) -> None:
 
 
 async def seen_definition(here: Here, caller: Caller, id: UUID) -> TaskDefinition:
-    """A definition that the caller may know of.
+    """Read a definition that the caller may see.
 
     Raises:
         TaskDefinitionNotFoundError: There is none.
@@ -77,7 +77,7 @@ async def seen_definition(here: Here, caller: Caller, id: UUID) -> TaskDefinitio
 
 
 async def seen_instance(here: Here, caller: Caller, id: UUID) -> TaskInstance:
-    """An instance that the caller may know of.
+    """Read an instance that the caller may see.
 
     Raises:
         TaskInstanceNotFoundError: There is none.
@@ -89,20 +89,17 @@ async def seen_instance(here: Here, caller: Caller, id: UUID) -> TaskInstance:
 
 
 async def check_sees(here: Here, caller: Caller, id: UUID) -> None:
-    """Refuse a definition that the caller may not know of; read only if need be.
+    """Refuse a definition that the caller may not see; reads only if restricted.
 
     Raises:
-        TaskDefinitionNotFoundError: It is none of theirs.
+        TaskDefinitionNotFoundError: The caller may not see it.
     """
     if is_restricted(caller):
         await seen_definition(here, caller, id)
 
 
 async def seen_why(here: Here, caller: Caller, id: UUID, at: datetime | None) -> Why:
-    """Why something is, without what the caller may not know of.
-
-    That is who has a lock, and where nodes run.
-    """
+    """Explain something, without secrets: holders of locks, and hosts of nodes."""
     knows_nodes = "admin" in caller.scopes
     why = await here.client.awhy(id, at, machines=knows_nodes)
     if not knows_nodes:

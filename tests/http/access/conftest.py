@@ -1,4 +1,4 @@
-"""A provider for the tests of a module, as new for each."""
+"""An OIDC provider for the tests of a module, as new for each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.clock import SystemClock
+from go_scheduler.testing import ManualClock
 from tests.http.access.provider import Provider, provider
 
 if TYPE_CHECKING:
@@ -19,6 +21,14 @@ def served_provider() -> Iterator[Provider]:
 
 
 @pytest.fixture
-def oidc(served_provider: Provider) -> Provider:
+def oidc(served_provider: Provider) -> Iterator[Provider]:
     served_provider.forget()
-    return served_provider
+    before = [*served_provider.keys]
+    yield served_provider
+    served_provider.keys = before
+
+
+@pytest.fixture
+def now() -> ManualClock:
+    """A clock that stands still at the present time."""
+    return ManualClock(SystemClock().now())

@@ -1,20 +1,21 @@
-"""An application with a route for each scope, and servers to send raw requests to."""
+"""An application with a route for each scope, keys, and raw requests."""
 
 from __future__ import annotations
 
 import socket
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 
 from go_scheduler import MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.authentication import allowed
+from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES, Caller
+from go_scheduler.http.access.keys import ApiKey, new_key
+from tests.http import serving
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -26,67 +27,52 @@ PATHS = {each: f"/probe/{each.replace(':', '-')}" for each in SCOPES}
 JSON = "Content-Type: application/json"
 
 
+class Key:
+    """An API key, what the server knows of it, and the header that sends it."""
+
+    def __init__(self, subject: str = "reports", **given: Any) -> None:
+        new = new_key()
+        self.text = new.key
+        self.known = ApiKey(subject=subject, hash=new.kept, **given)
+        self.header = {"Authorization": f"Bearer {new.key}"}
+
+
+def with_keys(*keys: Key, **options: Any) -> FastAPI:
+    """The application, for callers with these keys."""
+    access = BearerAccess(keys=[each.known for each in keys])
+    return probing(access=access, **options)
+
+
 def probing(client: Client | None = None, **options: Any) -> FastAPI:
     """An application whose routes answer who has called."""
     app = create_app(client or Client(MemoryStore()), **options)
     for scope, path in PATHS.items():
-        app.include_router(_probe(scope, path))
+        its_caller = allowed(scope)
+
+        @app.api_route(path, methods=["GET", "POST"])
+        async def probe(
+            caller: Caller = its_caller, queue: str | None = None
+        ) -> dict[str, object]:
+            if queue is not None:
+                caller.check_queue(queue)
+            names = ("scopes", "queues", "owners")
+            found = {name: getattr(caller, name) for name in names}
+            return {"subject": caller.subject} | {
+                name: None if each is None else sorted(each)
+                for name, each in found.items()
+            }
+
     return app
-
-
-def _probe(scope: str, path: str) -> APIRouter:
-    router = APIRouter()
-    its_caller = allowed(scope)
-
-    @router.api_route(path, methods=["GET", "POST"])
-    async def probe(
-        caller: Caller = its_caller, queue: str | None = None
-    ) -> dict[str, object]:
-        if queue is not None:
-            caller.check_queue(queue)
-        return {
-            "subject": caller.subject,
-            "scopes": sorted(caller.scopes),
-            "queues": None if caller.queues is None else sorted(caller.queues),
-            "owners": None if caller.owners is None else sorted(caller.owners),
-        }
-
-    return router
-
-
-class Server(uvicorn.Server):
-    """Says when it answers."""
-
-    def __init__(self, app: ASGIApp, **options: Any) -> None:
-        super().__init__(uvicorn.Config(app, log_config=None, ws="none", **options))
-        self.answers = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.answers.set()
 
 
 @contextmanager
 def served(make: Callable[[int], ASGIApp], **options: Any) -> Iterator[int]:
-    """Serve an application on a port of its own.
-
-    Args:
-        make: Makes the application, of the port.
-        **options: Of uvicorn.
-    """
+    """Serve the application that is made for a port."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
-        server = Server(make(port), **options)
-        thread = threading.Thread(target=server.run, args=([bound],))
-        thread.start()
-        try:
-            assert server.answers.wait(FAILED_AFTER)
+        with serving.served(make(port), bound=bound, ws="none", **options):
             yield port
-        finally:
-            server.should_exit = True
-            thread.join(FAILED_AFTER)
-            assert not thread.is_alive()
 
 
 def sent(port: int, request: str, *headers: str, body: str = "") -> tuple[int, str]:
@@ -94,7 +80,5 @@ def sent(port: int, request: str, *headers: str, body: str = "") -> tuple[int, s
     lines = [f"{request} HTTP/1.1", *headers, "Connection: close", "", body]
     with socket.create_connection(("127.0.0.1", port), FAILED_AFTER) as connection:
         connection.sendall("\r\n".join(lines).encode())
-        answer = b""
-        while part := connection.recv(65536):
-            answer += part
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
     return int(answer.split(b" ", 2)[1]), answer.decode()

@@ -1,4 +1,4 @@
-"""An issuer's keys are found, kept, and fetched anew, but never too often."""
+"""The keys of an issuer are found, kept, and fetched again, but not too often."""
 
 from __future__ import annotations
 
@@ -15,73 +15,63 @@ from go_scheduler.http.access.issuer import IssuerKeys
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from go_scheduler.testing import ManualClock
     from tests.http.access.provider import Provider
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-TLS = ssl.create_default_context()
 JWKS = "/jwks"
 DISCOVERY = "/.well-known/openid-configuration"
 
 
 @pytest.fixture
 def keys(oidc: Provider, clock: ManualClock) -> IssuerKeys:
-    return IssuerKeys(oidc.issuer, clock=clock, kept=HOUR, tls=TLS)
-
-
-@pytest.fixture(autouse=True)
-def _same_keys(oidc: Provider) -> Iterator[None]:
-    before = oidc.keys
-    yield
-    oidc.keys = before
+    tls = ssl.create_default_context()
+    return IssuerKeys(oidc.issuer, clock=clock, kept=HOUR, tls=tls)
 
 
 def found(keys: IssuerKeys, kid: str | None, algorithm: str = "RS256") -> bool:
     return asyncio.run(keys.find(kid, algorithm)) is not None
 
 
-def away(keys: IssuerKeys, kid: str | None) -> bool:
-    """Whether it is said that the issuer is away."""
+def all_find(keys: IssuerKeys, kid: str, count: int) -> bool:
+    """Whether so many who ask at once find it."""
+
+    async def ask() -> list[object]:
+        return await asyncio.gather(*(keys.find(kid, "RS256") for _ in range(count)))
+
+    return None not in asyncio.run(ask())
+
+
+def is_away(keys: IssuerKeys, kid: str | None) -> bool:
+    """Whether the answer is that the issuer is away."""
     with pytest.raises(Problem) as problem:
         found(keys, kid)
     assert problem.value.headers == {"Retry-After": "5"}
     return problem.value.status == 503
 
 
-def test_they_are_fetched_once_for_many_tokens(
+def test_many_tokens_have_the_keys_fetched_once(
     oidc: Provider, keys: IssuerKeys
 ) -> None:
-    for _ in range(5):
-        assert found(keys, oidc.keys[0].kid)
+    assert all_find(keys, oidc.keys[0].kid, 20)
+    assert found(keys, oidc.keys[0].kid)
     assert oidc.asked == {DISCOVERY: 1, JWKS: 1}
 
 
-def test_many_at_once_have_them_fetched_once(oidc: Provider, keys: IssuerKeys) -> None:
-    async def all_of_them() -> list[object]:
-        kid = oidc.keys[0].kid
-        return await asyncio.gather(*(keys.find(kid, "RS256") for _ in range(20)))
-
-    assert None not in asyncio.run(all_of_them())
-    assert oidc.asked[JWKS] == 1
-
-
-def test_an_unknown_key_has_them_fetched_once_a_minute_at_most(
+def test_unknown_keys_have_them_fetched_once_a_minute(
     oidc: Provider, keys: IssuerKeys, clock: ManualClock
 ) -> None:
     assert found(keys, oidc.keys[0].kid)
-    clock.advance(MINUTE)
-    for number in range(10):
-        assert not found(keys, f"unknown-{number}")
-    assert oidc.asked[JWKS] == 2
-    clock.advance(MINUTE)
-    assert not found(keys, "unknown")
-    assert oidc.asked[JWKS] == 3
+    for fetches in (2, 3):
+        clock.advance(MINUTE)
+        assert not any(found(keys, f"unknown-{number}") for number in range(10))
+        assert oidc.asked[JWKS] == fetches
 
 
-def test_a_new_key_is_found_when_a_token_names_it_and_the_old_one_is_gone(
+def test_a_new_key_is_found_and_the_old_one_is_gone(
     oidc: Provider, keys: IssuerKeys, clock: ManualClock
 ) -> None:
     old = oidc.keys[0].kid
@@ -89,25 +79,11 @@ def test_a_new_key_is_found_when_a_token_names_it_and_the_old_one_is_gone(
     oidc.rotate()
     clock.advance(MINUTE)
     assert found(keys, old)
-    assert found(keys, oidc.keys[0].kid)
+    assert all_find(keys, oidc.keys[0].kid, 5)
     assert not found(keys, old)
 
 
-def test_all_who_come_with_a_new_key_at_once_are_let_in(
-    oidc: Provider, keys: IssuerKeys, clock: ManualClock
-) -> None:
-    assert found(keys, oidc.keys[0].kid)
-    oidc.rotate()
-    clock.advance(MINUTE)
-
-    async def all_of_them() -> list[object]:
-        kid = oidc.keys[0].kid
-        return await asyncio.gather(*(keys.find(kid, "RS256") for _ in range(5)))
-
-    assert None not in asyncio.run(all_of_them())
-
-
-def test_a_key_that_was_withdrawn_is_good_for_ten_minutes_at_most(
+def test_a_withdrawn_key_is_good_for_ten_minutes_at_most(
     oidc: Provider, keys: IssuerKeys, clock: ManualClock
 ) -> None:
     old = oidc.keys[0].kid
@@ -117,7 +93,7 @@ def test_a_key_that_was_withdrawn_is_good_for_ten_minutes_at_most(
     assert not found(keys, old)
 
 
-def test_while_the_issuer_is_away_its_keys_go_on_for_a_bounded_time(
+def test_while_the_issuer_is_away_its_keys_are_good_for_a_bounded_time(
     oidc: Provider,
     keys: IssuerKeys,
     clock: ManualClock,
@@ -132,11 +108,11 @@ def test_while_the_issuer_is_away_its_keys_go_on_for_a_bounded_time(
     [line] = caplog.messages
     assert line.startswith(f"the keys of the issuer {oidc.issuer} cannot be fetched")
     assert line.endswith("/jwks answers 500")
-    assert away(keys, "unknown")  # perhaps it is a new one
+    assert is_away(keys, "unknown")  # It may be a new key.
     clock.advance(MINUTE)
-    assert away(keys, kid)
+    assert is_away(keys, kid)
     asked = oidc.asked[JWKS]
-    assert away(keys, kid)  # and nobody asks again at once
+    assert is_away(keys, kid)  # Nobody asks again at once.
     assert oidc.asked[JWKS] == asked
     oidc.answers.clear()
     clock.advance(timedelta(seconds=5))
@@ -148,20 +124,17 @@ def test_an_issuer_that_was_never_there_is_asked_again_soon(
 ) -> None:
     oidc.answers[DISCOVERY] = 503
     kid = oidc.keys[0].kid
-    assert away(keys, kid)
-    assert away(keys, kid)
+    assert is_away(keys, kid)
+    assert is_away(keys, kid)
     assert oidc.asked == {DISCOVERY: 1}
     oidc.answers.clear()
     clock.advance(timedelta(seconds=5))
     assert found(keys, kid)
-
-
-def test_an_issuer_that_cannot_be_reached_is_away(clock: ManualClock) -> None:
     nobody = IssuerKeys("http://127.0.0.1:1", clock=clock, kept=HOUR)
-    assert away(nobody, "kid")
+    assert is_away(nobody, "kid")
 
 
-def test_nobody_else_waits_while_one_waits_for_the_issuer(
+def test_one_request_waits_for_the_issuer_and_the_others_go_on(
     oidc: Provider, keys: IssuerKeys, clock: ManualClock
 ) -> None:
     kid = oidc.keys[0].kid
@@ -169,7 +142,7 @@ def test_nobody_else_waits_while_one_waits_for_the_issuer(
     clock.advance(11 * MINUTE)
     oidc.gate.clear()
 
-    async def one_and_others() -> None:
+    async def ask() -> None:
         try:
             one = asyncio.create_task(keys.find(kid, "RS256"))
             await asyncio.sleep(0)
@@ -180,78 +153,66 @@ def test_nobody_else_waits_while_one_waits_for_the_issuer(
             oidc.gate.set()
         assert await one is not None
 
-    asyncio.run(one_and_others())
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        (DISCOVERY, 302),
+        (DISCOVERY, "no JSON"),
+        (DISCOVERY, "[" * 100_000),
+        (DISCOVERY, "[]"),
+        (DISCOVERY, '"\\ud800'),
+        (DISCOVERY, {"issuer": "https://evil.example"}),
+        (DISCOVERY, {"issuer": None}),
+        (DISCOVERY, {"issuer": None, "jwks_uri": "file:///etc/x"}),
+        (DISCOVERY, {"issuer": None, "jwks_uri": "http://example.org/jwks"}),
+        (JWKS, 302),
+        (JWKS, {}),
+        (JWKS, {"keys": {}}),
+        (JWKS, {"keys": [{}] * 101}),
+        (JWKS, "x" * (256 * 1024 + 1)),
+    ],
+)
+def test_a_strange_answer_is_as_none(
+    oidc: Provider, keys: IssuerKeys, path: str, answer: Any
+) -> None:
+    if isinstance(answer, dict) and answer.get("issuer", "") is None:
+        answer = answer | {"issuer": oidc.issuer}
+    oidc.answers[path] = answer
+    assert is_away(keys, oidc.keys[0].kid)
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda oidc: {DISCOVERY: 302},
-        lambda oidc: {DISCOVERY: "no JSON"},
-        lambda oidc: {DISCOVERY: "[" * 100_000},
-        lambda oidc: {DISCOVERY: "[]"},
-        lambda oidc: {DISCOVERY: '"\\ud800'},
-        lambda oidc: {DISCOVERY: {"issuer": "https://evil.example"}},
-        lambda oidc: {DISCOVERY: {"issuer": oidc.issuer}},
-        lambda oidc: {DISCOVERY: {"issuer": oidc.issuer, "jwks_uri": "file:///etc/x"}},
-        lambda oidc: {
-            DISCOVERY: {"issuer": oidc.issuer, "jwks_uri": "http://example.org/jwks"}
-        },
-        lambda oidc: {JWKS: 302},
-        lambda oidc: {JWKS: {}},
-        lambda oidc: {JWKS: {"keys": {}}},
-        lambda oidc: {JWKS: {"keys": [{}] * 101}},
-        lambda oidc: {JWKS: "x" * (256 * 1024 + 1)},
+        lambda key: key.as_dict(private=False) | {"use": "enc"},
+        lambda key: key.as_dict(private=False) | {"key_ops": ["encrypt"]},
+        lambda key: key.as_dict(private=False) | {"key_ops": 7},
+        lambda key: key.as_dict(private=False) | {"alg": "RS512"},
+        lambda key: key.as_dict(private=False) | {"n": 7},
+        lambda key: key.as_dict(private=False) | {"kty": "EC"},
+        lambda key: key.as_dict(private=False) | {"kid": "another"},
+        lambda key: key.as_dict(private=True),
+        lambda key: OctKey.generate_key(256, {"kid": key.kid}).as_dict(),
+        lambda key: "key",
     ],
 )
-def test_what_is_no_answer_of_an_issuer_is_not_taken_for_one(
-    oidc: Provider, keys: IssuerKeys, spoil: Callable[[Provider], dict[str, Any]]
+def test_only_public_keys_for_signatures_are_taken(
+    oidc: Provider, keys: IssuerKeys, spoil: Callable[[Any], object]
 ) -> None:
-    oidc.answers |= spoil(oidc)
-    assert away(keys, oidc.keys[0].kid)
-
-
-def as_dict(oidc: Provider) -> dict[str, Any]:
-    known: dict[str, Any] = oidc.keys[0].as_dict(private=False)
-    return known
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda oidc: as_dict(oidc) | {"use": "enc"},
-        lambda oidc: as_dict(oidc) | {"key_ops": ["encrypt"]},
-        lambda oidc: as_dict(oidc) | {"key_ops": 7},
-        lambda oidc: as_dict(oidc) | {"alg": "RS512"},
-        lambda oidc: as_dict(oidc) | {"n": 7},
-        lambda oidc: as_dict(oidc) | {"kty": "EC"},
-        lambda oidc: as_dict(oidc) | {"kid": "another"},
-        lambda oidc: oidc.keys[0].as_dict(private=True),
-        lambda oidc: OctKey.generate_key(256, {"kid": oidc.keys[0].kid}).as_dict(),
-        lambda oidc: "key",
-    ],
-)
-def test_a_key_that_is_not_for_signatures_is_none(
-    oidc: Provider, keys: IssuerKeys, spoil: Callable[[Provider], object]
-) -> None:
-    oidc.answers[JWKS] = {"keys": [spoil(oidc)]}
+    oidc.answers[JWKS] = {"keys": [spoil(oidc.keys[0])]}
     assert not found(keys, oidc.keys[0].kid)
 
 
-def test_a_key_is_for_the_algorithms_of_its_kind(
-    oidc: Provider, keys: IssuerKeys
-) -> None:
-    kid = oidc.keys[0].kid
-    assert found(keys, kid, "RS256")
-    assert found(keys, kid, "PS256")
-    assert not found(keys, kid, "ES256")
-
-
-def test_a_token_that_names_no_key_is_taken_where_there_is_but_one(
+def test_a_key_is_for_the_algorithms_of_its_kind_and_may_be_the_only_one(
     oidc: Provider, keys: IssuerKeys, clock: ManualClock
 ) -> None:
+    for algorithm, is_found in (("RS256", True), ("PS256", True), ("ES256", False)):
+        assert found(keys, oidc.keys[0].kid, algorithm) is is_found
+    # A token names no key where the issuer has but one.
     assert found(keys, None)
     oidc.keys.append(RSAKey.generate_key(2048, auto_kid=True))
     clock.advance(10 * MINUTE)
     assert not found(keys, None)
-    oidc.keys.pop()

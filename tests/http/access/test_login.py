@@ -1,22 +1,18 @@
-"""Signing in from a command line, by a device or a browser, and the tokens it keeps."""
+"""Sign in from a command line, by a device or a browser, and keep the tokens."""
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.http.access import login
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
-from go_scheduler.http.access.keys import ApiKey, new_key
 from go_scheduler.http.access.login import (
     LoginError,
     LoginProvider,
@@ -27,25 +23,24 @@ from go_scheduler.http.access.login import (
     fetch,
 )
 from go_scheduler.testing import ManualClock
-from tests.http.access.house import PATHS, probing, served
+from tests.http.access.house import PATHS, Key, probing, served, with_keys
 from tests.http.access.provider import AUDIENCE, CLIENT
-from tests.http.serving import get
+from tests.http.serving import Calling, get, is_problem
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from starlette.types import ASGIApp
 
     from go_scheduler.http.access.login import DeviceCode
     from tests.http.access.provider import Provider
 
 SECOND = timedelta(seconds=1)
 TLS = ssl.create_default_context()
-READ = PATHS["jobs:read"]
 SERVER = "https://tasks.example.org"
 DISCOVERY = "/.well-known/openid-configuration"
+METADATA = "/.well-known/oauth-protected-resource"
+PENDING = "authorization_pending"
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +49,9 @@ def server(served_provider: Provider) -> Iterator[str]:
     issuer = OidcIssuer(
         issuer=served_provider.issuer, audience=AUDIENCE, client_id=CLIENT
     )
-
-    def make(_: int) -> ASGIApp:
-        return probing(access=BearerAccess(issuer=issuer, tls=TLS))
-
-    with served(make) as port:
+    app = probing(access=BearerAccess(issuer=issuer, tls=TLS))
+    with served(lambda _: app) as port:
         yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture
-def now() -> ManualClock:
-    """A clock that stands still at the present time."""
-    return ManualClock(SystemClock().now())
 
 
 @pytest.fixture
@@ -79,120 +65,120 @@ def logins(file: TokenFile, now: ManualClock) -> Logins:
 
 
 @pytest.fixture
+def browsing(file: TokenFile) -> Logins:
+    """By the time of the system, which a browser needs."""
+    return Logins(file, tls=TLS)
+
+
+@pytest.fixture
 def known(oidc: Provider) -> dict[str, str]:
-    """What a server need not be asked."""
+    """The settings that the server need not be asked for."""
     return {"issuer": oidc.issuer, "client_id": CLIENT, "scope": "openid jobs:read"}
 
 
-def agrees(shown: DeviceCode) -> None:
-    """What somebody does who is shown a code."""
+@pytest.fixture
+def device(oidc: Provider) -> dict[str, Any]:
+    """The answer that the provider gives for a device."""
+    answer: dict[str, Any] = {
+        "user_code": "A",
+        "device_code": "b",
+        "verification_uri": f"{oidc.issuer}/device",
+    }
+    oidc.answers["/device_authorization"] = answer
+    return answer
+
+
+def agree(shown: DeviceCode) -> None:
+    """A person who agrees."""
     assert shown.complete_url is not None
     assert shown.code in shown.complete_url
     assert shown.complete_url.startswith(shown.url)
     assert get(shown.complete_url).status_code == 200
 
 
-def nothing(_: object) -> None:
-    """What somebody does who is not there."""
+def ignore(_: object) -> None:
+    """A person who is not there."""
 
 
 def browse(url: str) -> str:
-    """What a browser shows in the end."""
+    """The page that a browser shows in the end."""
     return get(url, follow_redirects=True).text
 
 
-def asked_for(url: str) -> dict[str, str]:
+def query_of(url: str) -> dict[str, str]:
     return {key: values[0] for key, values in parse_qs(urlsplit(url).query).items()}
 
 
 class TestWholeWay:
-    """From a server that says who its issuer is, to a request that it answers."""
-
     @pytest.mark.parametrize("way", ["device", "browser"])
-    def test_whoever_signs_in_is_let_in_until_they_sign_out(
-        self, oidc: Provider, server: str, file: TokenFile, way: str
+    def test_a_person_is_let_in_until_they_sign_out(
+        self, oidc: Provider, server: str, logins: Logins, browsing: Logins, way: str
     ) -> None:
         if way == "device":
-            logins = Logins(file, clock=ManualClock(SystemClock().now()), tls=TLS)
-            login = logins.login_by_device(server, agrees, scope="jobs:read")
+            used, scope = logins, "jobs:read"
+            login = used.login_by_device(server, agree, scope=scope)
         else:
-            logins = Logins(file, tls=TLS)
-            login = logins.login_by_browser(server, browse, scope="jobs:read")
+            used, scope = browsing, "jobs:read"
+            login = used.login_by_browser(server, browse, scope=scope)
         assert (login.issuer, login.client_id) == (oidc.issuer, CLIENT)
-        token = logins.token(server)
+        token = used.token(server)
         assert token == login.access
-        answer = get(f"{server}{READ}", headers={"Authorization": f"Bearer {token}"})
+        header = {"Authorization": f"Bearer {token}"}
+        answer = get(f"{server}{PATHS['jobs:read']}", headers=header)
         assert answer.json()["subject"] == "ann"
         assert token not in repr(login)
         assert len(oidc.refreshes) == 1
-        assert logins.logout(f"{server}/")
+        assert used.logout(f"{server}/")
         assert oidc.refreshes == {}
-        assert logins.token(server) is None
-        assert not logins.logout(server)
+        assert used.token(server) is None
+        assert not used.logout(server)
 
-    def test_a_server_without_an_issuer_says_so(self) -> None:
-        new = new_key()
-        key = ApiKey(subject="a", hash=new.kept, scopes=[])
-
-        async def asked() -> None:
-            for access in (None, BearerAccess(keys=[key])):
-                transport = httpx.ASGITransport(probing(access=access))
-                async with httpx.AsyncClient(
-                    transport=transport, base_url="http://localhost"
-                ) as client:
-                    path = "/.well-known/oauth-protected-resource"
-                    answer = await client.get(path)
-                    assert answer.status_code == 404
-                    assert answer.json()["type"] == "urn:go_scheduler:no-issuer"
-
-        asyncio.run(asked())
-
-    def test_for_one_without_an_issuer_a_key_is_asked_for(self, logins: Logins) -> None:
-        with (
-            served(lambda _: probing()) as port,
-            pytest.raises(LoginError, match="takes from GO_SCHEDULER_TOKEN"),
-        ):
-            logins.login_by_device(f"http://127.0.0.1:{port}", nothing)
-
-    def test_a_server_says_what_it_takes(self, oidc: Provider, server: str) -> None:
-        answer = get(f"{server}/.well-known/oauth-protected-resource")
-        assert answer.json() == {
+    def test_a_server_says_who_gives_tokens(self, oidc: Provider, server: str) -> None:
+        assert get(f"{server}{METADATA}").json() == {
             "resource": server,
             "authorization_servers": [oidc.issuer],
             "scopes_supported": sorted(PATHS),
             "bearer_methods_supported": ["header"],
             "client_id": CLIENT,
         }
+        for app in (probing(), with_keys(Key(scopes=[]))):
+            with Calling(app) as http:
+                assert is_problem(http.get(METADATA), 404, "no-issuer")
 
-    def test_no_token_is_had_for_a_server_that_it_may_not_be_sent_to(
-        self, logins: Logins, known: dict[str, str]
+    def test_a_login_that_cannot_be_is_refused(
+        self, oidc: Provider, logins: Logins, known: dict[str, str]
     ) -> None:
-        with pytest.raises(LoginError, match="sent by https alone"):
-            logins.login_by_device("http://tasks.example.org", nothing, **known)
-
-    def test_a_server_that_names_no_client_needs_one_given(
-        self, oidc: Provider, logins: Logins
-    ) -> None:
-        oidc.answers["/.well-known/oauth-protected-resource"] = {}
-        with pytest.raises(LoginError, match="give a client"):
-            logins.login_by_device(oidc.issuer, nothing)
-        with pytest.raises(LoginError, match="issuer must be an https URL"):
-            logins.login_by_device(oidc.issuer, nothing, client_id=CLIENT)
+        oidc.answers[METADATA] = {}
+        http = "http://tasks.example.org"
+        client = {"client_id": CLIENT}
+        wrong: list[tuple[str, dict[str, str], str]] = [
+            (http, known, "sent by https alone"),
+            (oidc.issuer, {}, "give a client"),
+            (oidc.issuer, client, "issuer must be an https URL"),
+        ]
+        for url, given, why in wrong:
+            with pytest.raises(LoginError, match=why):
+                logins.login_by_device(url, ignore, **given)
+        with (
+            served(lambda _: probing()) as port,
+            pytest.raises(LoginError, match="takes from GO_SCHEDULER_TOKEN"),
+        ):
+            logins.login_by_device(f"http://127.0.0.1:{port}", ignore)
 
 
 class TestByDevice:
     """RFC 8628."""
 
-    def test_it_is_asked_as_often_as_the_issuer_wishes(
+    def test_the_issuer_is_asked_as_often_as_it_wishes(
         self, oidc: Provider, logins: Logins, now: ManualClock, known: dict[str, str]
     ) -> None:
-        oidc.polled += ["authorization_pending", "slow_down", "authorization_pending"]
-        logins.login_by_device(SERVER, agrees, **known)
+        oidc.polled += [PENDING, "slow_down", PENDING]
+        logins.login_by_device(SERVER, agree, **known)
         assert oidc.polled == []
         assert now.elapsed() == (5 + 5 + 10 + 10) * SECOND
 
-    def test_it_goes_on_while_the_issuer_is_away_and_asks_less(
-        self, oidc: Provider, logins: Logins, now: ManualClock, known: dict[str, str]
+    def test_an_issuer_that_is_away_is_asked_less_often(
+        self, oidc: Provider, file: TokenFile, known: dict[str, str]
     ) -> None:
         oidc.answers["/token"] = 502
 
@@ -202,36 +188,34 @@ class TestByDevice:
                 if self.elapsed() > 20 * SECOND:
                     oidc.answers.clear()
 
-        back = Back(now.now())
-        Logins(TokenFile(logins._file.path), clock=back, tls=TLS).login_by_device(
-            SERVER, agrees, **known
-        )
+        back = Back(SystemClock().now())
+        Logins(file, clock=back, tls=TLS).login_by_device(SERVER, agree, **known)
         assert back.elapsed() == (5 + 10 + 20) * SECOND
 
-    def test_whoever_does_not_come_in_time_is_not_signed_in(
-        self, oidc: Provider, logins: Logins, now: ManualClock, known: dict[str, str]
+    def test_a_person_who_does_not_come_in_time_is_not_signed_in(
+        self,
+        oidc: Provider,
+        logins: Logins,
+        now: ManualClock,
+        known: dict[str, str],
+        device: dict[str, Any],
     ) -> None:
-        oidc.polled += ["authorization_pending"] * 9
-        oidc.answers["/device_authorization"] = {
-            "user_code": "A",
-            "device_code": "b",
-            "verification_uri": f"{oidc.issuer}/device",
-            "expires_in": 50,
-        }
+        oidc.polled += [PENDING] * 9
+        device["expires_in"] = 50
         with pytest.raises(LoginError, match="in time: log in again"):
-            logins.login_by_device(SERVER, nothing, **known)
+            logins.login_by_device(SERVER, ignore, **known)
         assert now.elapsed() == 45 * SECOND
         assert oidc.polled == []
         assert logins.token(SERVER) is None
 
-    def test_whoever_refuses_is_not_signed_in(
+    def test_a_person_who_refuses_is_not_signed_in(
         self, oidc: Provider, logins: Logins, known: dict[str, str]
     ) -> None:
-        def refuses(shown: DeviceCode) -> None:
+        def refuse(shown: DeviceCode) -> None:
             oidc.granted[shown.code] = False
 
         with pytest.raises(RefusedError) as refused:
-            logins.login_by_device(SERVER, refuses, **known)
+            logins.login_by_device(SERVER, refuse, **known)
         assert refused.value.code == "access_denied"
 
     @pytest.mark.parametrize(
@@ -242,31 +226,25 @@ class TestByDevice:
             {"device_code": None},
         ],
     )
-    def test_what_cannot_be_shown_or_trusted_is_not(
+    def test_a_strange_code_is_refused(
+        self,
+        logins: Logins,
+        known: dict[str, str],
+        device: dict[str, Any],
+        wrong: dict[str, object],
+    ) -> None:
+        device |= wrong
+        with pytest.raises(LoginError, match="no code for a device"):
+            logins.login_by_device(SERVER, ignore, **known)
+
+    def test_missing_fields_have_the_defaults_of_the_rfc(
         self,
         oidc: Provider,
         logins: Logins,
         known: dict[str, str],
-        wrong: dict[str, object],
+        device: dict[str, Any],
     ) -> None:
-        oidc.answers["/device_authorization"] = {
-            "user_code": "A",
-            "device_code": "b",
-            "verification_uri": f"{oidc.issuer}/device",
-        } | wrong
-        with pytest.raises(LoginError, match="no code for a device"):
-            logins.login_by_device(SERVER, nothing, **known)
-
-    def test_what_an_issuer_leaves_out_is_as_the_rfc_has_it(
-        self, oidc: Provider, logins: Logins, now: ManualClock, known: dict[str, str]
-    ) -> None:
-        oidc.answers["/device_authorization"] = {
-            "user_code": "A\x1b[2J",
-            "device_code": "b",
-            "verification_uri": f"{oidc.issuer}/device",
-            "interval": 0,
-            "expires_in": 10**12,
-        }
+        device |= {"user_code": "A\x1b[2J", "interval": 0, "expires_in": 10**12}
         seen: list[DeviceCode] = []
         with pytest.raises(LoginError):
             logins.login_by_device(SERVER, seen.append, **known)
@@ -277,23 +255,19 @@ class TestByDevice:
 
 
 class TestByBrowser:
-    """Code flow, with PKCE, state and a way back to this machine."""
+    """Code flow, with PKCE, state and a callback on this machine."""
 
-    @pytest.fixture
-    def logins(self, file: TokenFile) -> Logins:
-        return Logins(file, tls=TLS)
-
-    def test_what_is_asked_for_is_this_process_alone_to_have(
-        self, oidc: Provider, logins: Logins, known: dict[str, str]
+    def test_each_login_has_secrets_of_its_own(
+        self, oidc: Provider, browsing: Logins, known: dict[str, str]
     ) -> None:
         seen: list[dict[str, str]] = []
 
         def browsed(url: str) -> None:
-            seen.append(asked_for(url))
+            seen.append(query_of(url))
             assert "Close this page" in browse(url)
 
-        logins.login_by_browser(SERVER, browsed, **known)
-        logins.login_by_browser(SERVER, browsed, **known)
+        for _ in range(2):
+            browsing.login_by_browser(SERVER, browsed, **known)
         for each in seen:
             assert each["code_challenge_method"] == "S256"
             assert each["redirect_uri"].startswith("http://127.0.0.1:")
@@ -303,12 +277,12 @@ class TestByBrowser:
         assert oidc.codes == {}
 
     @pytest.mark.slow
-    def test_only_the_answer_to_what_was_asked_is_taken(
-        self, oidc: Provider, logins: Logins, known: dict[str, str]
+    def test_only_the_answer_to_this_login_is_taken(
+        self, oidc: Provider, browsing: Logins, known: dict[str, str]
     ) -> None:
         def browsed(url: str) -> None:
-            asked = asked_for(url)
-            back, right = asked["redirect_uri"], asked["state"]
+            query = query_of(url)
+            back, right = query["redirect_uri"], query["state"]
             for wrong in (
                 back,
                 f"{back}?code=a&state=b&iss={oidc.issuer}",
@@ -321,55 +295,52 @@ class TestByBrowser:
                 assert answer.status_code == 400
                 assert answer.headers["Cache-Control"] == "no-store"
             browse(url)
-            # What comes behind it changes nothing.
+            # A second answer changes nothing.
             get(f"{back}?code=a&state={right}&iss={oidc.issuer}")
 
-        assert logins.login_by_browser(SERVER, browsed, **known).access
+        assert browsing.login_by_browser(SERVER, browsed, **known).access
 
-    def test_an_issuer_may_not_say_who_it_is(
-        self, oidc: Provider, logins: Logins, known: dict[str, str]
+    def test_an_issuer_need_not_name_itself(
+        self, oidc: Provider, browsing: Logins, known: dict[str, str]
     ) -> None:
         found = get(f"{oidc.issuer}{DISCOVERY}").json()
         del found["authorization_response_iss_parameter_supported"]
         found["authorization_endpoint"] += "?realm=a"
         oidc.answers[DISCOVERY] = found
-        assert logins.login_by_browser(SERVER, browse, **known).access
+        assert browsing.login_by_browser(SERVER, browse, **known).access
 
-    def test_whoever_refuses_is_not_signed_in(
-        self, oidc: Provider, logins: Logins, known: dict[str, str]
+    def test_a_person_who_refuses_or_does_not_come_is_not_signed_in(
+        self,
+        oidc: Provider,
+        browsing: Logins,
+        logins: Logins,
+        now: ManualClock,
+        known: dict[str, str],
     ) -> None:
-        oidc.granted[""] = False
-        with pytest.raises(RefusedError, match="the issuer refuses") as refused:
-            logins.login_by_browser(SERVER, browse, **known)
-        assert refused.value.code == "access_denied"
-
-    def test_an_answer_without_a_code_is_a_refusal(
-        self, logins: Logins, oidc: Provider, known: dict[str, str]
-    ) -> None:
-        def browsed(url: str) -> None:
-            asked = asked_for(url)
-            back, state = asked["redirect_uri"], asked["state"]
+        def bring_no_code(url: str) -> None:
+            query = query_of(url)
+            state, back = query["state"], query["redirect_uri"]
             get(f"{back}?state={state}&iss={oidc.issuer}")
 
         with pytest.raises(RefusedError, match="the issuer refuses: no code"):
-            logins.login_by_browser(SERVER, browsed, **known)
-
-    def test_whoever_does_not_come_in_time_is_not_signed_in(
-        self, file: TokenFile, now: ManualClock, known: dict[str, str]
-    ) -> None:
+            browsing.login_by_browser(SERVER, bring_no_code, **known)
+        oidc.granted[""] = False
+        with pytest.raises(RefusedError, match="the issuer refuses") as refused:
+            browsing.login_by_browser(SERVER, browse, **known)
+        assert refused.value.code == "access_denied"
         with pytest.raises(LoginError, match="in time: log in again"):
-            Logins(file, clock=now, tls=TLS).login_by_browser(SERVER, nothing, **known)
+            logins.login_by_browser(SERVER, ignore, **known)
         assert now.elapsed() == timedelta(minutes=5)
 
 
 class TestKept:
-    """The token that is sent, and the one that comes after it."""
+    """The token that is sent, and the token that follows it."""
 
     @pytest.fixture(autouse=True)
     def _signed_in(self, logins: Logins, known: dict[str, str]) -> None:
-        logins.login_by_device(SERVER, agrees, **known)
+        logins.login_by_device(SERVER, agree, **known)
 
-    def test_a_token_that_expires_soon_is_followed_by_another(
+    def test_a_token_that_expires_soon_is_refreshed(
         self, oidc: Provider, logins: Logins, now: ManualClock
     ) -> None:
         first = logins.token(SERVER)
@@ -379,9 +350,9 @@ class TestKept:
         second = logins.token(SERVER)
         assert second not in (None, first)
         assert logins.token(SERVER) == second
-        assert len(oidc.refreshes) == 1  # the one that was used up is gone
+        assert len(oidc.refreshes) == 1  # The used one is gone.
 
-    def test_of_many_processes_one_has_the_next_token(
+    def test_of_many_processes_one_refreshes_the_token(
         self, oidc: Provider, file: TokenFile, now: ManualClock
     ) -> None:
         now.advance(timedelta(minutes=10))
@@ -399,19 +370,10 @@ class TestKept:
             each.start()
         for each in threads:
             each.join(FAILED_AFTER)
-        assert len(found) == 4
-        assert len({*found}) == 1
+        assert (len(found), len({*found})) == (4, 1)
         assert oidc.asked["/token"] == before + 1
 
-    def test_a_login_that_was_revoked_has_to_be_made_again(
-        self, oidc: Provider, logins: Logins, now: ManualClock
-    ) -> None:
-        oidc.refreshes.clear()
-        now.advance(timedelta(minutes=10))
-        with pytest.raises(LoginError, match="expired: log in again"):
-            logins.token(SERVER)
-
-    def test_while_the_issuer_is_away_it_can_be_tried_again(
+    def test_an_issuer_that_is_away_can_be_asked_again_and_one_that_refuses_not(
         self, oidc: Provider, logins: Logins, now: ManualClock
     ) -> None:
         now.advance(timedelta(minutes=10))
@@ -420,26 +382,18 @@ class TestKept:
             logins.token(SERVER)
         oidc.answers.clear()
         assert logins.token(SERVER) is not None
+        oidc.refreshes.clear()
+        now.advance(timedelta(minutes=10))
+        with pytest.raises(LoginError, match="expired: log in again"):
+            logins.token(SERVER)
 
-    def test_without_a_token_for_the_next_there_is_none(
+    def test_an_issuer_may_give_no_new_refresh_token(
         self,
         oidc: Provider,
         logins: Logins,
         now: ManualClock,
         known: dict[str, str],
-    ) -> None:
-        oidc.answers["/token"] = {"token_type": "bearer", "access_token": "a"}
-        logins.login_by_device(SERVER, agrees, **known)
-        now.advance(timedelta(days=1))
-        assert logins.token(SERVER) == "a"  # nobody has said how long it is good
-        oidc.answers["/token"]["expires_in"] = 60
-        logins.login_by_device(SERVER, agrees, **known)
-        now.advance(timedelta(days=1))
-        with pytest.raises(LoginError, match="has expired: log in again"):
-            logins.token(SERVER)
-
-    def test_an_issuer_may_let_the_same_be_used_again(
-        self, oidc: Provider, logins: Logins, now: ManualClock, file: TokenFile
+        file: TokenFile,
     ) -> None:
         before = file.get(SERVER)
         assert before is not None
@@ -449,8 +403,17 @@ class TestKept:
         after = file.get(SERVER)
         assert after is not None
         assert after.refresh == before.refresh
+        # A login may have none at all, and no expiry.
+        logins.login_by_device(SERVER, agree, **known)
+        now.advance(timedelta(days=1))
+        assert logins.token(SERVER) == "a"
+        oidc.answers["/token"]["expires_in"] = 60
+        logins.login_by_device(SERVER, agree, **known)
+        now.advance(timedelta(days=1))
+        with pytest.raises(LoginError, match="has expired: log in again"):
+            logins.token(SERVER)
 
-    def test_it_is_forgotten_also_while_the_issuer_is_away(
+    def test_a_logout_holds_while_the_issuer_is_away(
         self, oidc: Provider, logins: Logins
     ) -> None:
         oidc.answers[DISCOVERY] = 500
@@ -458,70 +421,61 @@ class TestKept:
         assert logins.token(SERVER) is None
         assert not logins.logout(SERVER)
 
-    def test_it_is_forgotten_by_the_issuer_too(
-        self, oidc: Provider, logins: Logins
-    ) -> None:
-        assert logins.logout(SERVER)
-        assert oidc.refreshes == {}
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"token_type": "mac", "access_token": "a"}, "no bearer token"),
+        ({"token_type": "Bearer", "access_token": ""}, "no bearer token"),
+        ({"token_type": "Bearer", "access_token": "a\nb"}, "no bearer token"),
+        ({"token_type": "Bearer", "access_token": 7}, "no bearer token"),
+        ("no JSON", "without a JSON object"),
+        ("[]", "without a JSON object"),
+        ("[" * 100_000, "without a JSON object"),
+        ("x" * (256 * 1024 + 1), "answers more than"),
+        (302, "without a JSON object"),
+    ],
+)
+def test_a_strange_answer_is_no_token(
+    oidc: Provider, known: dict[str, str], answer: object, why: str
+) -> None:
+    oidc.answers["/token"] = answer
+    with pytest.raises(LoginError, match=why):
+        LoginProvider.discover(**known, tls=TLS).tokens()
 
 
-class TestAnswers:
-    """What an issuer may answer."""
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"issuer": "https://evil"}, "is not about"),
+        ({"token_endpoint": 7}, "has no token_endpoint"),
+        ({"token_endpoint": "http://evil.example"}, "has no token_endpoint"),
+    ],
+)
+def test_an_untrusted_issuer_is_sent_nothing(
+    oidc: Provider, known: dict[str, str], wrong: dict[str, object], why: str
+) -> None:
+    oidc.answers[DISCOVERY] = get(f"{oidc.issuer}{DISCOVERY}").json() | wrong
+    with pytest.raises(LoginError, match=why):
+        LoginProvider.discover(**known, tls=TLS).tokens()
 
-    @pytest.mark.parametrize(
-        ("answer", "why"),
-        [
-            ({"token_type": "mac", "access_token": "a"}, "no bearer token"),
-            ({"token_type": "Bearer", "access_token": ""}, "no bearer token"),
-            ({"token_type": "Bearer", "access_token": "a\nb"}, "no bearer token"),
-            ({"token_type": "Bearer", "access_token": 7}, "no bearer token"),
-            ("no JSON", "without a JSON object"),
-            ("[]", "without a JSON object"),
-            ("[" * 100_000, "without a JSON object"),
-            ("x" * (256 * 1024 + 1), "answers more than"),
-            (302, "without a JSON object"),
-        ],
-    )
-    def test_what_is_no_token_is_not_kept(
-        self, oidc: Provider, known: dict[str, str], answer: object, why: str
-    ) -> None:
-        oidc.answers["/token"] = answer
-        with pytest.raises(LoginError, match=why):
-            LoginProvider.discover(**known, tls=TLS).tokens()
 
-    def test_an_error_says_what_it_is_without_what_a_terminal_obeys(
-        self, oidc: Provider, known: dict[str, str]
-    ) -> None:
-        found = login._refusal(
-            "u", 400, {"error": "bad", "error_description": "a\x1b[2Jb"}
-        )
-        assert (found.code, str(found)) == ("bad", "u refuses: a[2Jb")
-        assert str(login._refusal("u", 404, {})) == "u refuses: 404"
-        again = found.__reduce__()
-        assert again == (RefusedError, ("bad", "u refuses: a[2Jb"))
+def test_an_error_of_the_issuer_is_shown_without_control_characters(
+    oidc: Provider, known: dict[str, str]
+) -> None:
+    provider = LoginProvider.discover(**known, tls=TLS)
+    url = f"{oidc.issuer}/token"
+    for error, code, text in (
+        ("a\x1b[2Jb", "a[2Jb", f"{url} refuses: a[2Jb"),
+        ("", "400", f"{url} refuses: 400"),
+    ):
+        oidc.polled.append(error)
+        with pytest.raises(RefusedError) as refused:
+            provider.tokens()
+        assert (refused.value.code, str(refused.value)) == (code, text)
+        assert refused.value.__reduce__() == (RefusedError, (code, text))
 
-    @pytest.mark.parametrize(
-        ("spoil", "why"),
-        [
-            (lambda found: found | {"issuer": "https://evil"}, "is not about"),
-            (lambda found: found | {"token_endpoint": 7}, "has no token_endpoint"),
-            (
-                lambda found: found | {"token_endpoint": "http://evil.example"},
-                "has no token_endpoint",
-            ),
-        ],
-    )
-    def test_an_issuer_that_is_not_to_be_trusted_is_sent_nothing(
-        self,
-        oidc: Provider,
-        known: dict[str, str],
-        spoil: Callable[[dict[str, object]], dict[str, object]],
-        why: str,
-    ) -> None:
-        oidc.answers[DISCOVERY] = spoil(get(f"{oidc.issuer}{DISCOVERY}").json())
-        with pytest.raises(LoginError, match=why):
-            LoginProvider.discover(**known, tls=TLS).tokens()
 
-    def test_what_is_not_there_is_away(self) -> None:
-        with pytest.raises(ProviderAwayError, match="cannot be reached"):
-            fetch("http://127.0.0.1:1/")
+def test_an_issuer_that_does_not_answer_is_away() -> None:
+    with pytest.raises(ProviderAwayError, match="cannot be reached"):
+        fetch("http://127.0.0.1:1/")

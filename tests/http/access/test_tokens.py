@@ -1,4 +1,4 @@
-"""What is checked of a token of an OIDC issuer, and whom it makes its caller."""
+"""The checks of an OIDC issuer's token, and the caller that it makes."""
 
 from __future__ import annotations
 
@@ -23,48 +23,66 @@ from go_scheduler.testing import ManualClock
 from tests.http.access.provider import AUDIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from go_scheduler.http.access.caller import Caller
     from tests.http.access.provider import Provider
 
+# The time of collection, which may be long ago.
 NOW = int(SystemClock().now().timestamp())
-# Of when the tests were collected, which may be long ago.
 DAY = 86_400
 OWN = RSAKey.generate_key(2048, auto_kid=True)
 TLS = ssl.create_default_context()
 REALM = "realm_access.roles"
+ALGORITHM = "it is not signed by an algorithm that is allowed"
+WRONG = "its signature or contents are wrong"
+
+
+class Server:
+    """Takes the tokens of a provider."""
+
+    def __init__(self, oidc: Provider, clock: ManualClock) -> None:
+        self.oidc = oidc
+        self.clock = clock
+
+    def tokens(self, **options: Any) -> Tokens:
+        issuer = OidcIssuer(issuer=self.oidc.issuer, audience=AUDIENCE, **options)
+        return Tokens(issuer, self.clock, TLS)
+
+    def caller(self, token: str, **options: Any) -> Caller:
+        return asyncio.run(self.tokens(**options).caller_of(token))
+
+    def refusal(self, token: str, **options: Any) -> str:
+        """The reason why a token is not taken."""
+        with pytest.raises(Problem) as problem:
+            self.caller(token, **options)
+        assert problem.value.status == 401
+        headers = problem.value.headers or {}
+        reason = problem.value.detail.removeprefix("the token is not taken: ")
+        assert headers["WWW-Authenticate"] == (
+            f'Bearer realm="go_scheduler", error="invalid_token",'
+            f' error_description="{reason}"'
+        )
+        return reason
 
 
 @pytest.fixture
-def now() -> ManualClock:
-    """A clock that stands still at the present time."""
-    return ManualClock(SystemClock().now())
+def server(oidc: Provider, now: ManualClock) -> Server:
+    return Server(oidc, now)
 
 
-def tokens(oidc: Provider, clock: ManualClock, **options: Any) -> Tokens:
-    issuer = OidcIssuer(issuer=oidc.issuer, audience=AUDIENCE, **options)
-    return Tokens(issuer, clock, TLS)
+def part(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def taken(oidc: Provider, clock: ManualClock, token: str, **options: Any) -> Caller:
-    return asyncio.run(tokens(oidc, clock, **options).caller_of(token))
+def unsigned(header: dict[str, object], token: str) -> str:
+    """Another header before the claims of a token, and no signature."""
+    claims = token.split(".")[1]
+    return f"{part(json.dumps(header).encode())}.{claims}."
 
 
-def refused(oidc: Provider, clock: ManualClock, token: str, **options: Any) -> str:
-    """Why a token is not taken."""
-    with pytest.raises(Problem) as problem:
-        taken(oidc, clock, token, **options)
-    assert problem.value.status == 401
-    headers = problem.value.headers or {}
-    reason = problem.value.detail.removeprefix("the token is not taken: ")
-    assert headers["WWW-Authenticate"] == (
-        f'Bearer realm="go_scheduler", error="invalid_token",'
-        f' error_description="{reason}"'
-    )
-    return reason
-
-
-def test_a_valid_token_is_taken(oidc: Provider, now: ManualClock) -> None:
-    caller = taken(oidc, now, oidc.token(scope="openid jobs:read runs:write"))
+def test_a_valid_token_is_taken(server: Server, oidc: Provider) -> None:
+    caller = server.caller(oidc.token(scope="openid jobs:read runs:write"))
     assert caller.subject == "ann"
     assert caller.scopes == {"jobs:read", "runs:write"}
     assert (caller.queues, caller.owners) == (None, None)
@@ -73,18 +91,13 @@ def test_a_valid_token_is_taken(oidc: Provider, now: ManualClock) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:EdDSA is deprecated")  # for names few know yet
 @pytest.mark.parametrize("algorithm", ["PS256", "ES256", "EdDSA"])
-def test_each_algorithm_is_taken_if_the_configuration_has_it(
-    oidc: Provider, now: ManualClock, algorithm: str
+def test_the_configuration_chooses_the_algorithms(
+    server: Server, oidc: Provider, algorithm: str
 ) -> None:
-    before = oidc.keys
-    try:
-        oidc.rotate(algorithm)
-        token = oidc.token({"alg": algorithm})
-        assert taken(oidc, now, token).subject == "ann"
-        reason = refused(oidc, now, token, algorithms=["RS256"])
-        assert reason == "it is not signed by an algorithm that is allowed"
-    finally:
-        oidc.keys = before
+    oidc.rotate(algorithm)
+    token = oidc.token({"alg": algorithm})
+    assert server.caller(token).subject == "ann"
+    assert server.refusal(token, algorithms=["RS256"]) == ALGORITHM
 
 
 @pytest.mark.parametrize(
@@ -101,194 +114,144 @@ def test_each_algorithm_is_taken_if_the_configuration_has_it(
         ({"sub": "a\nb"}, "its subject is no name"),
         ({"sub": ""}, "its subject is no name"),
         ({"sub": "a" * 201}, "its subject is no name"),
-        ({"sub": 7}, "its signature or contents are wrong"),
+        ({"sub": 7}, WRONG),
         ({"exp": "tomorrow"}, "its exp is no time"),
         ({"exp": True}, "its exp is no time"),
         ({"exp": float("inf")}, "its exp is no time"),
         ({"exp": 10**400}, "its exp is no time"),
         ({"nbf": float("nan")}, "its nbf is no time"),
         ({"nbf": None}, "its nbf is no time"),
+        *(
+            ({"without": claim}, f"it lacks the claim {claim}")
+            for claim in ("exp", "iss", "aud", "sub")
+        ),
+        ({"more": "x" * LONGEST_TOKEN}, "it has more than 16384 characters"),
     ],
 )
-def test_a_token_whose_claims_are_wrong_is_not_taken(
-    oidc: Provider, now: ManualClock, claims: dict[str, Any], reason: str
+def test_a_token_with_wrong_claims_is_refused(
+    server: Server, oidc: Provider, claims: dict[str, Any], reason: str
 ) -> None:
-    assert refused(oidc, now, oidc.token(**claims)) == reason
-
-
-@pytest.mark.parametrize("claim", ["exp", "iss", "aud", "sub"])
-def test_a_token_without_what_it_must_have_is_not_taken(
-    oidc: Provider, now: ManualClock, claim: str
-) -> None:
-    reason = refused(oidc, now, oidc.token(without=claim))
-    assert reason == f"it lacks the claim {claim}"
+    assert server.refusal(oidc.token(**claims)) == reason
 
 
 @pytest.mark.parametrize("claim", ["iat", "nbf"])
-def test_a_token_need_not_say_since_when_it_is(
-    oidc: Provider, now: ManualClock, claim: str
+def test_some_claims_may_be_missing(server: Server, oidc: Provider, claim: str) -> None:
+    assert server.caller(oidc.token(without=claim)).subject == "ann"
+
+
+def test_clocks_may_differ_by_the_leeway(
+    server: Server, oidc: Provider, now: ManualClock
 ) -> None:
-    assert taken(oidc, now, oidc.token(without=claim)).subject == "ann"
-
-
-def test_clocks_may_be_apart_by_the_leeway(oidc: Provider, now: ManualClock) -> None:
     at_now = int(now.now().timestamp())
     token = oidc.token(exp=at_now - 20, nbf=at_now + 20, iat=at_now + 20)
-    assert taken(oidc, now, token).subject == "ann"
-    assert refused(oidc, now, token, leeway=timedelta(0)) == "it has expired"
+    assert server.caller(token).subject == "ann"
+    assert server.refusal(token, leeway=timedelta(0)) == "it has expired"
+    assert server.refusal(oidc.token(exp=at_now - 31)) == "it has expired"
 
 
-def test_a_token_expires(oidc: Provider, now: ManualClock) -> None:
-    known = tokens(oidc, now)
-    token = oidc.token()
-    asyncio.run(known.caller_of(token))
-    now.advance(timedelta(minutes=6))
-    with pytest.raises(Problem, match="it has expired"):
-        asyncio.run(known.caller_of(token))
-
-
-def test_a_token_that_was_taken_is_not_once_its_key_is_withdrawn(
-    oidc: Provider, now: ManualClock
-) -> None:
-    before, known, token = oidc.keys, tokens(oidc, now), oidc.token()
-    try:
-        asyncio.run(known.caller_of(token))
-        oidc.rotate()
-        now.advance(timedelta(minutes=2))
-        asyncio.run(known.caller_of(token))
-        asyncio.run(known.caller_of(oidc.token()))  # by the new key, which is fetched
-        with pytest.raises(Problem, match="its key is none of the issuer's"):
-            asyncio.run(known.caller_of(token))
-    finally:
-        oidc.keys = before
-
-
-def test_a_token_is_not_taken_for_another_that_has_its_beginning(
-    oidc: Provider, now: ManualClock
-) -> None:
-    known, token = tokens(oidc, now), oidc.token()
-    asyncio.run(known.caller_of(token))
-    with pytest.raises(Problem, match="contents are wrong"):
-        asyncio.run(known.caller_of(f"{token[:-6]}AAAAAA"))
-
-
-def test_of_the_tokens_that_were_taken_the_last_are_remembered(
-    oidc: Provider, now: ManualClock, monkeypatch: pytest.MonkeyPatch
+def test_a_token_that_is_remembered_is_checked_again(
+    server: Server, oidc: Provider, now: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("go_scheduler.http.access.issuer._MOST_SEEN", 2)
-    known = tokens(oidc, now)
+    tokens, token = server.tokens(), oidc.token()
+
+    def take(taken: str) -> str:
+        return asyncio.run(tokens.caller_of(taken)).subject
+
     for number in range(4):
-        asyncio.run(known.caller_of(oidc.token(jti=str(number))))
-    assert len(known._seen) == 2
-
-
-def unsigned(header: dict[str, object], token: str) -> str:
-    """Another header before the claims of a token, and no signature."""
-    claims = token.split(".")[1]
-    return f"{part(json.dumps(header).encode())}.{claims}."
-
-
-def part(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+        take(oidc.token(jti=str(number)))
+    assert len(tokens._seen) == 2
+    take(token)
+    with pytest.raises(Problem, match="contents are wrong"):
+        take(f"{token[:-6]}AAAAAA")
+    oidc.rotate()
+    now.advance(timedelta(minutes=2))
+    take(token)
+    new = oidc.token()
+    take(new)  # The server fetches the new key, and the old one is withdrawn.
+    with pytest.raises(Problem, match="its key is none of the issuer's"):
+        take(token)
+    now.advance(timedelta(minutes=6))
+    with pytest.raises(Problem, match="it has expired"):
+        take(new)
 
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "", None, 7, ["RS256"]])
-def test_a_token_that_nobody_has_signed_is_not_taken(
-    oidc: Provider, now: ManualClock, algorithm: object
+def test_an_unsigned_token_is_refused(
+    server: Server, oidc: Provider, algorithm: object
 ) -> None:
     header = {"alg": algorithm, "typ": "at+jwt", "kid": oidc.keys[0].kid}
-    reason = refused(oidc, now, unsigned(header, oidc.token()))
-    assert reason == "it is not signed by an algorithm that is allowed"
+    assert server.refusal(unsigned(header, oidc.token())) == ALGORITHM
     assert oidc.asked == {}
 
 
-@pytest.mark.parametrize("form", ["pem", "der", "jwk"])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        lambda key: key.as_pem(private=False),
+        lambda key: key.as_der(private=False),
+        lambda key: json.dumps(key.as_dict(private=False)).encode(),
+    ],
+    ids=["pem", "der", "jwk"],
+)
 def test_a_public_key_is_no_shared_secret(
-    oidc: Provider, now: ManualClock, form: str
+    server: Server, oidc: Provider, secret: Callable[[Any], bytes]
 ) -> None:
     """Key confusion: HMAC with the issuer's public key, which everybody knows."""
     key = oidc.keys[0]
-    secrets = {
-        "pem": key.as_pem(private=False),
-        "der": key.as_der(private=False),
-        "jwk": json.dumps(key.as_dict(private=False)).encode(),
-    }
     header = {"alg": "HS256", "typ": "at+jwt", "kid": key.kid}
     message = unsigned(header, oidc.token()).removesuffix(".")
-    signature = hmac.new(secrets[form], message.encode(), hashlib.sha256).digest()
-    reason = refused(oidc, now, f"{message}.{part(signature)}")
-    assert reason == "it is not signed by an algorithm that is allowed"
+    signature = hmac.new(secret(key), message.encode(), hashlib.sha256).digest()
+    assert server.refusal(f"{message}.{part(signature)}") == ALGORITHM
 
 
 @pytest.mark.parametrize("place", ["jwk", "jku", "x5u", "kid"])
-def test_a_key_that_a_token_brings_along_or_points_to_is_ignored(
-    oidc: Provider, now: ManualClock, place: str
+def test_a_key_that_a_token_brings_or_points_to_is_ignored(
+    server: Server, oidc: Provider, place: str
 ) -> None:
-    url = f"{oidc.issuer}/mine"
-    oidc.answers["/mine"] = {"keys": [OWN.as_dict(private=False)]}
-    headers: dict[str, dict[str, Any]] = {
-        "jwk": {"jwk": OWN.as_dict(private=False)},
-        "jku": {"jku": url},
-        "x5u": {"x5u": url},
-        "kid": {"kid": oidc.keys[0].kid},
-    }
-    reason = refused(oidc, now, oidc.token(headers[place], key=OWN))
-    assert reason in (
-        "its key is none of the issuer's",
-        "its signature or contents are wrong",
-    )
+    url, public = f"{oidc.issuer}/mine", OWN.as_dict(private=False)
+    oidc.answers["/mine"] = {"keys": [public]}
+    headers = {"jwk": public, "jku": url, "x5u": url, "kid": oidc.keys[0].kid}
+    token = oidc.token({place: headers[place]}, key=OWN)
+    assert server.refusal(token) in ("its key is none of the issuer's", WRONG)
     assert oidc.asked["/mine"] == 0
 
 
-def test_a_token_that_was_changed_is_not_taken(
-    oidc: Provider, now: ManualClock
-) -> None:
+def test_a_token_with_other_claims_is_refused(server: Server, oidc: Provider) -> None:
     head, _, signature = oidc.token().split(".")
     _, claims, _ = oidc.token(scope="admin").split(".")
-    reason = refused(oidc, now, f"{head}.{claims}.{signature}")
-    assert reason == "its signature or contents are wrong"
+    assert server.refusal(f"{head}.{claims}.{signature}") == WRONG
 
 
 @pytest.mark.parametrize("typ", ["JWT", "id+jwt", "dpop+jwt", "logout+jwt", None])
-def test_a_token_of_another_type_is_not_taken(
-    oidc: Provider, now: ManualClock, typ: str | None
+def test_a_token_of_another_type_is_refused(
+    server: Server, oidc: Provider, typ: str | None
 ) -> None:
     token = oidc.token({"typ": typ})
-    assert refused(oidc, now, token, types=["at+jwt"]) == "it is of another type"
+    assert server.refusal(token, types=["at+jwt"]) == "it is of another type"
 
 
 @pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT"])
 def test_a_type_may_be_written_as_the_rfcs_allow(
-    oidc: Provider, now: ManualClock, typ: str
+    server: Server, oidc: Provider, typ: str
 ) -> None:
-    assert taken(oidc, now, oidc.token({"typ": typ})).subject == "ann"
+    assert server.caller(oidc.token({"typ": typ})).subject == "ann"
 
 
 @pytest.mark.parametrize(
     "token", ["", "a", "a.b", "a.b.c", "e30.e30.", "W10.e30.e30", "e30.!.e30"]
 )
-def test_what_is_no_token_is_not_taken(
-    oidc: Provider, now: ManualClock, token: str
+def test_a_text_that_is_no_token_is_refused(
+    server: Server, oidc: Provider, token: str
 ) -> None:
-    assert refused(oidc, now, token)
+    assert server.refusal(token)
     assert oidc.asked == {}
 
 
-def test_what_must_be_understood_is_not_passed_over(
-    oidc: Provider, now: ManualClock
-) -> None:
+def test_a_critical_header_is_not_passed_over(server: Server, oidc: Provider) -> None:
     header = {"alg": "RS256", "typ": "at+jwt", "crit": ["exp"], "exp": 1}
-    assert refused(oidc, now, unsigned(header, oidc.token())) == (
-        "it is no JSON Web Token"
-    )
-
-
-def test_a_token_that_is_too_long_is_not_looked_at(
-    oidc: Provider, now: ManualClock
-) -> None:
-    token = oidc.token(more="x" * LONGEST_TOKEN)
-    assert refused(oidc, now, token) == "it has more than 16384 characters"
-    assert oidc.asked == {}
+    refusal = server.refusal(unsigned(header, oidc.token()))
+    assert refusal == "it is no JSON Web Token"
 
 
 @pytest.mark.parametrize(
@@ -301,55 +264,44 @@ def test_a_token_that_is_too_long_is_not_looked_at(
         ({"azp": ["cli"]}, False),
     ],
 )
-def test_a_token_may_have_to_be_of_some_clients(
-    oidc: Provider, now: ManualClock, claims: dict[str, Any], is_taken: bool
+def test_the_configuration_chooses_the_clients(
+    server: Server, oidc: Provider, claims: dict[str, Any], is_taken: bool
 ) -> None:
     token = oidc.token(**claims)
     if is_taken:
-        assert taken(oidc, now, token, clients=["cli"]).subject == "ann"
+        assert server.caller(token, clients=["cli"]).subject == "ann"
     else:
-        reason = refused(oidc, now, token, clients=["cli"])
-        assert reason == "it was given to another client"
+        refusal = server.refusal(token, clients=["cli"])
+        assert refusal == "it was given to another client"
+
+
+ROLES = {"scope": "", "realm_access": {"roles": ["operator", "workers", "offline"]}}
+GRANTED = {"operator": ["jobs:read", "runs:write"]}
 
 
 @pytest.mark.parametrize(
-    ("claims", "scopes"),
+    ("claims", "options", "scopes"),
     [
-        ({"scope": "jobs:read workers"}, {"jobs:read", "workers"}),
-        ({"scope": ["jobs:read", 7]}, {"jobs:read"}),
-        ({"scp": "runs:write"}, {"runs:write", "jobs:read"}),
-        ({"scope": "", "scp": ["jobs:write"]}, {"jobs:write"}),
-        ({"scope": {"jobs:read": True}}, set()),
-        ({"scope": "JOBS:READ jobs:* email"}, set()),
+        ({"scope": "jobs:read workers"}, {}, {"jobs:read", "workers"}),
+        ({"scope": ["jobs:read", 7]}, {}, {"jobs:read"}),
+        ({"scp": "runs:write"}, {}, {"runs:write", "jobs:read"}),
+        ({"scope": "", "scp": ["jobs:write"]}, {}, {"jobs:write"}),
+        ({"scope": {"jobs:read": True}}, {}, set()),
+        ({"scope": "JOBS:READ jobs:* email"}, {}, set()),
+        (ROLES, {"roles_claim": REALM}, {"workers"}),
+        (ROLES, {"roles_claim": REALM, "roles": GRANTED}, {*GRANTED["operator"]}),
+        (ROLES, {}, set()),
+        (ROLES, {"roles_claim": "realm_access.none"}, set()),
     ],
 )
-def test_scopes_are_read_from_scope_and_scp(
-    oidc: Provider, now: ManualClock, claims: dict[str, Any], scopes: set[str]
-) -> None:
-    assert taken(oidc, now, oidc.token(**claims)).scopes == scopes
-
-
-@pytest.mark.parametrize(
-    ("roles", "scopes"),
-    [
-        (None, {"workers"}),
-        ({"operator": ["jobs:read", "runs:write"]}, {"jobs:read", "runs:write"}),
-    ],
-)
-def test_roles_are_read_by_a_path(
+def test_scopes_are_read_from_claims_and_roles(
+    server: Server,
     oidc: Provider,
-    now: ManualClock,
-    roles: dict[str, list[str]] | None,
+    claims: dict[str, Any],
+    options: dict[str, Any],
     scopes: set[str],
 ) -> None:
-    token = oidc.token(
-        scope="", realm_access={"roles": ["operator", "workers", "offline_access"]}
-    )
-    caller = taken(oidc, now, token, roles_claim=REALM, roles=roles)
-    assert scopes <= caller.scopes
-    assert ("workers" in caller.scopes) is (roles is None)
-    assert taken(oidc, now, token).scopes == set()
-    assert taken(oidc, now, token, roles_claim="realm_access.none").scopes == set()
+    assert server.caller(oidc.token(**claims), **options).scopes == scopes
 
 
 def test_a_path_may_lead_through_names_with_dots() -> None:
@@ -365,23 +317,20 @@ def test_a_path_may_lead_through_names_with_dots() -> None:
 @pytest.mark.parametrize(
     ("claims", "allowed"),
     [
-        ({"queues": ["mail", "sms"]}, {"mail", "sms"}),
-        ({"queues": "mail"}, {"mail"}),
-        ({"queues": ["*"]}, None),
-        ({"queues": 7}, set()),
+        ({"names": ["mail", "sms"]}, {"mail", "sms"}),
+        ({"names": "mail"}, {"mail"}),
+        ({"names": ["*"]}, None),
+        ({"names": 7}, set()),
         ({}, set()),
     ],
 )
-def test_a_token_may_be_restricted_by_a_claim_and_to_nothing_without_it(
-    oidc: Provider,
-    now: ManualClock,
-    claims: dict[str, Any],
-    allowed: set[str] | None,
+def test_a_claim_restricts_a_token_and_without_it_to_nothing(
+    server: Server, oidc: Provider, claims: dict[str, Any], allowed: set[str] | None
 ) -> None:
-    caller = taken(oidc, now, oidc.token(**claims), queues_claim="queues")
+    token = oidc.token(**claims)
+    caller = server.caller(token, queues_claim="names")
     assert (caller.queues, caller.owners) == (allowed, None)
-    owners = {"owners": claims["queues"]} if claims else {}
-    caller = taken(oidc, now, oidc.token(**owners), owners_claim="owners")
+    caller = server.caller(token, owners_claim="names")
     assert (caller.queues, caller.owners) == (None, allowed)
 
 
@@ -403,7 +352,7 @@ def test_a_token_may_be_restricted_by_a_claim_and_to_nothing_without_it(
         ({"roles_claim": REALM, "roles": {"a": "admin"}}, "role a must have a list"),
     ],
 )
-def test_an_issuer_that_cannot_be_is_refused(wrong: dict[str, Any], why: str) -> None:
+def test_a_wrong_issuer_is_refused(wrong: dict[str, Any], why: str) -> None:
     right = {"issuer": "https://login.example.org", "audience": AUDIENCE}
     with pytest.raises(ConfigurationError, match=why):
         OidcIssuer(**(right | wrong))

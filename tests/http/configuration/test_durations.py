@@ -12,6 +12,8 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import write_duration
 from go_scheduler.http.configuration.durations import read_duration
 
+NAN = float("nan")
+
 
 @pytest.mark.parametrize(
     ("written", "length"),
@@ -34,37 +36,22 @@ def test_a_duration_is_read(written: object, length: timedelta) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    [
-        "",
-        "soon",
-        "5 parsecs",
-        "5m later",
-        "-5m",
-        "m",
-        True,
-        None,
-        [],
-        float("nan"),
-        1e99,
-    ],
+    ["", "soon", "5 parsecs", "5m later", "-5m", "m", True, None, [], NAN, 1e99],
 )
 def test_what_is_no_duration_is_refused(written: object) -> None:
     with pytest.raises(ConfigurationError, match="lease must be a number of seconds"):
         read_duration(written, "lease")
 
 
-@pytest.mark.parametrize(
-    ("length", "text"),
-    [
-        (timedelta(), "0s"),
-        (timedelta(minutes=90), "1h30m"),
-        (timedelta(days=400), "400d"),
-        (timedelta(seconds=1, milliseconds=500), "1.5s"),
-        (timedelta(milliseconds=20), "0.02s"),
-    ],
-)
-def test_a_duration_is_written(length: timedelta, text: str) -> None:
-    assert write_duration(length) == text
+def test_a_duration_is_written_in_short() -> None:
+    for seconds, text in (
+        (0, "0s"),
+        (5400, "1h30m"),
+        (400 * 86_400, "400d"),
+        (1.5, "1.5s"),
+        (0.02, "0.02s"),
+    ):
+        assert write_duration(timedelta(seconds=seconds)) == text
 
 
 @given(st.timedeltas(timedelta(), timedelta(days=36_500)))

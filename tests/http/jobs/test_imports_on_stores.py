@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from go_scheduler import OnDemandTrigger, Scheduler, TaskDefinition
+from go_scheduler import Scheduler
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.stores.memory.store import MemoryStore
 from tests.conftest import SHARED
-from tests.http.jobs.asking import LINES, lines
-from tests.http.serving import client_of
+from tests.http.jobs.conftest import SEND
+from tests.http.serving import LINES, client_of, lines
 from tests.patience import FAILED_AFTER
 from tests.servers import opened
 
@@ -31,13 +31,10 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
 
-COUNT = 8_000
+COUNT = 4_000
 LONG = 20 * FAILED_AFTER
 PATH = "/v1/jobs/import"
 ROOT = Path(__file__).parents[3]
-SEND = TaskDefinition(
-    id=TaskDefinition.id_for("task send"), name="send", trigger=OnDemandTrigger()
-)
 
 
 @contextmanager

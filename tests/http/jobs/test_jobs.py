@@ -7,60 +7,47 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
-from go_scheduler import (
-    MemoryStore,
-    OnDemandTrigger,
-    RetryPolicy,
-    TaskDefinition,
-)
+from go_scheduler import RetryPolicy, TaskDefinition
 from go_scheduler.client import Client
-from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.http import create_app
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, SECOND, claim, clean_up, finish
 from go_scheduler.testing.clock import START
-from tests.http.jobs.asking import LINES, As, events_of, field_of, lines
-from tests.http.serving import called, client_of
+from tests.http.jobs.conftest import ON_DEMAND, SEND, task
+from tests.http.serving import (
+    LINES,
+    As,
+    Calling,
+    called,
+    client_of,
+    events_of,
+    field_of,
+    is_problem,
+    lines,
+)
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Iterator
 
     import httpx
 
+    from go_scheduler.handlers.job_types import JobTypes
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
 
-SEND = TaskDefinition(
-    id=TaskDefinition.id_for("task send"), name="send", trigger=OnDemandTrigger()
-)
-ORDER = {"type": "send", "payload": {"order": 7}}
+    Calls = Callable[..., Calling]
 
-
-@pytest.fixture
-def client() -> Client:
-    client = Client(MemoryStore(ManualClock()))
-    client.schedule(SEND)
-    return client
-
-
-def ask(
-    client: Client,
-    asking: Callable[[httpx.AsyncClient], Awaitable[None]],
-    **options: Any,
-) -> None:
-    async def run() -> None:
-        async with called(create_app(client, **options)) as http:
-            await asking(http)
-
-    asyncio.run(run())
+PATH = "/v1/jobs"
+ORDER: dict[str, Any] = {"type": "send", "payload": {"order": 7}}
+RESIZE: dict[str, Any] = {"type": "resize", "payload": {"width": 7}}
 
 
 def only(client: Client) -> TaskInstance:
@@ -68,200 +55,169 @@ def only(client: Client) -> TaskInstance:
     return found
 
 
-def test_a_job_is_one_row_of_its_type(client: Client) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        answer = await http.post("/v1/jobs", json=ORDER)
-        assert answer.status_code == 201
-        found = only(client)
-        assert answer.headers["location"] == f"/v1/instances/{found.id}"
-        assert answer.json() == {
-            "instance_id": str(found.id),
-            "definition_id": str(SEND.id),
-            "state": "pending",
-        }
-        assert (found.payload, found.execute_at) == ({"order": 7}, START)
+def submitted(http: Calling, status: int = 201, /, **body: Any) -> dict[str, Any]:
+    answer = http.post(PATH, json=ORDER | body)
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
 
-    ask(client, asking)
+
+def test_a_job_is_one_instance_of_its_type(http: Calling, client: Client) -> None:
+    answer = http.post(PATH, json=ORDER)
+    assert answer.status_code == 201
+    found = only(client)
+    assert answer.headers["location"] == f"/v1/instances/{found.id}"
+    assert answer.json() == {
+        "instance_id": str(found.id),
+        "definition_id": str(SEND.id),
+        "state": "pending",
+    }
+    assert (found.payload, found.execute_at) == ({"order": 7}, START)
+    # A job that says the same as its type needs no definition of its own.
+    submitted(http, queue="default", priority=1, metadata={})
     assert client.list_definitions() == [client.get_definition(SEND.id)]
 
 
-def test_where_jobs_are_read_is_told_to_whoever_looks_among_them(
-    client: Client,
-) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        for method, path, status in (
-            ("GET", "/v1/jobs", 405),
-            ("GET", "/v1/jobs/7", 404),
-            ("DELETE", "/v1/jobs/7", 404),
-        ):
-            answer = await http.request(method, path)
-            assert answer.status_code == status
-            assert answer.headers.get("allow") == ("POST" if status == 405 else None)
-            assert answer.json()["detail"].endswith(
-                "; a job that was submitted is read at /v1/instances/{instance_id}"
-            )
-        detail = (await http.get("/v1/job")).json()["detail"]
-        assert "/v1/instances" not in detail
-
-    ask(client, asking)
+def test_a_job_is_read_as_an_instance(http: Calling) -> None:
+    for method, path, status in (
+        ("GET", PATH, 405),
+        ("GET", f"{PATH}/7", 404),
+        ("DELETE", f"{PATH}/7", 404),
+    ):
+        answer = http.request(method, path)
+        assert answer.status_code == status
+        assert answer.headers.get("allow") == ("POST" if status == 405 else None)
+        assert answer.json()["detail"].endswith(
+            "; a job that was submitted is read at /v1/instances/{instance_id}"
+        )
+    assert "/v1/instances" not in http.get("/v1/job").json()["detail"]
 
 
 @pytest.mark.parametrize(
     ("when", "execute_at"),
     [
-        ({"at": "2031-01-01T00:00:00Z"}, None),
+        ({"at": "2031-01-01T00:00:00Z"}, datetime.fromisoformat("2031-01-01T00:00Z")),
         ({"delay": 90}, START + 90 * SECOND),
         ({"delay": 0}, START),
     ],
 )
 def test_a_job_has_its_time(
-    client: Client, when: dict[str, object], execute_at: object
+    http: Calling, client: Client, when: dict[str, Any], execute_at: datetime
 ) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        assert (await http.post("/v1/jobs", json=ORDER | when)).status_code == 201
-
-    ask(client, asking)
-    found = only(client).execute_at
-    assert found == execute_at or found.isoformat() == "2031-01-01T00:00:00+00:00"
+    submitted(http, **when)
+    assert only(client).execute_at == execute_at
 
 
 @pytest.mark.parametrize("more", [{}, {"queue": "slow"}])
 def test_a_known_key_is_answered_by_the_job_that_has_it(
-    client: Client, more: dict[str, object]
+    http: Calling, client: Client, more: dict[str, object]
 ) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        first = await http.post("/v1/jobs", json=ORDER | {"key": "7"} | more)
-        assert first.status_code == 201
-        header = {"Idempotency-Key": "7"}
-        for body, headers in (
-            (ORDER | {"key": "7"} | more, {}),
-            (ORDER | more, header),
-            (ORDER | {"key": "7", "payload": {"order": 8}} | more, header),
-        ):
-            again = await http.post("/v1/jobs", json=body, headers=headers)
-            assert (again.status_code, again.json()) == (200, first.json())
-            assert again.headers["location"] == first.headers["location"]
-        answer = await http.post("/v1/jobs", json=ORDER | {"key": "8"}, headers=header)
-        assert field_of(answer) == "key"
-
-    ask(client, asking)
-    assert only(client).payload == {"order": 7}
-
-
-def test_a_job_with_settings_of_its_own_has_its_own_definition(client: Client) -> None:
-    client.schedule(replace(SEND, lock="smtp", timeout=5 * SECOND))
-    own = {
-        "queue": "slow",
-        "priority": 0,
-        "retry": {"max_attempts": 3, "delay": 5},
-        "expire_after": 60,
-        "start_timeout": 7,
-        "heartbeat_timeout": 8,
-        "metadata": {"shop": 7},
-    }
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        answer = await http.post("/v1/jobs", json=ORDER | own)
-        assert answer.status_code == 201
-        found = only(client)
-        of = found.definition
-        assert answer.json()["definition_id"] == str(of.id) != str(SEND.id)
-        assert found.payload == {"order": 7}
-        assert (of.name, of.queue, of.priority) == ("send", "slow", 0)
-        assert of.retry == RetryPolicy(max_attempts=3, delay=5 * SECOND)
-        assert (of.expire_after, of.metadata) == (60 * SECOND, {"shop": 7})
-        assert (of.lock, of.timeout) == ("smtp", 5 * SECOND)
-        assert (of.start_timeout, of.heartbeat_timeout) == (7 * SECOND, 8 * SECOND)
-        assert not of.named
-
-    ask(client, asking)
-
-
-def test_what_a_job_says_as_its_type_does_needs_no_definition(client: Client) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        body = ORDER | {"queue": "default", "priority": 1, "metadata": {}}
-        assert (await http.post("/v1/jobs", json=body)).status_code == 201
-
-    ask(client, asking)
-    assert only(client).definition.id == SEND.id
-
-
-def test_what_has_a_key_is_not_changed_by_another_one_with_it(client: Client) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        body = ORDER | {"key": "7"}
-        first = await http.post("/v1/jobs", json=body | {"queue": "a"})
-        again = await http.post("/v1/jobs", json=body | {"queue": "b", "timeout": 9})
+    first = http.post(PATH, json=ORDER | {"key": "7"} | more)
+    assert first.status_code == 201
+    header = {"Idempotency-Key": "7"}
+    for body, headers in (
+        ({"key": "7"}, {}),
+        ({}, header),
+        ({"key": "7", "payload": {"order": 8}}, header),
+        ({"key": "7", "queue": "b", "timeout": 9}, {}),
+    ):
+        again = http.post(PATH, json=ORDER | more | body, headers=headers)
         assert (again.status_code, again.json()) == (200, first.json())
+        assert again.headers["location"] == first.headers["location"]
+    answer = http.post(PATH, json=ORDER | {"key": "8"}, headers=header)
+    assert field_of(answer) == "key"
+    found = only(client)
+    assert found.payload == {"order": 7}
+    definition = found.definition
+    assert definition.queue == more.get("queue", "default")
+    assert definition.timeout is None
 
-    ask(client, asking)
-    of = only(client).definition
-    assert (of.queue, of.timeout) == ("a", None)
+
+def test_a_job_with_settings_of_its_own_has_its_own_definition(
+    http: Calling, client: Client
+) -> None:
+    client.schedule(replace(SEND, lock="smtp", timeout=5 * SECOND))
+    answer = submitted(
+        http,
+        queue="slow",
+        priority=0,
+        retry={"max_attempts": 3, "delay": 5},
+        expire_after=60,
+        start_timeout=7,
+        heartbeat_timeout=8,
+        metadata={"shop": 7},
+    )
+    found = only(client)
+    own = found.definition
+    assert answer["definition_id"] == str(own.id) != str(SEND.id)
+    assert found.payload == {"order": 7}
+    assert own == replace(
+        SEND,
+        id=own.id,
+        trigger=own.trigger,
+        queue="slow",
+        priority=0,
+        retry=RetryPolicy(max_attempts=3, delay=5 * SECOND),
+        expire_after=60 * SECOND,
+        metadata={"shop": 7},
+        lock="smtp",
+        timeout=5 * SECOND,
+        start_timeout=7 * SECOND,
+        heartbeat_timeout=8 * SECOND,
+    )
+    assert not own.named
 
 
 @pytest.mark.parametrize("owner", [None, "shop"])
-def test_a_key_is_one_for_jobs_with_settings_of_their_own_and_without(
-    client: Client, owner: str | None
+def test_jobs_with_and_without_settings_share_their_keys(
+    client: Client, calling: Calls, owner: str | None
 ) -> None:
     if owner is not None:
         client.declare([replace(SEND, named=True)], owner=owner, adopt=True)
-    access = As() if owner is None else As(owners={owner, "bank"})
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        own: dict[str, Any] = {"queue": "slow", "owner": owner}
-        orders: dict[str, list[dict[str, Any]]] = {
-            "a": [{}, own, {}],
-            "b": [own, {}, own],
-        }
-        for key, order in orders.items():
-            answers = [
-                await http.post("/v1/jobs", json=ORDER | more | {"key": key})
-                for more in order
-            ]
-            assert [each.status_code for each in answers] == [201, 200, 200]
-            assert len({each.text for each in answers}) == 1
-        both: list[dict[str, Any]] = [ORDER | {"key": "c"}, ORDER | own | {"key": "c"}]
-        answer = await http.post(
-            "/v1/jobs/import", content=lines([*both, *both]), headers=LINES
-        )
-        assert (events_of(answer)[-1]["made"], events_of(answer)[-1]["known"]) == (1, 3)
-
-    ask(client, asking, access=access)
+    http = calling(access=As() if owner is None else As(owners={owner, "bank"}))
+    own: dict[str, Any] = {"queue": "slow", "owner": owner}
+    orders: dict[str, list[dict[str, Any]]] = {"a": [{}, own, {}], "b": [own, {}, own]}
+    for key, order in orders.items():
+        answers = [http.post(PATH, json=ORDER | it | {"key": key}) for it in order]
+        assert [each.status_code for each in answers] == [201, 200, 200]
+        assert len({each.text for each in answers}) == 1
+    both = lines([ORDER | {"key": "c"}, ORDER | own | {"key": "c"}] * 2)
+    last = events_of(http.post(f"{PATH}/import", content=both, headers=LINES))[-1]
+    assert (last["made"], last["known"]) == (1, 3)
     assert sorted(each.key or "" for each in client.list_instances()) == ["a", "b", "c"]
 
 
-def test_of_two_at_once_one_with_settings_of_its_own_one_makes_the_key(
+def test_of_two_jobs_with_one_key_at_once_one_is_made(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = ORDER | {"key": "7"}
     look = client.alist_definitions
+    other: list[asyncio.Future[httpx.Response]] = []
 
-    async def asking(http: httpx.AsyncClient) -> None:
-        await http.post("/v1/jobs", json=ORDER)
-        own: asyncio.Future[httpx.Response] | None = None
+    async def ask() -> None:
+        async with called(create_app(client)) as http:
+            await http.post(PATH, json=ORDER)
 
-        async def look_and_wait(**asked: Any) -> object:
-            nonlocal own
-            found = await look(**asked)
-            if own is None:
-                own = asyncio.ensure_future(
-                    http.post("/v1/jobs", json=body | {"queue": "slow"})
-                )
-                # It would end by now if it were not to wait.
-                await asyncio.wait([own], timeout=0.1)
-            return found
+            async def look_and_wait(**query: Any) -> object:
+                found = await look(**query)
+                if not other:
+                    with_settings = http.post(PATH, json=body | {"queue": "slow"})
+                    other.append(asyncio.ensure_future(with_settings))
+                    # It would end by now if it did not wait.
+                    await asyncio.wait(other, timeout=0.1)
+                return found
 
-        monkeypatch.setattr(client, "alist_definitions", look_and_wait)
-        plain = await http.post("/v1/jobs", json=body)
-        assert own is not None
-        again = await own
-        assert (plain.status_code, again.status_code) == (201, 200)
-        assert plain.json() == again.json()
+            monkeypatch.setattr(client, "alist_definitions", look_and_wait)
+            plain = await http.post(PATH, json=body)
+            again = await other[0]
+            assert (plain.status_code, again.status_code) == (201, 200)
+            assert plain.json() == again.json()
 
-    ask(client, asking)
+    asyncio.run(ask())
 
 
-def test_what_another_server_makes_meanwhile_has_the_key(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+def test_a_job_that_another_server_makes_meanwhile_has_the_key(
+    http: Calling, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule = client.aschedule
 
@@ -271,366 +227,268 @@ def test_what_another_server_makes_meanwhile_has_the_key(
         return put
 
     monkeypatch.setattr(client, "aschedule", schedule_late)
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        body = ORDER | {"key": "7", "queue": "slow"}
-        answer = await http.post("/v1/jobs", json=body)
-        assert answer.status_code == 200
-        assert answer.json()["instance_id"] == str(only(client).id)
-
-    ask(client, asking)
+    answer = submitted(http, 200, key="7", queue="slow")
+    assert answer["instance_id"] == str(only(client).id)
     assert [each.id for each in client.list_definitions()] == [SEND.id]
 
 
-def test_nobody_runs_what_they_may_not_see_by_its_key(client: Client) -> None:
+def test_nobody_runs_a_definition_that_they_may_not_see_by_its_key(
+    client: Client, calling: Calls
+) -> None:
     access = As()
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        body = ORDER | {"queue": "theirs", "key": "7"}
-        made = (await http.post("/v1/jobs", json=body)).json()
-        # As if its run were still to be made: its definition alone is there.
-        of = client.get_definition(UUID(made["definition_id"]))
-        client.delete_definition(of.id)
-        client.schedule(replace(of, revision=0))
-        access.caller = replace(access.caller, queues=frozenset({"default", "slow"}))
-        for more in ({}, {"queue": "slow"}):
-            answer = await http.post("/v1/jobs", json=ORDER | more | {"key": "7"})
-            assert answer.status_code == 409
-            assert answer.json()["type"] == "urn:go_scheduler:key"
-        assert client.list_instances() == []
-        access.caller = replace(access.caller, queues=None)
-        for status in (201, 200):
-            answer = await http.post("/v1/jobs", json=ORDER | {"key": "7"})
-            assert answer.status_code == status
-            assert answer.json()["definition_id"] == str(of.id)
-
-    ask(client, asking, access=access)
+    http = calling(access=access)
+    made = submitted(http, queue="theirs", key="7")
+    # As if its instance were still to be made: only its definition is there.
+    own = client.get_definition(UUID(made["definition_id"]))
+    client.delete_definition(own.id)
+    client.schedule(replace(own, revision=0))
+    access.become(queues={"default", "slow"})
+    for more in ({}, {"queue": "slow"}):
+        answer = http.post(PATH, json=ORDER | more | {"key": "7"})
+        assert is_problem(answer, 409, "key")
+    assert client.list_instances() == []
+    access.become(queues=None)
+    for status in (201, 200):
+        assert submitted(http, status, key="7")["definition_id"] == str(own.id)
 
 
 @pytest.mark.parametrize("owner", [None, "shop"])
-def test_what_is_over_and_gone_leaves_its_key_to_another(
-    store: Store, clock: ManualClock, owner: str | None
+def test_a_job_that_is_deleted_leaves_its_key_to_another(
+    store: Store, clock: ManualClock, calling: Calls, owner: str | None
 ) -> None:
     client = Client(store)
     if owner is None:
         client.schedule(SEND)
     else:
         client.declare([SEND], owner=owner)
-    access = As() if owner is None else As(owners={owner})
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        body = ORDER | {"queue": "slow", "key": "7"}
-        for _ in range(2):
-            assert (await http.post("/v1/jobs", json=body)).status_code == 201
-            [run] = claim(store, queues=["slow"])
-            assert run.payload == {"order": 7}
-            assert finish(store, run)
-            assert (await http.post("/v1/jobs", json=body)).status_code == 200
-            clock.advance(HOUR)
-            assert clean_up(store) == 2
-            assert client.list_definitions() == [client.get_definition(SEND.id)]
-
-    ask(client, asking, access=access)
+    http = calling(client, access=As() if owner is None else As(owners={owner}))
+    for _ in range(2):
+        submitted(http, queue="slow", key="7")
+        [run] = claim(store, queues=["slow"])
+        assert run.payload == {"order": 7}
+        assert finish(store, run)
+        submitted(http, 200, queue="slow", key="7")
+        clock.advance(HOUR)
+        assert clean_up(store) == 2
+        assert client.list_definitions() == [client.get_definition(SEND.id)]
 
 
-def test_a_paused_type_has_its_jobs_wait_those_with_their_own_settings_too(
-    client: Client,
+def test_the_jobs_of_a_paused_type_wait_even_with_settings_of_their_own(
+    http: Calling, client: Client
 ) -> None:
     client.pause(SEND.id)
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        await http.post("/v1/jobs", json=ORDER | {"queue": "slow"})
-
-    ask(client, asking)
+    submitted(http, queue="slow")
     assert only(client).definition.paused
     assert client.resume_definitions(name="send") == 2
     assert not only(client).definition.paused
 
 
+@pytest.fixture(scope="module")
+def strict(shared_client: Client, shared: Calling) -> Iterator[Calling]:
+    """An application that the refusals share."""
+    shared_client.schedule(SEND)
+    yield shared
+    assert shared_client.list_instances() == []
+    assert len(shared_client.list_definitions()) == 1
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"payload": {}}, "type"),
+        ({"type": None}, "type"),
         ({"type": ""}, "type"),
         ({"type": "\0"}, "type"),
         ({"type": "\ud800"}, "type"),
         ({"type": 7}, "type"),
-        (ORDER | {"payload": [7]}, "payload"),
-        (ORDER | {"payload": {"a": "\0"}}, "payload"),
-        (ORDER | {"payload": {"a": "x" * 70_000}}, "payload"),
-        (ORDER | {"at": "tomorrow"}, "at"),
-        (ORDER | {"at": "2030-01-01T00:00:00"}, "at"),
-        (ORDER | {"at": "0001-01-01T00:00:00+14:00"}, "at"),
-        (ORDER | {"at": "9999-12-31T23:59:59Z", "jitter": 1e9}, "at"),
-        (ORDER | {"at": "2030-01-01T00:00:00Z", "delay": 1}, "delay"),
-        (ORDER | {"delay": -1}, "delay"),
-        (ORDER | {"delay": 1e300}, "delay"),
-        (ORDER | {"delay": 3.1557e9, "jitter": 3e9}, "delay"),
-        (ORDER | {"delay": "1"}, "delay"),
-        (ORDER | {"jitter": -1}, "jitter"),
-        (ORDER | {"key": ""}, "key"),
-        (ORDER | {"key": "x" * 201}, "key"),
-        (ORDER | {"queue": "\0"}, "queue"),
-        (ORDER | {"priority": 4}, "priority"),
-        (ORDER | {"timeout": 0.01}, "timeout"),
-        (ORDER | {"retry": {"factor": 0}}, "retry.factor"),
-        (ORDER | {"retry": {"wait": 1}}, "retry.wait"),
-        (ORDER | {"metadata": {"a": "x" * 70_000}}, "metadata"),
-        (ORDER | {"lock": ""}, "lock"),
-        (ORDER | {"owner": ""}, "owner"),
-        (ORDER | {"owner": "x" * 201, "queue": "slow"}, "owner"),
-        (ORDER | {"pay_load": {}}, "pay_load"),
+        ({"payload": [7]}, "payload"),
+        ({"payload": {"a": "\0"}}, "payload"),
+        ({"payload": {"a": "x" * 70_000}}, "payload"),
+        ({"at": "tomorrow"}, "at"),
+        ({"at": "2030-01-01T00:00:00"}, "at"),
+        ({"at": "0001-01-01T00:00:00+14:00"}, "at"),
+        ({"at": "9999-12-31T23:59:59Z", "jitter": 1e9}, "at"),
+        ({"at": "2030-01-01T00:00:00Z", "delay": 1}, "delay"),
+        ({"delay": -1}, "delay"),
+        ({"delay": 1e300}, "delay"),
+        ({"delay": 3.1557e9, "jitter": 3e9}, "delay"),
+        ({"delay": "1"}, "delay"),
+        ({"jitter": -1}, "jitter"),
+        ({"key": ""}, "key"),
+        ({"key": "x" * 201}, "key"),
+        ({"queue": "\0"}, "queue"),
+        ({"priority": 4}, "priority"),
+        ({"timeout": 0.01}, "timeout"),
+        ({"retry": {"factor": 0}}, "retry.factor"),
+        ({"retry": {"wait": 1}}, "retry.wait"),
+        ({"metadata": {"a": "x" * 70_000}}, "metadata"),
+        ({"lock": ""}, "lock"),
+        ({"owner": ""}, "owner"),
+        ({"owner": "x" * 201, "queue": "slow"}, "owner"),
+        ({"pay_load": {}}, "pay_load"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_field(
-    client: Client, body: dict[str, object], field: str
+def test_a_wrong_job_is_refused_by_its_field(
+    strict: Calling, body: dict[str, object], field: str
 ) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        text, headers = json.dumps(body), {"Content-Type": "application/json"}
-        answer = await http.post("/v1/jobs", content=text, headers=headers)
+    text, headers = json.dumps(ORDER | body), {"Content-Type": "application/json"}
+    assert field_of(strict.post(PATH, content=text, headers=headers)) == field
+
+
+def test_a_payload_is_checked_by_its_type(
+    client: Client, calling: Calls, types: JobTypes
+) -> None:
+    http = calling(types=types)
+    price = {"properties": {"price": {"type": "number"}}}
+    schema = {"properties": {"items": {"items": price}}, "required": ["items"]}
+    http.put("/v1/types/pay", json={"schema": schema})
+    wrong: list[tuple[str, dict[str, object] | None, str, str]] = [
+        ("pay", {"items": [{"price": "9"}]}, "payload.items[0].price", "'9' is not of"),
+        ("pay", None, "payload", "'items' is a required property"),
+        ("resize", {}, "payload", ""),
+        ("resize", {"width": "x"}, "payload", ""),
+        ("resize", {"widths": 7}, "payload", ""),
+    ]
+    for name, payload, field, detail in wrong:
+        answer = http.post(PATH, json={"type": name, "payload": payload})
         assert field_of(answer) == field
-
-    ask(client, asking)
+        assert answer.json()["errors"][0]["detail"].startswith(detail)
     assert client.list_instances() == []
-    assert len(client.list_definitions()) == 1
+    # Nobody has scheduled the task of the server yet.
+    for queue in (None, "slow"):
+        assert http.post(PATH, json=RESIZE | {"queue": queue}).status_code == 201
+    payloads = [each.payload for each in client.list_instances()]
+    assert payloads == [{"width": 7}] * 2
 
 
-def test_a_payload_is_checked_by_the_schema_of_its_type(client: Client) -> None:
-    schema = {
-        "properties": {
-            "items": {"items": {"properties": {"price": {"type": "number"}}}}
-        },
-        "required": ["items"],
-    }
-    types = JobTypes()
-
-    @types.task("resize")
-    def resize(width: int) -> None:
-        raise AssertionError
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        await http.put("/v1/types/pay", json={"schema": schema})
-        for payload, field, text in (
-            (
-                {"items": [{"price": "9"}]},
-                "payload.items[0].price",
-                "'9' is not of type",
-            ),
-            (None, "payload", "'items' is a required property"),
-        ):
-            given: dict[str, object] = {"type": "pay", "payload": payload}
-            answer = await http.post("/v1/jobs", json=given)
-            assert field_of(answer) == field
-            assert answer.json()["errors"][0]["detail"].startswith(text)
-        for wrong in ("{}", '{"width": "x"}', '{"widths": 7}'):
-            given = {"type": "resize", "payload": json.loads(wrong)}
-            assert field_of(await http.post("/v1/jobs", json=given)) == "payload"
-        assert client.list_instances() == []
-        # Nobody has scheduled it yet.
-        for queue, count in ((None, 1), ("slow", 2)):
-            given = {"type": "resize", "payload": {"width": 7}, "queue": queue}
-            assert (await http.post("/v1/jobs", json=given)).status_code == 201
-            payloads = [each.payload for each in client.list_instances()]
-            assert payloads == [{"width": 7}] * count
-
-    ask(client, asking, types=types)
+def test_an_unknown_type_is_refused_with_the_way_to_declare_it(
+    http: Calling, client: Client
+) -> None:
+    for more in ({}, {"queue": "slow"}):
+        answer = http.post(PATH, json={"type": "a b"} | more)
+        assert answer.status_code == 404
+        assert "PUT /v1/types/a%20b" in answer.json()["detail"]
+    client.schedule(task("a b"))
+    assert http.post(PATH, json={"type": "a b"}).status_code == 201
 
 
-def test_a_type_that_nobody_knows_is_said_to_be_declared(client: Client) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        for more in ({}, {"queue": "slow"}):
-            answer = await http.post("/v1/jobs", json={"type": "a b"} | more)
-            assert answer.status_code == 404
-            assert "PUT /v1/types/a%20b" in answer.json()["detail"]
-        client.schedule(replace(SEND, id=TaskDefinition.id_for("task a b"), name="a b"))
-        answer = await http.post("/v1/jobs", json={"type": "a b"})
-        assert answer.status_code == 201
-
-    ask(client, asking)
-
-
-def test_jobs_may_run_a_little_later_each(client: Client) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        for number in range(50):
-            await http.post("/v1/jobs", json=ORDER | {"key": f"{number}"})
-        for more in ({"jitter": 0}, {"jitter": 0, "delay": 7}):
-            await http.post("/v1/jobs", json=ORDER | more)
-        at = "2030-01-01T00:00:00Z"
-        await http.post("/v1/jobs", json=ORDER | {"jitter": 9, "at": at})
-
-    ask(client, asking, jobs=JobDefaults(jitter=timedelta(hours=1)))
+def test_jobs_run_later_by_a_random_jitter(client: Client, calling: Calls) -> None:
+    http = calling(jobs=JobDefaults(jitter=HOUR))
+    for number in range(50):
+        submitted(http, key=f"{number}")
+    submitted(http, jitter=0)
+    submitted(http, jitter=0, delay=7)
+    submitted(http, jitter=9, at="2030-01-01T00:00:00Z")
     found = client.list_instances(limit=100)
     later = [each.execute_at - START for each in found if each.key is not None]
     assert len(set(later)) == 50
-    assert all(0 * SECOND <= each <= 3600 * SECOND for each in later)
-    assert max(later) > 1800 * SECOND
-    exact = [each.execute_at - START for each in found if each.key is None]
-    assert {0 * SECOND, 7 * SECOND} < set(exact)
+    assert all(0 * SECOND <= each <= HOUR for each in later)
+    assert max(later) > HOUR / 2
+    exact = {each.execute_at - START for each in found if each.key is None}
+    assert {0 * SECOND, 7 * SECOND} < exact
 
 
-def test_what_a_definition_is_run_with_by_hand_is_checked_as_its_type_says(
-    client: Client,
+def test_a_run_by_hand_checks_the_payload_as_its_type_says(
+    client: Client, calling: Calls, types: JobTypes
 ) -> None:
-    types, access = JobTypes(), As()
-
-    @types.task("resize")
-    def resize(width: int) -> None:
-        raise AssertionError
-
-    schema = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    client.schedule(resize.definition)
-    ids = [resize.definition.id]
-    for name in ("resize", "pay"):
-        of = TaskDefinition(trigger=OnDemandTrigger(), name=name)
-        ids.append(client.schedule(of).id)
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        await http.put("/v1/types/pay", json={"schema": schema})
-        for id, field, fits in (
-            (ids[0], "payload", {"width": 7}),
-            (ids[1], "payload", {"width": 7}),
-            (ids[2], "payload.n", {"n": 7}),
-        ):
-            path = f"/v1/definitions/{id}/run"
-            wrong = {"n": "x"}
-            assert field_of(await http.post(path, json={"payload": wrong})) == field
-            assert field_of(await http.post(path, json={})) == "payload"
-            answer = await http.post(path, json={"payload": fits})
-            assert (answer.status_code, answer.json()["payload"]) == (201, fits)
-        # Of another's type nothing is told, nor of what has none.
-        client.declare([], owner="shop")
-        of = TaskDefinition(
-            trigger=OnDemandTrigger(), name="pay", id=UUID(int=7), queue="mine"
-        )
-        nameless = replace(of, id=UUID(int=8), name=None)
-        client.schedule_all([of, nameless])
-        access.caller = replace(access.caller, queues=frozenset({"mine"}))
-        for each in (of, nameless):
-            path = f"/v1/definitions/{each.id}/run"
-            answer = await http.post(path, json={"payload": {"n": "x"}})
-            assert answer.status_code == 201
-
-    ask(client, asking, types=types, access=access)
-
-
-def test_callers_keep_to_their_queues(client: Client) -> None:
-    access = As(queues={"a"})
-    client.schedule(
-        replace(SEND, id=TaskDefinition.id_for("task b"), name="b", queue="a")
-    )
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        for body in (ORDER, ORDER | {"queue": "a"}):
-            answer = await http.post("/v1/jobs", json=body)
-            assert answer.status_code == 404
-        body = {"type": "b", "queue": "b"}
-        assert (await http.post("/v1/jobs", json=body)).status_code == 403
-        body = {"type": "b", "lock": "9", "key": "7"}
-        assert (await http.post("/v1/jobs", json=body)).status_code == 201
-        access.caller = replace(access.caller, scopes=frozenset({"jobs:read"}))
-        assert (await http.post("/v1/jobs", json=body)).status_code == 403
-
-    ask(client, asking, access=access)
-
-
-def test_a_known_key_shows_nobody_elses_job(client: Client) -> None:
-    client.schedule(replace(SEND, id=TaskDefinition.id_for("task b"), name="b"))
     access = As()
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        body: dict[str, object] = {"type": "resize", "payload": {"width": 7}}
-        body["key"] = "7"
-        own = body | {"queue": "theirs"}
-        assert (await http.post("/v1/jobs", json=own)).status_code == 201
-        access.caller = replace(access.caller, queues=frozenset({"default"}))
-        answer = await http.post("/v1/jobs", json=body | {"timeout": 9})
-        assert answer.status_code == 409
-        assert answer.json()["type"] == "urn:go_scheduler:key"
-        assert "instance_id" not in answer.text
-
-    types = JobTypes()
-
-    @types.task("resize")
-    def resize(width: int) -> None:
-        raise AssertionError
-
-    ask(client, asking, access=access, types=types)
-    assert len(client.list_instances()) == 1
-
-
-def test_a_type_that_has_been_moved_meanwhile_is_not_shown(client: Client) -> None:
-    access = As(queues={"default"})
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        assert (await http.post("/v1/jobs", json=ORDER)).status_code == 201
-        # What is known of it is kept for a while.
-        client.schedule(replace(SEND, queue="theirs"))
-        answer = await http.post("/v1/jobs", json=ORDER)
-        assert answer.status_code == 409
-        assert answer.json()["type"] == "urn:go_scheduler:key"
-
-    ask(client, asking, access=access)
+    http = calling(types=types, access=access)
+    schema = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    http.put("/v1/types/pay", json={"schema": schema})
+    own = types.tasks["resize"].definition
+    of_types = [own, replace(ON_DEMAND, name="resize", id=UUID(int=1))]
+    of_types.append(replace(ON_DEMAND, name="pay", id=UUID(int=2)))
+    client.schedule_all(of_types)
+    for definition, field, fits in zip(
+        of_types,
+        ("payload", "payload", "payload.n"),
+        ({"width": 7}, {"width": 7}, {"n": 7}),
+        strict=True,
+    ):
+        path = f"/v1/definitions/{definition.id}/run"
+        assert field_of(http.post(path, json={"payload": {"n": "x"}})) == field
+        assert field_of(http.post(path, json={})) == "payload"
+        answer = http.post(path, json={"payload": fits})
+        assert (answer.status_code, answer.json()["payload"]) == (201, fits)
+    # A caller hears nothing of a type that they may not see.
+    hidden = replace(ON_DEMAND, name="pay", id=UUID(int=7), queue="mine")
+    nameless = replace(hidden, id=UUID(int=8), name=None)
+    client.schedule_all([hidden, nameless])
+    access.become(queues={"mine"})
+    for each in (hidden, nameless):
+        path = f"/v1/definitions/{each.id}/run"
+        assert http.post(path, json={"payload": {"n": "x"}}).status_code == 201
 
 
-def test_what_the_server_runs_is_taken_by_nobody_who_is_restricted(
-    client: Client,
-) -> None:
-    types = JobTypes()
-
-    @types.task("resize")
-    def resize(width: int) -> None:
-        raise AssertionError
-
+def test_callers_keep_to_their_queues(client: Client, calling: Calls) -> None:
     access = As(queues={"a"})
-    body: dict[str, object] = {"trigger": {"on_demand": True}, "queue": "a"}
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        id = str(resize.definition.id)
-        path = f"/v1/definitions/{id}"
-        for answer in (
-            await http.post("/v1/definitions", json=body | {"id": id}),
-            await http.put(path, json=body),
-        ):
-            assert answer.status_code == 409
-            assert answer.json()["type"] == "urn:go_scheduler:type"
-        assert (await http.post("/v1/definitions", json=body)).status_code == 201
-        access.caller = replace(access.caller, queues=None)
-        assert (await http.put(path, json=body)).status_code == 201
-
-    ask(client, asking, access=access, types=types)
+    http = calling(access=access)
+    client.schedule(task("b", queue="a"))
+    b = {"type": "b", "lock": "9", "key": "7"}
+    for body, status in (
+        (ORDER, 404),
+        (ORDER | {"queue": "a"}, 404),
+        ({"type": "b", "queue": "b"}, 403),
+        (b, 201),
+    ):
+        assert http.post(PATH, json=body).status_code == status
+    access.become(scopes={"jobs:read"})
+    assert http.post(PATH, json=b).status_code == 403
 
 
-def test_callers_with_owners_have_what_the_server_runs_done_as_theirs(
-    client: Client,
+def test_a_known_key_or_type_shows_nobody_elses_job(
+    client: Client, calling: Calls, types: JobTypes
 ) -> None:
-    types = JobTypes()
+    access = As()
+    http = calling(access=access, types=types)
+    body = RESIZE | {"key": "7"}
+    assert http.post(PATH, json=body | {"queue": "theirs"}).status_code == 201
+    access.become(queues={"default", "pictures"})
+    answer = http.post(PATH, json=body | {"timeout": 9})
+    assert is_problem(answer, 409, "key")
+    assert "instance_id" not in answer.text
+    assert len(client.list_instances()) == 1
+    submitted(http)
+    # The server remembers the type for a while after it has been moved.
+    client.schedule(replace(SEND, queue="theirs"))
+    assert is_problem(http.post(PATH, json=ORDER), 409, "key")
 
-    @types.task("resize")
-    def resize(width: int) -> None:
-        raise AssertionError
 
+def test_restricted_callers_do_not_take_the_types_of_the_server(
+    calling: Calls, types: JobTypes
+) -> None:
+    access = As(queues={"a"})
+    http = calling(access=access, types=types)
+    body: dict[str, object] = {"trigger": {"on_demand": True}, "queue": "a"}
+    id = str(types.tasks["resize"].definition.id)
+    path = f"/v1/definitions/{id}"
+    assert is_problem(http.post("/v1/definitions", json=body | {"id": id}), 409, "type")
+    assert is_problem(http.put(path, json=body), 409, "type")
+    assert http.post("/v1/definitions", json=body).status_code == 201
+    access.become(queues=None)
+    assert http.put(path, json=body).status_code == 201
+
+
+def test_the_server_runs_jobs_as_those_of_the_callers_owner(
+    client: Client, calling: Calls, types: JobTypes
+) -> None:
     access = As(owners={"shop"})
+    http = calling(access=access, types=types)
     client.declare([], owner="bank", version=7)
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        body: dict[str, object] = {"type": "resize", "payload": {"width": 7}}
-        assert (await http.post("/v1/jobs", json=body)).status_code == 201
-        answer = await http.post("/v1/jobs", json=body | {"owner": "bank"})
-        assert answer.status_code == 403
-        access.caller = replace(access.caller, owners=frozenset({"shop", "bank"}))
-        assert field_of(await http.post("/v1/jobs", json=body)) == "owner"
-        answer = await http.post("/v1/jobs", json=body | {"owner": "bank"})
-        assert answer.status_code == 409
-        assert "declared with versions" in answer.json()["detail"]
-
-    ask(client, asking, access=access, types=types)
+    assert http.post(PATH, json=RESIZE).status_code == 201
     found = only(client)
     assert (found.definition.owner, found.payload) == ("shop", {"width": 7})
+    bank = RESIZE | {"owner": "bank"}
+    assert http.post(PATH, json=bank).status_code == 403
+    access.become(owners={"shop", "bank"})
+    assert field_of(http.post(PATH, json=RESIZE)) == "owner"
+    answer = http.post(PATH, json=bank)
+    assert is_problem(answer, 409, "owner")
+    assert "declared with versions" in answer.json()["detail"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"queue": "slow"}])
-def test_of_twenty_with_one_key_at_once_one_makes_it(
+def test_of_twenty_jobs_with_one_key_at_once_one_is_made(
     own_time_store: Store, more: dict[str, object]
 ) -> None:
     client = Client(own_time_store)
@@ -640,10 +498,9 @@ def test_of_twenty_with_one_key_at_once_one_makes_it(
 
         def post(_: int) -> tuple[int, str]:
             all_there.wait(FAILED_AFTER)
-            answer = http.post("/v1/jobs", json=ORDER | {"key": "7"} | more)
+            answer = http.post(PATH, json=ORDER | {"key": "7"} | more)
             return answer.status_code, answer.json()["instance_id"]
 
         answers = list(pool.map(post, range(20)))
-    found = only(client)
     assert sorted(status for status, _ in answers) == [200] * 19 + [201]
-    assert {id for _, id in answers} == {str(found.id)}
+    assert {id for _, id in answers} == {str(only(client).id)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -14,57 +13,39 @@ from go_scheduler.cli.showing import runs_where
 from go_scheduler.client import Client
 from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.handlers.job_types import MARK, JobTypes
-from go_scheduler.http import create_app
 from go_scheduler.http.bodies.jobs import TypeAnswer
-from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import SECOND
-from tests.http.jobs.asking import As, field_of
-from tests.http.serving import called
+from tests.http.jobs.conftest import ON_DEMAND, SEND, task
+from tests.http.serving import As, Calling, field_of, is_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    import httpx
+    from go_scheduler.testing import ManualClock
 
+    Calls = Callable[..., Calling]
 
-SEND = TaskDefinition.id_for("task send")
-ON_DEMAND = TaskDefinition(trigger=OnDemandTrigger())
-OWNER = "urn:go_scheduler:owner"
+PATH = "/v1/types"
+JOBS = "/v1/jobs"
 SCHEMA = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
 @pytest.fixture
-def client() -> Client:
-    return Client(MemoryStore())
+def client(memory: MemoryStore) -> Client:
+    return Client(memory)
 
 
-def ask(
-    client: Client,
-    asking: Callable[[httpx.AsyncClient], Awaitable[None]],
-    **options: Any,
+def listed(http: Calling, **query: object) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = http.get(PATH, params=query).json()["items"]
+    return items
+
+
+def test_a_type_is_declared_changed_read_and_deleted(
+    http: Calling, client: Client
 ) -> None:
-    async def run() -> None:
-        async with called(create_app(client, **options)) as http:
-            await asking(http)
-
-    asyncio.run(run())
-
-
-def job_types() -> JobTypes:
-    types = JobTypes()
-
-    @types.task("resize", queue="pictures")
-    def resize(picture: str) -> None:
-        """Make it smaller."""
-
-    return types
-
-
-def test_a_type_is_declared_changed_read_and_deleted(client: Client) -> None:
     body = {
         "queue": "mail",
         "priority": 2,
-        "retry": {"max_attempts": 3, "delay": 5},
         "timeout": 10,
         "start_timeout": 20,
         "heartbeat_timeout": 30,
@@ -76,49 +57,40 @@ def test_a_type_is_declared_changed_read_and_deleted(client: Client) -> None:
         "description": "Sends.",
         "schema": SCHEMA,
     }
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        answer = await http.put("/v1/types/send", json=body)
-        assert answer.status_code == 201, answer.text
-        found = answer.json()
-        assert {name: found[name] for name in body if name != "retry"} == {
-            name: body[name] for name in body if name != "retry"
-        }
-        assert found["retry"]["max_attempts"] == 3
-        assert (found["type"], found["runs_here"]) == ("send", False)
-        assert (await http.get("/v1/types/send")).json() == found
-        assert (await http.get("/v1/types")).json() == {"items": [found], "next": None}
-        stored = client.get_definition(SEND)
-        assert (stored.name, stored.queue, stored.lock) == ("send", "mail", "smtp")
-        assert stored.start_timeout == 20 * SECOND
-        assert stored.heartbeat_timeout == 30 * SECOND
-        assert (stored.max_queue, stored.when_full) == (2, "drop")
-        assert stored.trigger == OnDemandTrigger()
-        answer = await http.put("/v1/types/send", json={"queue": "post"})
-        assert (answer.status_code, answer.json()["queue"]) == (200, "post")
-        assert answer.json()["schema"] is None
-        assert (await http.delete("/v1/types/send")).status_code == 204
-        for method in ("GET", "DELETE"):
-            answer = await http.request(method, "/v1/types/send")
-            assert answer.status_code == 404
-            assert answer.json()["type"] == "urn:go_scheduler:no-type"
-            assert "PUT /v1/types/send" in answer.json()["detail"]
-
-    ask(client, asking)
+    path = f"{PATH}/send"
+    retry = {"retry": {"max_attempts": 3, "delay": 5}}
+    answer = http.put(path, json=body | retry)
+    assert answer.status_code == 201, answer.text
+    found = answer.json()
+    assert found.items() >= {**body, "type": "send", "runs_here": False}.items()
+    assert found["retry"]["max_attempts"] == 3
+    assert http.get(path).json() == found
+    assert http.get(PATH).json() == {"items": [found], "next": None}
+    stored = client.get_definition(SEND.id)
+    assert (stored.name, stored.queue, stored.lock) == ("send", "mail", "smtp")
+    limits = stored.start_timeout, stored.heartbeat_timeout
+    assert limits == (20 * SECOND, 30 * SECOND)
+    assert (stored.max_queue, stored.when_full) == (2, "drop")
+    assert stored.trigger == OnDemandTrigger()
+    answer = http.put(path, json={"queue": "post"})
+    assert (answer.status_code, answer.json()["queue"]) == (200, "post")
+    assert answer.json()["schema"] is None
+    assert http.delete(path).status_code == 204
+    for method in ("GET", "DELETE"):
+        answer = http.request(method, path)
+        assert is_problem(answer, 404, "no-type")
+        assert "PUT /v1/types/send" in answer.json()["detail"]
     assert client.list_definitions() == []
 
 
-def test_a_name_may_have_any_letters(client: Client) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        for name, path in (("a/b", "a%2Fb"), ("größe 7", "gr%C3%B6%C3%9Fe%207")):
-            answer = await http.put(f"/v1/types/{path}", json={})
-            assert (answer.status_code, answer.json()["type"]) == (201, name)
-        for path in ("%00", "x" * 201):
-            for method in ("PUT", "GET", "DELETE"):
-                answer = await http.request(method, f"/v1/types/{path}", json={})
-                assert field_of(answer) == "type"
-
-    ask(client, asking)
+def test_a_name_may_have_any_letters(http: Calling) -> None:
+    for name, path in (("a/b", "a%2Fb"), ("größe 7", "gr%C3%B6%C3%9Fe%207")):
+        answer = http.put(f"{PATH}/{path}", json={})
+        assert (answer.status_code, answer.json()["type"]) == (201, name)
+    for path in ("%00", "x" * 201):
+        for method in ("PUT", "GET", "DELETE"):
+            answer = http.request(method, f"{PATH}/{path}", json={})
+            assert field_of(answer) == "type"
 
 
 @pytest.mark.parametrize(
@@ -141,163 +113,130 @@ def test_a_name_may_have_any_letters(client: Client) -> None:
         ({"description": 7}, "description"),
     ],
 )
-def test_a_type_that_cannot_be_is_refused_by_its_field(
-    client: Client, body: dict[str, object], field: str
+def test_a_wrong_type_is_refused_by_its_field(
+    refusing: Calling, body: dict[str, object], field: str
 ) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        assert field_of(await http.put("/v1/types/send", json=body)) == field
-
-    ask(client, asking)
-    assert client.list_definitions() == []
+    assert field_of(refusing.put(f"{PATH}/send", json=body)) == field
 
 
-def test_a_type_whose_runs_go_over_a_bus_is_listed_as_such(client: Client) -> None:
-    types = job_types()
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        items = (await http.get("/v1/types")).json()["items"]
-        assert [(each["type"], each["over_bus"]) for each in items] == [
-            ("cut", True),
-            ("resize", False),
-        ]
-        answers = [TypeAnswer.model_validate(each) for each in items]
-        assert [*map(runs_where, answers)] == ["by workers on a bus", "by the server"]
-
+def test_the_types_of_the_server_are_listed_and_not_changed(
+    client: Client, calling: Calls, types: JobTypes
+) -> None:
+    http = calling(types=types)
+    [found] = listed(http)
+    assert (found["type"], found["queue"]) == ("resize", "pictures")
+    assert (found["runs_here"], found["revision"]) == (True, None)
+    assert found["description"] == "Make it smaller."
+    assert found["schema"]["properties"] == {"width": {"type": "integer"}}
+    client.schedule(types.tasks["resize"].definition)
+    assert http.get(f"{PATH}/resize").json() == found
+    for method in ("PUT", "DELETE"):
+        answer = http.request(method, f"{PATH}/resize", json={})
+        assert is_problem(answer, 409, "type")
+        assert "the server runs it itself" in answer.json()["detail"]
     with open_bus("memory://") as bus:
         types.job_type("cut", schema={})(Dispatcher(bus))
-        ask(client, asking, types=types)
+        items = sorted(listed(calling(types=types)), key=lambda each: each["type"])
+    assert [(each["type"], each["over_bus"]) for each in items] == [
+        ("cut", True),
+        ("resize", False),
+    ]
+    answers = [TypeAnswer.model_validate(each) for each in items]
+    assert [*map(runs_where, answers)] == ["by workers on a bus", "by the server"]
 
 
-def test_what_the_server_runs_is_listed_and_not_changed(client: Client) -> None:
-    types = job_types()
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        [found] = (await http.get("/v1/types")).json()["items"]
-        assert (found["type"], found["queue"]) == ("resize", "pictures")
-        assert (found["runs_here"], found["revision"]) == (True, None)
-        assert found["description"] == "Make it smaller."
-        assert found["schema"]["properties"] == {"picture": {"type": "string"}}
-        client.schedule(types.tasks["resize"].definition)
-        assert (await http.get("/v1/types/resize")).json() == found
-        for method in ("PUT", "DELETE"):
-            answer = await http.request(method, "/v1/types/resize", json={})
-            assert answer.status_code == 409
-            assert "the server runs it itself" in answer.json()["detail"]
-
-    ask(client, asking, types=types)
-
-
-def test_the_tasks_of_any_registry_are_types(client: Client) -> None:
+def test_the_tasks_of_any_registry_are_types(calling: Calls) -> None:
     handlers = HandlerRegistry()
 
     @handlers.task("send")
     def send(order: int) -> None:
         raise AssertionError
 
-    async def asking(http: httpx.AsyncClient) -> None:
-        [found] = (await http.get("/v1/types")).json()["items"]
-        assert (found["type"], found["description"]) == ("send", "")
-        assert "order" in found["schema"]["properties"]
-
-    ask(client, asking, types=handlers)
+    [found] = listed(calling(types=handlers))
+    assert (found["type"], found["description"]) == ("send", "")
+    assert "order" in found["schema"]["properties"]
 
 
-def test_what_others_have_declared_is_left(client: Client) -> None:
-    task = TaskDefinition(id=SEND, name="send", trigger=OnDemandTrigger())
-    client.schedule(task)
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        assert (await http.get("/v1/types/send")).json()["type"] == "send"
-        assert (await http.get("/v1/types")).json()["items"] == []
-        for method in ("PUT", "DELETE"):
-            answer = await http.request(method, "/v1/types/send", json={})
-            assert answer.status_code == 409
-            assert "a task of a program" in answer.json()["detail"]
-
-    ask(client, asking)
-    assert client.get_definition(SEND) == task
+def test_a_task_of_a_program_is_not_changed(http: Calling, client: Client) -> None:
+    client.schedule(SEND)
+    assert http.get(f"{PATH}/send").json()["type"] == "send"
+    assert listed(http) == []
+    for method in ("PUT", "DELETE"):
+        answer = http.request(method, f"{PATH}/send", json={})
+        assert is_problem(answer, 409, "type")
+        assert "a task of a program" in answer.json()["detail"]
+    assert client.get_definition(SEND.id) == SEND
 
 
-def test_lists_go_on_and_show_no_copies(client: Client) -> None:
-    async def asking(http: httpx.AsyncClient) -> None:
-        for number in range(5):
-            await http.put(f"/v1/types/{number}", json={})
-        said = client.list_definitions()[0].metadata
-        client.schedule(TaskDefinition(trigger=OnDemandTrigger(), metadata=said))
-        client.schedule(
-            TaskDefinition(trigger=OnDemandTrigger(), metadata=said, name="copy")
-        )
-        seen: list[str] = []
-        asked: dict[str, Any] = {"limit": 2}
-        while True:
-            page = (await http.get("/v1/types", params=asked)).json()
-            seen += [each["type"] for each in page["items"]]
-            if page["next"] is None:
-                break
-            asked["after"] = page["next"]
-        assert sorted(seen) == ["0", "1", "2", "3", "4", "resize"]
-
-    ask(client, asking, types=job_types())
+def test_lists_have_pages_and_leave_out_copies(
+    client: Client, calling: Calls, types: JobTypes
+) -> None:
+    http = calling(types=types)
+    for number in range(5):
+        http.put(f"{PATH}/{number}", json={})
+    metadata = client.list_definitions()[0].metadata
+    for name in (None, "copy"):
+        copy = TaskDefinition(trigger=OnDemandTrigger(), metadata=metadata, name=name)
+        client.schedule(copy)
+    seen: list[str] = []
+    query: dict[str, Any] = {"limit": 2}
+    while query.get("after", "") is not None:
+        page = http.get(PATH, params=query).json()
+        seen += [each["type"] for each in page["items"]]
+        query["after"] = page["next"]
+    assert sorted(seen) == ["0", "1", "2", "3", "4", "resize"]
 
 
-def test_callers_keep_to_their_queues_and_owners(client: Client) -> None:
+def test_callers_keep_to_their_queues_and_owners(
+    client: Client, calling: Calls
+) -> None:
     access = As(queues={"a"}, owners={"shop"})
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        answer = await http.put("/v1/types/send", json={"queue": "b"})
-        assert answer.status_code == 403
-        answer = await http.put("/v1/types/send", json={"queue": "a"})
-        assert (answer.status_code, answer.json()["owner"]) == (201, "shop")
-        assert len((await http.get("/v1/types")).json()["items"]) == 1
-        answer = await http.put("/v1/types/other", json={"queue": "a", "owner": "bank"})
-        assert answer.status_code == 403
-        access.caller = replace(access.caller, owners=frozenset({"bank", "inn"}))
-        assert field_of(await http.put("/v1/types/x", json={"queue": "a"})) == "owner"
-        assert (await http.get("/v1/types")).json()["items"] == []
-        assert (await http.get("/v1/types/send")).status_code == 404
-        for method in ("PUT", "DELETE"):
-            body = {"queue": "a", "owner": "inn"}
-            answer = await http.request(method, "/v1/types/send", json=body)
-            assert answer.status_code == 409, answer.text
-        access.caller = replace(access.caller, owners=frozenset({"inn"}))
-        client.declare([], owner="inn", version=7)
-        answer = await http.put("/v1/types/new", json={"queue": "a"})
-        assert answer.status_code == 409
-        assert "declared with versions" in answer.json()["detail"]
-        access.caller = replace(access.caller, scopes=frozenset({"jobs:read"}))
-        assert (await http.put("/v1/types/send", json={})).status_code == 403
-
-    ask(client, asking, access=access)
+    http = calling(access=access)
+    path = f"{PATH}/send"
+    assert is_problem(http.put(path, json={"queue": "b"}), 403, "queue")
+    answer = http.put(path, json={"queue": "a"})
+    assert (answer.status_code, answer.json()["owner"]) == (201, "shop")
+    assert len(listed(http)) == 1
+    other = http.put(f"{PATH}/other", json={"queue": "a", "owner": "bank"})
+    assert is_problem(other, 403, "owner")
+    access.become(owners={"bank", "inn"})
+    assert field_of(http.put(f"{PATH}/x", json={"queue": "a"})) == "owner"
+    assert listed(http) == []
+    assert http.get(path).status_code == 404
+    for method in ("PUT", "DELETE"):
+        answer = http.request(method, path, json={"queue": "a", "owner": "inn"})
+        assert is_problem(answer, 409, "type")
+    access.become(owners={"inn"})
+    client.declare([], owner="inn", version=7)
+    answer = http.put(f"{PATH}/new", json={"queue": "a"})
+    assert is_problem(answer, 409, "type")
+    assert "declared with versions" in answer.json()["detail"]
+    access.become(scopes={"jobs:read"})
+    assert http.put(path, json={}).status_code == 403
 
 
-def test_who_is_restricted_declares_types_of_their_owner_alone(client: Client) -> None:
+def test_a_restricted_caller_declares_only_types_of_their_owner(
+    calling: Calls,
+) -> None:
     access = As(queues={"a"})
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        definition = {"trigger": {"on_demand": True}, "queue": "a", "name": "send"}
-        for path, body in (
-            ("types/send", {"queue": "a", "owner": "shop"}),
-            (f"definitions/{SEND}", definition),
-        ):
-            refused = await http.put(f"/v1/{path}", json=body)
-            assert (refused.status_code, refused.json()["type"]) == (403, OWNER)
-        # By another name it takes no type's place.
-        put = await http.put(f"/v1/definitions/{SEND}", json=definition | {"name": "x"})
-        assert put.status_code == 201
-        renamed = await http.patch(f"/v1/definitions/{SEND}", json={"name": "send"})
-        assert renamed.status_code == 403
-        answer = await http.post("/v1/jobs", json={"type": "send"})
-        assert answer.status_code == 404
-        access.caller = replace(access.caller, owners=frozenset({"shop"}))
-        new = f"/v1/definitions/{TaskDefinition.id_for('task new')}"
-        put = await http.put(new, json=definition | {"name": "new"})
-        assert (put.status_code, put.json()["owner"]) == (201, "shop")
-
-    ask(client, asking, access=access)
+    http = calling(access=access)
+    definition = {"trigger": {"on_demand": True}, "queue": "a", "name": "send"}
+    path = f"/v1/definitions/{SEND.id}"
+    refused = http.put(f"{PATH}/send", json={"queue": "a", "owner": "shop"})
+    assert is_problem(refused, 403, "owner")
+    assert is_problem(http.put(path, json=definition), 403, "owner")
+    # By another name it takes no type's place.
+    assert http.put(path, json=definition | {"name": "x"}).status_code == 201
+    assert http.patch(path, json={"name": "send"}).status_code == 403
+    assert http.post(JOBS, json={"type": "send"}).status_code == 404
+    access.become(owners={"shop"})
+    new = f"/v1/definitions/{task('new').id}"
+    put = http.put(new, json=definition | {"name": "new"})
+    assert (put.status_code, put.json()["owner"]) == (201, "shop")
 
 
 class Meanwhile(Client):
-    """Before it declares something, somebody else does something."""
+    """Somebody else does something before this client declares something."""
 
     act: Callable[[Client], object]
 
@@ -306,98 +245,88 @@ class Meanwhile(Client):
         return await super().adeclare(*args, **kwargs)
 
 
-@pytest.mark.parametrize("path", ["types/send", f"definitions/{SEND}"])
-def test_nobody_takes_what_somebody_else_has_taken_meanwhile(path: str) -> None:
-    client = Meanwhile(MemoryStore())
-    theirs = replace(ON_DEMAND, id=SEND, name="send", named=True, queue="b")
+@pytest.mark.parametrize("path", ["types/send", f"definitions/{SEND.id}"])
+def test_nobody_takes_a_name_that_somebody_else_has_taken_meanwhile(
+    memory: MemoryStore, calling: Calls, path: str
+) -> None:
+    client = Meanwhile(memory)
+    theirs = replace(SEND, named=True, queue="b")
     client.act = lambda other: other.declare([theirs], owner="bank")
     access = As(owners={"shop"})
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        body: dict[str, object] = {"queue": "a"}
-        put = body | {"trigger": {"on_demand": True}, "owner": "shop"}
-        if "types" not in path:
-            body = put
-        answer = await http.put(f"/v1/{path}", json=body)
-        assert answer.status_code == (409 if "types" in path else 404)
-        assert "bank" not in answer.text
-        # What is wrong otherwise is told as ever.
-        client.act = lambda other: None
-        access.caller = replace(access.caller, owners=frozenset({"", "shop"}))
-        answer = await http.put(f"/v1/{path[:-1]}0", json=body | {"owner": ""})
-        assert answer.status_code == 422
-        access.caller = replace(access.caller, owners=None)
-        client.act = lambda other: other.schedule(replace(ON_DEMAND, id=UUID(int=7)))
-        answer = await http.put(f"/v1/definitions/{UUID(int=7)}", json=put)
-        assert "in no declared set" in answer.json()["detail"]
-
-    ask(client, asking, access=access)
-    assert client.get_definition(SEND).owner == "bank"
+    http = calling(client, access=access)
+    put = {"queue": "a", "trigger": {"on_demand": True}, "owner": "shop"}
+    body: dict[str, object] = {"queue": "a"} if "types" in path else {**put}
+    answer = http.put(f"/v1/{path}", json=body)
+    assert answer.status_code == (409 if "types" in path else 404)
+    assert "bank" not in answer.text
+    # Other mistakes are answered as ever.
+    client.act = lambda other: None
+    access.become(owners={"", "shop"})
+    answer = http.put(f"/v1/{path[:-1]}0", json=body | {"owner": ""})
+    assert answer.status_code == 422
+    access.become(owners=None)
+    client.act = lambda other: other.schedule(replace(ON_DEMAND, id=UUID(int=7)))
+    answer = http.put(f"/v1/definitions/{UUID(int=7)}", json=put)
+    assert "in no declared set" in answer.json()["detail"]
+    assert client.get_definition(SEND.id).owner == "bank"
 
 
-def test_a_type_is_read_once_for_many_jobs_and_anew_after_a_while() -> None:
-    clock = ManualClock()
+def test_a_type_is_read_once_for_many_jobs_and_again_after_a_while(
+    memory: MemoryStore, clock: ManualClock, calling: Calls
+) -> None:
     read: list[object] = []
 
     class Counting(Client):
-        def list_definitions(self, **asked: Any) -> Any:
-            read.append(asked)
-            return super().list_definitions(**asked)
+        async def alist_definitions(self, **query: Any) -> Any:
+            read.append(query)
+            return self.list_definitions(**query)
 
-        async def alist_definitions(self, **asked: Any) -> Any:
-            return self.list_definitions(**asked)
-
-    client = Counting(MemoryStore(clock))
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        await http.put("/v1/types/send", json={})
-        read.clear()
-        for _ in range(10):
-            answer = await http.post("/v1/jobs", json={"type": "send"})
-            assert answer.status_code == 201
-        assert len(read) == 1
-        said: Any = {MARK: {"schema": SCHEMA}}
-        client.schedule(replace(client.get_definition(SEND), metadata=said))
-        clock.advance(11 * SECOND)
-        assert field_of(await http.post("/v1/jobs", json={"type": "send"})) == "payload"
-        client.delete_definition(SEND)
-        answer = await http.post("/v1/jobs", json={"type": "send", "payload": {"n": 1}})
+    client = Counting(memory)
+    http = calling(client, clock=clock)
+    http.put(f"{PATH}/send", json={})
+    read.clear()
+    for _ in range(10):
+        assert http.post(JOBS, json={"type": "send"}).status_code == 201
+    assert len(read) == 1
+    metadata: Any = {MARK: {"schema": SCHEMA}}
+    client.schedule(replace(client.get_definition(SEND.id), metadata=metadata))
+    clock.advance(11 * SECOND)
+    assert field_of(http.post(JOBS, json={"type": "send"})) == "payload"
+    client.delete_definition(SEND.id)
+    for _ in range(2):
+        answer = http.post(JOBS, json={"type": "send", "payload": {"n": 1}})
         assert answer.status_code == 404
-        answer = await http.post("/v1/jobs", json={"type": "send", "payload": {"n": 1}})
-        assert answer.status_code == 404
-        for number in range(1001):
-            name = f"task {number}"
-            client.schedule(
-                TaskDefinition(
-                    trigger=OnDemandTrigger(),
-                    id=TaskDefinition.id_for(f"task {name}"),
-                    name=name,
-                )
-            )
-            assert (await http.post("/v1/jobs", json={"type": name})).status_code == 201
-        read.clear()
-        await http.post("/v1/jobs", json={"type": "task 1000"})
-        assert read == []
-        await http.post("/v1/jobs", json={"type": "task 0"})
-        assert len(read) == 1
 
-    ask(client, asking, clock=clock)
+
+def test_a_thousand_types_are_remembered(
+    client: Client, calling: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("go_scheduler.http.jobs.known_types._MOST_KNOWN", 3)
+    http = calling()
+    names = [f"task {number}" for number in range(4)]
+    client.schedule_all([task(each) for each in names])
+    for each in names:
+        assert http.post(JOBS, json={"type": each}).status_code == 201
+    read: list[object] = []
+    look = client.alist_definitions
+
+    async def count(**query: Any) -> object:
+        read.append(query)
+        return await look(**query)
+
+    monkeypatch.setattr(client, "alist_definitions", count)
+    for name, reads in ((names[-1], 0), (names[0], 1)):
+        http.post(JOBS, json={"type": name})
+        assert len(read) == reads
 
 
 @pytest.mark.parametrize(
     "schema", [{"type": "nonsense"}, {"properties": {"a": {"pattern": "^(a+)+$"}}}]
 )
-def test_of_a_type_whose_schema_somebody_has_spoilt_jobs_are_refused(
-    client: Client, schema: dict[str, Any]
+def test_a_type_whose_schema_somebody_has_spoilt_takes_no_job(
+    http: Calling, client: Client, schema: dict[str, Any]
 ) -> None:
-    said: Any = {MARK: {"schema": schema}}
-    client.schedule(
-        TaskDefinition(id=SEND, name="send", trigger=OnDemandTrigger(), metadata=said)
-    )
-
-    async def asking(http: httpx.AsyncClient) -> None:
-        answer = await http.post("/v1/jobs", json={"type": "send"})
-        assert answer.status_code == 422
-        assert "schema" in answer.json()["detail"]
-
-    ask(client, asking)
+    client.schedule(replace(SEND, metadata={MARK: {"schema": schema}}))
+    answer = http.post(JOBS, json={"type": "send"})
+    assert is_problem(answer, 422, "invalid")
+    assert "schema" in answer.json()["detail"]
