@@ -161,23 +161,6 @@ def test_it_was_cancelled(store: Store, clock: ManualClock) -> None:
     assert why.text == "It was cancelled at 2030-01-01 00:00:00 UTC."
 
 
-def test_it_was_skipped_with_all_that_were_missed_and_why(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
-    house.schedule(IntervalTrigger(MINUTE), catch_up=CatchUp(mode="latest"))
-    clock.advance(HOUR + SECOND)
-    house.run_for(MINUTE / 2)
-    for at in (START + MINUTE, START + 20 * MINUTE):
-        why = house.why(at)
-        assert why.because is Because.SKIPPED
-        assert " fire times were skipped" in why.text
-        assert why.reason is not None
-        assert why.reason in why.text
-    assert why.until is not None
-    assert house.why(why.until + SECOND).because is Because.NO_FIRE_TIME
-
-
 def test_what_was_skipped_is_told_alike_after_another_trigger(
     store: Store, clock: ManualClock
 ) -> None:
@@ -309,12 +292,6 @@ def test_it_fires_next_at_a_time(house: House) -> None:
     assert house.why(NINE + 9 * DAY).text.endswith("is made shortly before.")
 
 
-def test_it_will_fire_at_a_later_time(house: House) -> None:
-    house.schedule(BERLIN)
-    why = house.why(NINE + 30 * DAY)
-    assert (why.because, why.until) == (Because.TO_COME, NINE + 30 * DAY)
-
-
 def test_it_will_have_ended_by_then(house: House) -> None:
     house.schedule(ExecuteOnceTrigger(START + HOUR))
     house.run_for(2 * HOUR)
@@ -394,29 +371,6 @@ def test_it_runs_at_a_worker_until_that_is_gone(
     )
 
 
-def test_it_is_held_by_a_node_until_its_claim_ends(
-    store: Store, clock: ManualClock
-) -> None:
-    instance = claimed(store)
-    why = Client(store).why(instance.definition.id)
-    assert (why.because, why.until) == (Because.HELD, instance.expires_at)
-    assert why.text.startswith("It is due at ")
-    assert f", and is held by node {NODE}" in why.text
-    clock.advance(SECOND)
-    assert str(Client(store).why(instance.definition.id)).startswith("It was due at ")
-
-
-def test_it_runs_again_after_an_error(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock, fail, retry=RetryPolicy(delay=5 * MINUTE))
-    house.schedule(BERLIN)
-    house.run_for(8 * HOUR + MINUTE)
-    why = house.why()
-    # A node claims ahead what is due within its window.
-    assert why.because in (Because.RETRY, Because.HELD)
-    assert " again at 2030-01-01 09:05:00 Europe/Berlin" in why.text
-    assert " Last error: ValueError: no paper. It fires next" in why.text
-
-
 def test_it_is_paused_for_the_reason_in_the_note(
     store: Store, clock: ManualClock
 ) -> None:
@@ -489,27 +443,6 @@ def test_it_waits_for_another_one_of_its_definition_to_end() -> None:
     )
 
 
-def test_no_living_node_serves_its_queue(store: Store, clock: ManualClock) -> None:
-    mail = House(store, clock, queues=["mail"])
-    mail.run_for(SECOND)
-    [gone] = mail.scheduler.nodes()
-    mail.scheduler.stop()
-    house = House(store, clock)
-    house.schedule(BERLIN, queue="mail")
-    house.run_for(30 * MINUTE)
-    house.clock.advance(ZERO)
-    instance = pending(store, definition(START, queue="mail"))
-    why = house.scheduler.why(instance.id)
-    assert (why.because, why.since) == (Because.WAITS_FOR_NODE, START)
-    assert "no living node serves the queue 'mail'; the last was" in why.text
-    assert str(gone) in why.text
-    clock.advance(HOUR)
-    assert (
-        "'mail', nor has one within the last hour."
-        in house.scheduler.why(instance.id).text
-    )
-
-
 def test_no_living_node_knows_its_name(store: Store, clock: ManualClock) -> None:
     handlers = HandlerRegistry()
     handlers.register("send")(print)
@@ -522,12 +455,6 @@ def test_no_living_node_knows_its_name(store: Store, clock: ManualClock) -> None
     assert "has a handler for the name 'sned'" in house.scheduler.why(instance.id).text
     instance = pending(store, definition(START))
     assert "for definitions without a name" in house.scheduler.why(instance.id).text
-
-
-def test_no_node_lives_at_all(store: Store) -> None:
-    instance = pending(store, definition(START))
-    why = Client(store).why(instance.definition.id)
-    assert "no node is alive that takes anything: start a scheduler" in why.text
 
 
 def test_nodes_live_that_have_no_room(store: Store, clock: ManualClock) -> None:
