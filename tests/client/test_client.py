@@ -132,13 +132,6 @@ def test_a_url_is_no_store_and_is_not_shown() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_ids_may_come_one_by_one(client: Client) -> None:
-    kept = [client.schedule(soon()) for _ in range(3)]
-    ids = [each.id for each in kept]
-    assert len(client.list_definitions(ids=iter(ids))) == 3  # type: ignore[arg-type]
-    assert client.delete_definitions(ids=iter(ids)) == 3  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("soonest_first", [False, True])
 def test_pages_of_definitions_go_on_at_their_next(
     client: Client, soonest_first: bool
@@ -282,16 +275,6 @@ class TestMany:
             client.schedule_all([one, replace(one, name="b")])
         assert client.list_definitions() == []
 
-    def test_the_odd_ones_that_are_new_are_warned_of(self, client: Client) -> None:
-        known = soon(trigger=TestWarnings.ODD, id=NOBODY)
-        with pytest.warns(ScheduleWarning):
-            client.schedule(known)
-        other = TaskDefinition(trigger=CronTrigger("*/11 * * * *"))
-        with pytest.warns(ScheduleWarning) as shown:
-            client.schedule_all([known, soon(), other])
-        assert [each.filename for each in shown] == [__file__]
-        assert "*/11" in str(shown[0].message)
-
     def test_what_has_ended_before_is_warned_of_no_more(
         self, client: Client, store: Store
     ) -> None:
@@ -347,11 +330,6 @@ class TestWarnings:
 
     async def schedule(self, client: Client) -> None:
         await client.aschedule(TaskDefinition(trigger=self.ODD))
-
-    def test_to_read_it_again_warns_of_nothing(self, client: Client) -> None:
-        with pytest.warns(ScheduleWarning):
-            stored = client.schedule(TaskDefinition(trigger=self.ODD))
-        assert client.get_definition(stored.id).trigger == self.ODD
 
 
 def test_a_check_answers_while_the_store_does_and_changes_nothing(

@@ -114,26 +114,19 @@ def test_a_run_that_started_late_says_by_how_much(
     assert ", 5 s late, on node" in house.why(NINE).text
 
 
+@pytest.mark.parametrize(("most", "runs"), [(1, "1 run"), (2, "2 runs")])
 def test_it_has_failed_after_so_many_runs_with_its_error(
-    store: Store, clock: ManualClock
+    store: Store, clock: ManualClock, most: int, runs: str
 ) -> None:
-    house = House(store, clock, fail, retry=RetryPolicy(max_attempts=2))
+    house = House(store, clock, fail, retry=RetryPolicy(max_attempts=most))
     house.schedule(BERLIN)
     house.run_for(10 * HOUR)
     why = house.why(NINE)
     assert why.because is Because.FAILED
-    assert (
-        "It has failed, after 2 runs. Last error: ValueError: no paper. It" in why.text
-    )
+    said = f"It has failed, after {runs}. Last error: ValueError: no paper. It"
+    assert said in why.text
     assert why.reason is not None
     assert why.reason.startswith("Traceback")
-
-
-def test_it_has_failed_after_one_run(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock, fail, retry=ONCE)
-    house.schedule(BERLIN)
-    house.run_for(10 * HOUR)
-    assert "after 1 run." in house.why(NINE).text
 
 
 def test_it_succeeded_at_the_second_run(store: Store, clock: ManualClock) -> None:
@@ -679,12 +672,6 @@ def test_what_waits_for_the_end_of_a_run_waits_now() -> None:
     assert why_now(facts_of(of, START)).because is Because.WAITS_FOR_END
 
 
-def test_a_record_without_a_range_is_skipped_all_the_same() -> None:
-    skipped = replace(instance(), outcome=Outcome.SKIPPED, completed_at=START)
-    why = about(facts_of(skipped.definition, START), skipped)
-    assert why.text == "It was skipped at 2030-01-01 00:00:00 UTC."
-
-
 def test_what_another_trigger_was_to_run_later_and_was_skipped_is_found() -> None:
     moved = instance(definition(trigger=BERLIN), due_at=START + MINUTE)
     skipped = replace(
@@ -716,13 +703,24 @@ def test_what_another_trigger_had_not_fired_is_told_of_each_instant_of_it(
     assert later.because is not Because.SKIPPED
 
 
-def test_what_has_failed_without_a_call_says_so() -> None:
-    failed = replace(instance(), outcome=Outcome.FAILED, completed_at=START)
-    why = about(facts_of(failed.definition, START), failed)
-    assert why.text == (
-        "It has failed, after 0 runs. It was due at 2030-01-01 00:00:00 UTC, and was"
-        " not called."
-    )
+@pytest.mark.parametrize(
+    ("outcome", "completed_at", "text"),
+    [
+        (Outcome.SKIPPED, START, "It was skipped at 2030-01-01 00:00:00 UTC."),
+        (Outcome.CANCELLED, None, "It was cancelled at an unknown time."),
+        (
+            Outcome.FAILED,
+            START,
+            "It has failed, after 0 runs. It was due at 2030-01-01 00:00:00 UTC, and"
+            " was not called.",
+        ),
+    ],
+)
+def test_an_end_of_which_little_is_known_is_told(
+    outcome: Outcome, completed_at: datetime | None, text: str
+) -> None:
+    ended = replace(instance(), outcome=outcome, completed_at=completed_at)
+    assert about(facts_of(ended.definition, START), ended).text == text
 
 
 def test_what_is_to_run_again_and_waits_for_a_node_says_what_was() -> None:
@@ -730,12 +728,6 @@ def test_what_is_to_run_again_and_waits_for_a_node_says_what_was() -> None:
     why = about(facts_of(again.definition, START), again)
     assert why.because is Because.WAITS_FOR_NODE
     assert why.text.endswith(" It has run before. Last error: no paper.")
-
-
-def test_a_time_that_is_not_there_is_unknown() -> None:
-    odd = replace(instance(), outcome=Outcome.CANCELLED)
-    why = about(facts_of(odd.definition, START), odd)
-    assert why.text == "It was cancelled at an unknown time."
 
 
 @pytest.mark.parametrize(
