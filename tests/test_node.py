@@ -139,4 +139,4 @@ def test_a_stop_that_gets_no_thread_may_be_asked_for_again(
         patch.setattr(threading.Thread, "start", start)
         with pytest.raises(RuntimeError, match="new thread"):
             one.request_stop()
-    assert one.stop(None)
+    assert one.stop(seconds(FAILED_AFTER))
