@@ -207,17 +207,6 @@ class TestHandlers:
 class TestStop:
     """A stop waits for what runs on the same loop, which goes on meanwhile."""
 
-    def test_it_waits_for_handlers_of_the_same_loop(self) -> None:
-        async def main() -> None:
-            job = Job()
-            async with Scheduler(job) as scheduler:
-                await scheduler.aschedule(at_once())
-                await job.called.wait()
-                asyncio.get_running_loop().call_soon(job.go.set)
-            assert scheduler.counts()[State.COMPLETED] == 1
-
-        run(main())
-
     def test_it_waits_for_sync_handlers_that_wait_for_the_same_loop(self) -> None:
         async def main() -> None:
             loop, called = asyncio.get_running_loop(), asyncio.Event()
@@ -248,27 +237,6 @@ class TestStop:
             assert not await scheduler.astop()
             job.go.set()
 
-        run(main())
-
-    def test_what_is_left_behind_and_fails_is_given_back_and_no_failure(self) -> None:
-        async def handler(instance: TaskInstance) -> None:
-            called.set()
-            await closed.wait()
-            raise OSError("the pool is closed")
-
-        async def main() -> None:
-            await scheduler.astart()
-            stored = await scheduler.aschedule(at_once())
-            await called.wait()
-            assert not await scheduler.astop(timedelta(0))
-            closed.set()
-            [instance] = await scheduler.alist_instances(definition_id=stored.id)
-            while instance.state is State.RUNNING:
-                instance = await scheduler.aget_instance(instance.id)
-            assert (instance.state, instance.runs) == (State.PENDING, 0)
-
-        called, closed = asyncio.Event(), asyncio.Event()
-        scheduler = Scheduler(handler)
         run(main())
 
     def test_what_runs_on_a_loop_that_is_closed_is_given_back(self) -> None:

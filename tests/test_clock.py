@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.clock import ZERO, DrivingClock, StoreClock, SystemClock
+from go_scheduler.clock import ZERO, StoreClock, SystemClock
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
@@ -102,20 +102,6 @@ def test_a_system_wait_ends_when_it_is_notified(until: timedelta | None) -> None
     with condition:
         condition.notify()
     assert woken.wait(FAILED_AFTER)
-
-
-def test_only_the_manual_clock_drives(clock: ManualClock, copy: StoreClock) -> None:
-    assert isinstance(clock, DrivingClock)
-    assert not isinstance(SystemClock(), DrivingClock)
-    assert not isinstance(copy, DrivingClock)
-
-
-def test_the_first_question_for_the_time_asks_the_store(
-    copy: StoreClock, distant: DistantStore
-) -> None:
-    distant.ahead = HOUR
-    assert copy.now() == START + HOUR
-    assert distant.asked == 1
 
 
 def test_the_store_is_asked_again_after_ten_seconds(
@@ -215,24 +201,15 @@ def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
     assert copy.now() == shown + seconds(3) == distant.now() - seconds(5)
 
 
-def test_it_follows_a_store_that_was_set_forward(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+def test_it_follows_a_store_that_was_set(
+    clock: ManualClock, copy: StoreClock, distant: DistantStore, ahead: timedelta
 ) -> None:
     copy.refresh()
-    distant.ahead = HOUR
-    later(clock, copy, seconds(10))
-    assert copy.now() == distant.now()
-
-
-def test_it_follows_a_store_that_was_set_back_rather_than_lead_it(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
-) -> None:
-    copy.refresh()
-    distant.ahead = -HOUR
-    later(clock, copy, seconds(10))
-    assert copy.now() == distant.now()
-    clock.advance(seconds(1))
-    assert copy.now() == distant.now()
+    distant.ahead = ahead
+    for span in (10, 1):
+        later(clock, copy, seconds(span))
+        assert copy.now() == distant.now()
 
 
 def test_a_better_answer_before_the_store_was_set_counts_no_more(

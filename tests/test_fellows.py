@@ -19,13 +19,19 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
 HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    """What this module is about is the same on any store."""
+    return MemoryStore(clock)
 
 
 class Two:
@@ -41,29 +47,6 @@ class Two:
 
 def once(clock: ManualClock) -> TaskDefinition:
     return TaskDefinition(trigger=ExecuteOnceTrigger(clock.now()), queue="other")
-
-
-@pytest.fixture
-def two(store: Store, clock: ManualClock) -> Iterator[Two]:
-    two = Two(store, clock)
-    with two.first, two.other:
-        clock.advance(timedelta(seconds=10))
-        yield two
-
-
-def test_what_one_puts_in_the_other_runs_at_once(two: Two, clock: ManualClock) -> None:
-    two.first.schedule(once(clock))
-    clock.advance(ZERO)
-    assert len(two.handled) == 1
-
-
-def test_what_one_asks_for_the_other_runs_at_once(two: Two, clock: ManualClock) -> None:
-    task = TaskDefinition(trigger=OnDemandTrigger(), queue="other")
-    two.first.schedule(task)
-    clock.advance(timedelta(seconds=10))
-    two.first.run_now(task.id)
-    clock.advance(ZERO)
-    assert len(two.handled) == 1
 
 
 class Noted(MemoryStore):

@@ -11,20 +11,16 @@ from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import ObjectiveBroken, ObjectiveMet, hears
-from go_scheduler.models import QueueStats, TaskDefinition
-from go_scheduler.run import HandedOn
+from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import MINUTE
 from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from go_scheduler.events import Event
     from go_scheduler.models import TaskInstance
@@ -32,39 +28,8 @@ if TYPE_CHECKING:
 MOST_IN_TIME = seconds(0.0005)
 
 
-def once(at: datetime, *, queue: str = "default") -> TaskDefinition:
-    return TaskDefinition(trigger=ExecuteOnceTrigger(at), queue=queue)
-
-
 def nothing(instance: TaskInstance) -> None:
     pass
-
-
-def ended(found: Sequence[QueueStats]) -> list[tuple[datetime, str, object, int]]:
-    return [(each.at, each.queue, each.ended, each.lateness.total) for each in found]
-
-
-def test_runs_that_are_handed_on_count_with_the_node_that_is_told_of_their_end(
-    clock: ManualClock,
-) -> None:
-    store = MemoryStore(clock)
-    tokens: list[tuple[UUID, int]] = []
-
-    def handler(instance: TaskInstance) -> HandedOn:
-        tokens.append((instance.id, instance.attempt))
-        return HandedOn()
-
-    with Scheduler(handler, store, clock=clock) as scheduler:
-        for _ in range(2):
-            scheduler.schedule(once(START))
-        clock.advance(seconds(1))
-        scheduler.complete(*tokens[0])
-        scheduler.fail(*tokens[1], "no", retry=False)
-        # Who runs nothing counts nothing.
-        assert Client(store).complete(*tokens[1])
-    assert ended(scheduler.stats_since(START)) == [
-        (START, "default", {"completed": 1, "failed": 1}, 2)
-    ]
 
 
 def test_no_more_is_read_at_once_than_can_be() -> None:

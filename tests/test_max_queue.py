@@ -52,6 +52,12 @@ DROPPING = TaskDefinition(
 REASON = "2 of it wait, and no more may (max_queue)"
 
 
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    """What this module is about is the same on any store."""
+    return MemoryStore(clock)
+
+
 def test_what_is_dropped_is_answered_and_told(clock: ManualClock, store: Store) -> None:
     told: list[Event] = []
     scheduler = Scheduler(

@@ -6,10 +6,8 @@ import asyncio
 import inspect
 import pickle
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pytest
 from sqlalchemy import event
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.base import Store
     from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 SEND = TaskDefinition(
@@ -44,25 +41,8 @@ SELDOM: dict[str, Any] = {"schedule_window": MINUTE, "runner_window": MINUTE}
 
 
 @pytest.fixture
-def client(store: Store) -> Client:
-    return Client(store)
-
-
-def test_what_is_enqueued_runs_at_once_with_its_payload(
-    store: Store, clock: ManualClock
-) -> None:
-    seen: list[TaskInstance] = []
-    with Scheduler(seen.append, store, clock=clock) as scheduler:
-        scheduler.schedule(SEND)
-        clock.advance(NOW)
-        enqueued = scheduler.enqueue("send", order=7)
-        assert seen == []
-        clock.advance(NOW)
-        [run] = seen
-        clock.advance(SECOND)
-        assert scheduler.get_instance(run.id).state is State.COMPLETED
-    assert (run.id, run.payload, run.fire_time) == (enqueued.id, {"order": 7}, None)
-    assert run.definition == SEND
+def client(clock: ManualClock) -> Client:
+    return Client(MemoryStore(clock))
 
 
 def test_what_is_enqueued_for_later_runs_then(clock: ManualClock) -> None:
@@ -78,15 +58,6 @@ def test_what_is_enqueued_for_later_runs_then(clock: ManualClock) -> None:
         scheduler.run_now(SEND.id, delay=3 * HOUR, payload={"n": 3})
         clock.advance(3 * HOUR)
     assert seen == [({"n": each}, START + each * HOUR) for each in (1, 2, 3)]
-
-
-def test_many_are_enqueued_in_their_order(client: Client, clock: ManualClock) -> None:
-    client.schedule(SEND)
-    payloads = [{"n": number} for number in range(1100)]
-    enqueued = client.enqueue_all("send", (each for each in payloads))
-    assert [each.payload for each in enqueued] == payloads
-    assert client.counts()[State.PENDING] == 1100
-    assert client.enqueue_all("send", []) == []
 
 
 def test_of_many_each_has_its_own_time_and_key(client: Client) -> None:
@@ -116,15 +87,6 @@ def test_of_many_each_has_its_own_time_and_key(client: Client) -> None:
     assert (made, found[2]) == ([True, True, False], known)
 
 
-def test_whoever_gives_the_id_knows_what_was_made(client: Client) -> None:
-    client.schedule(SEND)
-    one, other = UUID(int=1), UUID(int=2)
-    first = client.run_now(SEND.id, key="order 7", id=one)
-    assert first.id == one
-    assert client.run_now(SEND.id, key="order 7", id=other) == first
-    assert client.run_now(SEND.id, id=one) == first
-
-
 @pytest.mark.parametrize(
     ("job", "text"),
     [
@@ -139,14 +101,6 @@ def test_a_job_that_cannot_be_is_refused_with_all_others(job: Job, text: str) ->
     with pytest.raises(ConfigurationError, match=text):
         client.enqueue_all("send", [{}, job])
     assert client.counts()[State.PENDING] == 0
-
-
-def test_a_second_one_with_the_key_is_the_first(client: Client) -> None:
-    client.schedule(SEND)
-    first = client.enqueue("send", key="order 7", order=7)
-    assert client.enqueue("send", key="order 7", order=8) == first
-    assert client.run_now(SEND.id, key="order 7") == first
-    assert client.counts()[State.PENDING] == 1
 
 
 def test_a_task_that_is_missing_is_named_with_how_to_make_it(client: Client) -> None:
@@ -219,18 +173,6 @@ def test_a_run_by_hand_is_once_more_and_moves_no_schedule(clock: ManualClock) ->
         assert scheduler.get_definition(every.id) == every
         clock.advance(HOUR)
     assert [each.fire_time for each in seen] == [None, START + HOUR]
-
-
-def test_what_is_added_to_a_paused_task_waits(clock: ManualClock) -> None:
-    seen: list[TaskInstance] = []
-    with Scheduler(seen.append, MemoryStore(clock), clock=clock, **SELDOM) as scheduler:
-        scheduler.schedule(replace(SEND, paused=True))
-        scheduler.enqueue("send")
-        clock.advance(HOUR)
-        assert seen == []
-        scheduler.resume(SEND.id)
-        clock.advance(NOW)
-        assert len(seen) == 1
 
 
 def test_a_handler_enqueues_what_follows(clock: ManualClock) -> None:

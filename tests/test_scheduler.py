@@ -12,30 +12,24 @@ import threading
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import (
     ConfigurationError,
-    ConflictError,
-    InvalidTriggerError,
     SchedulerStateError,
     StoreUnavailableError,
-    TaskDefinitionNotFoundError,
-    TaskInstanceNotFoundError,
 )
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
+from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import ManualClock
-from go_scheduler.testing.builders import NOBODY
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger
-from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
@@ -61,6 +55,12 @@ def daily(**options: object) -> TaskDefinition:
 
 def now() -> datetime:
     return SystemClock().now()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    """What this module is about is the same on any store."""
+    return MemoryStore(clock)
 
 
 @pytest.fixture
@@ -218,20 +218,24 @@ class TestWarnings:
         assert "no handler is registered for definitions 'reprot' here" in text
 
 
-def test_what_is_no_store_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="store"):
-        Scheduler(print, {})  # type: ignore[arg-type]
-
-
-def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="max_workers"):
-        Scheduler(print, max_workers=0)
-
-
-@pytest.mark.parametrize("store", [MemoryStore(), MemoryStore(ManualClock())])
-def test_a_manual_clock_must_be_the_stores_too(store: MemoryStore) -> None:
-    with pytest.raises(ConfigurationError, match="same manual clock"):
-        Scheduler(print, store, clock=ManualClock())
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"store": {}}, "store must be"),
+        ({"max_workers": 0}, "max_workers"),
+        ({"store": MemoryStore(), "clock": ManualClock()}, "same manual clock"),
+        (
+            {"store": MemoryStore(ManualClock()), "clock": ManualClock()},
+            "same manual clock",
+        ),
+        ({"store": MemoryStore(ManualClock())}, "pass it to both"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(
+    arguments: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        Scheduler(print, **arguments)
 
 
 def test_without_a_store_it_has_one_in_memory_on_its_clock(clock: ManualClock) -> None:
@@ -240,151 +244,6 @@ def test_without_a_store_it_has_one_in_memory_on_its_clock(clock: ManualClock) -
         scheduler.schedule(once(START))
         clock.advance(seconds(1))
     assert len(called) == 1
-
-
-def test_a_definition_is_returned_as_it_was_stored(scheduler: Scheduler) -> None:
-    stored = scheduler.schedule(daily())
-    assert stored.revision == 1
-    assert stored.next_fire_time == START + timedelta(days=1)
-    assert scheduler.get_definition(stored.id) == stored
-
-
-def test_an_equal_definition_changes_nothing(
-    scheduler: Scheduler, clock: ManualClock
-) -> None:
-    stored = scheduler.schedule(daily(id=NOBODY))
-    clock.advance(seconds(60))
-    again = scheduler.schedule(daily(id=NOBODY))
-    assert (again.revision, again.next_fire_time) == (1, stored.next_fire_time)
-
-
-def test_a_definition_that_was_changed_since_it_was_read_is_refused(
-    scheduler: Scheduler,
-) -> None:
-    read = scheduler.schedule(daily())
-    scheduler.schedule(replace(read, metadata={"new": 1}))
-    with pytest.raises(ConflictError) as caught:
-        scheduler.schedule(replace(read, metadata={"other": 2}))
-    assert caught.value.revision == 2
-
-
-@pytest.mark.parametrize("definition", [None, "daily", DAILY])
-def test_only_a_definition_can_be_scheduled(
-    scheduler: Scheduler, definition: TaskDefinition
-) -> None:
-    with pytest.raises(ConfigurationError, match="TaskDefinition"):
-        scheduler.schedule(definition)
-
-
-class RaisingTrigger(Trigger):
-    kind = "test_scheduler raising"
-
-    def next_fire_time(self, after: datetime) -> datetime | None:
-        raise ZeroDivisionError("no")
-
-
-def test_a_trigger_that_raises_is_refused_and_nothing_is_stored(
-    scheduler: Scheduler,
-) -> None:
-    with pytest.raises(InvalidTriggerError, match="ZeroDivisionError"):
-        scheduler.schedule(TaskDefinition(trigger=RaisingTrigger()))
-    assert scheduler.list_definitions() == []
-
-
-def test_a_deleted_definition_is_gone_with_what_has_not_started(
-    scheduler: Scheduler, clock: ManualClock, called: list[TaskInstance]
-) -> None:
-    scheduler.start()
-    definition = scheduler.schedule(once(START + seconds(1)))
-    clock.advance(seconds(0.5))
-    assert scheduler.delete_definition(definition.id)
-    assert not scheduler.delete_definition(definition.id)
-    clock.advance(seconds(5))
-    assert called == []
-    with pytest.raises(TaskDefinitionNotFoundError):
-        scheduler.get_definition(definition.id)
-
-
-def test_what_is_paused_does_not_run_until_it_is_resumed(
-    scheduler: Scheduler, clock: ManualClock, called: list[TaskInstance]
-) -> None:
-    scheduler.start()
-    definition = scheduler.schedule(once(START + seconds(1)))
-    clock.advance(seconds(0.5))
-    assert scheduler.pause(definition.id, "why").note == "why"
-    clock.advance(seconds(5))
-    assert called == []
-    assert not scheduler.resume(definition.id).paused
-    clock.advance(seconds(0))
-    assert len(called) == 1
-
-
-def test_an_instance_that_has_not_started_is_cancelled(
-    scheduler: Scheduler, clock: ManualClock, called: list[TaskInstance]
-) -> None:
-    scheduler.start()
-    scheduler.schedule(once(START + seconds(1)))
-    clock.advance(seconds(0.5))
-    [instance] = scheduler.list_instances()
-    assert scheduler.cancel(instance.id) is Cancelled.CANCELLED
-    assert scheduler.cancel(instance.id) is None
-    clock.advance(seconds(5))
-    assert called == []
-
-
-def test_a_run_is_asked_to_stop(store: Store, clock: ManualClock) -> None:
-    answers: list[object] = []
-    condition = threading.Condition()
-
-    def handler(instance: TaskInstance) -> None:
-        answers.append(scheduler.cancel(instance.id))
-        with condition:
-            clock.wait(condition, clock.elapsed() + seconds(1))
-
-    scheduler = Scheduler(handler, store, clock=clock)
-    scheduler.start()
-    scheduler.schedule(once(START))
-    clock.advance(seconds(1))
-    assert answers == [Cancelled.REQUESTED]
-
-
-def test_a_definition_that_waits_goes_on_when_its_instance_is_cancelled(
-    scheduler: Scheduler, clock: ManualClock
-) -> None:
-    scheduler.start()
-    waiting = scheduler.schedule(TaskDefinition(trigger=DelayTrigger(seconds(10))))
-    clock.advance(seconds(9.5))
-    [instance] = scheduler.list_instances()
-    assert scheduler.cancel(instance.id) is Cancelled.CANCELLED
-    assert scheduler.get_definition(waiting.id).next_fire_time == START + seconds(19.5)
-
-
-@pytest.mark.parametrize("wrong", [None, "id", 3])
-def test_what_is_no_id_is_refused(scheduler: Scheduler, wrong: object) -> None:
-    calls = (
-        scheduler.get_definition,
-        scheduler.get_instance,
-        scheduler.pause,
-        scheduler.resume,
-        scheduler.cancel,
-        scheduler.delete_definition,
-    )
-    for call in calls:
-        with pytest.raises(ConfigurationError):
-            call(wrong)  # type: ignore[arg-type]
-
-
-def test_what_is_not_there_is_said_to_be_missing(scheduler: Scheduler) -> None:
-    for definition_call in (
-        scheduler.get_definition,
-        scheduler.pause,
-        scheduler.resume,
-    ):
-        with pytest.raises(TaskDefinitionNotFoundError):
-            definition_call(NOBODY)
-    for instance_call in (scheduler.get_instance, scheduler.cancel):
-        with pytest.raises(TaskInstanceNotFoundError):
-            instance_call(NOBODY)
 
 
 def test_a_handler_may_schedule_edit_and_delete_its_own_definition(
@@ -408,22 +267,6 @@ def test_a_handler_may_schedule_edit_and_delete_its_own_definition(
     clock.advance(seconds(10))
     assert called == ["old", "new", "edited"]
     assert scheduler.list_definitions() == []
-
-
-def test_a_one_off_due_now_starts_without_waiting_for_a_tick(
-    real: list[Scheduler],
-) -> None:
-    started = threading.Event()
-    hour = timedelta(hours=1)
-    scheduler = Scheduler(
-        lambda _: started.set(), schedule_window=hour, runner_window=hour
-    )
-    real.append(scheduler)
-    scheduler.start()
-    for _ in range(30):
-        started.clear()
-        scheduler.schedule(once(now()))
-        assert started.wait(FAILED_AFTER), "only a tick would have found it"
 
 
 def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None:
@@ -463,91 +306,9 @@ def test_connections_are_opened_before_the_loops_begin_if_they_can_be(
     assert scheduler.stop()
 
 
-def test_stopping_what_was_never_started_or_twice_is_harmless() -> None:
-    scheduler = Scheduler(print)
-    assert scheduler.stop()
-    scheduler.start()
-    assert scheduler.stop()
-    assert scheduler.stop()
-
-
-def test_after_a_stop_it_starts_afresh_as_another_node(real: list[Scheduler]) -> None:
-    ran = threading.Semaphore(0)
-    scheduler = Scheduler(lambda _: ran.release())
-    real.append(scheduler)
-    nodes = set()
-    for _ in range(3):
-        scheduler.start()
-        nodes.add(scheduler.health().node)
-        scheduler.schedule(once(now()))
-        assert ran.acquire(timeout=FAILED_AFTER)
-        assert scheduler.stop()
-    assert len(nodes) == 3
-
-
 def test_a_timeout_must_be_a_timedelta() -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
         Scheduler(print).stop(3)  # type: ignore[arg-type]
-
-
-def test_a_stop_waits_for_the_handler_and_its_record(real: list[Scheduler]) -> None:
-    called, go = threading.Event(), threading.Event()
-
-    def handler(instance: TaskInstance) -> None:
-        called.set()
-        assert go.wait(FAILED_AFTER)
-
-    scheduler = Scheduler(handler)
-    real.append(scheduler)
-    scheduler.start()
-    scheduler.schedule(once(now()))
-    assert called.wait(FAILED_AFTER)
-    answers: list[bool] = []
-    stopping = threading.Thread(target=lambda: answers.append(scheduler.stop()))
-    stopping.start()
-    while scheduler.health().ok:
-        pass
-    assert answers == []
-    go.set()
-    stopping.join(FAILED_AFTER)
-    assert answers == [True]
-    assert scheduler.counts()[State.COMPLETED] == 1
-
-
-def test_a_handler_may_stop_its_scheduler(real: list[Scheduler]) -> None:
-    answers: list[bool] = []
-    answered = threading.Event()
-
-    def handler(instance: TaskInstance) -> None:
-        answers.append(scheduler.stop())
-        answered.set()
-
-    scheduler = Scheduler(handler)
-    real.append(scheduler)
-    scheduler.start()
-    scheduler.schedule(once(now()))
-    assert answered.wait(FAILED_AFTER)
-    assert answers == [False]
-    assert scheduler.stop()
-    assert scheduler.counts()[State.COMPLETED] == 1
-
-
-def test_an_async_handler_may_stop_its_scheduler(real: list[Scheduler]) -> None:
-    answers: list[bool] = []
-    answered = threading.Event()
-
-    async def handler(instance: TaskInstance) -> None:
-        answers.append(scheduler.stop())
-        answered.set()
-
-    scheduler = Scheduler(handler)
-    real.append(scheduler)
-    scheduler.start()
-    scheduler.schedule(once(now()))
-    assert answered.wait(FAILED_AFTER)
-    assert answers == [False]
-    assert scheduler.stop()
-    assert scheduler.counts()[State.COMPLETED] == 1
 
 
 def test_a_handler_may_restart_its_scheduler(real: list[Scheduler]) -> None:
@@ -642,42 +403,6 @@ def test_ten_threads_that_start_schedule_and_stop_do_not_deadlock() -> None:
     for each in set(threading.enumerate()) - of_others:
         each.join(FAILED_AFTER)
         assert not each.is_alive(), each.name
-
-
-def test_with_the_context_manager_it_runs_inside(real: list[Scheduler]) -> None:
-    with Scheduler(print) as scheduler:
-        assert scheduler.health().node is not None
-    assert scheduler.health().node is None
-
-
-def test_health_says_how_it_is_and_never_raises(
-    store: Store, clock: ManualClock
-) -> None:
-    scheduler = Scheduler(print, store, clock=clock)
-    assert not scheduler.health().ok
-    scheduler.start()
-    clock.advance(seconds(1))
-    health = scheduler.health()
-    assert health.ok
-    assert health.store_reachable
-    assert (health.waiting, health.busy, health.unrecorded) == (0, 0, 0)
-    scheduler.stop()
-    assert not scheduler.health().ok
-
-
-def test_health_can_be_asked_while_the_store_was_never_there() -> None:
-    class Away(MemoryStore):
-        def now(self) -> datetime:
-            raise StoreUnavailableError("away")
-
-    clock = ManualClock()
-    scheduler = Scheduler(print, Away(clock), clock=clock)
-    scheduler.start()
-    clock.advance(seconds(1))
-    health = scheduler.health()
-    assert not health.ok
-    assert not health.store_reachable
-    assert "away" in (health.loops["definition scheduler"].error or "")
 
 
 def test_a_store_that_cannot_be_made_ready_starts_nothing() -> None:
@@ -792,13 +517,12 @@ print("stopped", flush=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_process_ends_by_itself_after_one_signal(number: signal.Signals) -> None:
+def test_a_process_ends_by_itself_after_one_signal() -> None:
     running = process(RUNNING.format(wait="sys.stdin.read(0)"))
     assert running.stdout is not None
     assert running.stdout.readline() == "called\n"
     assert running.stdout.readline() == "returned\n"
-    running.send_signal(number)
+    running.send_signal(signal.SIGTERM)
     out, errors = running.communicate(timeout=FAILED_AFTER)
     assert (out, errors, running.returncode) == ("stopped\n", "", 0)
 
@@ -863,8 +587,3 @@ def test_a_process_that_forks_before_it_starts_may_start_in_each() -> None:
     out, errors = forked.communicate(timeout=FAILED_AFTER)
     assert out.splitlines() == ["ran", "ran"]
     assert errors == ""
-
-
-def test_a_manual_clock_of_the_store_alone_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="pass it to both"):
-        Scheduler(print, MemoryStore(ManualClock()))

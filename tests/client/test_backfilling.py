@@ -42,7 +42,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
-from tests.conftest import SQL
+from tests.conftest import SHARED, SQL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +86,7 @@ class ForeignTrigger(Trigger):
         return IntervalTrigger(HOUR, anchor=YESTERDAY).next_fire_time(after)
 
 
+@pytest.mark.parametrize("engine", ["memory", *SHARED])
 class TestWhatIsMade:
     """On each store, over the loops."""
 

@@ -15,7 +15,6 @@ import pytest
 
 from go_scheduler import (
     ConfigurationError,
-    ConflictError,
     CronTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
@@ -28,8 +27,7 @@ from go_scheduler import (
 from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.client import Client
 from go_scheduler.client.arguments import MOST_LISTED
-from go_scheduler.models import DefinitionState
-from go_scheduler.testing.builders import HOUR, NOBODY, clean_up, definition, fire, put
+from go_scheduler.testing.builders import NOBODY, clean_up, definition, fire
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import LimitedTrigger
 
@@ -134,23 +132,6 @@ def test_a_url_is_no_store_and_is_not_shown() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_ids_may_come_one_by_one(client: Client) -> None:
-    kept = [client.schedule(soon()) for _ in range(3)]
-    ids = [each.id for each in kept]
-    assert len(client.list_definitions(ids=iter(ids))) == 3  # type: ignore[arg-type]
-    assert client.delete_definitions(ids=iter(ids)) == 3  # type: ignore[arg-type]
-
-
-def test_definitions_are_listed_by_every_condition(client: Client) -> None:
-    found = client.schedule(soon(name="a", queue="b", metadata={"c": [1, 2]}))
-    client.schedule(soon(name="a", queue="b", metadata={"c": [2]}))
-    client.schedule(soon(name="a", metadata={"c": [1, 2]}))
-    listed = client.list_definitions(name="a", queue="b", metadata={"c": [1]})
-    assert listed == [found]
-    assert client.list_definitions(state="active", limit=1000).next is None
-    assert client.list_definitions(state=DefinitionState.PAUSED) == []
-
-
 @pytest.mark.parametrize("soonest_first", [False, True])
 def test_pages_of_definitions_go_on_at_their_next(
     client: Client, soonest_first: bool
@@ -170,26 +151,6 @@ def test_pages_of_definitions_go_on_at_their_next(
         client.list_definitions(soonest_first=not soonest_first, after=first.next)
     with pytest.raises(ConfigurationError, match="of the same list in the same order"):
         client.list_instances(after=first.next)
-
-
-@pytest.mark.parametrize("newest_first", [False, True])
-def test_pages_of_instances_go_on_at_their_next(
-    client: Client, store: Store, newest_first: bool
-) -> None:
-    fire(store, put(store, definition(name="report")), START, START + HOUR, START)
-    fire(store, put(store), START)
-    everything = client.list_instances(name="report", newest_first=newest_first)
-    assert len(everything) == 2
-    first = client.list_instances(name="report", newest_first=newest_first, limit=1)
-    rest = client.list_instances(
-        name="report", newest_first=newest_first, limit=1, after=first.next
-    )
-    assert [*first, *rest] == everything
-    assert len(client.list_instances(state="pending", since=START + HOUR)) == 1
-    end = client.list_instances(
-        name="report", newest_first=newest_first, after=rest.next
-    )
-    assert (end, end.next) == ([], None)
 
 
 def test_definitions_are_deleted_by_metadata_page_after_page(
@@ -272,31 +233,12 @@ def test_a_state_may_be_written_as_a_text(client: Client, store: Store) -> None:
         client.list_instances(state="done")
 
 
-def test_a_new_definition_may_be_paused(client: Client) -> None:
-    kept = client.schedule(soon(paused=True, note="not yet"))
-    assert (kept.paused, kept.note) == (True, "not yet")
-    assert not client.resume(kept.id).paused
-    assert not client.schedule(replace(soon(paused=True), id=kept.id)).paused
-
-
 def test_a_copy_of_a_paused_definition_is_paused(client: Client) -> None:
     paused = client.pause(client.schedule(soon()).id, note="not yet")
     copy = client.schedule(replace(paused, id=uuid4()))
     assert (copy.paused, copy.note, copy.revision) == (True, "not yet", 1)
     again = client.schedule(replace(paused, id=uuid4(), paused=False, note=None))
     assert not again.paused
-
-
-def test_a_definition_is_completed_when_its_last_instance_is_still_to_run(
-    store: Store, client: Client
-) -> None:
-    kept = client.schedule(definition(trigger=ExecuteOnceTrigger(START + HOUR)))
-    assert kept.state is DefinitionState.ACTIVE
-    [pending] = fire(store, kept)
-    assert pending.state is State.PENDING
-    [completed] = client.list_definitions(state="completed")
-    assert completed.id == kept.id
-    assert client.list_instances(definition_id=kept.id) == [pending]
 
 
 def test_a_store_without_transactions_takes_part_in_none() -> None:
@@ -308,15 +250,6 @@ def test_a_store_without_transactions_takes_part_in_none() -> None:
 
 class TestMany:
     """Many definitions are scheduled in one write, or none is."""
-
-    def test_they_come_back_as_stored_in_the_order_given(self, client: Client) -> None:
-        given = [soon(name=str(number)) for number in range(20)]
-        stored = client.schedule_all(iter(given))
-        assert stored == given
-        assert {each.revision for each in stored} == {1}
-        assert sorted(client.list_definitions(), key=lambda each: each.id) == sorted(
-            stored, key=lambda each: each.id
-        )
 
     def test_none_is_none(self, client: Client) -> None:
         assert client.schedule_all([]) == []
@@ -336,34 +269,11 @@ class TestMany:
         asyncio.run(client.aschedule_all([soon() for _ in range(2)]))
         assert written == [3, 2]
 
-    def test_of_a_stale_one_among_them_none_is_scheduled(self, client: Client) -> None:
-        kept = client.schedule(soon())
-        with pytest.raises(ConflictError):
-            client.schedule_all([soon(), replace(kept, name="b", revision=7)])
-        assert client.list_definitions() == [kept]
-
     def test_an_id_that_is_there_twice_is_refused(self, client: Client) -> None:
         one = soon()
         with pytest.raises(ConfigurationError, match="is there twice"):
             client.schedule_all([one, replace(one, name="b")])
         assert client.list_definitions() == []
-
-    def test_what_is_no_definition_is_refused_before_anything_is_written(
-        self, client: Client
-    ) -> None:
-        with pytest.raises(ConfigurationError, match="must be a TaskDefinition, not 5"):
-            client.schedule_all([soon(), 5])  # type: ignore[list-item]
-        assert client.list_definitions() == []
-
-    def test_the_odd_ones_that_are_new_are_warned_of(self, client: Client) -> None:
-        known = soon(trigger=TestWarnings.ODD, id=NOBODY)
-        with pytest.warns(ScheduleWarning):
-            client.schedule(known)
-        other = TaskDefinition(trigger=CronTrigger("*/11 * * * *"))
-        with pytest.warns(ScheduleWarning) as shown:
-            client.schedule_all([known, soon(), other])
-        assert [each.filename for each in shown] == [__file__]
-        assert "*/11" in str(shown[0].message)
 
     def test_what_has_ended_before_is_warned_of_no_more(
         self, client: Client, store: Store
@@ -420,11 +330,6 @@ class TestWarnings:
 
     async def schedule(self, client: Client) -> None:
         await client.aschedule(TaskDefinition(trigger=self.ODD))
-
-    def test_to_read_it_again_warns_of_nothing(self, client: Client) -> None:
-        with pytest.warns(ScheduleWarning):
-            stored = client.schedule(TaskDefinition(trigger=self.ODD))
-        assert client.get_definition(stored.id).trigger == self.ODD
 
 
 def test_a_check_answers_while_the_store_does_and_changes_nothing(

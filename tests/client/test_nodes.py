@@ -13,11 +13,9 @@ import pytest
 import go_scheduler
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import (
     HOUR,
@@ -175,22 +173,3 @@ def test_a_node_of_which_nothing_is_known_may_serve_everything(
     assert node.serves("mail")
     assert node.knows("send")
     assert str(node) == f"node {NODE}"
-
-
-def test_a_stop_waits_for_no_store_that_is_away(clock: ManualClock) -> None:
-    class Away(MemoryStore):
-        away = False
-
-        def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
-            if self.away:
-                raise StoreUnavailableError("away")
-            super().note_contact(announced, unbroken=unbroken)
-
-    store = Away(clock)
-    scheduler = started(print, store, clock)
-    store.away = True
-    before = clock.now()
-    assert scheduler.stop()
-    assert clock.now() - before < seconds(1)
-    [node] = scheduler.nodes()
-    assert not node.stopping

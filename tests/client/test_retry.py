@@ -88,19 +88,6 @@ def shop(clock: ManualClock) -> Iterator[Shop]:
         yield shop
 
 
-def test_what_has_failed_runs_again_at_once_and_succeeds(shop: Shop) -> None:
-    instance = shop.fail()
-    shop.broken = False
-    again = shop.scheduler.retry(instance.id)
-    assert (again.state, again.runs, again.error) == (State.PENDING, 0, instance.error)
-    shop.clock.advance(seconds(1))
-    ended = shop.scheduler.get_instance(instance.id)
-    assert (ended.state, ended.runs, ended.attempt) == (State.COMPLETED, 1, 2)
-    assert [each.id for each in shop.ran] == [instance.id] * 2
-    [kept] = shop.scheduler.list_runs(instance.id)
-    assert "no paper" in (kept.error or "")
-
-
 def test_no_run_of_what_was_run_again_by_hand_is_dropped_as_late(shop: Shop) -> None:
     retry = RetryPolicy(max_attempts=3, delay=seconds(1))
     instance = shop.fail(retry=retry, catch_up=CatchUp(drop_after=MINUTE))
@@ -174,14 +161,6 @@ def test_while_its_definition_waits_for_another_one_it_is_refused(shop: Shop) ->
         scheduler.retry(first.id)
 
 
-def test_all_that_has_failed_runs_again_once(shop: Shop) -> None:
-    for _ in range(3):
-        shop.fail()
-    assert shop.scheduler.retry_failed() == 3
-    shop.clock.advance(seconds(1))
-    assert (shop.failed(), len(shop.ran)) == (3, 6)
-
-
 def test_more_than_a_page_of_them_too(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,18 +172,6 @@ def test_more_than_a_page_of_them_too(
     shop.clock.advance(seconds(1))
     assert shop.failed() == 2
     assert shop.scheduler.retry_failed() == 2
-
-
-def test_those_are_run_again_that_meet_every_condition(shop: Shop) -> None:
-    early, late = shop.fail("print"), shop.fail("print", at=MINUTE)
-    shop.fail("mail")
-    shop.broken = False
-    retry_failed = shop.scheduler.retry_failed
-    assert retry_failed(name="print", since=late.execute_at) == 1
-    assert retry_failed(definition_id=early.definition.id) == 1
-    assert retry_failed(name="print") == 0
-    shop.clock.advance(seconds(1))
-    assert shop.failed() == 1
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, "all"])

@@ -115,26 +115,19 @@ def test_a_run_that_started_late_says_by_how_much(
     assert ", 5 s late, on node" in house.why(NINE).text
 
 
+@pytest.mark.parametrize(("most", "runs"), [(1, "1 run"), (2, "2 runs")])
 def test_it_has_failed_after_so_many_runs_with_its_error(
-    store: Store, clock: ManualClock
+    store: Store, clock: ManualClock, most: int, runs: str
 ) -> None:
-    house = House(store, clock, fail, retry=RetryPolicy(max_attempts=2))
+    house = House(store, clock, fail, retry=RetryPolicy(max_attempts=most))
     house.schedule(BERLIN)
     house.run_for(10 * HOUR)
     why = house.why(NINE)
     assert why.because is Because.FAILED
-    assert (
-        "It has failed, after 2 runs. Last error: ValueError: no paper. It" in why.text
-    )
+    said = f"It has failed, after {runs}. Last error: ValueError: no paper. It"
+    assert said in why.text
     assert why.reason is not None
     assert why.reason.startswith("Traceback")
-
-
-def test_it_has_failed_after_one_run(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock, fail, retry=ONCE)
-    house.schedule(BERLIN)
-    house.run_for(10 * HOUR)
-    assert "after 1 run." in house.why(NINE).text
 
 
 def test_it_succeeded_at_the_second_run(store: Store, clock: ManualClock) -> None:
@@ -160,23 +153,6 @@ def test_it_was_cancelled(store: Store, clock: ManualClock) -> None:
     why = house.scheduler.why(instance.definition.id, START + HOUR)
     assert why.because is Because.CANCELLED
     assert why.text == "It was cancelled at 2030-01-01 00:00:00 UTC."
-
-
-def test_it_was_skipped_with_all_that_were_missed_and_why(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
-    house.schedule(IntervalTrigger(MINUTE), catch_up=CatchUp(mode="latest"))
-    clock.advance(HOUR + SECOND)
-    house.run_for(MINUTE / 2)
-    for at in (START + MINUTE, START + 20 * MINUTE):
-        why = house.why(at)
-        assert why.because is Because.SKIPPED
-        assert " fire times were skipped" in why.text
-        assert why.reason is not None
-        assert why.reason in why.text
-    assert why.until is not None
-    assert house.why(why.until + SECOND).because is Because.NO_FIRE_TIME
 
 
 def test_what_was_skipped_is_told_alike_after_another_trigger(
@@ -310,12 +286,6 @@ def test_it_fires_next_at_a_time(house: House) -> None:
     assert house.why(NINE + 9 * DAY).text.endswith("is made shortly before.")
 
 
-def test_it_will_fire_at_a_later_time(house: House) -> None:
-    house.schedule(BERLIN)
-    why = house.why(NINE + 30 * DAY)
-    assert (why.because, why.until) == (Because.TO_COME, NINE + 30 * DAY)
-
-
 def test_it_will_have_ended_by_then(house: House) -> None:
     house.schedule(ExecuteOnceTrigger(START + HOUR))
     house.run_for(2 * HOUR)
@@ -395,29 +365,6 @@ def test_it_runs_at_a_worker_until_that_is_gone(
     )
 
 
-def test_it_is_held_by_a_node_until_its_claim_ends(
-    store: Store, clock: ManualClock
-) -> None:
-    instance = claimed(store)
-    why = Client(store).why(instance.definition.id)
-    assert (why.because, why.until) == (Because.HELD, instance.expires_at)
-    assert why.text.startswith("It is due at ")
-    assert f", and is held by node {NODE}" in why.text
-    clock.advance(SECOND)
-    assert str(Client(store).why(instance.definition.id)).startswith("It was due at ")
-
-
-def test_it_runs_again_after_an_error(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock, fail, retry=RetryPolicy(delay=5 * MINUTE))
-    house.schedule(BERLIN)
-    house.run_for(8 * HOUR + MINUTE)
-    why = house.why()
-    # A node claims ahead what is due within its window.
-    assert why.because in (Because.RETRY, Because.HELD)
-    assert " again at 2030-01-01 09:05:00 Europe/Berlin" in why.text
-    assert " Last error: ValueError: no paper. It fires next" in why.text
-
-
 def test_it_is_paused_for_the_reason_in_the_note(
     store: Store, clock: ManualClock
 ) -> None:
@@ -490,27 +437,6 @@ def test_it_waits_for_another_one_of_its_definition_to_end() -> None:
     )
 
 
-def test_no_living_node_serves_its_queue(store: Store, clock: ManualClock) -> None:
-    mail = House(store, clock, queues=["mail"])
-    mail.run_for(SECOND)
-    [gone] = mail.scheduler.nodes()
-    mail.scheduler.stop()
-    house = House(store, clock)
-    house.schedule(BERLIN, queue="mail")
-    house.run_for(30 * MINUTE)
-    house.clock.advance(ZERO)
-    instance = pending(store, definition(START, queue="mail"))
-    why = house.scheduler.why(instance.id)
-    assert (why.because, why.since) == (Because.WAITS_FOR_NODE, START)
-    assert "no living node serves the queue 'mail'; the last was" in why.text
-    assert str(gone) in why.text
-    clock.advance(HOUR)
-    assert (
-        "'mail', nor has one within the last hour."
-        in house.scheduler.why(instance.id).text
-    )
-
-
 def test_no_living_node_knows_its_name(store: Store, clock: ManualClock) -> None:
     handlers = HandlerRegistry()
     handlers.register("send")(print)
@@ -523,12 +449,6 @@ def test_no_living_node_knows_its_name(store: Store, clock: ManualClock) -> None
     assert "has a handler for the name 'sned'" in house.scheduler.why(instance.id).text
     instance = pending(store, definition(START))
     assert "for definitions without a name" in house.scheduler.why(instance.id).text
-
-
-def test_no_node_lives_at_all(store: Store) -> None:
-    instance = pending(store, definition(START))
-    why = Client(store).why(instance.definition.id)
-    assert "no node is alive that takes anything: start a scheduler" in why.text
 
 
 def test_nodes_live_that_have_no_room(store: Store, clock: ManualClock) -> None:
@@ -753,12 +673,6 @@ def test_what_waits_for_the_end_of_a_run_waits_now() -> None:
     assert why_now(facts_of(of, START)).because is Because.WAITS_FOR_END
 
 
-def test_a_record_without_a_range_is_skipped_all_the_same() -> None:
-    skipped = replace(instance(), outcome=Outcome.SKIPPED, completed_at=START)
-    why = about(facts_of(skipped.definition, START), skipped)
-    assert why.text == "It was skipped at 2030-01-01 00:00:00 UTC."
-
-
 def test_what_another_trigger_was_to_run_later_and_was_skipped_is_found() -> None:
     moved = instance(definition(trigger=BERLIN), due_at=START + MINUTE)
     skipped = replace(
@@ -790,13 +704,24 @@ def test_what_another_trigger_had_not_fired_is_told_of_each_instant_of_it(
     assert later.because is not Because.SKIPPED
 
 
-def test_what_has_failed_without_a_call_says_so() -> None:
-    failed = replace(instance(), outcome=Outcome.FAILED, completed_at=START)
-    why = about(facts_of(failed.definition, START), failed)
-    assert why.text == (
-        "It has failed, after 0 runs. It was due at 2030-01-01 00:00:00 UTC, and was"
-        " not called."
-    )
+@pytest.mark.parametrize(
+    ("outcome", "completed_at", "text"),
+    [
+        (Outcome.SKIPPED, START, "It was skipped at 2030-01-01 00:00:00 UTC."),
+        (Outcome.CANCELLED, None, "It was cancelled at an unknown time."),
+        (
+            Outcome.FAILED,
+            START,
+            "It has failed, after 0 runs. It was due at 2030-01-01 00:00:00 UTC, and"
+            " was not called.",
+        ),
+    ],
+)
+def test_an_end_of_which_little_is_known_is_told(
+    outcome: Outcome, completed_at: datetime | None, text: str
+) -> None:
+    ended = replace(instance(), outcome=outcome, completed_at=completed_at)
+    assert about(facts_of(ended.definition, START), ended).text == text
 
 
 def test_what_is_to_run_again_and_waits_for_a_node_says_what_was() -> None:
@@ -804,12 +729,6 @@ def test_what_is_to_run_again_and_waits_for_a_node_says_what_was() -> None:
     why = about(facts_of(again.definition, START), again)
     assert why.because is Because.WAITS_FOR_NODE
     assert why.text.endswith(" It has run before. Last error: no paper.")
-
-
-def test_a_time_that_is_not_there_is_unknown() -> None:
-    odd = replace(instance(), outcome=Outcome.CANCELLED)
-    why = about(facts_of(odd.definition, START), odd)
-    assert why.text == "It was cancelled at an unknown time."
 
 
 @pytest.mark.parametrize(

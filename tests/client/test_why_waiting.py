@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.memory import MemoryStore
@@ -79,22 +78,6 @@ def test_what_runs_of_a_paused_one_is_told_and_that_it_is_paused(
     assert " It is paused since 2030-01-01 00:00:01 UTC (no more), so that" in why.text
 
 
-def test_it_runs_on_a_node_of_a_host_until_then(
-    store: Store, clock: ManualClock
-) -> None:
-    with busy_house(store, clock) as house:
-        [node] = house.scheduler.nodes()
-        of = house.definition.id
-        [runs] = house.scheduler.list_instances(definition_id=of)
-        why = house.why()
-    assert (why.because, why.instance) == (Because.RUNNING, runs)
-    assert why.node is not None
-    assert why.node.id == node.id
-    assert why.until == runs.expires_at
-    assert f" on node {node.id} (host {node.host}, pid {node.pid})." in why.text
-    assert " Its claim holds until 2030-01-01 00:05:0" in why.text
-
-
 def test_it_is_held_by_a_node_of_a_host_until_then(
     store: Store, clock: ManualClock
 ) -> None:
@@ -132,16 +115,6 @@ def test_it_waits_in_a_queue_that_no_node_has_served_since(
     assert f"no living node serves the queue 'mail'; {since}." in why.text
     # It is known before it is due that nobody would take it.
     assert " But no " in to_come
-
-
-def test_its_name_is_unknown_to_every_node(store: Store, clock: ManualClock) -> None:
-    handlers = HandlerRegistry()
-    handlers.register("send")(print)
-    house = House(store, clock, handlers)
-    house.schedule(ExecuteOnceTrigger(START + MINUTE), name="sned")
-    for span in (SECOND, 10 * MINUTE):
-        house.run_for(span)
-        assert "has a handler for the name 'sned'" in house.why().text
 
 
 def test_it_is_run_again_at_a_time_after_an_error(
@@ -239,17 +212,6 @@ def test_of_a_task_what_waits_is_found_among_all_that_is_to_come(
     why = house.why()
     assert why.instance is not None
     assert (why.because, why.instance.id) == (Because.WAITS_FOR_NODE, waits.id)
-
-
-def test_of_a_task_what_runs_is_found_behind_all_that_waits(
-    store: Store, clock: ManualClock
-) -> None:
-    with busy_house(store, clock) as house:
-        of = house.definition.id
-        for _ in range(101):
-            house.scheduler.run_now(of, at=START)
-        why = house.why()
-    assert why.because is Because.RUNNING
 
 
 def test_the_one_of_its_own_definition_that_it_waits_for_is_named(
