@@ -73,6 +73,9 @@ class AnyOfTrigger(TriggerList):
 
     kind: ClassVar[str] = "any_of"
 
+    def __init__(self, triggers: Sequence[Trigger]) -> None:
+        TriggerList.__init__(self, triggers)
+
     @property
     def recurring(self) -> bool:  # type: ignore[override]
         """Whether it can fire more than once."""
