@@ -128,3 +128,14 @@ def safe(text: str) -> str:
         else each.encode("unicode_escape", "backslashreplace").decode()
         for each in text
     )
+
+
+def summary(error: str) -> str:
+    """The line of a traceback that says what was raised; else the first line."""
+    # The frames of an exception group, and what it is, stand behind a rule.
+    lines = [each.removeprefix("  | ") for each in error.strip().splitlines()] or [""]
+    frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
+    behind = lines[frames[-1] :] if frames else lines
+    return next(
+        (line for line in behind if not line.startswith(" ")), lines[-1].strip()
+    )

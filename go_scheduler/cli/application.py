@@ -15,8 +15,9 @@ from typer.main import get_command
 from go_scheduler.cli.commands import (
     adding,
     changing,
-    database,
+    doctor,
     importing,
+    migrate,
     reading,
     server,
     simulating,
@@ -108,7 +109,8 @@ for _each in (
     reading,
     changing,
     simulating,
-    database,
+    doctor,
+    migrate,
 ):
     application.add_typer(_each.app)
 application.add_typer(types.app, name="types")

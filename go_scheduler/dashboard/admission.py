@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl
@@ -75,12 +74,6 @@ class Admission:
         return await self._access.authenticate(request)
 
 
-TOKEN = "csrf"
-"""The field that has the token of the page."""
-
-HEADER = "X-CSRF-Token"
-"""The header that may have it instead."""
-
 _MEDIA_TYPE = "application/x-www-form-urlencoded"
 _MOST_BYTES = 256 * 1024
 _MOST_FIELDS = 100
@@ -116,22 +109,6 @@ async def read_form(request: Request) -> Form:
             400, "malformed", "Bad Request", "the form cannot be read"
         ) from None
     return ImmutableMultiDict(fields)
-
-
-def check_token(request: Request, form: Form, token: str) -> None:
-    """Refuse a form that was made for another caller or another session.
-
-    Raises:
-        Problem: 403.
-    """
-    given = request.headers.get(HEADER) or form.get(TOKEN, "")
-    if not secrets.compare_digest(given.encode(), token.encode()):
-        raise Problem(
-            403,
-            "old-page",
-            "This page is too old",
-            "it was made for an earlier session: go back, load it anew and try again",
-        )
 
 
 _CONTENT_SECURITY_POLICY = "; ".join(

@@ -1,4 +1,4 @@
-"""The URL of the dashboard in browsers, and where a request comes from (pure)."""
+"""The URL of the dashboard in browsers, and paths within it (pure)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from go_scheduler.http.access.loopback import is_loopback
-from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -37,52 +36,6 @@ def _origin_of(request: Request) -> str:
         name = ""
     is_plain = request.scope["scheme"] == "http" and is_loopback(name)
     return f"{'http' if is_plain else 'https'}://{host}"
-
-
-def check_own_page(request: Request, origin: str) -> None:
-    """Refuse a request that no page of the dashboard has sent.
-
-    Args:
-        request: The request of a browser.
-        origin: The origin of the dashboard.
-
-    Raises:
-        Problem: 403, another site has sent it, or the browser does not say which.
-    """
-    site = request.headers.get("sec-fetch-site")
-    sent = request.headers.getlist("origin")
-    if site is None:
-        # Browsers say at least this one with whatever is to change something.
-        is_own = [each.lower() for each in sent] == [origin.lower()]
-    else:
-        # It has compared them itself, whatever a proxy makes of the host.
-        is_own = site == "same-origin"
-    is_https = origin.startswith("https:")
-    if not is_own and is_https and sent == [f"http:{origin.partition(':')[2]}"]:
-        raise Problem(
-            403,
-            "plain-http",
-            "Not allowed",
-            "whatever changes something, and signing in, is done by https alone, or on"
-            " the machine of the dashboard",
-        )
-    if not is_own:
-        raise Problem(
-            403,
-            "foreign-page",
-            "Not allowed",
-            f"it was not sent by a page of the dashboard at {origin}",
-        )
-
-
-def comes_from_elsewhere(request: Request) -> bool:
-    """Whether a link of another site leads here: then no strict cookie is sent."""
-    headers = request.headers
-    return (
-        headers.get("sec-fetch-mode") == "navigate"
-        and headers.get("sec-fetch-dest") == "document"
-        and headers.get("sec-fetch-site") in ("cross-site", "same-site")
-    )
 
 
 def path_to_return_to(given: str) -> str:

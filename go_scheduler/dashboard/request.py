@@ -29,10 +29,13 @@ from starlette.routing import Route
 from go_scheduler.client import Client
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.clock import Clock, StoreClock
-from go_scheduler.dashboard.admission import Admission, check_token, read_form
+from go_scheduler.dashboard.admission import Admission, read_form
 from go_scheduler.dashboard.base_url import (
     BaseUrl,
+)
+from go_scheduler.dashboard.forged_requests import (
     check_own_page,
+    check_token,
     comes_from_elsewhere,
 )
 from go_scheduler.dashboard.live import Live

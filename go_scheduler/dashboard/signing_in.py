@@ -17,11 +17,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from go_scheduler.checks import check_at_least, check_name
-from go_scheduler.dashboard.admission import check_token, read_form
+from go_scheduler.dashboard.admission import read_form
 from go_scheduler.dashboard.base_url import (
-    check_own_page,
-    comes_from_elsewhere,
     path_to_return_to,
+)
+from go_scheduler.dashboard.forged_requests import (
+    check_own_page,
+    check_token,
+    comes_from_elsewhere,
 )
 from go_scheduler.dashboard.request import PageRequest
 from go_scheduler.dashboard.sessions import cookie_of, forget, keep, kept_under

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from go_scheduler.clock import ZERO
-from go_scheduler.formatting import clock_text, duration_text, shown
+from go_scheduler.formatting import clock_text, duration_text, shown, summary
 from go_scheduler.json import to_text
 from go_scheduler.triggers.trigger_timeouts import describe_with_zone
-from go_scheduler.why.words import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

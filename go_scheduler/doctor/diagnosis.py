@@ -16,7 +16,7 @@ from go_scheduler.client.nodes import node_info
 from go_scheduler.client.views import backlog_of
 from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.formatting import duration_text, shown
+from go_scheduler.formatting import duration_text, shown, summary
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import OPEN, DefinitionState, Outcome
 from go_scheduler.models.counts import COUNTED, Counted
@@ -35,7 +35,6 @@ from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.version import __version__
-from go_scheduler.why.words import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

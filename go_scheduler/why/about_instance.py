@@ -6,14 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.formatting import duration_text, shown
+from go_scheduler.formatting import duration_text, shown, summary
 from go_scheduler.models import RUNS, State, TaskInstance
 from go_scheduler.why.answer import Because, Why
-from go_scheduler.why.words import node_text, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
+    from uuid import UUID
 
     from go_scheduler.why.facts import Facts
 
@@ -49,10 +49,18 @@ def _served_last(facts: Facts, queue: str) -> str:
 
 def who_has(facts: Facts, instance: TaskInstance) -> str:
     """Who has it, or had it last: a node, or the worker that has it from one."""
-    node = node_text(facts.node(instance.claimed_by), instance.claimed_by)
+    node = _node_text(facts, instance.claimed_by)
     if instance.worker is None:
         return node
     return f"the worker {shown(instance.worker)}, to which it was handed by {node}"
+
+
+def _node_text(facts: Facts, id: UUID | None) -> str:
+    """A node, with its machine and process if they are known."""
+    node = facts.node(id)
+    return (
+        f"node {id}, of which nothing is known any more" if node is None else str(node)
+    )
 
 
 def before(instance: TaskInstance) -> str:
@@ -109,7 +117,7 @@ def not_begun(facts: Facts, instance: TaskInstance) -> str:
             f"It was accepted at {facts.times(instance.accepted_at)}, by the worker"
             f" {shown(instance.worker)}, which {by} {until}. {then}"
         )
-    node = node_text(facts.node(instance.claimed_by), instance.claimed_by)
+    node = _node_text(facts, instance.claimed_by)
     waits = f"waits until {until} for a worker to accept it"
     if is_over:
         waits = f"was to be accepted by a worker by {until}"

@@ -8,19 +8,41 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.firing.latest import latest_fire_time
+from go_scheduler.formatting import clock_text
 from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 from go_scheduler.triggers.base import next_fire_time_of
 from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
-from go_scheduler.why.words import Times
+from go_scheduler.triggers.zones import load_zone, zone_of
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from go_scheduler.triggers.base import Trigger
+
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _FIRST_STEP = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)
+
+
+class Times:
+    """Writes times in the zone of a schedule, and in UTC.
+
+    Args:
+        trigger: Its zone counts.
+    """
+
+    def __init__(self, trigger: Trigger) -> None:
+        self._name = zone_of(trigger) or "UTC"
+        self._zone = load_zone(self._name)
+
+    def __call__(self, at: datetime) -> str:
+        """An instant, in both."""
+        utc = f"{clock_text(at.astimezone(UTC))} UTC"
+        if self._name == "UTC":
+            return utc
+        return f"{clock_text(at.astimezone(self._zone))} {self._name} ({utc})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

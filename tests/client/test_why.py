@@ -16,7 +16,7 @@ from go_scheduler.errors import (
     ScheduleWarning,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.formatting import duration_text
+from go_scheduler.formatting import duration_text, summary
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Cancelled, NodeInfo, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
@@ -51,7 +51,6 @@ from go_scheduler.why.about_instance import about
 from go_scheduler.why.answer import Because
 from go_scheduler.why.deciding import why_now, why_then
 from go_scheduler.why.facts import Facts
-from go_scheduler.why.words import summary
 from tests.client.house import House, fail
 from tests.conftest import instance
 

@@ -1,0 +1,81 @@
+"""Refuses forms that another site has made somebody's browser send (CSRF)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from go_scheduler.http.problems import Problem
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+    from go_scheduler.dashboard.admission import Form
+
+TOKEN = "csrf"
+"""The field that has the token of the page."""
+
+HEADER = "X-CSRF-Token"
+"""The header that may have it instead."""
+
+
+def check_own_page(request: Request, origin: str) -> None:
+    """Refuse a request that no page of the dashboard has sent.
+
+    Args:
+        request: The request of a browser.
+        origin: The origin of the dashboard.
+
+    Raises:
+        Problem: 403, another site has sent it, or the browser does not say which.
+    """
+    site = request.headers.get("sec-fetch-site")
+    sent = request.headers.getlist("origin")
+    if site is None:
+        # Browsers say at least this one with whatever is to change something.
+        is_own = [each.lower() for each in sent] == [origin.lower()]
+    else:
+        # It has compared them itself, whatever a proxy makes of the host.
+        is_own = site == "same-origin"
+    is_https = origin.startswith("https:")
+    if not is_own and is_https and sent == [f"http:{origin.partition(':')[2]}"]:
+        raise Problem(
+            403,
+            "plain-http",
+            "Not allowed",
+            "whatever changes something, and signing in, is done by https alone, or on"
+            " the machine of the dashboard",
+        )
+    if not is_own:
+        raise Problem(
+            403,
+            "foreign-page",
+            "Not allowed",
+            f"it was not sent by a page of the dashboard at {origin}",
+        )
+
+
+def comes_from_elsewhere(request: Request) -> bool:
+    """Whether a link of another site leads here: then no strict cookie is sent."""
+    headers = request.headers
+    return (
+        headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+        and headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    )
+
+
+def check_token(request: Request, form: Form, token: str) -> None:
+    """Refuse a form that was made for another caller or another session.
+
+    Raises:
+        Problem: 403.
+    """
+    given = request.headers.get(HEADER) or form.get(TOKEN, "")
+    if not secrets.compare_digest(given.encode(), token.encode()):
+        raise Problem(
+            403,
+            "old-page",
+            "This page is too old",
+            "it was made for an earlier session: go back, load it anew and try again",
+        )
