@@ -162,12 +162,14 @@ class ClaimTests:
     def test_what_is_new_is_not_behind_what_was_claimed_ahead(
         self, store: Store, clock: ManualClock
     ) -> None:
-        fire(store, put(store), *(START + number * MINUTE for number in range(1, 4)))
-        assert len(claim(store, ahead=HOUR, limit=2)) == 2
-        for _ in range(2):
-            new = pending(store, definition(START))
-            assert new.id in ids(claim(store, ahead=HOUR, limit=1))
-            clock.advance(SECOND)
+        for wait in (ZERO, SECOND):
+            read = put(store)
+            soon = clock.now()
+            fire(store, read, *(soon + number * MINUTE for number in range(1, 4)))
+            assert len(claim(store, ahead=HOUR, limit=2)) == 2
+            new = pending(store, definition(soon))
+            clock.advance(wait)
+            assert new.id in ids(claim(store, ahead=HOUR, limit=10))
 
     def test_what_is_due_within_lead_is_also_started(self, store: Store) -> None:
         given = pending(store, definition(START + SECOND))
