@@ -124,7 +124,7 @@ class BusIntegration:
             self._stack.enter_context(self._dispatcher.hearing(scheduler))
 
     def close(self) -> None:
-        """Stop to receive statuses, and close the bus."""
+        """Stop receiving statuses, and close the bus."""
         self._stack.close()
 
 
@@ -250,7 +250,7 @@ class _Connection(Protocol):
         self._let_read()
 
     def resume_writing(self) -> None:
-        """Go on to send."""
+        """Go on sending."""
         self._has_read()
         super().resume_writing()
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from calendar import isleap
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from math import gcd
 from sys import maxsize
@@ -55,6 +55,7 @@ from go_scheduler.triggers.local_time import (
     year_alike,
 )
 from go_scheduler.triggers.times import DAY, MICROSECOND, SECOND, days_in
+from go_scheduler.triggers.worked_out import worked_out
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -170,7 +171,7 @@ class Year:
         """Whether it has no times at all."""
         return len(self.days_by_times) == 1 and 0 in self.days_by_times
 
-    @cached_property
+    @worked_out
     def total(self) -> int:
         """How many seconds it has."""
         return self.count_before(self.length * DAY)
@@ -346,17 +347,20 @@ def listed(seconds: Sequence[int], days: Collection[int] = ()) -> YearlySet:
     @CachedYears
     def find(year: int, budget: SearchBudget) -> Year:
         first, length = first_second(year), days_in(year)
+        january = first // DAY + 1
+        whole = 0
+        for each in _between(days, january, january + length):
+            whole |= 1 << each - january
         by_day: dict[int, int] = {}
         for each in _between(seconds, first, first + length * DAY):
             day, second = divmod(each - first, DAY)
-            by_day[day] = by_day.get(day, 0) | 1 << second
-        january = first // DAY + 1
-        for each in _between(days, january, january + length):
-            by_day[each - january] = ALL_DAY
+            if not whole >> day & 1:
+                by_day[day] = by_day.get(day, 0) | 1 << second
         if not by_day:
-            return EMPTY[length]
+            return on_days(length, whole)
         budget.spend(_COST_OF_OPERATION * len(by_day))
-        return Year.of(length, ((times, 1 << day) for day, times in by_day.items()))
+        found = [(times, 1 << day) for day, times in by_day.items()]
+        return Year.of(length, [(ALL_DAY, whole), *found])
 
     last = [*seconds[-1:], *((each - 1) * DAY for each in days[-1:])]
     return YearlySet(find, max(map(_year_after, last), default=0))
@@ -628,7 +632,7 @@ class FireTimes:
         self.microseconds = microseconds
         self.at = at
 
-    @cached_property
+    @worked_out
     def _sets(self) -> Mapping[int, YearlySet]:
         return {each: self.at(each) for each in sorted(self.microseconds or ())}
 
@@ -745,6 +749,7 @@ class RunningCount:
     """How many fire times there are from an instant on; each year is counted once.
 
     Attributes:
+        first_year: The year of the instant.
         most: Where it stops counting: there may be so many, or more.
 
     Args:

@@ -34,9 +34,14 @@ def microseconds_of(moment: datetime) -> int:
     return (moment.replace(tzinfo=None) - _EARLIEST) // MICROSECOND
 
 
-def seconds_until(moment: datetime, phase: int = 0) -> int:
-    """The number of seconds that begin before a moment, if they begin at a phase."""
-    return -((phase - microseconds_of(moment)) // SECOND)
+def seconds_until(moment: datetime, microsecond: int = 0) -> int:
+    """The number of seconds that begin before a moment.
+
+    Args:
+        moment: The moment.
+        microsecond: So many microseconds late each second begins.
+    """
+    return -((microsecond - microseconds_of(moment)) // SECOND)
 
 
 def just_after(instant: datetime) -> datetime | None:

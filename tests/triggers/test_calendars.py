@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError, UnknownTriggerError
+from go_scheduler.triggers import CronTrigger, ExceptTrigger
 from go_scheduler.triggers.calendars import RuleCalendar, calendar
 from go_scheduler.triggers.calendars.calendar import (
     MOST_DAYS,
@@ -402,3 +403,13 @@ class TestOwnCalendar:
         make: Callable[[], object] = Calendar
         with pytest.raises(TypeError, match="includes"):
             make()
+
+
+def test_a_calendar_of_almost_all_days_of_centuries_is_searched_to_its_end() -> None:
+    most = [(date(year, 1, 1), date(year, 12, 30)) for year in range(2000, 2240)]
+    register_calendar("most", DateCalendar(most))
+    left = ExceptTrigger(
+        CronTrigger("* * * * * * *"), ["most", CronTrigger("* * * 31 12 * *")]
+    )
+    found = left.next_fire_time(datetime(2030, 1, 1, tzinfo=UTC))
+    assert found == datetime(2240, 1, 1, tzinfo=UTC)

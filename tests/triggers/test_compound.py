@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pytest
 from hypothesis import given, settings
@@ -32,9 +34,11 @@ from go_scheduler.triggers.combining.compound import DEEPEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from go_scheduler.json import JSON
 
+from tests.patience import FAILED_AFTER
 from tests.triggers.combinations import (
     DAILY,
     DAY,
@@ -362,3 +366,43 @@ class TestRefusals:
                 make()
         for kind in ("any_of", "all_of", "except", "only", "limited"):
             assert isinstance(load_trigger(kind, junk), UnknownTrigger)
+
+
+@dataclass(frozen=True)
+class HangsWhenAnchored(Trigger):
+    """A user's trigger whose ``anchored`` goes on until an event is set."""
+
+    kind: ClassVar[str] = "tests.hangs_when_anchored"
+    until: ClassVar[Event] = Event()
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return after + HOUR
+
+    def anchored(self, now: datetime) -> Self:
+        self.until.wait(FAILED_AFTER)
+        return self
+
+
+def test_a_part_that_hangs_keeps_no_other_combination_waiting() -> None:
+    ends = HangsWhenAnchored.until
+    hangs = AnyOfTrigger([HangsWhenAnchored(), CronTrigger("0 9 * * *")])
+    threads = [Thread(target=hangs.next_fire_time, args=[NOON], daemon=True)]
+    found: list[datetime | None] = []
+    other = AnyOfTrigger([CronTrigger("0 9 * * *"), CronTrigger("0 10 * * *")])
+    threads.append(Thread(target=lambda: found.append(other.next_fire_time(NOON))))
+    try:
+        for each in threads:
+            each.start()
+        threads[1].join(FAILED_AFTER / 2)
+        assert len(found) == 1
+    finally:
+        ends.set()
+        for each in threads:
+            each.join(FAILED_AFTER)
+
+
+def test_half_seconds_never_meet_whole_ones_whatever_is_left_out() -> None:
+    foreign = listed(NOON)
+    halves = IntervalTrigger(7 * SECOND, anchor=NOON + SECOND / 2)
+    with pytest.raises(InvalidTriggerError, match="it never fires"):
+        AllOfTrigger([ExceptTrigger(CronTrigger("* * * * * * *"), [foreign]), halves])

@@ -172,6 +172,8 @@ def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
                 if (value := getattr(policy, each.name)) != ()
             }
     if definition.retry is not None and definition.retry.delay is None:
+        # The last of all, as it is no length.
+        found.pop("retry: delay")
         found["retry: delay"] = "until expire after has passed"
     return [
         (name.replace("_", " "), _said(value))

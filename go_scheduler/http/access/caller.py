@@ -36,7 +36,8 @@ class Caller:
         subject: The name of the caller, for the log and for the work that it takes.
         scopes: The scopes of the caller, from ``SCOPES``.
         queues: The queues that the caller may see; None: any.
-        owners: The owners whose definitions the caller may see; None: any, or none.
+        owners: The owners whose definitions the caller may see; None: all definitions,
+            those without an owner too.
     """
 
     subject: str

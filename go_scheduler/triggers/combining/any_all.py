@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.triggers.base import Progression, Trigger, progression_of
@@ -12,6 +11,7 @@ from go_scheduler.triggers.combining.compound import (
     checked_items,
     checked_part,
     in_brackets,
+    possible_microseconds,
 )
 from go_scheduler.triggers.combining.progressions import ProgressionTrigger, meeting
 from go_scheduler.triggers.fire_time_sets import (
@@ -23,6 +23,7 @@ from go_scheduler.triggers.fire_time_sets import (
     union,
 )
 from go_scheduler.triggers.words import listed
+from go_scheduler.triggers.worked_out import worked_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -162,7 +163,8 @@ class AllOfTrigger(TriggerList):
     def _fire_times(self) -> FireTimes | None:
         found = list(map(fire_times_of, self._distinct or ()))
         parts = [each for each in found if each is not None]
-        known = [each.microseconds for each in parts if each.microseconds is not None]
+        possible = map(possible_microseconds, self._distinct or ())
+        known = [each for each in possible if each is not None]
         common = frozenset.intersection(*known) if known else None
         if self._distinct is None or common == frozenset():
             return FireTimes(frozenset(), lambda microsecond: NEVER)
@@ -179,7 +181,7 @@ class AllOfTrigger(TriggerList):
         triggers = self._distinct or ()
         return progression_of(triggers[0]) if len(triggers) == 1 else None
 
-    @cached_property
+    @worked_out
     def _distinct(self) -> Sequence[Trigger] | None:
         """Its triggers, with one for all that fire at equal distances.
 

@@ -12,7 +12,6 @@ from abc import abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from itertools import chain
 from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
@@ -40,6 +39,7 @@ from go_scheduler.triggers.fire_time_sets import (
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger, load_trigger
 from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND, just_after
+from go_scheduler.triggers.worked_out import worked_out
 from go_scheduler.triggers.zones import zone_of
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class CompoundTrigger(Trigger):
                 found[each.name] = anchored
         return self._with(**found) if found else self
 
-    @cached_property
+    @worked_out
     def _is_anchored(self) -> bool:
         """Whether nothing in it has still to be given what it counts from."""
         return self._knows_start() and all(
@@ -424,6 +424,17 @@ def _frozen(state: object, kind: str) -> FrozenObject:
         return freeze(state, name=f"the state of {kind}", limit=STATE_LIMIT)
     except ConfigurationError as error:
         raise InvalidTriggerError(str(error)) from None
+
+
+def possible_microseconds(trigger: Trigger) -> frozenset[int] | None:
+    """The microseconds of a second at which a trigger can fire; None: not known."""
+    if (times := fire_times_of(trigger)) is not None:
+        return times.microseconds
+    # One that is made of a single other fires at some of its times.
+    part = getattr(trigger, "trigger", None)
+    if isinstance(trigger, CompoundTrigger) and isinstance(part, Trigger):
+        return possible_microseconds(part)
+    return None
 
 
 class FireTimeSearch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from go_scheduler.argument_hints import write_instead
@@ -37,6 +37,7 @@ from go_scheduler.triggers.local_time import period_at
 from go_scheduler.triggers.stored import dump_trigger
 from go_scheduler.triggers.times import FIRST_INSTANT, just_after
 from go_scheduler.triggers.words import listed
+from go_scheduler.triggers.worked_out import worked_out
 from go_scheduler.triggers.zones import load_zone, zone_key, zone_of
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class ExceptTrigger(FilteringTrigger):
         found = FilteringTrigger.candidate(self, start, search)
         return None if found is None or found.time >= self._nothing_left_from else found
 
-    @cached_property
+    @worked_out
     def _nothing_left_from(self) -> datetime:
         """When its exceptions begin to leave nothing, if that is known at sight."""
         exceptions = self._triggers()

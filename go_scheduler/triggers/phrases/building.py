@@ -684,7 +684,8 @@ def _grouped(times: Iterable[time]) -> Sequence[Times]:
     hours: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for (second, hour), some in minutes.items():
         hours.setdefault((second, tuple(some)), []).append(hour)
-    return sorted(Times(some, key[1], (key[0],)) for key, some in hours.items())
+    found = [Times(some, key[1], (key[0],)) for key, some in hours.items()]
+    return sorted(found, key=lambda each: (each.hours[0], each.minutes, each.seconds))
 
 
 def _steps(seconds: int, first: time, last: time) -> Sequence[Times]:

@@ -46,11 +46,12 @@ def times_of_rule(times: LocalTimes) -> YearlySet:
             multiples = multiples_of(seconds.step)
             return multiples << seconds.start & ALL_DAY if seconds else 0
         budget.spend(_COST_OF_TIMES + len(seconds) // _TIMES_PER_UNIT)
-        if id(seconds) not in known:
+        if (found := known.get(id(seconds))) is None:
+            found = seconds, _bits(seconds)
             if len(known) >= _MOST_CACHED:
                 known.clear()
-            known[id(seconds)] = seconds, _bits(seconds)
-        return known[id(seconds)][1]
+            known[id(seconds)] = found
+        return found[1]
 
     @CachedYears
     def make(likeness: Hashable, year: int, budget: SearchBudget) -> Year:
