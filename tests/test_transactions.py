@@ -747,6 +747,7 @@ def test_the_awaitable_forms_enqueue_in_an_async_transaction(
             await client.aenqueue("send", order=7, key=f"{commits}", connection=joined)
             await client.arun_now(SEND.id, payload={"n": 1}, connection=joined)
             await client.aenqueue_all("send", [{}, {}], connection=joined)
+            await client.aschedule_all([once(START + HOUR)], connection=joined)
             if commits:
                 await joined.commit()
         await engine.dispose()

@@ -313,6 +313,19 @@ def test_what_waits_for_the_end_of_a_run_counts_from_it(world: World) -> None:
     assert world.times == [10, 25, 37, 52]
 
 
+def test_what_its_trigger_fires_no_more_after_the_end_is_told_to_be_over(
+    world: World,
+) -> None:
+    beyond_the_end_of_time = DelayTrigger(seconds(8000 * 365 * 86_400))
+    of = TaskDefinition(trigger=beyond_the_end_of_time, next_fire_time=at(1))
+    world.store.put_definitions([of])
+    world.node(world.note)
+    world.advance(2)
+    assert [each.definition_id for each in world.heard.of(DefinitionCompleted)] == [
+        of.id
+    ]
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), SystemExit(3)])
 def test_where_its_trigger_fails_at_the_end_it_fires_in_a_minute(
     world: World, error: BaseException
