@@ -280,11 +280,6 @@ def claim_of(instance: TaskInstance) -> Claim:
     return Claim(instance_id=instance.id, attempt=instance.attempt)
 
 
-def stale_claim_of(instance: TaskInstance) -> Claim:
-    """The claim of an owner that has passed to another."""
-    return Claim(instance_id=instance.id, attempt=instance.attempt - 1)
-
-
 def start(store: Store, *given: TaskInstance) -> Sequence[TaskInstance]:
     """Start instances under the claims they were read with."""
     return store.start_instances(claimant(), [claim_of(each) for each in given]).done

@@ -90,11 +90,11 @@ def month_name(number: int) -> str:
 
 def clock_time(local: datetime | time) -> str:
     """A time of day as people write it: ``08:30``, with seconds only if there are."""
-    return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+    return clock_at(local.hour * 3600 + local.minute * 60 + local.second)
 
 
 def clock_at(second: int) -> str:
-    """The same, of a second of the day."""
+    """A second of the day as people write its time: ``08:30``."""
     minute, second = divmod(second, 60)
     text = f"{minute // 60:02}:{minute % 60:02}"
     return f"{text}:{second:02}" if second else text

@@ -60,7 +60,6 @@ from go_scheduler.testing.builders import (
     passed_on,
     pending,
     running,
-    stale_claim_of,
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
@@ -644,8 +643,8 @@ class TestFail:
     def test_a_late_failure_changes_nothing(
         self, store: Store, clock: ManualClock, desk: Desk, told: list[Event]
     ) -> None:
-        _, second = passed_on(store, clock)
-        assert not desk.fail(stale_claim_of(second), "late")
+        first, second = passed_on(store, clock)
+        assert not desk.fail(claim_of(first), "late")
         assert not desk.fail(replace(claim_of(second), instance_id=NOBODY), "whose")
         assert store.get_instance(second.id) == second
         assert told == []
