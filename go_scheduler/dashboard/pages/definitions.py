@@ -169,11 +169,9 @@ def policies_of(definition: TaskDefinition) -> list[tuple[str, str]]:
             found |= {
                 f"{name}: {each.name}": value
                 for each in fields(policy)
-                if (value := getattr(policy, each.name)) != ()
+                if (value := getattr(policy, each.name)) not in (None, ())
             }
     if definition.retry is not None and definition.retry.delay is None:
-        # The last of all, as it is no length.
-        found.pop("retry: delay")
         found["retry: delay"] = "until expire after has passed"
     return [
         (name.replace("_", " "), _said(value))

@@ -161,9 +161,10 @@ class AllOfTrigger(TriggerList):
         return found if latest == found.time else search.reject(self, latest)
 
     def _fire_times(self) -> FireTimes | None:
-        found = list(map(fire_times_of, self._distinct or ()))
+        triggers = self._distinct or ()
+        found = list(map(fire_times_of, triggers))
         parts = [each for each in found if each is not None]
-        possible = map(possible_microseconds, self._distinct or ())
+        possible = map(possible_microseconds, triggers, found)
         known = [each for each in possible if each is not None]
         common = frozenset.intersection(*known) if known else None
         if self._distinct is None or common == frozenset():

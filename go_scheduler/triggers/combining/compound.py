@@ -426,15 +426,22 @@ def _frozen(state: object, kind: str) -> FrozenObject:
         raise InvalidTriggerError(str(error)) from None
 
 
-def possible_microseconds(trigger: Trigger) -> frozenset[int] | None:
-    """The microseconds of a second at which a trigger can fire; None: not known."""
-    if (times := fire_times_of(trigger)) is not None:
-        return times.microseconds
-    # One that is made of a single other fires at some of its times.
-    part = getattr(trigger, "trigger", None)
-    if isinstance(trigger, CompoundTrigger) and isinstance(part, Trigger):
-        return possible_microseconds(part)
-    return None
+def possible_microseconds(
+    trigger: Trigger, times: FireTimes | None
+) -> frozenset[int] | None:
+    """The microseconds of a second at which a trigger can fire; None: not known.
+
+    Args:
+        trigger: The trigger.
+        times: Its fire times, if they are known as sets.
+    """
+    while times is None:
+        part = getattr(trigger, "trigger", None)
+        if not isinstance(trigger, CompoundTrigger) or not isinstance(part, Trigger):
+            return None
+        # One that is made of a single other fires at some of its times.
+        trigger, times = part, fire_times_of(part)
+    return times.microseconds
 
 
 class FireTimeSearch:
