@@ -187,9 +187,11 @@ class Unanswered:
         if self._lost_at is None or self._under_way():
             return False
         self._events.begin()
+        # Before the list is asked for: what comes behind it is not in it.
+        has_come = self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME
         unknown = self._list_unknown()
         left = self._release(unknown)
-        if not left and self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME:
+        if has_come and not left:
             self._lost_at = None
         return bool(unknown)
 

@@ -319,7 +319,9 @@ class Claims(Model[State]):
         if sent.kind in ("claim", "create"):
             stage = "claimed" if sent.kind == "claim" else "started"
             for at, attempt in sent.answer:
-                state = _with_run(state, node, at, Run(attempt, stage))
+                # Of two claims of its own the older one is lost.
+                if attempt > state.nodes[node].runs[at].attempt:
+                    state = _with_run(state, node, at, Run(attempt, stage))
         elif sent.kind in _LISTS:
             unknown = tuple(each for each in sent.answer if each not in sent.known)
             if unknown:

@@ -622,6 +622,33 @@ def test_a_store_that_was_still_at_work_on_a_lost_claim_is_asked_for_five_second
     assert store.lists == asked
 
 
+def test_a_lost_claim_that_comes_behind_the_last_list_is_asked_for_once_more(
+    house: House,
+    store: FaultyStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store.away = True
+    with pytest.raises(StoreUnavailableError):
+        house.claim()
+    store.away = False
+    late = pending(store, after=seconds(0.1))
+    listed = store.list_claimed
+
+    def claim_after(*args: object, **kwargs: object) -> Sequence[TaskInstance]:
+        found = listed(*args, **kwargs)  # type: ignore[arg-type]
+        if store.lists == 1:
+            claim(store, NODE)
+            clock.advance(seconds(0.2))
+        return found
+
+    monkeypatch.setattr(store, "list_claimed", claim_after)
+    clock.advance(seconds(4.9))
+    house.settle()
+    house.settle()
+    assert [run.instance.id for run in house.due] == [late.id]
+
+
 @pytest.mark.parametrize("kind", ["locked", "bad"])
 def test_what_is_locked_or_fails_alone_is_given_back_later(
     house: House, store: FaultyStore, clock: ManualClock, kind: str

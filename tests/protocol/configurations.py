@@ -1,0 +1,181 @@
+"""Which configurations of the models are checked, and what each of them shows.
+
+``python -m tests.protocol.configurations`` checks all, prints the tables of
+``docs/proof.md`` and writes them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from tests.protocol import claims, exclusion, firing, ownership, remote, success
+from tests.protocol.checker import Model, check
+from tests.protocol.exclusion import Exclusion, Mode
+
+Make: TypeAlias = "Callable[..., Model[Any]]"
+
+
+class Configuration(NamedTuple):
+    """A model of a certain size.
+
+    Attributes:
+        name: What it is called.
+        make: Makes the model; takes ``without`` to leave a guard out.
+        sizes: What else it is made with.
+        guards: What each guard that it can show is for.
+        is_large: Whether it takes longer than a second.
+    """
+
+    name: str
+    make: Make
+    sizes: dict[str, Any]
+    guards: dict[str, str]
+    is_large: bool = False
+
+    def model(self, without: str = "") -> Model[Any]:
+        """The model, perhaps with a guard left out."""
+        return self.make(**self.sizes, without=without)
+
+
+def _some(guards: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: guards[name] for name in names}
+
+
+def _all_but(guards: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: text for name, text in guards.items() if name not in names}
+
+
+_OF_CREATION = "none begins", "under way"
+_OF_TWO_EDITS = "revision rises", "last to stay", "share"
+_ONE_EDIT = dict.fromkeys(("edits",), 1)
+
+CONFIGURATIONS = [
+    Configuration(
+        "claims: two nodes, one instance, one fault",
+        claims.Claims,
+        {"nodes": 2, "waiting": 1, "faults": 1},
+        _all_but(claims.GUARDS, *_OF_CREATION),
+    ),
+    Configuration(
+        "claims: two nodes, one instance that is created and started at once, one fault",
+        claims.Claims,
+        {"nodes": 2, "waiting": 0, "created": 1, "faults": 1},
+        _some(claims.GUARDS, *_OF_CREATION),
+    ),
+    Configuration(
+        "claims: two nodes, one instance, two faults",
+        claims.Claims,
+        {"nodes": 2, "waiting": 1, "faults": 2},
+        {},
+        is_large=True,
+    ),
+    Configuration(
+        "claims: two nodes, one instance that is created and started, two faults",
+        claims.Claims,
+        {"nodes": 2, "waiting": 0, "created": 1, "faults": 2},
+        {},
+        is_large=True,
+    ),
+    Configuration(
+        "claims: two nodes, one instance that waits and one that is created, one fault",
+        claims.Claims,
+        {"nodes": 2, "waiting": 1, "created": 1, "faults": 1},
+        {},
+        is_large=True,
+    ),
+    Configuration(
+        "claims: three nodes, one instance, one fault",
+        claims.Claims,
+        {"nodes": 3, "waiting": 1, "faults": 1},
+        {},
+        is_large=True,
+    ),
+    Configuration(
+        "firing: two nodes, three fire times, one edit",
+        firing.Firing,
+        {"nodes": 2, "edits": 1},
+        _all_but(firing.GUARDS, *_OF_TWO_EDITS, "not paused"),
+    ),
+    Configuration(
+        "firing: two nodes, three fire times, two edits",
+        firing.Firing,
+        {"nodes": 2, "edits": 2},
+        _some(firing.GUARDS, *_OF_TWO_EDITS),
+        is_large=True,
+    ),
+    *(
+        Configuration(
+            f"exclusion: {what}, {mode.value}",
+            Exclusion,
+            {"mode": mode, **sizes},
+            _some(exclusion.GUARDS, *shown),
+            is_large=is_large,
+        )
+        for mode, of_a_lock in (
+            (Mode.ATOMIC, ()),
+            (Mode.POSTGRESQL, ("reads again", "sweep", "open")),
+            (Mode.COCKROACHDB, ("reads again", "sweep", "open")),
+        )
+        for what, sizes, shown, is_large in (
+            ("a lock, three instances", {"slots": 1}, of_a_lock, False),
+            (
+                "a lock, three instances of which those beside another are skipped",
+                {"slots": 1, "skips": True},
+                ("behind",),
+                False,
+            ),
+            (
+                "a limit of two, four instances",
+                {"slots": 2, "instances": 4},
+                ("own",),
+                mode is not Mode.ATOMIC,
+            ),
+        )
+    ),
+    Configuration(
+        "exclusion: a rate, three instances",
+        exclusion.Rate,
+        {"instances": 3},
+        exclusion.RATE_GUARDS,
+    ),
+    Configuration(
+        "late success: three runs of one instance",
+        success.Success,
+        {"calls": 3},
+        success.GUARDS,
+    ),
+    Configuration(
+        "remote ends: two workers, one fault",
+        remote.Remote,
+        {"workers": 2, "faults": 1},
+        _all_but(remote.GUARDS, "its worker"),
+    ),
+    Configuration(
+        "remote ends: two workers, two faults",
+        remote.Remote,
+        {"workers": 2, "faults": 2},
+        _some(remote.GUARDS, "its worker"),
+        is_large=True,
+    ),
+    Configuration(
+        "ownership: two nodes, two shards, two mistakes or faults",
+        ownership.Ownership,
+        {"nodes": 2, "shards": 2, "changes": 2},
+        ownership.GUARDS,
+    ),
+    Configuration(
+        "ownership: three nodes, two shards, three mistakes or faults",
+        ownership.Ownership,
+        {"nodes": 3, "shards": 2, "changes": 3},
+        {},
+        is_large=True,
+    ),
+]
+
+NOT_NEEDED = {
+    ("firing: two nodes, three fire times, two edits", "not paused"): (
+        "a pause raises the revision, by which the step does not count either"
+    ),
+}
+"""Guards whose absence no model notices: the rebuilding may leave them out."""
