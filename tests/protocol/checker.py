@@ -6,11 +6,12 @@ the hash of a state and not the state: of two million states some hundred megaby
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+
+from go_scheduler.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +88,8 @@ def check(model: Model[State], *, most: int = 2_000_000) -> Result:
     Raises:
         TooManyStates: It has more.
     """
-    began = time.perf_counter()
+    clock = SystemClock()
+    began = clock.elapsed()
     first = model.alike(model.first())
     numbers = {hash(first): 0}
     parents = array("I", [0])
@@ -97,9 +99,10 @@ def check(model: Model[State], *, most: int = 2_000_000) -> Result:
     number = -1
     steps = 0
 
-    def result(broken: str, at: int) -> Result:
-        trace = _trace(model, numbers, parents, at)
-        return Result(len(parents), steps, time.perf_counter() - began, broken, trace)
+    def result(broken: str, at: int = 0) -> Result:
+        trace = _trace(model, numbers, parents, at) if broken else ()
+        took = (clock.elapsed() - began).total_seconds()
+        return Result(len(parents), steps, took, broken, trace)
 
     while waiting:
         state = waiting.popleft()
@@ -121,7 +124,7 @@ def check(model: Model[State], *, most: int = 2_000_000) -> Result:
             raise TooManyStates(f"more than {most:,} states")
     if (lost := edges.first_that_cannot_reach(good, len(parents))) is not None:
         return result(NO_GOOD_END, lost)
-    return Result(len(parents), steps, time.perf_counter() - began, "", ())
+    return result("")
 
 
 class _Edges:

@@ -9,7 +9,7 @@ was frozen, or its clock is wrong.
 from __future__ import annotations
 
 from itertools import permutations
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tests.protocol.checker import Model
 
@@ -89,7 +89,9 @@ class Sent(NamedTuple):
 
     def __str__(self) -> str:
         """What it does with which instances."""
-        return " ".join([self.kind, *(f"{at}/{attempt}" for at, attempt in self.claims)])
+        return " ".join(
+            [self.kind, *(f"{at}/{attempt}" for at, attempt in self.claims)]
+        )
 
 
 class Node(NamedTuple):
@@ -141,7 +143,9 @@ class Claims(Model[State]):
         without: str = "",
     ) -> None:
         rows = (Row(),) * waiting + (Row(there=False),) * created
-        node = Node(alive=True, contact=True, unanswered=False, runs=(Run(),) * len(rows))
+        node = Node(
+            alive=True, contact=True, unanswered=False, runs=(Run(),) * len(rows)
+        )
         self._first = State(rows, (node,) * nodes, faults)
         self._without = without
         self._orders = [
@@ -198,12 +202,16 @@ class Claims(Model[State]):
         if "claim" not in busy:
             under_way = "create" in busy and self._without != "under way"
             if me.unanswered and not under_way and self._without != "asks":
-                known = tuple((at, run.attempt) for at, run in enumerate(me.runs) if run.stage)
+                known = tuple(
+                    (at, run.attempt) for at, run in enumerate(me.runs) if run.stage
+                )
                 last = not self._may_still_come(me) and self._without != "by then"
                 kind = "last list" if last else "list"
                 wanted.append(Sent("claim", kind, known=known))
             wanted.append(Sent("claim", "claim"))
-        if "create" not in busy and (not me.unanswered or self._without == "none begins"):
+        if "create" not in busy and (
+            not me.unanswered or self._without == "none begins"
+        ):
             wanted += [
                 Sent("create", "create", ((at, 0),))
                 for at, row in enumerate(state.rows)
@@ -444,11 +452,11 @@ def _with_whole_row(state: State, at: int, row: Row) -> State:
     return state._replace(rows=(*state.rows[:at], row, *state.rows[at + 1 :]))
 
 
-def _with_row(state: State, at: int, **values: int) -> State:
+def _with_row(state: State, at: int, **values: Any) -> State:
     return _with_whole_row(state, at, state.rows[at]._replace(**values))
 
 
-def _with_node(state: State, node: int, **values: object) -> State:
+def _with_node(state: State, node: int, **values: Any) -> State:
     changed = state.nodes[node]._replace(**values)
     nodes = (*state.nodes[:node], changed, *state.nodes[node + 1 :])
     return state._replace(nodes=nodes)

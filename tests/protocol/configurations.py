@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tests.protocol import claims, exclusion, firing, ownership, remote, success
-from tests.protocol.checker import Model, check
 from tests.protocol.exclusion import Exclusion, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.protocol.checker import Model
 
 Make: TypeAlias = "Callable[..., Model[Any]]"
 
@@ -48,7 +51,6 @@ def _all_but(guards: dict[str, str], *names: str) -> dict[str, str]:
 
 _OF_CREATION = "none begins", "under way"
 _OF_TWO_EDITS = "revision rises", "last to stay", "share"
-_ONE_EDIT = dict.fromkeys(("edits",), 1)
 
 CONFIGURATIONS = [
     Configuration(
@@ -58,7 +60,7 @@ CONFIGURATIONS = [
         _all_but(claims.GUARDS, *_OF_CREATION),
     ),
     Configuration(
-        "claims: two nodes, one instance that is created and started at once, one fault",
+        "claims: two nodes, one instance that is created and started, one fault",
         claims.Claims,
         {"nodes": 2, "waiting": 0, "created": 1, "faults": 1},
         _some(claims.GUARDS, *_OF_CREATION),

@@ -9,7 +9,8 @@ the engine's ``Mode``.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tests.protocol.checker import Model
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.protocol.checker import Name
+
+Value = TypeVar("Value")
 
 EMPTY = -1
 
@@ -215,19 +218,26 @@ SPAN = 2
 LAST = 5
 
 
+class Reading(NamedTuple):
+    """What a start has read: the instant, and from when on there is a token."""
+
+    now: int
+    free_at: int
+
+
 class RateState(NamedTuple):
     """The tables of a rate.
 
     Attributes:
         now: The instant.
         free_at: From when on there is a token.
-        read: What each start under way has read: the instant, and ``free_at``.
+        read: What each start that is under way has read.
         starts: When which instance was started, as it is recorded.
     """
 
     now: int
     free_at: int
-    read: tuple[tuple[int, int] | tuple[()], ...]
+    read: tuple[Reading | None, ...]
     starts: tuple[int, ...]
 
 
@@ -240,20 +250,23 @@ class Rate(Model[RateState]):
     """
 
     def __init__(self, *, instances: int = 3, without: str = "") -> None:
-        self._first = RateState(0, 0, ((),) * instances, (EMPTY,) * instances)
+        self._first = RateState(0, 0, (None,) * instances, (EMPTY,) * instances)
         self._without = without
 
     def first(self) -> RateState:
         return self._first
 
     def alike(self, state: RateState) -> RateState:
-        pairs = sorted(zip(state.read, state.starts, strict=True))
+        pairs = sorted(
+            zip(state.read, state.starts, strict=True),
+            key=lambda each: (each[0] or (EMPTY, EMPTY), each[1]),
+        )
         read, starts = zip(*pairs, strict=True)
         return state._replace(read=read, starts=starts)
 
     def broken(self, state: RateState) -> str:
         starts = sorted(each for each in state.starts if each != EMPTY)
-        if any(later - each < SPAN for each, later in zip(starts, starts[1:])):
+        if any(later - each < SPAN for each, later in pairwise(starts)):
             return "two have started within one span"
         return ""
 
@@ -268,15 +281,15 @@ class Rate(Model[RateState]):
             if read:
                 yield ("the start of", at, "is carried out"), self._started(state, at)
             elif start == EMPTY:
-                seen = _put(state.read, at, (state.now, state.free_at))
+                seen = _put(state.read, at, Reading(state.now, state.free_at))
                 yield ("a start begins:", at), state._replace(read=seen)
 
     def _started(self, state: RateState, at: int) -> RateState:
-        began, free_at = state.read[at]
-        state = state._replace(read=_put(state.read, at, ()))
-        if self._without != "locked":
-            free_at = state.free_at
-        taken_for = began if self._without == "that instant" else state.now
+        read = state.read[at]
+        assert read is not None
+        state = state._replace(read=_put(state.read, at, None))
+        free_at = read.free_at if self._without == "locked" else state.free_at
+        taken_for = read.now if self._without == "that instant" else state.now
         if free_at > taken_for:
             # It waits for its turn.
             return state
@@ -284,5 +297,5 @@ class Rate(Model[RateState]):
         return state._replace(free_at=taken_for + SPAN, starts=starts)
 
 
-def _put(values: tuple[object, ...], at: int, value: object) -> tuple[object, ...]:
+def _put(values: tuple[Value, ...], at: int, value: Value) -> tuple[Value, ...]:
     return (*values[:at], value, *values[at + 1 :])

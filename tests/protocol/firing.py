@@ -27,8 +27,8 @@ GUARDS = {
     "same revision": "a step counts only if nobody has edited the definition since",
     "not paused": "a step of a paused definition does not count",
     "unique": "a definition has one instance for a fire time",
-    "revision rises": "a definition that is made anew has a higher revision than before",
-    "definition first": "an edit takes the definition before it sees to its instances",
+    "revision rises": "a definition made anew has a higher revision than before",
+    "definition first": "an edit takes the definition before its instances",
     "last to stay": "a pause takes nothing back that comes before what has started",
     "records": "an edit records what had passed without an instance",
     "share": "what is added by hand holds on to its definition until it is there",
@@ -67,6 +67,13 @@ class Plan(NamedTuple):
     next: int = TIMES
 
 
+class Edit(NamedTuple):
+    """An edit under way, and the definition as it has read it."""
+
+    kind: str
+    of: Definition
+
+
 class State(NamedTuple):
     """The tables, what is under way, and of history what the invariants need.
 
@@ -75,7 +82,7 @@ class State(NamedTuple):
         definition: The definition.
         instances: Its instances.
         plans: The step that each node is about to take.
-        edit: The edit under way, and the definition as it has read it.
+        edit: The edit under way.
         adding: Whether an instance is being added by hand.
         edits: How many edits may still come.
         owed: From which fire time on the trigger is answerable.
@@ -87,7 +94,7 @@ class State(NamedTuple):
     definition: Definition
     instances: tuple[Instance, ...]
     plans: tuple[Plan, ...]
-    edit: tuple[str, Definition] | tuple[()]
+    edit: Edit | None
     adding: bool
     edits: int
     owed: int
@@ -111,7 +118,7 @@ class Firing(Model[State]):
             definition=Definition(True, 1, 0, 0, False),
             instances=(),
             plans=(Plan(),) * nodes,
-            edit=(),
+            edit=None,
             adding=False,
             edits=edits,
             owed=0,
@@ -153,24 +160,29 @@ class Firing(Model[State]):
         for node, plan in enumerate(state.plans):
             if plan != Plan():
                 # Who has locked the definition is waited for.
-                if not state.edit or self._without == "definition first":
+                if state.edit is None or self._without == "definition first":
                     yield (node, "fires", plan.next), self._fired(state, node)
             elif self._is_due(state):
                 of = state.definition
                 read = Plan(of.revision, of.trigger, of.next)
-                yield (node, "reads that", of.next, "is due"), _planned(state, node, read)
+                yield (
+                    (node, "reads that", of.next, "is due"),
+                    _planned(state, node, read),
+                )
         for each in set(state.instances):
             yield from self._goes_on(state, each)
         yield from self._adds(state)
-        if state.edit:
-            yield ("it commits:", state.edit[0]), self._committed(state)
+        if state.edit is not None:
+            yield ("it commits:", state.edit.kind), self._committed(state)
         elif state.edits and not (state.adding and self._without != "share"):
             yield from self._begins(state._replace(edits=state.edits - 1))
 
     def _is_due(self, state: State) -> bool:
         of = state.definition
         # Instances are made ahead of their time.
-        return of.there and not of.paused and of.next <= state.now + 1 and of.next < TIMES
+        return (
+            of.there and not of.paused and of.next <= state.now + 1 and of.next < TIMES
+        )
 
     def _fired(self, state: State, node: int) -> State:
         plan, of = state.plans[node], state.definition
@@ -213,7 +225,7 @@ class Firing(Model[State]):
             # The definition was there in the snapshot of the statement.
             after = _added(state._replace(adding=False), Instance(BY_HAND, "waiting"))
             yield ("an instance is there that was added by hand",), after
-        elif state.edits and state.definition.there and not state.edit:
+        elif state.edits and state.definition.there and state.edit is None:
             after = state._replace(adding=True, edits=state.edits - 1)
             yield ("an instance is being added by hand",), after
 
@@ -226,7 +238,7 @@ class Firing(Model[State]):
                 yield ("is made anew with trigger", trigger), self._made(state, trigger)
             return
         for kind in ("edit", "trigger", "resume" if of.paused else "pause", "delete"):
-            yield ("somebody begins to:", kind), state._replace(edit=(kind, of))
+            yield ("somebody begins to:", kind), state._replace(edit=Edit(kind, of))
 
     def _made(self, state: State, trigger: int) -> State:
         remembered = state.definition.revision
@@ -241,9 +253,10 @@ class Firing(Model[State]):
         )
 
     def _committed(self, state: State) -> State:
+        assert state.edit is not None
         kind, of = state.edit
         of = of._replace(revision=of.revision + 1)
-        state = state._replace(edit=(), definition=of)
+        state = state._replace(edit=None, definition=of)
         if kind == "pause":
             return self._paused(state)
         if kind == "resume":
@@ -253,7 +266,9 @@ class Firing(Model[State]):
         if kind == "delete":
             return state._replace(
                 definition=of._replace(there=False, revision=of.revision - 1),
-                instances=tuple(each for each in state.instances if each.stage == "ended"),
+                instances=tuple(
+                    each for each in state.instances if each.stage == "ended"
+                ),
             )
         return state
 

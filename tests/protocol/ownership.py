@@ -124,9 +124,7 @@ class Ownership(Model[State]):
 
 def _may_be_over(state: State) -> bool:
     """The lead is longer than a look of a node that is able, and what it fires then."""
-    return all(
-        each.looked and not any(each.read) for each in state.nodes if each.able
-    )
+    return all(each.looked and not any(each.read) for each in state.nodes if each.able)
 
 
 def _changes(state: State) -> Iterator[tuple[Name, State]]:

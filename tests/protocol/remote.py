@@ -134,8 +134,9 @@ class Remote(Model[State]):
                 yield (worker, "has", attempt, "already"), taken
             else:
                 after = _said(taken, worker, attempt, "accepted")
-                yield (worker, "accepts", attempt), _with(
-                    after, worker, (*works, Work(attempt, "accepted"))
+                yield (
+                    (worker, "accepts", attempt),
+                    _with(after, worker, (*works, Work(attempt, "accepted"))),
                 )
         for index, each in enumerate(works):
             rest = works[:index] + works[index + 1 :]

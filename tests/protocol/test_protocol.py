@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from tests.protocol.checker import NO_GOOD_END, Model, TooManyStates, check
 from tests.protocol.configurations import CONFIGURATIONS, NOT_NEEDED, Configuration
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.protocol.checker import Name
+
 BY_NAME = {each.name: each for each in CONFIGURATIONS}
 
 
 def _marked(of: Configuration, *values: object) -> object:
     marks = [pytest.mark.exhaustive] if of.is_large else []
-    return pytest.param(of, *values, marks=marks, id=" without ".join(map(str, (of.name, *values))))
+    return pytest.param(
+        of, *values, marks=marks, id=" without ".join(map(str, (of.name, *values)))
+    )
 
 
 @pytest.mark.parametrize("of", [_marked(each) for each in CONFIGURATIONS])
@@ -30,8 +37,7 @@ def test_every_invariant_holds_in_every_state(of: Configuration) -> None:
 def test_without_a_guard_something_is_broken(of: Configuration, guard: str) -> None:
     result = check(of.model(without=guard))
     assert result.broken
-    assert result.trace
-    print(result)
+    assert result.trace, str(result)
 
 
 @pytest.mark.exhaustive
@@ -47,20 +53,20 @@ class Counter(NamedTuple):
 
 
 class Counting(Model[Counter]):
-    """Counts up to a number, by steps of one and of two; from 4 on only faults go on."""
+    """Counts up to a number, by one or by two; at a number only a fault goes on."""
 
-    def __init__(self, *, last: int, broken_at: int = -1, fault_from: int = 99) -> None:
+    def __init__(self, *, last: int, broken_at: int = -1, stuck_at: int = -1) -> None:
         self._last = last
         self._broken_at = broken_at
-        self._fault_from = fault_from
+        self._stuck_at = stuck_at
 
     def first(self) -> Counter:
         return Counter(0)
 
-    def steps(self, state: Counter):  # type: ignore[no-untyped-def]
+    def steps(self, state: Counter) -> Iterator[tuple[Name, Counter]]:
         for more in (1, 2):
             if state.value + more <= self._last:
-                what = "fault" if state.value >= self._fault_from else "add"
+                what = "fault" if state.value == self._stuck_at else "add"
                 yield (what, more), Counter(state.value + more)
 
     def broken(self, state: Counter) -> str:
@@ -83,7 +89,7 @@ def test_the_checker_prints_a_shortest_way_to_what_is_broken() -> None:
 
 
 def test_the_checker_finds_what_leads_to_no_good_end_but_by_a_fault() -> None:
-    result = check(Counting(last=9, fault_from=4))
+    result = check(Counting(last=9, stuck_at=4))
     assert result.broken == NO_GOOD_END
     assert result.trace == ["add 2", "add 2"]
 
