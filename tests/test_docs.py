@@ -44,6 +44,7 @@ PACKAGES = (
     "go_scheduler.triggers",
     "go_scheduler.testing",
     "go_scheduler.events",
+    "go_scheduler.audit",
     "go_scheduler.doctor",
     "go_scheduler.dashboard",
     "go_scheduler.simulation",

@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from go_scheduler.cli.commands import (
     adding,
+    auditing,
     changing,
     doctor,
     importing,
@@ -110,6 +111,7 @@ for _each in (
     changing,
     simulating,
     doctor,
+    auditing,
     migrate,
 ):
     application.add_typer(_each.app)

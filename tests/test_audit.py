@@ -1,0 +1,371 @@
+"""The audit gives every fire time that has passed one verdict, on every store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from go_scheduler import (
+    ConfigurationError,
+    DelayTrigger,
+    ExecuteOnceTrigger,
+    MemoryStore,
+    OnDemandTrigger,
+)
+from go_scheduler.audit import AuditedTime, Verdict, audit
+from go_scheduler.models import Outcome, Skipped
+from go_scheduler.stores.messages import Firing
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    MINUTE,
+    OTHER_NODE,
+    SECOND,
+    TICK,
+    cancel,
+    claim,
+    definition,
+    finish,
+    fire,
+    firing,
+    put,
+    start,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers import IntervalTrigger, Trigger
+from go_scheduler.triggers.stored import UnknownTrigger
+from tests import servers
+from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
+
+FROM_START = IntervalTrigger(HOUR, anchor=START)
+
+
+def scheduled(store: Store, trigger: Trigger = FROM_START) -> TaskDefinition:
+    """A definition that fires at the clock's start, and each hour after."""
+    return put(store, definition(START, trigger=trigger))
+
+
+def fired(store: Store, read: TaskDefinition, *hours: int, then: int) -> TaskDefinition:
+    """The definition after it has fired at these hours, and goes on at another one."""
+    times = [START + hour * HOUR for hour in hours]
+    fire(store, read, *times, next_fire_time=START + then * HOUR)
+    return store.get_definition(read.id)
+
+
+def run(store: Store, outcome: Outcome = Outcome.COMPLETED) -> None:
+    """Run what is due now, to this end."""
+    for each in start(store, *claim(store)):
+        assert finish(store, each, outcome, error="it broke")
+
+
+def audited(store: Store, hours: int = 24) -> Sequence[AuditedTime]:
+    """The fire times of the only definition."""
+    [found] = audit(store, START, START + hours * HOUR)
+    assert found.error is None
+    return found.times
+
+
+def verdicts(store: Store, hours: int = 24) -> Sequence[str]:
+    """Their verdicts."""
+    return [each.verdict.value for each in audited(store, hours)]
+
+
+def test_each_fire_time_has_one_verdict(store: Store, clock: ManualClock) -> None:
+    of = fired(store, scheduled(store), 0, then=1)
+    run(store)
+    clock.advance(HOUR)
+    of = fired(store, of, 1, then=2)
+    clock.advance(MINUTE)
+    run(store)
+    clock.advance(59 * MINUTE)
+    of = fired(store, of, 2, then=3)
+    run(store, Outcome.FAILED)
+    clock.advance(HOUR)
+    # Four has been lost, and five was skipped.
+    of = fired(store, of, 3, then=5)
+    cancel(
+        store,
+        *store.list_fired(
+            of.id, since=START + 3 * HOUR, before=clock.now() + TICK, limit=1
+        ),
+    )
+    clock.advance(3 * HOUR)
+    skipped = Skipped.itself(START + 5 * HOUR, "it was closed")
+    step = firing(
+        of, START + 6 * HOUR, skipped=skipped, next_fire_time=START + 7 * HOUR
+    )
+    assert store.fire_definitions([step]).done
+    clock.advance(HOUR + TICK)
+    assert verdicts(store) == [
+        "on time",
+        "late",
+        "failed",
+        "cancelled",
+        "missed",
+        "skipped",
+        "waits",
+        "waits",
+    ]
+    times = audited(store)
+    assert [each.at for each in times] == [START + n * HOUR for n in range(8)]
+    assert times[1].late == MINUTE
+    assert times[1].reason == "it began 1 min late"
+    assert times[2].reason == "it broke"
+    assert times[4].reason == "it has neither an instance nor a record"
+    assert times[5].reason == "it was closed"
+    assert times[6].reason == "it has not begun"
+    assert times[7].reason == "it has not been fired yet"
+    [found] = audit(store, START)
+    assert found.counts[Verdict.WAITS] == 2
+    assert [each.at for each in found.broken] == [START + 4 * HOUR]
+
+
+def test_the_first_of_several_runs_says_how_late_it_was(
+    store: Store, clock: ManualClock
+) -> None:
+    scheduled_once = fired(store, scheduled(store), 0, then=1)
+    [first] = start(store, *claim(store))
+    assert finish(store, first, None, retry_in=MINUTE, error="once")
+    clock.advance(MINUTE)
+    assert audited(store, 1)[0].reason == "it is to run again: once"
+    run(store)
+    [time] = audited(store, 1)
+    assert (time.verdict, time.late) == (Verdict.ON_TIME, timedelta())
+    assert time.instance_id == first.id
+    assert scheduled_once.revision == 1
+
+
+def test_a_run_that_was_lost_says_how_late_it_was(
+    store: Store, clock: ManualClock
+) -> None:
+    fired(store, scheduled(store), 0, then=1)
+    start(store, *claim(store))
+    clock.advance(LEASE)
+    [again] = claim(store, OTHER_NODE, lapsed=True)
+    [again] = start(store, again)
+    assert finish(store, again)
+    [time] = audited(store, 1)
+    assert time.verdict is Verdict.ON_TIME
+
+
+def test_a_definition_that_is_paused_waits(store: Store, clock: ManualClock) -> None:
+    of = fired(store, scheduled(store), 0, then=1)
+    store.pause_definitions([of.id])
+    clock.advance(HOUR + TICK)
+    assert {each.reason for each in audited(store)} == {"its definition is paused"}
+
+
+def test_what_waits_for_another_instance_says_so(
+    store: Store, clock: ManualClock
+) -> None:
+    locked = replace(definition(START, trigger=FROM_START), lock="printer")
+    other = put(store, replace(definition(START, trigger=FROM_START), lock="printer"))
+    fire(store, other, next_fire_time=START + HOUR)
+    start(store, *claim(store))
+    fire(store, put(store, locked), next_fire_time=START + HOUR)
+    start(store, *claim(store))
+    clock.advance(TICK)
+    [found] = audit(store, START, ids=[locked.id])
+    assert [each.reason for each in found.times] == [
+        "another instance has to end first"
+    ]
+
+
+def test_before_the_first_that_is_known_nothing_is_missed(
+    store: Store, clock: ManualClock
+) -> None:
+    clock.advance(3 * HOUR)
+    fired(
+        store, put(store, definition(START + 2 * HOUR, trigger=FROM_START)), 2, then=4
+    )
+    assert verdicts(store) == ["unknown", "unknown", "waits"]
+
+
+def test_what_may_have_been_cleaned_up_is_unknown(
+    store: Store, clock: ManualClock
+) -> None:
+    fired(store, scheduled(store), 0, 2, then=3)
+    run(store)
+    clock.advance(2 * HOUR + TICK)
+    [found] = audit(store, START, retention=MINUTE)
+    assert [each.verdict.value for each in found.times] == [
+        "on time",
+        "unknown",
+        "waits",
+    ]
+
+
+def test_before_the_last_of_a_former_trigger_nothing_is_missed(
+    store: Store, clock: ManualClock
+) -> None:
+    of = fired(store, scheduled(store), 0, then=1)
+    run(store)
+    clock.advance(HOUR)
+    other = IntervalTrigger(HOUR, anchor=START + MINUTE)
+    at = START + HOUR + MINUTE
+    of = put(store, replace(of, trigger=other, next_fire_time=at, revision=None))
+    clock.advance(MINUTE)
+    fire(store, of, next_fire_time=at + HOUR)
+    run(store)
+    assert [(each.at, each.verdict.value) for each in audited(store, 1)] == [
+        (START, "on time"),
+        (START + MINUTE, "unknown"),
+    ]
+
+
+def test_what_the_trigger_does_not_fire_is_unexpected(
+    store: Store, clock: ManualClock
+) -> None:
+    fire(store, scheduled(store), START + MINUTE, next_fire_time=START + HOUR)
+    clock.advance(2 * MINUTE)
+    found = {each.at: each for each in audited(store)}
+    assert found[START + MINUTE].verdict is Verdict.UNEXPECTED
+    assert found[START + MINUTE].reason == "its trigger does not fire then"
+
+
+def test_a_single_fire_time_that_is_over_without_an_instance_is_missed(
+    store: Store, clock: ManualClock
+) -> None:
+    of = scheduled(store, ExecuteOnceTrigger(START))
+    assert store.fire_definitions([Firing(definition=of, fire_times=())]).done
+    clock.advance(TICK)
+    assert verdicts(store) == ["missed"]
+
+
+def test_what_began_too_soon_is_early(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    fired(store, scheduled(store), 0, then=1)
+    run(store)
+    [given] = store.list_instances()
+    early = replace(given, started_at=START - SECOND)
+    assert one_of(store, clock, [early]).reason == "it began 1 s too soon"
+    assert one_of(store, clock, [early]).verdict is Verdict.EARLY
+
+
+def test_what_has_run_too_often_for_all_to_be_known_is_retried(
+    clock: ManualClock,
+) -> None:
+    store = MemoryStore(clock)
+    fired(store, scheduled(store), 0, then=1)
+    run(store)
+    [given] = store.list_instances()
+    time = one_of(store, clock, [replace(given, runs=30)])
+    assert (time.verdict, time.late, time.reason) == (
+        Verdict.RETRIED,
+        None,
+        "it took 30 runs",
+    )
+
+
+def one_of(
+    store: MemoryStore, clock: ManualClock, given: Sequence[TaskInstance]
+) -> AuditedTime:
+    """The first fire time, if the store had these instances of it."""
+
+    class Changed(MemoryStore):
+        def list_fired(self, *args: object, **kwargs: object) -> Sequence[TaskInstance]:
+            return given
+
+    store.__class__ = Changed
+    clock.advance(TICK)
+    return audited(store, 1)[0]
+
+
+@pytest.mark.server
+def test_what_is_lost_doubled_or_late_by_hand_in_a_database_is_found(
+    empty_database_url: Callable[[], str], clock: ManualClock
+) -> None:
+    url = empty_database_url()
+    with servers.opened(url, clock) as store:
+        fired(store, scheduled(store), *range(4), then=4)
+        clock.advance(3 * HOUR + TICK)
+        for each in start(store, *claim(store)):
+            assert finish(store, replace(each, started_at=each.execute_at))
+        assert verdicts(store) == ["on time"] * 4
+        at = {"lost": START + HOUR, "late": START + 2 * HOUR, "twice": START + 3 * HOUR}
+        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+        with engine.begin() as connection:
+            for statement in BY_HAND:
+                connection.execute(text(statement), at)
+        engine.dispose()
+        assert verdicts(store) == ["on time", "missed", "late", "doubled"]
+
+
+BY_HAND = [
+    "DELETE FROM task_instances WHERE fire_time = :lost",
+    "UPDATE task_instances SET started_at = started_at + interval '1 minute'"
+    " WHERE fire_time = :late",
+    "ALTER TABLE task_instances DROP CONSTRAINT task_instances_fire_key",
+    "CREATE TEMPORARY TABLE twice ON COMMIT DROP AS"
+    " SELECT * FROM task_instances WHERE fire_time = :twice",
+    "UPDATE twice SET id = gen_random_uuid()",
+    "INSERT INTO task_instances SELECT * FROM twice",
+]
+
+
+def test_what_has_no_fire_times_of_its_own_is_left_out(
+    store: Store, clock: ManualClock
+) -> None:
+    put(store, definition(None, trigger=OnDemandTrigger()))
+    put(store, definition(START, trigger=DelayTrigger(HOUR)))
+    clock.advance(HOUR)
+    assert list(audit(store, START)) == []
+
+
+def test_a_trigger_that_nobody_can_read_is_an_error(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    scheduled(store, UnknownTrigger("shop.moon", None, "no class for it is imported"))
+    clock.advance(HOUR)
+    [found] = audit(store, START)
+    assert found.error is not None
+    assert found.times == ()
+
+
+def test_many_fire_times_and_definitions_are_read_page_by_page(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("go_scheduler.audit._PAGE", 2)
+    store = MemoryStore(clock)
+    for _ in range(3):
+        fired(store, scheduled(store), *range(5), then=6)
+    clock.advance(5 * HOUR)
+    found = list(audit(store, START))
+    assert [len(each.times) for each in found] == [5, 5, 5]
+    assert {each.verdict for one in found for each in one.times} == {Verdict.WAITS}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"since": START.replace(tzinfo=None)}, "since"),
+        ({"since": START, "until": START}, "nothing from since on has passed"),
+        ({"since": START + HOUR}, "nothing from since on has passed"),
+        ({"since": START - HOUR, "retention": -SECOND}, "retention"),
+        ({"since": START - HOUR, "late": -SECOND}, "late"),
+    ],
+    ids=["naive", "empty", "to come", "retention", "late"],
+)
+def test_wrong_arguments_are_refused(
+    clock: ManualClock, given: Mapping[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        list(audit(MemoryStore(clock), **given))  # type: ignore[arg-type]
+
+
+def test_how_late_is_late_can_be_said(store: Store, clock: ManualClock) -> None:
+    fired(store, scheduled(store), 0, then=1)
+    clock.advance(seconds(2))
+    run(store)
+    [found] = audit(store, START, late=seconds(2))
+    assert [each.verdict for each in found.times] == [Verdict.ON_TIME]
