@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from go_scheduler.triggers.trigger_timeouts import ask
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import Skipped, TaskInstance
 
 __all__ = ["AuditedDefinition", "AuditedTime", "Verdict", "audit"]
 
@@ -197,9 +198,7 @@ class _Question:
         # Foreign code may raise anything.
         except Exception as error:
             return AuditedDefinition(definition=definition, error=shown(error))
-        history = _History(self._fired(definition))
-        for each in self.store.list_unscheduled(definition.id, limit=_PAGE):
-            history.add_record(each)
+        history = _History(self.store, definition.id, self._fired(definition))
         known_from = history.known_from(expected, definition)
         times = [
             self._expected_time(definition, at, history, known_from) for at in expected
@@ -324,25 +323,28 @@ class _Question:
 class _History:
     """What the store has of one definition: instances by fire time, and records."""
 
-    def __init__(self, fired: Iterator[TaskInstance]) -> None:
+    def __init__(self, store: Store, id: UUID, fired: Iterator[TaskInstance]) -> None:
+        self._store = store
+        self._id = id
         self.instances: dict[datetime, list[TaskInstance]] = defaultdict(list)
-        self._records: list[TaskInstance] = []
         for each in fired:
             assert each.fire_time is not None
             self.instances[each.fire_time].append(each)
 
-    def add_record(self, instance: TaskInstance) -> None:
-        """Take what has no fire time, if it stands for some."""
-        if instance.skipped is not None and instance.key is None:
-            self._records.append(instance)
-
     def reason_of(self, at: datetime) -> str | None:
         """Why a fire time was skipped, by the record that it is in."""
         for each in self._records:
-            skipped = each.skipped
-            if skipped is not None and skipped.first <= at <= skipped.last:
-                return skipped.reason
+            if each.first <= at <= each.last:
+                return each.reason
         return None
+
+    @cached_property
+    def _records(self) -> Sequence[Skipped]:
+        # Where every fire time has its instance they need not be read.
+        found = self._store.list_unscheduled(self._id, limit=_PAGE)
+        return [
+            each.skipped for each in found if each.skipped is not None and not each.key
+        ]
 
     def known_from(
         self, expected: Sequence[datetime], definition: TaskDefinition
@@ -355,13 +357,10 @@ class _History:
             is_there = at in self.instances or self.reason_of(at) is not None
             if is_there and (changed_after is None or at > changed_after):
                 return at
+        if definition.trigger.recurring or edited or definition.completed_at is None:
+            return None
         # Its only fire time has been given an instance, which is not gone yet.
-        is_over = definition.completed_at is not None and not edited
-        return (
-            next(iter(expected), None)
-            if is_over and not definition.trigger.recurring
-            else None
-        )
+        return expected[0] if expected else None
 
 
 def _unfired(definition: TaskDefinition) -> str:
