@@ -12,11 +12,13 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import TaskDefinition
 from go_scheduler.run import HandedOn
 from go_scheduler.scheduler import Scheduler
@@ -24,7 +26,7 @@ from go_scheduler.triggers import IntervalTrigger
 from tests.made import make_store
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Iterator, Set
     from typing import Any
     from uuid import UUID
 
@@ -117,14 +119,15 @@ class Node:
     def run(self, store: Store) -> None:
         role = self.role
         self.report(store)
-        with Scheduler(
+        scheduler = Scheduler(
             self.handle if role.runs else None,
             store,
             lease=timedelta(seconds=role.lease),
             schedule_window=timedelta(seconds=role.schedule_window),
             runner_window=timedelta(seconds=role.runner_window),
             queues=role.queues,
-        ) as scheduler:
+        )
+        with started(scheduler):
             if role.declares:
                 definitions = [
                     TaskDefinition(
@@ -147,6 +150,20 @@ def main() -> None:
     url, path, role = sys.argv[1:]
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     Node(Role(**json.loads(role)), os.open(Path(path), flags)).run(make_store(url))
+
+
+@contextmanager
+def started(scheduler: Scheduler) -> Iterator[None]:
+    """Let it run meanwhile, however long others write to its file at first."""
+    while True:
+        # A start waits for others as long as a call may.
+        with suppress(StoreUnavailableError):
+            scheduler.start()
+            break
+    try:
+        yield
+    finally:
+        scheduler.stop()
 
 
 if __name__ == "__main__":
