@@ -1,8 +1,4 @@
-"""Which configurations of the models are checked, and what each of them shows.
-
-``python -m tests.protocol.configurations`` checks all, prints the tables of
-``docs/proof.md`` and writes them there.
-"""
+"""Which configurations of the models are checked, and what each of them shows."""
 
 from __future__ import annotations
 
@@ -181,3 +177,62 @@ NOT_NEEDED = {
     ),
 }
 """Guards whose absence no model notices: the rebuilding may leave them out."""
+
+NOBODY_ELSE = "nobody starts under the claim of somebody else"
+NOT_TWICE = "a handler is not called twice without a cause"
+ENDS = "what is due can always come to a good end"
+ONE_INSTANCE = "a fire time has one instance, or one record"
+NOT_LATE = "nothing is late while a node is able to fire it"
+AT_MOST = "no more run at once than a lock or limit allows, nor start than a rate"
+FIRST_SUCCESS = "the first success counts, and stays"
+NO_ORPHANS = "nothing is open whose definition is deleted"
+
+COVERED = {
+    "claims": (
+        (
+            "a node dies",
+            "a node is frozen for longer than a lease",
+            "an answer is lost",
+            "a statement is carried out long after it was sent",
+            "the store is away for longer than a lease",
+        ),
+        (NOBODY_ELSE, NOT_TWICE, ENDS),
+    ),
+    "firing": (
+        (
+            "two nodes fire the same",
+            "somebody edits, pauses or deletes meanwhile",
+            "history is cleaned up at once",
+        ),
+        (ONE_INSTANCE, NO_ORPHANS, ENDS),
+    ),
+    "exclusion": (
+        ("two nodes start at the same moment", "a run fails and is to run again"),
+        (AT_MOST, ENDS),
+    ),
+    "late success": (
+        (
+            "a run goes on after it was given up",
+            "somebody cancels it, or has it run again",
+        ),
+        (FIRST_SUCCESS, ENDS),
+    ),
+    "remote ends": (
+        (
+            "a worker dies",
+            "a worker is not heard in time",
+            "a message is lost",
+            "a message comes twice, or late",
+        ),
+        (NOBODY_ELSE, NOT_TWICE, FIRST_SUCCESS, ENDS),
+    ),
+    "ownership": (
+        (
+            "a node dies",
+            "a node is frozen for longer than a lease",
+            "every node is wrong about who owns what",
+        ),
+        (ONE_INSTANCE, NOT_LATE),
+    ),
+}
+"""Of each model which faults it has, and which promises it shows beside them."""

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.protocol.__main__ import PAGE, covered, row_of, written
 from tests.protocol.checker import NO_GOOD_END, Model, TooManyStates, check
-from tests.protocol.configurations import CONFIGURATIONS, NOT_NEEDED, Configuration
+from tests.protocol.configurations import (
+    CONFIGURATIONS,
+    COVERED,
+    NOT_NEEDED,
+    Configuration,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +34,18 @@ def _marked(of: Configuration, *values: object) -> object:
 def test_every_invariant_holds_in_every_state(of: Configuration) -> None:
     result = check(of.model())
     assert not result.broken, str(result)
+    # `python -m tests.protocol` writes the page.
+    row = row_of(of.name, result.states, result.steps)
+    assert row in PAGE.read_text().splitlines()
+
+
+def test_the_page_says_which_fault_is_in_which_model() -> None:
+    page = PAGE.read_text()
+    assert written(page, "covered", covered()) == page
+
+
+def test_every_model_is_on_the_page() -> None:
+    assert {each.name.partition(":")[0] for each in CONFIGURATIONS} == {*COVERED}
 
 
 @pytest.mark.parametrize(
