@@ -104,6 +104,10 @@ LOUD: dict[str, tuple[Any, News]] = {
         lambda client, _: client.schedule_all(once() for _ in range(20)),
         News.DEFINITIONS,
     ),
+    "edited to be due": (
+        lambda client, of: client.schedule(once(id=of.id)),
+        News.DEFINITIONS,
+    ),
     "enqueued": (lambda client, _: client.enqueue("send"), News.INSTANCES),
     "a resume": (
         lambda client, of: (client.pause(of.id), client.resume(of.id)),

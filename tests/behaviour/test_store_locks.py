@@ -19,7 +19,6 @@ from go_scheduler import (
     State,
     StoreUnavailableError,
     TaskDefinition,
-    TaskInstanceNotFoundError,
 )
 from go_scheduler.client import Client
 from go_scheduler.testing.clock import START
@@ -93,21 +92,6 @@ def test_locked_instances_are_claimed_once_they_are_free_and_others_at_once(
 
 
 @pytest.mark.parametrize("engine", LOCKING)
-def test_what_was_locked_for_long_runs_not_much_later(
-    house: House, store_url: str
-) -> None:
-    house.task()
-    # A node has been looking for a while, and looks no longer at all there is.
-    house.clock.advance(10 * SECOND)
-    [long, *_] = house.scheduler.enqueue_all("send", [{}] * 2)
-    with locked(store_url, INSTANCES, [long.id]):
-        house.clock.advance(10 * SECOND)
-        assert len(house.called) == 1
-    house.clock.advance(5 * SECOND)
-    assert house.called[-1].id == long.id
-
-
-@pytest.mark.parametrize("engine", LOCKING)
 @pytest.mark.parametrize("trigger", ["interval", "delay"])
 def test_locked_definitions_fire_once_they_are_free_and_others_at_once(
     house: House, store_url: str, trigger: str
@@ -173,23 +157,6 @@ def test_claims_of_locked_instances_are_renewed_once_they_are_free(
                 house.scheduler.extend(runs[0].id, 1, 2 * HOUR)
         assert house.scheduler.extend(runs[0].id, 1, 2 * HOUR) == "go on"
         assert house.again(runs[0]).expires_at == clock.now() + 2 * HOUR
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_cleanup_leaves_what_is_locked_for_later_and_deletes_the_rest(
-    house: House, store_url: str
-) -> None:
-    house.answer = lambda _: None
-    made = [house.run() for _ in range(5)]
-    with locked(store_url, INSTANCES, [made[0].id]):
-        house.rest(2 * HOUR)
-        for each in made[1:]:
-            with pytest.raises(TaskInstanceNotFoundError):
-                house.again(each)
-    assert house.again(made[0]).state is State.COMPLETED
-    house.rest(2 * HOUR)
-    with pytest.raises(TaskInstanceNotFoundError):
-        house.again(made[0])
 
 
 @pytest.mark.parametrize("engine", LOCKING)
