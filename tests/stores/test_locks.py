@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -235,13 +234,20 @@ class TestLockedRows:
         }
         assert sorted(ids(listed)) == sorted(ids(given))
 
-    def test_what_is_due(
+    def test_what_is_due_and_what_a_node_has_claimed(
         self, store: PostgreSQLStore, store_url: str, few: int
     ) -> None:
+        held = many(store, 20)
+        aside = ids(held[:few])
         read = store.put_definitions([definition() for _ in range(20)])
-        with locked(store_url, DEFINITIONS, ids(read[:few])):
+        with (
+            locked(store_url, INSTANCES, aside),
+            locked(store_url, DEFINITIONS, ids(read[:few])),
+        ):
             due = store.due_definitions(ahead=ZERO, limit=MANY)
-        assert sorted(due, key=attrgetter("id")) == sorted(read, key=attrgetter("id"))
+            listed = {*ids(store.list_claimed(NODE))}
+        assert {each.id: each for each in due} == {each.id: each for each in read}
+        assert {*ids(held)} - {*aside} <= listed <= {*ids(held)}
 
     def test_contents_that_nobody_has_read_yet(
         self, store: PostgreSQLStore, store_url: str, few: int
@@ -259,15 +265,6 @@ class TestLockedRows:
         assert {each.id: each.definition for each in taken} == {
             each.id: each.definition for each in given
         }
-
-    def test_what_a_node_has_claimed_is_listed(
-        self, store: PostgreSQLStore, store_url: str, few: int
-    ) -> None:
-        given = many(store, 20)
-        aside = ids(given[:few])
-        with locked(store_url, INSTANCES, aside):
-            listed = {*ids(store.list_claimed(NODE))}
-        assert {*ids(given)} - {*aside} <= listed <= {*ids(given)}
 
     def test_cleanup(
         self, store: PostgreSQLStore, store_url: str, clock: ManualClock, few: int
@@ -348,6 +345,17 @@ def test_a_run_that_is_repeated_does_not_wait_for_its_definition(
         answer = store.finish_instances([ended(instance, outcome), ended(other)])
     busy = {other.id} if outcome is None else {instance.id, other.id}
     assert answer.busy == busy
+
+
+def test_an_instance_that_somebody_has_made_and_not_committed_delays_no_other(
+    store: PostgreSQLStore, store_url: str
+) -> None:
+    given = store.put_definitions([definition() for _ in range(MANY)])
+    made = given[13]
+    with made_by_hand(store_url, [made.id]):
+        answer = store.fire_definitions([firing(each) for each in given])
+        assert_divided(answer, given, [made.id])
+    assert store.fire_definitions([firing(made)]).done == {made.id}
 
 
 def test_what_waits_beside_a_locked_instance_keeps_no_other_from_its_turn(
@@ -460,28 +468,6 @@ def test_another_error_beside_a_lock_is_raised(
         store.finish_instances([ended(run), ended(other)])
     fails.__exit__(None, None, None)
     assert store.get_instance(other.id) == other
-
-
-@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-def test_another_error_of_a_part_is_raised(
-    store: PostgreSQLStore, store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, other = running(store), running(store)
-    execute = store._writes._execute
-    calls: list[object] = []
-
-    def failing_later(*args: object) -> object:
-        calls.append(args)
-        if len(calls) > 1:
-            raise StoreError("another")
-        return execute(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(store._writes, "_execute", failing_later)
-    with (
-        locked(store_url, INSTANCES, [other.id]),
-        pytest.raises(StoreError, match="another"),
-    ):
-        store.finish_instances([ended(run), ended(other)])
 
 
 def made(

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import pytest
 
-from go_scheduler.clock import ZERO
-from go_scheduler.models import TaskDefinition
+from go_scheduler.models import QueueStats
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.rules import Declaration
+from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import (
     HOUR,
-    claim,
-    claimed,
-    clean_up,
-    definition,
+    NODE,
     ended,
-    ids,
+    hand_on,
     pending,
-    put,
     running,
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,35 +40,21 @@ class TestMemoryStore(StoreSuite):
         store.close()
 
 
-def test_a_restored_store_is_the_same(clock: ManualClock) -> None:
+def test_a_restored_store_keeps_and_answers_the_same(clock: ManualClock) -> None:
     one, other = MemoryStore(clock), MemoryStore(clock)
     waiting_for_retry(one, retry_in=HOUR)
-    ended(one)
+    hand_on(one, running(one), lease=HOUR)
     gone = ended(one)
-    once = TaskDefinition(trigger=ExecuteOnceTrigger(START), id=UUID(int=1))
-    put(one, once)
-    clean_up(one, older_than=ZERO, failed_older_than=HOUR)
-    ended(one)
-    gone = ended(one)
-    running(one)
-    claimed(one)
     one.delete_definitions([gone.definition.id])
     one.pause_definitions([pending(one).definition.id])
-    declared = [definition(key=2)]
-    one.declare_definitions(Declaration(owner="app", definitions=declared, version=2))
+    one.note_contact(Announcement(node=NODE), unbroken=HOUR)
+    one.note_stats(NODE, [QueueStats(at=START, queue="mail", ended={"failed": 1})])
     one.keep_setting("key", "first")
+    running(other)
     other.restore(one.snapshot())
-    assert other.keep_setting("key", "second") == "first"
     assert other.snapshot() == one.snapshot()
+    assert other.keep_setting("key", "second") == "first"
     assert other.counts() == one.counts()
     assert other.list_instances() == one.list_instances()
     assert other.list_definitions() == one.list_definitions()
     assert other.list_instances(definition_id=gone.definition.id) == []
-    assert ids(other.due_definitions(ahead=HOUR, limit=10)) == [UUID(int=2)]
-    clock.advance(HOUR)
-    for store in (one, other):
-        assert len(claim(store, ahead=HOUR, lapsed=True)) == 3
-        assert clean_up(store, older_than=ZERO, limit=10) == 3
-        late = Declaration(owner="app", definitions=[], version=1)
-        assert store.declare_definitions(late).outdated_by == 2
-        assert store.list_definitions(owner="app") == declared
