@@ -115,7 +115,8 @@ REDIS: Mapping[str, Sequence[str | None]] = {
         *(f"-{each}" for each in ("when_full", "named")),
         *('id="another"', 'trigger_kind="nobody\'s"', 'queue=""', 'priority="high"'),
         *("revision=Infinity", "revision={}", "max_queue=NaN", 'pause_since="once"'),
-        'expire_after="soon"',
+        # Scripts read a hexadecimal number, and nobody else does.
+        *('expire_after="soon"', "revision=0x1"),
     ],
     "contents": [
         *("#", "", "[]", "{}\n{}\n{}\n[[1], null, {}]", "{}\n[]\n{}\n[]"),

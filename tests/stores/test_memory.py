@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +13,16 @@ from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import (
     HOUR,
     NODE,
+    SECOND,
+    claim,
+    definition,
     ended,
+    fire,
     hand_on,
     pending,
+    put,
     running,
+    start,
     waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
@@ -47,6 +54,8 @@ def test_a_restored_store_keeps_and_answers_the_same(clock: ManualClock) -> None
     gone = ended(one)
     one.delete_definitions([gone.definition.id])
     one.pause_definitions([pending(one).definition.id])
+    fire(one, put(one, replace(definition(), lock="disk")), START, START + SECOND)
+    start(one, *claim(one, ahead=SECOND))
     one.note_contact(Announcement(node=NODE), unbroken=HOUR)
     one.note_stats(NODE, [QueueStats(at=START, queue="mail", ended={"failed": 1})])
     one.keep_setting("key", "first")

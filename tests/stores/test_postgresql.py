@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 import pytest
+from psycopg.errors import SerializationFailure
 from sqlalchemy import Connection, create_engine, exc
 
 from go_scheduler.errors import (
@@ -278,6 +279,16 @@ def test_a_text_that_no_server_keeps_is_an_error_of_ours(
 ) -> None:
     with pytest.raises(StoreError, match="cannot be kept"):
         store.list_definitions(name="\ud800")
+
+
+def test_a_conflict_within_a_transaction_of_the_users_is_theirs_to_repeat(
+    store: PostgreSQLStore,
+) -> None:
+    def conflict() -> None:
+        raise exc.OperationalError("", {}, SerializationFailure())
+
+    with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
+        store._database.run_once(conflict)
 
 
 def test_who_is_always_overtaken_is_told(
