@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from go_scheduler import (
-    ConfigurationError,
     IntervalTrigger,
     Job,
     RetryPolicy,
@@ -370,13 +369,3 @@ def test_all_that_failed_and_meets_every_condition_runs_again(house: House) -> N
 
 
 # How runs ended.
-
-
-def test_what_was_asked_for_wrongly_changes_nothing(client: Client) -> None:
-    client.schedule(task())
-    for wrong in ({"payload": [1]}, {"key": ""}, {"delay": -SECOND}):
-        with pytest.raises(ConfigurationError):
-            client.enqueue("send", **wrong)
-    with pytest.raises(ConfigurationError):
-        client.enqueue("send", payload={"a": "x" * 70_000})
-    assert client.list_instances() == []

@@ -13,7 +13,6 @@ from go_scheduler import (
     HandedOn,
     IntervalTrigger,
     Overlap,
-    RetryAfter,
     RetryPolicy,
     State,
     TaskDefinition,
@@ -140,47 +139,6 @@ def test_a_run_that_is_not_kept_runs_again_as_another_attempt(house: House) -> N
     [lost] = house.scheduler.list_runs(run.id)
     assert (lost.attempt, lost.outcome, lost.node) == (1, "lost", run.claimed_by)
     assert lost.started_at == run.started_at
-
-
-def test_a_retry_is_due_by_the_stores_time(house: House) -> None:
-    run = house.run(retry=RetryPolicy(delay=5 * SECOND, factor=2, max_attempts=3))
-    for attempt, delay in ((1, 5), (2, 10)):
-        assert house.fail(run, f"no paper {attempt}")
-        waits = house.again(run)
-        assert (waits.state, waits.runs) == (State.PENDING, attempt)
-        assert waits.due_at == house.clock.now() + delay * SECOND
-        assert (waits.started_at, waits.error) == (None, f"no paper {attempt}")
-        house.clock.advance(waits.due_at - house.clock.now() - MOMENT)
-        assert len(house.called) == attempt
-        house.clock.advance(MOMENT)
-        assert len(house.called) == attempt + 1
-        run = house.again(run)
-    assert house.fail(run)
-    ended = house.again(run)
-    assert (ended.state, ended.runs) == (State.FAILED, 3)
-    assert ended.completed_at == house.clock.now()
-    assert len(house.scheduler.list_runs(run.id)) == 3
-
-
-def test_a_handler_that_fails_or_asks_for_another_time_is_called_again(
-    house: House,
-) -> None:
-    raised: list[Exception] = [RetryAfter(2 * SECOND), ValueError("no paper")]
-
-    def answer(_: object) -> None:
-        if raised:
-            raise raised.pop()
-
-    house.answer = answer
-    made = house.run(retry=RetryPolicy(delay=SECOND))
-    assert (made.state, made.runs) == (State.PENDING, 2)
-    assert made.due_at == START + 3 * SECOND
-    house.clock.advance(2 * SECOND)
-    ended = house.again(made)
-    assert (ended.state, ended.runs) == (State.COMPLETED, 3)
-    kept = house.scheduler.list_runs(made.id)
-    assert [each.outcome.value for each in kept] == ["failed", "failed"]
-    assert "ValueError: no paper" in (kept[0].error or "")
 
 
 # What excludes what.
