@@ -135,6 +135,17 @@ def test_what_was_locked_is_found_soon(
         assert clock.elapsed() <= until
 
 
+def test_what_a_claim_has_no_room_for_is_claimed_by_the_next(
+    store: Store, clock: ManualClock
+) -> None:
+    now = store.now()
+    read = put(store, definition(now))
+    made = fire(store, read, *(now + n * SECOND for n in range(5)))
+    clock.advance(HOUR)
+    claimed = [each for _ in range(3) for each in claim(store, limit=2)]
+    assert ids(claimed) == ids(made)
+
+
 @pytest.mark.slow
 def test_nothing_waits_longer_than_two_windows_in_a_thousand_rounds(
     cockroachdb_url: str,
