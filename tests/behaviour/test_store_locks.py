@@ -76,22 +76,6 @@ def house(store: Store, clock: ManualClock) -> Iterator[House]:
 
 
 @pytest.mark.parametrize("engine", LOCKING)
-@pytest.mark.parametrize("few", [1, 7])
-def test_locked_instances_are_claimed_once_they_are_free_and_others_at_once(
-    house: House, store_url: str, few: int
-) -> None:
-    house.task()
-    made = house.scheduler.enqueue_all("send", [{}] * 20)
-    aside = {*ids(made[::3][:few])}
-    with locked(store_url, INSTANCES, aside):
-        house.clock.advance(2 * SECOND)
-        assert {*ids(house.called)} == {*ids(made)} - aside
-    house.clock.advance(2 * SECOND)
-    assert sorted(ids(house.called)) == sorted(ids(made))
-    assert {each.attempt for each in house.called} == {1}
-
-
-@pytest.mark.parametrize("engine", LOCKING)
 @pytest.mark.parametrize("trigger", ["interval", "delay"])
 def test_locked_definitions_fire_once_they_are_free_and_others_at_once(
     house: House, store_url: str, trigger: str

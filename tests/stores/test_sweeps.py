@@ -209,3 +209,9 @@ def test_all_is_looked_at_again_soon_after_the_start_and_then_seldom(
         sweep.finish()
         clock.advance(SECOND)
     assert whole == [0, 1, 3, 7, 15, 31, 63, 127, 255, 511]
+
+
+def test_after_a_failure_all_is_looked_at(clock: ManualClock) -> None:
+    sweep = settled(clock)
+    sweep.start_over()
+    assert sweep.back > ALL
