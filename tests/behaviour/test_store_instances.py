@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from go_scheduler import (
-    IntervalTrigger,
     Job,
     RetryPolicy,
     State,
@@ -93,8 +92,6 @@ def test_without_its_definition_nothing_is_made(client: Client) -> None:
 
 
 # Listed and counted.
-
-EVERY = 10 * MINUTE
 
 
 class Full:
@@ -234,21 +231,6 @@ def test_counts_are_by_state_of_all_or_of_some(full: Full) -> None:
     assert few[State.FAILED].count <= 1
 
 
-def test_what_ended_is_listed_the_last_first(full: Full) -> None:
-    client = full.house.scheduler
-
-    def ended(outcome: str, **conditions: Any) -> str:
-        read = pages(client.list_ended, limit=1, outcome=outcome, **conditions)
-        parts = "".join(map(full.letters, read))
-        assert full.letters(client.list_ended(outcome, **conditions)) == parts
-        return parts
-
-    assert ended("completed") == "ba"
-    assert ended("completed", queues=["mail"]) == "a"
-    assert ended("completed", owners=["shop"]) == "b"
-    assert (ended("failed"), ended("cancelled"), ended("skipped")) == ("c", "w", "")
-
-
 def test_what_waits_and_what_runs_is_listed_in_its_order(full: Full) -> None:
     client = full.house.scheduler
     assert full.letters(client.list_waiting()) == "xyvu"
@@ -283,40 +265,6 @@ def test_a_key_is_searched_in_all_definitions(full: Full) -> None:
     assert full.letters(client.search_key("b", owners=["shop"])) == "b"
     assert full.letters(client.search_key("a", limit=1)) == "a"
     assert client.search_key("A") == client.search_key("%") == []
-
-
-def test_what_a_definition_has_fired_is_read_by_span(
-    store: Store, clock: ManualClock
-) -> None:
-    with running(store, clock, schedule_window=HOUR, lease=HOUR) as house:
-        client = house.scheduler
-        of = client.schedule(
-            TaskDefinition(trigger=IntervalTrigger(EVERY, anchor=START), retry=ONCE)
-        )
-        by_hand = client.run_now(of.id, at=START + EVERY)
-        house.rest(EVERY)
-        [first, *_] = [each for each in house.called if each.id != by_hand.id]
-        assert house.complete(first)
-        times = [START + n * EVERY for n in range(1, 5)]
-        span: dict[str, Any] = {"since": times[0], "before": times[3]}
-        fired = client.list_fired(of.id, **span)
-        assert [each.fire_time for each in fired] == times[:3]
-        newest = client.list_fired(of.id, newest_first=True, limit=2, **span)
-        assert [each.fire_time for each in newest] == [times[2], times[1]]
-        bounds = [START, times[0], times[1], times[3]]
-        counted = client.count_fired(of.id, bounds)
-        assert [dict(each) for each in counted] == [
-            {},
-            {State.COMPLETED: 1},
-            {State.PENDING: 2},
-        ]
-        few = client.count_fired(of.id, bounds, most=1)
-        assert few[2] == {State.PENDING: 1}
-        assert ids(client.list_unscheduled(of.id)) == [by_hand.id]
-        nobody = uuid4()
-        assert list(client.list_fired(nobody, **span)) == []
-        assert [dict(each) for each in client.count_fired(nobody, bounds)] == [{}] * 3
-        assert list(client.list_unscheduled(nobody)) == []
 
 
 def test_a_long_list_of_instances_is_read_whole_both_ways(client: Client) -> None:

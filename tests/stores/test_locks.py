@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import event, make_url
+from sqlalchemy import event
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
@@ -87,10 +87,7 @@ def store(store_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
 @contextmanager
 def transaction(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """A transaction of somebody else's, which holds its locks until the block ends."""
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(
-        libpq.render_as_string(hide_password=False), prepare_threshold=None
-    ) as connection:
+    with psycopg.connect(servers.libpq(url), prepare_threshold=None) as connection:
         yield connection
         connection.rollback()
 

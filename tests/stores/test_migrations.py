@@ -30,7 +30,7 @@ from go_scheduler.stores.sql.schema import Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
 from tests.patience import FAILED_AFTER
-from tests.servers import fresh_database
+from tests.servers import fresh_database, libpq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -150,10 +150,7 @@ def run_sql(url: str, script: str) -> None:
         with closing(sqlite3.connect(make_url(url).database or "")) as file:
             file.executescript(script)
         return
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(
-        libpq.render_as_string(hide_password=False), autocommit=True
-    ) as connection:
+    with psycopg.connect(libpq(url), autocommit=True) as connection:
         for statement in script.split(";\n"):
             connection.execute(statement.encode())
 
