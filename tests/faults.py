@@ -1,4 +1,4 @@
-"""Faults of a database, made on purpose: conflicts, lost answers, silent networks."""
+"""Faults of a database, made on purpose: errors, lost answers, silent networks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import psycopg
 from sqlalchemy import event, exc, make_url
 
+from tests.servers import libpq
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection
 
     from go_scheduler.stores.sql.store import SQLStore
-
-CONFLICT = "40001"
 
 
 @contextmanager
@@ -67,42 +67,8 @@ def failing_statements(
 
 
 @contextmanager
-def conflicting_writes(url: str, *, share: float) -> Iterator[None]:
-    """Let the server refuse a share of all statements that write, as a conflict."""
-    tables = ("task_definitions", "task_contents", "task_instances")
-    with _connected(url) as connection:
-        connection.execute(_RAISE % (share, CONFLICT))
-        for table in tables:
-            connection.execute(
-                f"CREATE TRIGGER conflicting BEFORE INSERT OR UPDATE OR DELETE"
-                f" ON {table} FOR EACH STATEMENT EXECUTE FUNCTION conflict()".encode()
-            )
-    try:
-        yield
-    finally:
-        with _connected(url) as connection:
-            for table in tables:
-                connection.execute(f"DROP TRIGGER conflicting ON {table}".encode())
-            connection.execute("DROP FUNCTION conflict()")
-
-
-_RAISE = """
-CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF random() < %s THEN
-    RAISE EXCEPTION 'made on purpose' USING ERRCODE = '%s';
-  END IF;
-  RETURN NULL;
-END $$
-"""
-
-
-@contextmanager
 def _connected(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(
-        libpq.render_as_string(hide_password=False), autocommit=True
-    ) as connection:
+    with psycopg.connect(libpq(url), autocommit=True) as connection:
         yield connection
 
 
@@ -240,6 +206,17 @@ def unix_socket(url: str) -> Callable[[], socket.socket]:
         )
 
     return connect
+
+
+def behind(url: str, *ports: int) -> str:
+    """The URL of a server that is behind each of these ports."""
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+    parsed = make_url(url)
+    user = f"{parsed.username}:{parsed.password or ''}"
+    scheme = parsed.drivername.partition("+")[0]
+    query = {key: each for key, each in parsed.query.items() if key != "host"}
+    bare = make_url(f"{scheme}://HOSTS/{parsed.database}").update_query_dict(query)
+    return bare.render_as_string().replace("HOSTS", f"{user}@{hosts}")
 
 
 class Pooler(Proxy):

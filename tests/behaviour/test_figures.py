@@ -11,7 +11,6 @@ from go_scheduler import (
     OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
-    State,
     StoreUnavailableError,
     TaskDefinition,
 )
@@ -288,54 +287,6 @@ def test_a_loop_that_fails_says_why(world: World) -> None:
 
 
 # Cleanup
-
-
-def test_what_has_ended_is_kept_for_its_retention(world: World) -> None:
-    def handler(instance: TaskInstance) -> None:
-        if instance.definition.name == "fails":
-            raise ValueError
-
-    node = world.node(
-        handler,
-        retry=RetryPolicy(max_attempts=1),
-        retention=HOUR,
-        retention_failed=3 * HOUR,
-        **{**SELDOM, "cleanup_window": MINUTE},
-    )
-    node.schedule(once(0, name="works"))
-    node.schedule(once(0, name="fails"))
-    waits = node.schedule(once(90_000, name="waits"))
-    world.clock.advance(HOUR - MINUTE)
-    assert world.states() == {State.COMPLETED: 1, State.FAILED: 1}
-    assert len(node.list_definitions()) == 3
-    world.clock.advance(2 * MINUTE)
-    assert world.states() == {State.FAILED: 1}
-    world.clock.advance(2 * HOUR)
-    assert world.states() == {}
-    world.clock.advance(2 * MINUTE)
-    assert [each.id for each in node.list_definitions()] == [waits.id]
-
-
-def test_more_than_a_batch_is_deleted_at_once(world: World) -> None:
-    node = world.node(world.note, max_workers=2000, max_held=2000, retention=MINUTE)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-    world.advance(1)
-    for _ in range(1300):
-        node.run_now(task.id)
-    world.advance(5)
-    assert world.states() == {State.COMPLETED: 1300}
-    world.until(lambda: world.states() != {State.COMPLETED: 1300}, step=1)
-    world.advance(0)
-    assert world.states() == {}
-
-
-def test_what_has_not_ended_stays(world: World) -> None:
-    node = world.node(world.bench.handler, retention=seconds(0))
-    node.schedule(once(1, expire_after=HOUR))
-    node.schedule(every(3600))
-    world.advance(300)
-    assert world.states() == {State.RUNNING: 1}
-    assert len(node.list_definitions()) == 2
 
 
 def test_each_end_is_told_once(world: World) -> None:

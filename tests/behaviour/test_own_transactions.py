@@ -13,18 +13,13 @@ from sqlalchemy.orm import Session
 
 from go_scheduler import (
     Cancelled,
-    ClaimLostError,
     ConfigurationError,
-    DelayTrigger,
-    HandedOn,
     RetryPolicy,
     State,
-    TaskDefinition,
     current_run,
 )
 from go_scheduler.events import (
     CompletedRunFailed,
-    DefinitionCompleted,
     InstanceFinished,
     ResultDiscarded,
     RunEnded,
@@ -32,14 +27,13 @@ from go_scheduler.events import (
     RunHung,
 )
 from go_scheduler.stores.opening import open_store
-from tests.behaviour.house import HOUR, Later, World, at, once, seconds
+from tests.behaviour.house import Later, World, at, once, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from go_scheduler import TaskInstance
 
-NOT_COMMITTED = "the transaction of complete_in() was not committed"
 METADATA = MetaData()
 ORDERS = Table("orders", METADATA, Column("id", Integer, primary_key=True))
 
@@ -112,59 +106,6 @@ def test_what_is_raised_after_the_commit_changes_nothing_and_is_told(
     assert shop.world.heard.of(RunFailed) == []
 
 
-@pytest.mark.parametrize("raises", [True, False])
-def test_what_does_not_commit_has_failed_and_runs_again(
-    shop: Shop, raises: bool
-) -> None:
-    def handler(instance: TaskInstance) -> None:
-        shop.order(commits=instance.runs > 1)
-        if raises and instance.runs == 1:
-            raise ValueError("no paper")
-
-    found = shop.run(handler, retry=RetryPolicy(delay=seconds(5)))
-    assert (found.state, found.runs) == (State.PENDING, 1)
-    assert (found.error or "").startswith(NOT_COMMITTED)
-    assert ("no paper" in (found.error or "")) is raises
-    assert len(shop.world.heard.of(RunFailed)) == 1
-    assert shop.orders == 0
-    shop.world.advance(6)
-    assert shop.world.only().state is State.COMPLETED
-    assert shop.orders == 1
-
-
-def test_the_last_run_that_does_not_commit_has_failed_for_good(shop: Shop) -> None:
-    found = shop.run(
-        lambda _: shop.order(commits=False), retry=RetryPolicy(max_attempts=1)
-    )
-    assert found.state is State.FAILED
-    assert (found.error or "").startswith(NOT_COMMITTED)
-
-
-def test_a_transaction_that_was_rolled_back_may_be_repeated(shop: Shop) -> None:
-    def handler(_: TaskInstance) -> None:
-        shop.order(commits=False)
-        shop.order()
-
-    assert shop.run(handler).state is State.COMPLETED
-    assert shop.orders == 1
-
-
-def test_a_second_time_after_the_commit_is_refused(shop: Shop) -> None:
-    refused: list[str] = []
-
-    def handler(_: TaskInstance) -> None:
-        shop.order()
-        try:
-            shop.order()
-        except ClaimLostError as error:
-            refused.append(str(error))
-
-    assert shop.run(handler).state is State.COMPLETED
-    assert len(refused) == 1
-    assert "an earlier complete_in()" in refused[0]
-    assert shop.orders == 1
-
-
 def test_what_was_asked_to_stop_and_does_not_commit_is_cancelled(shop: Shop) -> None:
     later = Later()
     node = shop.world.node(lambda _: shop.order(commits=False), executor=later)
@@ -232,33 +173,6 @@ def test_a_run_that_completes_in_a_transaction_is_renewed_no_more(shop: Shop) ->
     assert shop.world.only().state is State.COMPLETED
 
 
-def test_a_run_whose_instance_another_one_has_completed_cannot_commit(
-    shop: Shop,
-) -> None:
-    refused: list[bool] = []
-
-    def handler(instance: TaskInstance) -> None:
-        assert shop.world.scheduler(None).complete(instance.id, instance.attempt)
-        with suppress(ClaimLostError):
-            shop.order()
-            refused.append(False)
-        refused.append(True)
-
-    assert shop.run(handler).state is State.COMPLETED
-    assert refused == [True]
-    assert shop.orders == 0
-
-
-def test_a_definition_that_waits_goes_on_with_the_commit(shop: Shop) -> None:
-    node = shop.world.node(lambda _: shop.order())
-    stored = node.schedule(TaskDefinition(trigger=DelayTrigger(seconds(5))))
-    shop.world.advance(6)
-    assert node.get_definition(stored.id).next_fire_time == at(10)
-    shop.world.advance(10)
-    assert shop.orders == 3
-    assert shop.world.heard.of(DefinitionCompleted) == []
-
-
 def test_ends_of_others_do_not_wait_for_an_open_transaction(shop: Shop) -> None:
     def handler(instance: TaskInstance) -> object:
         if instance.definition.name == "own":
@@ -271,14 +185,6 @@ def test_ends_of_others_do_not_wait_for_an_open_transaction(shop: Shop) -> None:
     shop.world.advance(3)
     assert shop.world.states() == {State.COMPLETED: 3}
     assert shop.orders == 2
-
-
-def test_who_completes_in_a_transaction_hands_nothing_on(shop: Shop) -> None:
-    def handler(_: TaskInstance) -> HandedOn:
-        shop.order()
-        return HandedOn(expire_after=HOUR)
-
-    assert shop.run(handler).state is State.COMPLETED
 
 
 def test_a_store_without_transactions_completes_in_none(world: World) -> None:

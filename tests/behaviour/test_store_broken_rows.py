@@ -115,7 +115,8 @@ REDIS: Mapping[str, Sequence[str | None]] = {
         *(f"-{each}" for each in ("when_full", "named")),
         *('id="another"', 'trigger_kind="nobody\'s"', 'queue=""', 'priority="high"'),
         *("revision=Infinity", "revision={}", "max_queue=NaN", 'pause_since="once"'),
-        'expire_after="soon"',
+        # Scripts read a hexadecimal number, and nobody else does.
+        *('expire_after="soon"', "revision=0x1"),
     ],
     "contents": [
         *("#", "", "[]", "{}\n{}\n{}\n[[1], null, {}]", "{}\n[]\n{}\n[]"),
@@ -184,7 +185,7 @@ def test_all_else_is_listed_runs_fires_is_changed_and_cleaned_up(
     client.backlog()
     with client:
         clock.advance(2 * SECOND)
-        assert good.id in ids(hand.called)
+        assert {good.id} <= {*ids(hand.called)} <= {good.id, bad.id}
         hand.rest(MINUTE)
         clock.advance(SECOND)
         fired = [each.fire_time for each in hand.called if each.definition.id == GOOD]

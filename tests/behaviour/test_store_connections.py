@@ -10,14 +10,12 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import ExitStack, closing, contextmanager
-from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
 
 from go_scheduler import RetryPolicy, State, StoreUnavailableError, TaskDefinition
 from go_scheduler.client import Client
@@ -26,7 +24,6 @@ from go_scheduler.testing.clock import START
 from tests.behaviour.store_house import (
     HOUR,
     MINUTE,
-    NOW,
     SECOND,
     House,
     ids,
@@ -35,7 +32,7 @@ from tests.behaviour.store_house import (
     running,
     task,
 )
-from tests.faults import Proxy, kill_connections, unix_socket
+from tests.faults import Proxy, behind, kill_connections, unix_socket
 from tests.patience import FAILED_AFTER
 from tests.redis_servers import RedisServer
 from tests.servers import libpq
@@ -82,33 +79,6 @@ def test_the_end_of_all_connections_loses_nothing_and_doubles_nothing(
         assert house.scheduler.health().ok
 
 
-def backends(url: str) -> set[int]:
-    """The server's processes behind the connections to a database."""
-    with psycopg.connect(libpq(url)) as connection:
-        rows = connection.execute(
-            "SELECT pid FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        return {pid for (pid,) in rows}
-
-
-@pytest.mark.parametrize("engine", ["postgresql"])
-def test_old_connections_are_replaced_and_young_ones_stay(
-    store: Store, store_url: str, clock: ManualClock
-) -> None:
-    with running(store, clock) as house:
-        house.run()
-        first = backends(store_url)
-        house.rest(5 * MINUTE)
-        assert first <= backends(store_url)
-        # One is replaced by each cleanup, and none by whoever needs one.
-        for _ in range(4):
-            house.rest(30 * MINUTE)
-        old = first & backends(store_url)
-        assert len(old) < len(first)
-        assert house.run().state is State.RUNNING
-
-
 @pytest.mark.parametrize("engine", LOCKING)
 def test_cut_connections_are_replaced(store_url: str, clock: ManualClock) -> None:
     with (
@@ -123,17 +93,6 @@ def test_cut_connections_are_replaced(store_url: str, clock: ManualClock) -> Non
             assert edited.name == name
         proxy.cut()
         assert client.list_definitions() == [edited]
-
-
-def behind(url: str, *ports: int) -> str:
-    """The URL of a server that is behind each of these ports."""
-    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
-    parsed = make_url(url)
-    user = f"{parsed.username}:{parsed.password or ''}"
-    scheme = parsed.drivername.partition("+")[0]
-    query = {key: each for key, each in parsed.query.items() if key != "host"}
-    bare = make_url(f"{scheme}://HOSTS/{parsed.database}").update_query_dict(query)
-    return bare.render_as_string().replace("HOSTS", f"{user}@{hosts}")
 
 
 @pytest.mark.parametrize("engine", LOCKING)
@@ -530,21 +489,6 @@ def test_a_killed_server_has_lost_nothing_and_all_goes_on(
         assert house.scheduler.health().ok
 
 
-def test_a_server_that_hangs_is_not_waited_for_long(
-    own_redis: RedisServer, clock: ManualClock
-) -> None:
-    short = timedelta(milliseconds=200)
-    with (
-        opened(own_redis.url, clock) as patient,
-        opened(own_redis.url, clock, timeout=short) as hasty,
-    ):
-        Client(patient).check()
-        own_redis.freeze()
-        with pytest.raises(StoreUnavailableError, match="Redis"):
-            Client(hasty).schedule(once())
-        own_redis.thaw()
-
-
 def test_without_a_log_a_restarted_server_is_empty_and_goes_on(
     redis_server: RedisServer, tmp_path: Path, clock: ManualClock
 ) -> None:
@@ -624,32 +568,6 @@ def test_namespaces_know_nothing_of_each_other(
     with opened(f"{store_url}?namespace=other", clock) as other:
         assert len(Client(other).list_definitions()) == 1
     assert len(Client(store).list_definitions()) == 1
-
-
-@pytest.mark.parametrize("engine", ["redis"])
-def test_what_has_been_deleted_leaves_hardly_a_key(
-    store: Store, redis_server: RedisServer, clock: ManualClock
-) -> None:
-    with running(store, clock, retention=MINUTE, remember=HOUR) as house:
-        of = house.task(lock="l", metadata={"a": ["b", {"c": 1}]})
-        for n in range(50):
-            house.scheduler.enqueue("send", key=str(n), payload={"n": n})
-        house.once(HOUR)
-        clock.advance(SECOND)
-        assert house.fail(house.called[0])
-        house.scheduler.delete_definition(of.id)
-        house.scheduler.delete_definitions(queue="default")
-        house.scheduler.stop()
-        for _ in range(2):
-            clock.advance(DAYS)
-            house.scheduler.start()
-            clock.advance(NOW)
-            house.scheduler.stop()
-        with redis_server.client() as by_hand:
-            assert by_hand.dbsize() < 20
-
-
-DAYS = timedelta(days=40)
 
 
 @pytest.mark.parametrize("engine", ["redis"])

@@ -125,6 +125,15 @@ def test_a_hint_says_what_is_new(store: Store, loud: str) -> None:
 
 
 @pytest.mark.parametrize("engine", TOLD)
+def test_an_edit_that_makes_something_due_is_told(store: Store) -> None:
+    client = Client(store)
+    of = client.schedule(once(START + HOUR))
+    with listening(store) as hints:
+        client.schedule(once(id=of.id))
+        assert hints.wait() & News.DEFINITIONS
+
+
+@pytest.mark.parametrize("engine", TOLD)
 @pytest.mark.parametrize("silent", SILENT)
 def test_what_makes_nothing_due_is_told_to_nobody(store: Store, silent: str) -> None:
     client = Client(store)

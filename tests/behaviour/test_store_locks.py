@@ -19,7 +19,6 @@ from go_scheduler import (
     State,
     StoreUnavailableError,
     TaskDefinition,
-    TaskInstanceNotFoundError,
 )
 from go_scheduler.client import Client
 from go_scheduler.testing.clock import START
@@ -74,37 +73,6 @@ def house(store: Store, clock: ManualClock) -> Iterator[House]:
     """A scheduler whose runs go on until they are ended."""
     with running(store, clock, retention=HOUR) as house:
         yield house
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-@pytest.mark.parametrize("few", [1, 7])
-def test_locked_instances_are_claimed_once_they_are_free_and_others_at_once(
-    house: House, store_url: str, few: int
-) -> None:
-    house.task()
-    made = house.scheduler.enqueue_all("send", [{}] * 20)
-    aside = {*ids(made[::3][:few])}
-    with locked(store_url, INSTANCES, aside):
-        house.clock.advance(2 * SECOND)
-        assert {*ids(house.called)} == {*ids(made)} - aside
-    house.clock.advance(2 * SECOND)
-    assert sorted(ids(house.called)) == sorted(ids(made))
-    assert {each.attempt for each in house.called} == {1}
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_what_was_locked_for_long_runs_not_much_later(
-    house: House, store_url: str
-) -> None:
-    house.task()
-    # A node has been looking for a while, and looks no longer at all there is.
-    house.clock.advance(10 * SECOND)
-    [long, *_] = house.scheduler.enqueue_all("send", [{}] * 2)
-    with locked(store_url, INSTANCES, [long.id]):
-        house.clock.advance(10 * SECOND)
-        assert len(house.called) == 1
-    house.clock.advance(5 * SECOND)
-    assert house.called[-1].id == long.id
 
 
 @pytest.mark.parametrize("engine", LOCKING)
@@ -173,23 +141,6 @@ def test_claims_of_locked_instances_are_renewed_once_they_are_free(
                 house.scheduler.extend(runs[0].id, 1, 2 * HOUR)
         assert house.scheduler.extend(runs[0].id, 1, 2 * HOUR) == "go on"
         assert house.again(runs[0]).expires_at == clock.now() + 2 * HOUR
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_cleanup_leaves_what_is_locked_for_later_and_deletes_the_rest(
-    house: House, store_url: str
-) -> None:
-    house.answer = lambda _: None
-    made = [house.run() for _ in range(5)]
-    with locked(store_url, INSTANCES, [made[0].id]):
-        house.rest(2 * HOUR)
-        for each in made[1:]:
-            with pytest.raises(TaskInstanceNotFoundError):
-                house.again(each)
-    assert house.again(made[0]).state is State.COMPLETED
-    house.rest(2 * HOUR)
-    with pytest.raises(TaskInstanceNotFoundError):
-        house.again(made[0])
 
 
 @pytest.mark.parametrize("engine", LOCKING)

@@ -16,7 +16,7 @@ from sqlalchemy import URL, make_url
 
 from go_scheduler import ConfigurationError, MemoryStore, Store, StoreUnavailableError
 from go_scheduler.errors import StoreError
-from go_scheduler.stores import open_store
+from go_scheduler.stores import open_store, opening
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.redis import RedisStore
@@ -115,11 +115,18 @@ REFUSED: list[tuple[Any, str]] = [
             ("host/db?autocommit=true", "the option 'autocommit' of the URL is none"),
             ("host/db?sslmode", "without a value"),
             ("host/db?sslmode=allow&sslmode=require", "sslmode more than once"),
-            ("host/d\0b", "holds a NUL"),
+            ("ss?secret=t@host/db", "an option of the URL is none of libpq's"),
+            ("host/db?sslmode=&port=1", "without a value"),
+            *(
+                (each, "holds a NUL")
+                for each in ("host/d\0b", "ho\0st/db", "a,b%00/db", "a,b\0/db")
+            ),
             ("host/db?sslmode=%00", "holds a NUL"),
-            ("a,b%00/db", "holds a NUL"),
+            ("host/db?%00=5", "holds a NUL"),
         )
     ),
+    ("postgresql://us%00er:secret@host/db", "holds a NUL"),
+    ("postgresql://user:sec%00ret@host/db", "holds a NUL"),
     *(
         (url, said)
         for url, said in (
@@ -215,6 +222,31 @@ def test_the_url_of_another_database_is_refused_without_its_password(
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "needed"),
+    [
+        ("postgresql", "go_scheduler requires it: install go_scheduler anew"),
+        ("cockroachdb", "go_scheduler requires it: install go_scheduler anew"),
+        ("sqlite", "go_scheduler requires it: install go_scheduler anew"),
+        ("redis", "it needs the extra 'redis' of go_scheduler"),
+        ("redis+sentinel", "it needs the extra 'redis' of go_scheduler"),
+    ],
+)
+def test_a_store_whose_driver_is_missing_is_refused_with_what_to_do(
+    scheme: str, needed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(name: str) -> object:
+        raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
+
+    monkeypatch.setattr(opening, "import_module", cannot)
+    with pytest.raises(ConfigurationError) as refused:
+        open_store(f"{scheme}://{NOWHERE}")
+    assert str(refused.value) == (
+        f"the store of {scheme}:// cannot be imported: No module named 'psycopg';"
+        f" {needed}"
+    )
+
+
 def test_an_old_sqlite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 34, 1))
     with pytest.raises(ConfigurationError, match=r"SQLite 3\.35 or newer"):
@@ -248,13 +280,16 @@ def told(
     [
         ("user:pw@a:1,b:2,c:3/db", "a,b,c", "1,2,3"),
         ("user:pw@a,b:2/db", "a,b", "{port},2"),
+        ("user:pw@a:1,b/db", "a,b", "1,{port}"),
         ("user:pw@a,b/db", "a,b", "{port},{port}"),
         ("user:pw@[::1]:1,[fe80::2]/db", "::1,fe80::2", "1,{port}"),
         ("user:pw@a.b:1,[::1]:2,10.0.0.3:3/db", "a.b,::1,10.0.0.3", "1,2,3"),
         ("user:pw@%2Frun%2Fpg,b/db", "/run/pg,b", "{port},{port}"),
         ("user:pw@/db?host=a,b,c&port=1,2,3", "a,b,c", "1,2,3"),
         ("user:pw@/db?host=a,b&port=1", "a,b", "1,1"),
+        ("user:pw@/db?host=a,b", "a,b", "{port},{port}"),
         ("user:pw@/db?host=a:1&host=b", "a,b", "1,{port}"),
+        ("user:pw@/db?host=::1,fe80::2&port=1,2", "::1,fe80::2", "1,2"),
         ("user:pw@c:9/db?host=a,b", "a,b", "9,9"),
     ],
 )
@@ -270,7 +305,11 @@ def test_several_hosts_are_written_in_any_form(
 
 @pytest.mark.parametrize(
     ("written", "password"),
-    [("p%40ss%2Cw%3Ard", "p@ss,w:rd"), ("a,b:c/d?e#[f]", "a,b:c/d?e#[f]")],
+    [
+        ("p%40ss%2Cw%3Ard", "p@ss,w:rd"),
+        ("a,b:c/d?e#[f]", "a,b:c/d?e#[f]"),
+        ("100%25", "100%"),
+    ],
 )
 def test_a_password_may_have_any_characters(
     monkeypatch: pytest.MonkeyPatch, written: str, password: str
@@ -287,7 +326,8 @@ def test_one_of_several_hosts_has_less_time_and_has_to_be_the_primary(
     many = told(monkeypatch, "postgresql://user@a,b/db")
     assert many["connect_timeout"] < one["connect_timeout"]
     assert many["target_session_attrs"] == "read-write"
-    assert not {"target_session_attrs", "load_balance_hosts"} & one.keys()
+    assert not {"target_session_attrs", "load_balance_hosts", "port"} & one.keys()
+    assert told(monkeypatch, "cockroachdb://user@host/db")["port"] == 26257
     many = told(monkeypatch, "cockroachdb://user@a,b/db")
     assert many["load_balance_hosts"] == "random"
     assert "target_session_attrs" not in many
@@ -457,7 +497,10 @@ def test_what_is_announced_and_makes_no_store_is_refused(url: str, said: str) ->
     assert "secret" not in str(caught.value)
 
 
-DRIVERS = ("alembic", "psycopg", "redis", "sqlalchemy", "sqlite3")
+DRIVERS = (
+    *("alembic", "psycopg", "psycopg2", "redis"),
+    *("sqlalchemy", "sqlalchemy_cockroachdb", "sqlite3"),
+)
 PROGRAM = f"""
 import sys
 from go_scheduler.stores import open_store
@@ -471,7 +514,13 @@ print(*sorted({{*{DRIVERS}}} & {{*sys.modules}}))
     ("url", "loaded"),
     [
         ("memory://", ""),
+        ("sqlite:///tasks.db", "sqlalchemy sqlite3"),
+        ("redis://user:secret@127.0.0.1:1", "redis sqlalchemy"),
         (f"postgresql://{NOWHERE}", "psycopg sqlalchemy"),
+        (
+            f"cockroachdb://{NOWHERE}",
+            "alembic psycopg sqlalchemy sqlalchemy_cockroachdb",
+        ),
     ],
 )
 def test_a_driver_is_loaded_when_its_store_is_asked_for(url: str, loaded: str) -> None:

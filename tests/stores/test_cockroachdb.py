@@ -1,23 +1,58 @@
-"""The CockroachDB store keeps every promise of the interface."""
+"""The CockroachDB store keeps every promise; what it does past locks, on PostgreSQL."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.errors import LockNotAvailable, QueryCanceled
+from sqlalchemy import create_engine, event, exc, make_url, select
 
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, fire, put
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.stores.cockroachdb import CockroachDBDialect
+from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
+from go_scheduler.stores.postgresql.due_instances import DueInstances
+from go_scheduler.stores.postgresql.executing import Statements
+from go_scheduler.stores.postgresql.statements import APART
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.reader import ContentsCache
+from go_scheduler.stores.sql.tables import definitions
+from go_scheduler.testing.builders import (
+    HOUR,
+    MINUTE,
+    NODE,
+    SECOND,
+    claim,
+    claimed,
+    definition,
+    fire,
+    ids,
+    pending,
+    put,
+    start,
+)
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.additions import add
 from go_scheduler.testing.stores import StoreSuite
+from tests.faults import failing_statements
 from tests.servers import delete_all_rows, libpq, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+
+PAST = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
+READS = "attempt < 9000000000000000000 AND runs < 9000000000000000000\n     AND due"
+NEVER = "no claim says this"
 
 
 class TestCockroachDBStore(StoreSuite):
@@ -56,3 +91,370 @@ def analyze(url: str) -> None:
     with psycopg.connect(libpq(url), autocommit=True) as connection:
         for table in ("task_contents", "task_definitions", "task_instances"):
             connection.execute(f"ANALYZE {table}".encode())
+
+
+# Statements, as far as PostgreSQL or no server at all can tell.
+
+
+@pytest.fixture
+def dialect() -> CockroachDBDialect:
+    return CockroachDBDialect(None, follower_reads=False)
+
+
+def test_ids_are_found_among_the_rows_of_an_array(
+    dialect: CockroachDBDialect, store: PostgreSQLStore, postgresql_url: str
+) -> None:
+    found, _ = put(store), put(store)
+    among = dialect.among(definitions.c.id, [found.id, uuid4()])
+    url = make_url(postgresql_url).set(drivername="postgresql+psycopg")
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        query = select(definitions.c.id).where(among)
+        assert connection.execute(query).scalars().all() == [found.id]
+    engine.dispose()
+
+
+def test_rows_can_only_be_looked_up(dialect: CockroachDBDialect) -> None:
+    name, index = "task_definitions", "task_definitions_id_key"
+    hinted = f"{name}@{{FORCE_INDEX={index},NO_FULL_SCAN}}"
+    assert name + dialect.by_index(index) == hinted
+    query = dialect.looked_up(select(definitions.c.key), definitions, index)
+    engine = create_engine("cockroachdb+psycopg://")
+    assert hinted in str(query.compile(engine))
+
+
+class Told:
+    """A connection that notes what it is told to execute."""
+
+    def __init__(self) -> None:
+        self.executed: list[str] = []
+        self.invalidated = False
+
+    def exec_driver_sql(self, statement: str) -> Any:
+        self.executed.append(statement)
+        return SimpleNamespace(scalar=lambda: None)
+
+
+def reading(error: type[psycopg.Error] | None) -> Callable[[Any], str]:
+    """A read that fails the first time."""
+    errors = [] if error is None else [error]
+
+    def read(connection: Any) -> str:
+        connection.exec_driver_sql("SELECT")
+        if errors:
+            raise exc.DBAPIError.instance("", {}, errors.pop()(), psycopg.Error)
+        return "read"
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [
+        (LockNotAvailable, ["BEGIN PRIORITY HIGH", "SELECT", "COMMIT"]),
+        (QueryCanceled, []),
+        (None, []),
+    ],
+)
+def test_only_what_is_locked_is_read_with_priority(
+    dialect: CockroachDBDialect, error: type[psycopg.Error] | None, then: list[str]
+) -> None:
+    connection = cast("Any", Told())
+    with suppress(exc.OperationalError):
+        assert dialect.past_locks(connection, reading(error)) == "read"
+    assert connection.executed == ["SELECT", *then]
+
+
+@pytest.mark.parametrize(
+    ("follower_reads", "error", "executed"),
+    [
+        (False, None, ["SELECT"]),
+        (True, None, [PAST, "SELECT", "COMMIT"]),
+        # The table is younger than the past.
+        (True, psycopg.errors.UndefinedTable, [PAST, "SELECT", "ROLLBACK", "SELECT"]),
+        (True, LockNotAvailable, [PAST, "SELECT", "ROLLBACK"]),
+    ],
+)
+def test_lists_come_from_the_past_if_asked_to(
+    follower_reads: bool, error: type[psycopg.Error] | None, executed: list[str]
+) -> None:
+    connection = cast("Any", Told())
+    dialect = CockroachDBDialect(None, follower_reads=follower_reads)
+    with suppress(exc.OperationalError):
+        assert dialect.listed(connection, reading(error)) == "read"
+    assert connection.executed == executed
+
+
+def test_a_list_whose_connection_is_lost_ends_with_it() -> None:
+    connection = cast("Any", Told())
+
+    def lose(_: object) -> None:
+        connection.invalidated = True
+        raise exc.OperationalError("", {}, psycopg.errors.AdminShutdown())
+
+    dialect = CockroachDBDialect(None, follower_reads=True)
+    with pytest.raises(exc.OperationalError):
+        dialect.listed(connection, lose)
+    assert connection.executed == [PAST]
+
+
+# Claims and reads that meet locks, as they do on CockroachDB.
+
+
+@pytest.fixture
+def store(postgresql_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
+    """An empty PostgreSQL store on the clock."""
+    delete_all_rows(postgresql_url)
+    with opened(postgresql_url, clock, has_tables=True) as store:
+        assert isinstance(store, PostgreSQLStore)
+        yield store
+
+
+class ReadsNoRows(PostgreSQLDialect):
+    """Claims read no rows unless they have to, as on CockroachDB."""
+
+    reads_rows = False
+
+
+def let_claims_read_no_rows(store: PostgreSQLStore) -> None:
+    dialect = ReadsNoRows(store.clock)
+    statements = Statements(store._database, dialect, clock=store.clock)
+    store._due_instances = DueInstances(
+        statements, store._classes, shards=1, reads_rows=False
+    )
+
+
+@contextmanager
+def before_each(
+    store: PostgreSQLStore, lane: Lane, call: Callable[..., object], **how: bool
+) -> Iterator[None]:
+    """Have something called before each statement of a lane."""
+    engine = store._database._engines[lane]
+    event.listen(engine, "before_cursor_execute", call, **how)
+    yield
+    event.remove(engine, "before_cursor_execute", call)
+
+
+@contextmanager
+def locked(
+    store: PostgreSQLStore,
+    queue: str,
+    *,
+    unless: str = NEVER,
+    error: type[psycopg.Error] = LockNotAvailable,
+) -> Iterator[Counter[bool]]:
+    """Let claims of a queue meet a lock, unless they say this; count who did."""
+    let_claims_read_no_rows(store)
+    claims: Counter[bool] = Counter()
+
+    def wait(
+        connection: object,
+        cursor: object,
+        statement: str,
+        parameters: Mapping[str, Any],
+        *_: object,
+    ) -> None:
+        queues = (parameters.get("queue"), *parameters.get("queues", []))
+        if "UPDATE task_instances" in statement and queue in queues:
+            says_so = unless in statement.partition("FOR UPDATE")[0]
+            claims[says_so] += 1
+            if not says_so:
+                raise exc.OperationalError("", {}, error())
+
+    with before_each(store, Lane.BY_TIME, wait):
+        yield claims
+
+
+def test_a_claim_that_met_a_lock_and_those_that_follow_read_the_rows(
+    store: PostgreSQLStore,
+) -> None:
+    given = [pending(store).id for _ in range(22)]
+    with locked(store, "default", unless=READS) as claims:
+        found = [claim(store, limit=1)[0].id for _ in range(21)]
+        assert claims == {False: 1, True: 21}
+        found.append(claim(store, limit=1)[0].id)
+        assert claims == {False: 2, True: 22}
+    assert sorted(found) == sorted(given)
+
+
+def test_a_claim_of_what_lapsed_reads_the_rows_as_well(
+    store: PostgreSQLStore, clock: ManualClock
+) -> None:
+    instance = claimed(store)
+    clock.advance(HOUR)
+    with locked(store, "default", unless=READS):
+        assert ids(claim(store, lapsed=True)) == [instance.id]
+
+
+def test_a_claim_that_fails_without_a_lock_is_not_repeated(
+    store: PostgreSQLStore,
+) -> None:
+    pending(store)
+    failure = psycopg.errors.DiskFull
+    with (
+        locked(store, "default", error=failure) as claims,
+        pytest.raises(StoreError, match="53100"),
+    ):
+        claim(store)
+    assert claims == {False: 1}
+
+
+def test_what_is_locked_in_one_place_keeps_no_other_waiting(
+    store: PostgreSQLStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, free = (pending(store, definition(queue=queue)) for queue in ("a", "b"))
+    with locked(store, "a"):
+        assert ids(claim(store, queues=["a", "b"])) == [free.id]
+        [record] = caplog.records
+        assert "cannot be claimed: LockNotAvailable (55P03)" in record.getMessage()
+        other = pending(store, definition(queue="b"))
+        assert ids(claim(store, queues=["a", "b"])) == [other.id]
+        assert len(caplog.records) == 1
+        with pytest.raises(StoreError, match="55P03"):
+            claim(store, queues=["a", "b"])
+    assert ids(claim(store, queues=["a", "b"])) == [kept.id]
+
+
+def test_where_several_places_are_locked_a_claim_gives_up_after_two(
+    store: PostgreSQLStore,
+) -> None:
+    for queue in "abc":
+        pending(store, definition(queue=queue))
+    with locked(store, "a") as in_a, locked(store, "b") as in_b:
+        with (
+            locked(store, "c") as in_c,
+            pytest.raises(StoreError, match=r"\(55P03\)$"),
+        ):
+            claim(store, queues=["a", "b", "c"])
+        # Each place twice: once reading the rows.
+        met = [claims[False] for claims in (in_a, in_b, in_c)]
+        assert sorted(met) == [0, 2, 2]
+
+
+def test_what_is_claimed_is_not_lost_with_what_cannot_be(
+    store: PostgreSQLStore,
+) -> None:
+    both = {pending(store, definition(queue=queue)).id for queue in ("a", "b")}
+    claims: list[str] = []
+
+    def fail_second(_: object, __: object, statement: str, *___: object) -> None:
+        if "FOR UPDATE SKIP LOCKED" in statement:
+            claims.append(statement)
+            if len(claims) == 2:
+                raise exc.OperationalError("", {}, psycopg.errors.DiskFull())
+
+    with before_each(store, Lane.BY_TIME, fail_second):
+        [first] = claim(store, queues=["a", "b"])
+    [second] = claim(store, queues=["a", "b"])
+    assert {first.id, second.id} == both
+
+
+@pytest.mark.parametrize("reads_rows", [True, False])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (psycopg.errors.DiskFull, StoreUnavailableError),
+        (psycopg.errors.InsufficientPrivilege, StoreError),
+    ],
+)
+def test_a_claim_that_failed_claims_nothing_and_the_next_one_sees_all(
+    store: PostgreSQLStore,
+    clock: ManualClock,
+    error: type[psycopg.Error],
+    raised: type[StoreError],
+    reads_rows: bool,
+) -> None:
+    if not reads_rows:
+        let_claims_read_no_rows(store)
+    instance = pending(store)
+    with (
+        failing_statements(store, share=1, error=error) as failed,
+        pytest.raises(raised, match=error.sqlstate),
+    ):
+        claim(store)
+    assert len(failed) == 1
+    clock.advance(10 * HOUR)
+    assert ids(claim(store)) == [instance.id]
+
+
+@contextmanager
+def plain_reads_meeting_locks(store: PostgreSQLStore) -> Iterator[list[str]]:
+    """Let plain reads of the loops meet a lock, as on CockroachDB, and note all.
+
+    What reads with priority there, reads in any transaction here.
+    """
+    executed: list[str] = []
+    within: set[object] = set()
+
+    def execute(
+        connection: object,
+        cursor: object,
+        statement: str,
+        parameters: object,
+        *_: object,
+    ) -> tuple[str, object]:
+        executed.append(statement)
+        if statement == "BEGIN PRIORITY HIGH":
+            within.add(connection)
+            return "BEGIN", parameters
+        if statement == "COMMIT":
+            within.remove(connection)
+        elif "FOR UPDATE" not in statement and connection not in within:
+            raise exc.OperationalError("", {}, LockNotAvailable())
+        return statement, parameters
+
+    dialect = CockroachDBDialect(None, follower_reads=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store._dialect, "past_locks", dialect.past_locks)
+        with before_each(store, Lane.BY_TIME, execute, retval=True):
+            yield executed
+
+
+def test_what_is_due_is_read_past_locks(store: PostgreSQLStore) -> None:
+    new = put(store)
+    store.due_definitions(ahead=ZERO, limit=10)
+    with plain_reads_meeting_locks(store) as executed:
+        assert ids(store.due_definitions(ahead=ZERO, limit=10)) == [new.id]
+    assert len(executed) == 4
+
+
+def test_where_there_is_something_to_claim_is_seen_past_locks(
+    store: PostgreSQLStore,
+) -> None:
+    given = [pending(store, definition(queue=queue)).id for queue in ("a", "b")]
+    with plain_reads_meeting_locks(store) as executed:
+        claimed = claim(store, queues=["a", "b"])
+    assert sorted(ids(claimed)) == sorted(given)
+    assert sum("head0" in each for each in executed) == 2
+
+
+def test_what_is_claimed_and_its_contents_are_read_past_locks(
+    store: PostgreSQLStore,
+) -> None:
+    instance = claimed(store)
+    store._reader._contents = ContentsCache()
+    with plain_reads_meeting_locks(store) as executed:
+        assert store.list_claimed(NODE) == [instance]
+    assert sum("task_contents" in each for each in executed) == 2
+
+
+@pytest.mark.parametrize("write", ["claim", "claim of what lapsed", "start"])
+def test_what_met_a_lock_reads_the_definitions_past_it(
+    store: PostgreSQLStore, clock: ManualClock, write: str
+) -> None:
+    """What changes instances meets a lock where it reads their definitions."""
+    given = pending(store) if write == "claim" else claimed(store)
+
+    def wait(_: object, __: object, statement: str, *___: object) -> None:
+        if "UPDATE task_instances" in statement and APART not in statement:
+            raise exc.OperationalError("", {}, LockNotAvailable())
+
+    let_claims_read_no_rows(store)
+    lane = Lane.BY_KEY if write == "start" else Lane.BY_TIME
+    with before_each(store, lane, wait):
+        if write == "start":
+            [taken] = start(store, given)
+        else:
+            clock.advance(HOUR)
+            [taken] = claim(store, lapsed=write != "claim")
+    assert (taken.id, taken.definition) == (given.id, given.definition)

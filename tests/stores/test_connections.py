@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import QueuePool
 
-from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.spare import OLDEST
@@ -90,23 +88,6 @@ def test_the_connections_of_the_loops_are_opened_before_they_are_needed(
     store.connect()
 
 
-def test_what_is_in_use_meanwhile_is_not_opened_twice(
-    store: PostgreSQLStore, line: Line
-) -> None:
-    with store._database._engines[Lane.BY_TIME].connect():
-        store.connect()
-    pool = store._database._engines[Lane.BY_TIME].pool
-    assert isinstance(pool, QueuePool)
-    assert pool.checkedin() == LOOPS[Lane.BY_TIME]
-    assert line.opened == sum(LOOPS.values())
-
-
-def test_a_server_that_is_away_is_reported(store: PostgreSQLStore, line: Line) -> None:
-    line.cut = True
-    with pytest.raises(StoreUnavailableError, match="nobody is there"):
-        store.connect()
-
-
 def test_old_connections_are_replaced_one_after_the_other_by_the_cleanup(
     store: PostgreSQLStore, clock: ManualClock, line: Line
 ) -> None:
@@ -125,17 +106,6 @@ def test_old_connections_are_replaced_one_after_the_other_by_the_cleanup(
     assert not processes(store) & old
     clean_up(store)
     assert line.opened == 2 * len(old)
-
-
-def test_a_young_connection_stays(
-    store: PostgreSQLStore, clock: ManualClock, line: Line
-) -> None:
-    store.connect()
-    clock.advance(OLDEST / 2)
-    young = processes(store)
-    clean_up(store)
-    assert processes(store) == young
-    assert line.opened == len(young)
 
 
 def test_connections_do_not_all_grow_old_at_one_time(store: PostgreSQLStore) -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import event, make_url
+from sqlalchemy import event
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
@@ -32,7 +31,6 @@ from go_scheduler.testing.builders import (
     claim,
     claim_of,
     claimant,
-    claimed,
     clean_up,
     definition,
     finish,
@@ -40,8 +38,6 @@ from go_scheduler.testing.builders import (
     firing,
     ids,
     put,
-    release,
-    renew,
     running,
     start,
 )
@@ -51,11 +47,12 @@ from tests import servers
 from tests.faults import failing_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer
     from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
@@ -90,10 +87,7 @@ def store(store_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
 @contextmanager
 def transaction(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """A transaction of somebody else's, which holds its locks until the block ends."""
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(
-        libpq.render_as_string(hide_password=False), prepare_threshold=None
-    ) as connection:
+    with psycopg.connect(servers.libpq(url), prepare_threshold=None) as connection:
         yield connection
         connection.rollback()
 
@@ -124,65 +118,64 @@ def made_by_hand(url: str, definition_ids: Collection[UUID]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("few", [1, 7])
+def ends_with(outcome: Outcome | None) -> Callable[..., Answer[Any]]:
+    return lambda store, given: store.finish_instances(
+        [ended(each, outcome) for each in given]
+    )
+
+
+WRITES: dict[str, Callable[[Store, Sequence[TaskInstance]], Answer[Any]]] = {
+    "start": lambda store, given: store.start_instances(
+        claimant(), [claim_of(each) for each in given]
+    ),
+    "renew": lambda store, given: store.renew_claims(
+        [Renewal(claim=claim_of(each), lease=HOUR) for each in given]
+    ),
+    "release": lambda store, given: store.release_instances(
+        [Release(claim=claim_of(each), delay=HOUR) for each in given]
+    ),
+    "retry": ends_with(None),
+    **{each.value: ends_with(each) for each in Outcome},
+}
+FEW = pytest.mark.parametrize("few", [1, 7])
+
+
+@FEW
+@pytest.mark.parametrize("write", WRITES)
+def test_of_many_instances_those_that_are_locked_are_busy_and_the_others_done(
+    store: PostgreSQLStore, store_url: str, few: int, write: str
+) -> None:
+    given = many(store, MANY, ahead=HOUR if write == "start" else ZERO)
+    aside = given[::13][:few]
+    call = WRITES[write]
+    with locked(store_url, INSTANCES, ids(aside)):
+        answer = call(store, given)
+        assert_divided(answer, given, ids(aside))
+    # They are as they were, and others see so while they are locked.
+    assert [store.get_instance(each.id) for each in aside] == aside
+    assert_divided(call(store, aside), aside, [])
+
+
+@FEW
+def test_of_many_fires_those_of_locked_definitions_are_busy(
+    store: PostgreSQLStore, store_url: str, few: int
+) -> None:
+    read = store.put_definitions([definition() for _ in range(MANY)])
+    aside = read[::11][:few]
+    later = START + HOUR
+    with locked(store_url, DEFINITIONS, ids(aside)):
+        answer = store.fire_definitions([firing(e, next_fire_time=later) for e in read])
+        assert_divided(answer, read, ids(aside))
+    due = store.list_definitions(ids=ids(aside))
+    assert {each.next_fire_time for each in due} == {START}
+    again = store.fire_definitions([firing(e, next_fire_time=later) for e in aside])
+    assert_divided(again, aside, [])
+    assert store.counts()[State.PENDING] == MANY
+
+
+@FEW
 class TestLockedRows:
-    """Of many rows some are locked: the others are done, and those are busy."""
-
-    def test_starts(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
-        given = many(store, MANY, ahead=HOUR)
-        aside = ids(given[::13][:few])
-        with locked(store_url, INSTANCES, aside):
-            answer = store.start_instances(claimant(), [claim_of(e) for e in given])
-            started = ids(answer.done)
-            assert_divided(started, answer.busy, given, aside)
-        assert_unchanged(store, given, aside)
-        assert {e.id: e.runs for e in store.list_claimed(NODE)} == {
-            each.id: int(each.id not in aside) for each in given
-        }
-        again = start(store, *(each for each in given if each.id in aside))
-        assert sorted(ids(again)) == sorted(aside)
-
-    def test_renewals(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
-        given = many(store, MANY)
-        aside = ids(given[5:][:few])
-        renewals = [Renewal(claim=claim_of(each), lease=HOUR) for each in given]
-        with locked(store_url, INSTANCES, aside):
-            answer = store.renew_claims(renewals)
-            assert_divided(answer.done, answer.busy, given, aside)
-        assert_unchanged(store, given, aside)
-        assert set(answer.done.values()) == {False}
-        locked_ones = [each for each in given if each.id in aside]
-        assert renew(store, *locked_ones).keys() == set(aside)
-
-    @pytest.mark.parametrize("outcome", [*Outcome, None])
-    def test_ends(
-        self,
-        store: PostgreSQLStore,
-        store_url: str,
-        few: int,
-        outcome: Outcome | None,
-    ) -> None:
-        given = many(store, 20)
-        aside = ids(given[-few:])
-        with locked(store_url, INSTANCES, aside):
-            answer = store.finish_instances([ended(each, outcome) for each in given])
-            assert_divided(answer.done, answer.busy, given, aside)
-        assert_unchanged(store, given, aside)
-        for each in given[-few:]:
-            assert finish(store, each, outcome)
-
-    def test_what_is_given_back(
-        self, store: PostgreSQLStore, store_url: str, few: int
-    ) -> None:
-        given = many(store, MANY)
-        aside = ids(given[:few])
-        releases = [Release(claim=claim_of(each), delay=HOUR) for each in given]
-        with locked(store_url, INSTANCES, aside):
-            answer = store.release_instances(releases)
-            assert_divided(answer.done, answer.busy, given, aside)
-        assert_unchanged(store, given, aside)
-        for each in given[:few]:
-            assert release(store, each)
+    """Of many rows some are locked: those keep no other waiting."""
 
     def test_ends_that_a_locked_definition_waits_for(
         self, store: PostgreSQLStore, store_url: str, few: int
@@ -194,32 +187,11 @@ class TestLockedRows:
             answer = store.finish_instances(
                 [ended(each, Outcome.COMPLETED) for each in (*given, *plain)]
             )
-            assert_divided(answer.done, answer.busy, [*given, *plain], ids(given[:few]))
+            assert_divided(answer, [*given, *plain], ids(given[:few]))
         for each in given[:few]:
             assert finish(store, each, next_fire_time=START + HOUR)
             found = store.get_definition(each.definition.id)
             assert found.next_fire_time == START + HOUR
-
-    def test_fires(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
-        read = store.put_definitions([definition() for _ in range(MANY)])
-        aside = [each.id for each in read[::11][:few]]
-        steps = [firing(each, next_fire_time=START + HOUR) for each in read]
-        with locked(store_url, DEFINITIONS, aside):
-            answer = store.fire_definitions(steps)
-            assert_divided(answer.done, answer.busy, read, aside)
-        due = store.list_definitions(ids=aside)
-        assert {each.next_fire_time for each in due} == {START}
-        again = [each for each in steps if each.definition.id in aside]
-        assert store.fire_definitions(again).done == set(aside)
-        assert store.counts()[State.PENDING] == MANY
-
-    def test_claims(self, store: PostgreSQLStore, store_url: str, few: int) -> None:
-        given = made(store, 20)
-        aside = ids(given[:few])
-        with locked(store_url, INSTANCES, aside):
-            taken = claim(store)
-            assert sorted(ids(taken)) == sorted({*ids(given)} - {*aside})
-        assert sorted(ids(claim(store))) == sorted(aside)
 
     def test_takeovers(
         self, store: PostgreSQLStore, store_url: str, clock: ManualClock, few: int
@@ -252,20 +224,27 @@ class TestLockedRows:
         definitions = [each.definition.id for each in given[:few]]
         with locked(store_url, DEFINITIONS, definitions):
             answer = store.start_instances(claimant(), [claim_of(e) for e in given])
-            assert_divided(ids(answer.done), answer.busy, given, [])
+            assert_divided(answer, given, [])
             listed = store.list_claimed(NODE)
         assert {each.id: each.definition for each in answer.done} == {
             each.id: each.definition for each in given
         }
         assert sorted(ids(listed)) == sorted(ids(given))
 
-    def test_what_is_due(
+    def test_what_is_due_and_what_a_node_has_claimed(
         self, store: PostgreSQLStore, store_url: str, few: int
     ) -> None:
+        held = many(store, 20)
+        aside = ids(held[:few])
         read = store.put_definitions([definition() for _ in range(20)])
-        with locked(store_url, DEFINITIONS, ids(read[:few])):
+        with (
+            locked(store_url, INSTANCES, aside),
+            locked(store_url, DEFINITIONS, ids(read[:few])),
+        ):
             due = store.due_definitions(ahead=ZERO, limit=MANY)
-        assert sorted(due, key=attrgetter("id")) == sorted(read, key=attrgetter("id"))
+            listed = {*ids(store.list_claimed(NODE))}
+        assert {each.id: each for each in due} == {each.id: each for each in read}
+        assert {*ids(held)} - {*aside} <= listed <= {*ids(held)}
 
     def test_contents_that_nobody_has_read_yet(
         self, store: PostgreSQLStore, store_url: str, few: int
@@ -283,15 +262,6 @@ class TestLockedRows:
         assert {each.id: each.definition for each in taken} == {
             each.id: each.definition for each in given
         }
-
-    def test_what_a_node_has_claimed_is_listed(
-        self, store: PostgreSQLStore, store_url: str, few: int
-    ) -> None:
-        given = many(store, 20)
-        aside = ids(given[:few])
-        with locked(store_url, INSTANCES, aside):
-            listed = {*ids(store.list_claimed(NODE))}
-        assert {*ids(given)} - {*aside} <= listed <= {*ids(given)}
 
     def test_cleanup(
         self, store: PostgreSQLStore, store_url: str, clock: ManualClock, few: int
@@ -381,7 +351,7 @@ def test_an_instance_that_somebody_has_made_and_not_committed_delays_no_other(
     made = given[13]
     with made_by_hand(store_url, [made.id]):
         answer = store.fire_definitions([firing(each) for each in given])
-        assert_divided(answer.done, answer.busy, given, [made.id])
+        assert_divided(answer, given, [made.id])
     assert store.fire_definitions([firing(made)]).done == {made.id}
 
 
@@ -398,21 +368,6 @@ def test_what_waits_beside_a_locked_instance_keeps_no_other_from_its_turn(
     found = [store.review_parked(limit=2) for _ in range(6)]
     assert sum(len(each.skipped) for each in found) == 2
     assert not found[-1].more
-
-
-def test_what_is_locked_and_may_go_on_keeps_no_other_from_its_turn(
-    store: PostgreSQLStore, store_url: str, clock: ManualClock
-) -> None:
-    for lock in "abc":
-        finish(store, excluded(store, lock))
-    parked = store.list_instances(state=State.PENDING)
-    first = [each for each in parked if each.fire_time == START + MINUTE / 4]
-    aside = [each.id for each in first if each.definition.lock != "c"]
-    settle(store)
-    with locked(store_url, INSTANCES, aside):
-        assert not store.review_parked(limit=2).unparked
-        [unparked] = store.review_parked(limit=2).unparked
-        assert unparked.definition.lock == "c"
 
 
 def test_what_met_one_that_has_just_ended_is_skipped_whoever_has_the_slot_since(
@@ -457,27 +412,8 @@ def test_of_many_locks_only_some_are_waited_for(
     monkeypatch.setattr(store._writes, "_execute", counting)
     with made_by_hand(store_url, ids(given)):
         answer = store.fire_definitions([firing(each) for each in given])
-    assert_divided(answer.done, answer.busy, given, ids(given))
+    assert_divided(answer, given, ids(given))
     assert len(waits) < MANY / 5
-
-
-@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-def test_of_a_locked_table_every_row_is_busy(
-    store: PostgreSQLStore, store_url: str
-) -> None:
-    held, run = claimed(store), running(store)
-    read = put(store)
-    with transaction(store_url) as connection:
-        connection.execute("LOCK TABLE task_instances, task_definitions")
-        assert store.start_instances(claimant(), [claim_of(held)]).busy == {held.id}
-        renewals = [Renewal(claim=claim_of(run), lease=LEASE)]
-        assert store.renew_claims(renewals).busy == {run.id}
-        assert store.finish_instances([ended(run)]).busy == {run.id}
-        releases = [Release(claim=claim_of(held))]
-        assert store.release_instances(releases).busy == {held.id}
-        assert store.fire_definitions([firing(read)]).busy == {read.id}
-    assert finish(store, run)
-    assert ids(start(store, held)) == [held.id]
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
@@ -531,28 +467,6 @@ def test_another_error_beside_a_lock_is_raised(
     assert store.get_instance(other.id) == other
 
 
-@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-def test_another_error_of_a_part_is_raised(
-    store: PostgreSQLStore, store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, other = running(store), running(store)
-    execute = store._writes._execute
-    calls: list[object] = []
-
-    def failing_later(*args: object) -> object:
-        calls.append(args)
-        if len(calls) > 1:
-            raise StoreError("another")
-        return execute(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(store._writes, "_execute", failing_later)
-    with (
-        locked(store_url, INSTANCES, [other.id]),
-        pytest.raises(StoreError, match="another"),
-    ):
-        store.finish_instances([ended(run), ended(other)])
-
-
 def made(
     store: PostgreSQLStore,
     count: int,
@@ -593,23 +507,14 @@ def ended(
 
 
 def assert_divided(
-    done: Collection[UUID],
-    busy: Collection[UUID],
+    answer: Answer[Any],
     given: Sequence[TaskInstance | TaskDefinition],
     locked: Collection[UUID],
 ) -> None:
     """The locked ones are busy, and all others done."""
-    assert {*busy} == {*locked}
-    assert sorted(done) == sorted({*ids(given)} - {*locked})
-
-
-def assert_unchanged(
-    store: PostgreSQLStore, given: Sequence[TaskInstance], which: Collection[UUID]
-) -> None:
-    """They are as they were, and others see so while they are locked."""
-    for each in given:
-        if each.id in which:
-            assert store.get_instance(each.id) == each
+    assert {*answer.busy} == {*locked}
+    done = {getattr(each, "id", each) for each in answer.done}
+    assert done == {*ids(given)} - {*locked}
 
 
 def test_only_what_is_called_by_hand_waits_for_a_lock(store: PostgreSQLStore) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sqlite3
 import subprocess
@@ -11,17 +10,15 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
-from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
+from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores import open_store
 from go_scheduler.stores.migrations import version
 from go_scheduler.stores.migrations.history import History, history
@@ -29,12 +26,11 @@ from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table
 from go_scheduler.stores.migrations.operating import operations, sql_of
 from go_scheduler.stores.sql import schema
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.schema import DIALECTS, Schema, main, schema_sql
+from go_scheduler.stores.sql.schema import Schema, main, schema_sql
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata
-from go_scheduler.stores.sqlite.store import SQLiteStore
 from tests.patience import FAILED_AFTER
-from tests.servers import fresh_database
+from tests.servers import fresh_database, libpq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -154,10 +150,7 @@ def run_sql(url: str, script: str) -> None:
         with closing(sqlite3.connect(make_url(url).database or "")) as file:
             file.executescript(script)
         return
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(
-        libpq.render_as_string(hide_password=False), autocommit=True
-    ) as connection:
+    with psycopg.connect(libpq(url), autocommit=True) as connection:
         for statement in script.split(";\n"):
             connection.execute(statement.encode())
 
@@ -295,27 +288,6 @@ def test_each_step_does_no_harm_when_repeated(store: SQLStore) -> None:
         previous = script.revision
 
 
-def test_wherever_the_first_revision_stops_it_can_be_done_again(
-    store: SQLStore, empty_url: Callable[[], str], engine: str
-) -> None:
-    def stop_after(count: int, connection: Connection) -> None:
-        for each in statements[:count]:
-            connection.execute(text(each))
-
-    statements = sql_of(history().after(None), engine).rstrip(";\n").split(";\n")
-    assert len(statements) > 20
-    with closing_store(empty_url()) as whole:
-        whole.initialize()
-        complete = described(whole)
-        # A server takes its time to make a database.
-        step = 1 if engine == "sqlite" else len(statements) // 3
-        for count in range(1, len(statements) + 1, step):
-            with closing_store(empty_url()) as stopped:
-                change(stopped, partial(stop_after, count))
-                stopped.initialize()
-                assert described(stopped) == re_named(complete, whole, stopped)
-
-
 def test_a_first_revision_that_has_been_edited_has_another_name() -> None:
     described = "; ".join(
         f"{table.name}: {', '.join(sorted(each.name or '' for each in parts))}"
@@ -330,27 +302,6 @@ def test_a_first_revision_that_has_been_edited_has_another_name() -> None:
 # Printed SQL.
 
 
-def test_the_printed_sql_makes_a_schema_that_the_store_accepts(
-    engine: str, empty_url: Callable[[], str]
-) -> None:
-    url = empty_url()
-    printed = subprocess.run(
-        [sys.executable, "-m", "go_scheduler.stores.sql.schema", engine],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=FAILED_AFTER,
-    )
-    assert printed.stderr == ""
-    for _ in range(2):
-        run_sql(url, printed.stdout)
-    with closing_store(url) as store, closing_store(empty_url()) as migrated:
-        only_checking(store).initialize()
-        assert revisions(store) == [HEAD]
-        migrated.initialize()
-        assert described(store) == re_named(described(migrated), migrated, store)
-
-
 @pytest.mark.usefixtures("long_history")
 def test_the_printed_sql_goes_on_from_a_revision(
     engine: str, url: str, store: SQLStore
@@ -360,21 +311,6 @@ def test_the_printed_sql_goes_on_from_a_revision(
     assert "task_definitions_id_key" not in sql
     run_sql(url, sql)
     only_checking(store).initialize()
-
-
-def test_no_sql_is_printed_for_what_is_up_to_date() -> None:
-    assert schema_sql("sqlite", since=HEAD) == ""
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_only_postgresql_and_cockroachdb_are_told_of_time_zones_and_json(
-    dialect: str,
-) -> None:
-    sql = schema_sql(dialect)
-    assert ("TIMESTAMP WITH TIME ZONE" in sql) == (dialect != "sqlite")
-    assert ("USING gin" in sql) == (dialect != "sqlite")
-    assert ("fillfactor" in sql) == (dialect == "postgresql")
-    assert "jsonb_path_ops" not in sql
 
 
 @pytest.mark.usefixtures("long_history")
@@ -388,21 +324,7 @@ def test_the_command_says_what_it_does_not_know(
     assert capsys.readouterr().out == ""
 
 
-def test_sql_for_an_unknown_database_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="one of cockroachdb, postgresql, s"):
-        schema_sql("oracle")
-
-
 # What is found at the start.
-
-
-def test_a_schema_that_is_missing_is_named_when_it_may_not_be_made(
-    engine: str, store: SQLStore
-) -> None:
-    with pytest.raises(
-        StoreError, match=rf"no schema yet.* {HEAD} is needed.*schema {engine}`"
-    ):
-        only_checking(store).initialize()
 
 
 @pytest.mark.usefixtures("long_history")
@@ -417,160 +339,7 @@ def test_a_schema_that_is_behind_is_named_with_the_way_on(
         only_checking(store).initialize()
 
 
-@pytest.mark.usefixtures("long_history")
-def test_a_half_migrated_schema_is_completed(
-    store: SQLStore, empty_url: Callable[[], str]
-) -> None:
-    migrate_to_the_middle(store)
-    store.initialize()
-    assert revisions(store) == [LAST]
-    with closing_store(empty_url()) as whole:
-        whole.initialize()
-        assert described(store) == re_named(described(whole), whole, store)
-
-
-@pytest.mark.parametrize("migrate", [True, False])
-def test_a_newer_schema_is_left_alone(store: SQLStore, migrate: bool) -> None:
-    store.initialize()
-    execute(store, "UPDATE go_scheduler_schema_version SET version_num = '9999'")
-    store._schema = Schema(store._dialect.name, migrate)
-    with pytest.raises(StoreError, match=r"revision 9999,.* newer go_scheduler"):
-        store.initialize()
-    assert revisions(store) == ["9999"]
-
-
-@pytest.mark.parametrize("migrate", [True, False])
-@pytest.mark.parametrize("earlier", ["0019", "0005"])
-def test_a_schema_from_before_the_first_release_is_left_alone(
-    store: SQLStore, migrate: bool, earlier: str
-) -> None:
-    execute(
-        store,
-        "CREATE TABLE task_definitions (key TEXT)",
-        version.CREATE,
-        version.write_revision_sql(earlier, previous=None),
-    )
-    store._schema = Schema(store._dialect.name, migrate)
-    with pytest.raises(
-        StoreError, match=rf"revision {earlier}, .*before the first .*: recreate the"
-    ):
-        store.initialize()
-    assert revisions(store) == [earlier]
-    with pytest.raises(StoreError, match="task_instances"):
-        execute(store, "SELECT * FROM task_instances")
-
-
-@pytest.mark.parametrize("migrate", [True, False])
-def test_a_version_table_with_two_revisions_is_refused(
-    store: SQLStore, migrate: bool
-) -> None:
-    store.initialize()
-    execute(store, "INSERT INTO go_scheduler_schema_version VALUES ('0003')")
-    store._schema = Schema(store._dialect.name, migrate)
-    with pytest.raises(StoreError, match=f"says 0003, {HEAD}, and should say one"):
-        store.initialize()
-
-
-@pytest.mark.parametrize(
-    ("table", "column"),
-    [
-        ("task_definitions", "note"),
-        ("task_contents", "name"),
-        ("task_instances", "skipped_reason"),
-    ],
-)
-def test_a_column_that_is_missing_is_named(
-    store: SQLStore, table: str, column: str
-) -> None:
-    store.initialize()
-    execute(store, f"ALTER TABLE {table} DROP COLUMN {column}")
-    with pytest.raises(StoreError, match=rf"SELECT from {table}, .*\b{column}\b"):
-        store.initialize()
-
-
-def test_a_table_that_is_missing_is_named(store: SQLStore) -> None:
-    store.initialize()
-    execute(store, "DROP TABLE task_contents")
-    with pytest.raises(StoreError, match="SELECT from task_contents, and cannot"):
-        store.initialize()
-
-
-@pytest.fixture
-def user(url: str, store: SQLStore) -> Iterator[SQLStore]:
-    """A store on the database of ``store`` as a user who may do nothing yet."""
-    name = f"go_scheduler_test_{uuid4().hex}"
-    execute(store, f"CREATE ROLE {name} LOGIN")
-    with closing_store(
-        make_url(url).set(username=name).render_as_string(hide_password=False)
-    ) as user:
-        yield user
-    execute(store, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
-
-
-@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("missing", ["SELECT from", "INSERT into", "UPDATE", "DELETE"])
-def test_a_right_that_is_missing_is_named(
-    store: SQLStore, user: SQLStore, missing: str
-) -> None:
-    store.initialize()
-    name = query(user, "SELECT current_user")[0][0]
-    execute(
-        store,
-        "GRANT SELECT, INSERT, UPDATE, DELETE"
-        f" ON {', '.join(metadata.tables)} TO {name}",
-        f"GRANT SELECT ON go_scheduler_schema_version TO {name}",
-    )
-    user.initialize()
-    execute(store, f"REVOKE {missing.split()[0]} ON task_instances FROM {name}")
-    with pytest.raises(StoreError, match=rf"{missing}.*task_instances.*permission"):
-        user.initialize()
-
-
-@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-def test_a_user_who_may_not_migrate_is_told_who_else_may(
-    store: SQLStore, user: SQLStore
-) -> None:
-    execute(store, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    with pytest.raises(
-        StoreError,
-        match=r"cannot be brought up to date: permission.*schema postgresql`",
-    ):
-        user.initialize()
-
-
-@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_a_database_that_is_busy_is_not_taken_for_a_wrong_one(
-    url: str, store: SQLStore
-) -> None:
-    store.initialize()
-    hasty = SQLiteStore(url, busy_timeout=timedelta(0))
-    with (
-        closing(hasty),
-        closing(sqlite3.connect(make_url(url).database or "")) as writer,
-    ):
-        writer.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailableError, match="locked"):
-            hasty.initialize()
-
-
 # Many at once.
-
-
-_INITIALIZE = """
-import sys
-from go_scheduler.stores import open_store
-
-for line in sys.stdin:
-    store = open_store(line.strip())
-    answer = "done"
-    try:
-        store.initialize()
-    except Exception as error:
-        answer = repr(error)
-    store.close()
-    print(answer, flush=True)
-"""
-_ROUNDS = 50
 
 
 @contextmanager
@@ -588,48 +357,10 @@ def python(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def tell(process: subprocess.Popen[str], line: str) -> None:
-    """Write a line to a process."""
-    assert process.stdin is not None
-    process.stdin.write(f"{line}\n")
-    process.stdin.flush()
-
-
 def hear(process: subprocess.Popen[str]) -> str:
     """Read a line from a process."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-@pytest.mark.slow
-@pytest.mark.chaos
-@pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
-def test_two_processes_start_on_an_empty_database_and_one_schema_results(
-    engine: str, url: str, store: SQLStore, tmp_path: Path
-) -> None:
-    store.initialize()
-    expected = described(store)
-    with python(_INITIALIZE) as one, python(_INITIALIZE) as another:
-        for _ in range(_ROUNDS):
-            if engine == "sqlite":
-                store.close()
-                for file in tmp_path.iterdir():
-                    file.unlink()
-            else:
-                execute(store, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
-            for process in (one, another):
-                tell(process, url)
-            assert [hear(one), hear(another)] == ["done", "done"]
-            assert revisions(store) == [HEAD]
-            assert described(store) == expected
-
-
-def test_ten_stores_start_at_once(empty_url: Callable[[], str]) -> None:
-    url = empty_url()
-    with ExitStack() as stack, ThreadPoolExecutor(10) as threads:
-        stores = [stack.enter_context(closing_store(url)) for _ in range(10)]
-        list(threads.map(lambda store: store.initialize(), stores))
-        assert revisions(stores[0]) == [HEAD]
 
 
 # A migration that is slow, paused or dead.
@@ -779,30 +510,6 @@ def test_steps_may_take_longer_than_other_statements(
     assert query(store, "SHOW statement_timeout") == [("10s",)]
 
 
-def test_an_up_to_date_schema_needs_no_lock(store: SQLStore, other: SQLStore) -> None:
-    store.initialize()
-    assert MigrationLock(
-        store._database, store._dialect.name, length=60 * SECOND
-    ).acquire()
-    other._schema = Schema(other._dialect.name, True, patience=timedelta(0))
-    other.initialize()
-
-
-def test_one_owner_has_the_lock_until_it_is_released(
-    store: SQLStore, other: SQLStore
-) -> None:
-    execute(store, create_lock_table_sql(store._dialect.name))
-    one = MigrationLock(store._database, store._dialect.name, length=60 * SECOND)
-    another = MigrationLock(other._database, other._dialect.name, length=60 * SECOND)
-    assert one.acquire()
-    assert not another.acquire()
-    assert another.last_owner() == one.owner
-    with one.kept():
-        assert not another.acquire()
-    assert another.acquire()
-    assert another.fence == one.fence + 1
-
-
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 def test_who_loses_the_race_for_a_table_tries_again(
     store: SQLStore, other: SQLStore
@@ -824,17 +531,3 @@ def test_who_loses_the_race_for_a_table_tries_again(
         racers[0].result(FAILED_AFTER)
     assert store.retries["overtaken"] >= 1
     assert revisions(store) == [HEAD]
-
-
-def test_a_migration_prints_nothing_and_leaves_logging_as_it_was(
-    store: SQLStore, capfd: pytest.CaptureFixture[str]
-) -> None:
-    root = logging.getLogger()
-    before = root.level, list(root.handlers), logging.getLogger("alembic").level
-    store.initialize()
-    assert capfd.readouterr() == ("", "")
-    assert before == (
-        root.level,
-        list(root.handlers),
-        logging.getLogger("alembic").level,
-    )

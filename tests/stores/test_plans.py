@@ -15,7 +15,6 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import DefinitionState, Outcome, Stage, TaskDefinition
@@ -398,8 +397,7 @@ def none_collected(url: str) -> Iterator[None]:
 
 
 def connected(url: str) -> psycopg.Connection:
-    libpq = make_url(url).set(drivername="postgresql")
-    return psycopg.connect(libpq.render_as_string(hide_password=False), autocommit=True)
+    return psycopg.connect(servers.libpq(url), autocommit=True)
 
 
 def fill_with(connection: psycopg.Connection, statistics: str) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.stores import open_store
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.hints import LastWork, News, Polls
 from go_scheduler.stores.messages import Answer, Fired
@@ -59,14 +58,6 @@ def test_polls_that_are_closed_wait_no_more(clock: ManualClock) -> None:
     polls.close()
     thread.join(FAILED_AFTER)
     assert found == [News.NOTHING]
-
-
-def test_cockroachdb_has_polls() -> None:
-    store = open_store("cockroachdb://root@127.0.0.1:1/none")
-    hints = store.hints()
-    assert isinstance(hints, Polls)
-    hints.close()
-    store.close()
 
 
 @pytest.mark.parametrize("found", [[], ["an instance"]])

@@ -2,49 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
 
 import pytest
+from psycopg.errors import SerializationFailure
+from sqlalchemy import Connection, create_engine, exc
 
+from go_scheduler.errors import (
+    ConfigurationError,
+    ConflictError,
+    StoreError,
+    StoreUnavailableError,
+)
+from go_scheduler.models import Silence, Stage
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.messages import Addition
-from go_scheduler.stores.postgresql import added_instances
+from go_scheduler.stores.postgresql import added_instances, driver, newcomers
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.sql import database as sql_database
+from go_scheduler.stores.sql import reader
+from go_scheduler.stores.sql.database import Fault, Overtaken
+from go_scheduler.stores.sql.reader import ContentsCache
+from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
+from go_scheduler.stores.sqlite import database as sqlite_database
 from go_scheduler.testing.builders import definition, put
+from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.cleanups import CleanupTests
 from go_scheduler.testing.store.firings import DueTests
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.testing.stores import StoreSuite
+from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 from tests.servers import checked_out, delete_all_rows, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from go_scheduler.clock import Clock
+    from go_scheduler.json import JSON
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+
+IDS = [UUID(int=number) for number in range(4)]
+
+
+@pytest.fixture
+def store(clock: ManualClock, postgresql_url: str) -> Iterator[PostgreSQLStore]:
+    """An empty, initialized store."""
+    delete_all_rows(postgresql_url)
+    with opened(postgresql_url, clock, has_tables=True) as store:
+        assert isinstance(store, PostgreSQLStore)
+        yield store
 
 
 class TestPostgreSQLStore(StoreSuite):
     """``PostgreSQLStore`` against the suite."""
 
     @pytest.fixture
-    def store(self, clock: ManualClock, postgresql_url: str) -> Iterator[Store]:
-        """An empty, initialized store."""
-        delete_all_rows(postgresql_url)
-        with opened(postgresql_url, clock, has_tables=True) as store:
-            yield store
-
-    def test_no_more_is_known_of_limits_than_there_is_room_for(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        assert isinstance(store, PostgreSQLStore)
-        monkeypatch.setattr(added_instances, "_MOST_KNOWN", 1)
-        for of in [put(store, definition()) for _ in range(2)]:
-            store.add_instances(of.id, [Addition()])
-        assert list(store._added_instances._limited) == [of.id]
+    def store(self, store: PostgreSQLStore) -> Store:
+        """The same as for the other tests of this module."""
+        return store
 
 
 class ShardedStore(PostgreSQLStore):
@@ -69,3 +95,210 @@ class TestShardedStore(ClaimTests, LapsedTests, DueTests, CleanupTests, ThreadTe
         yield store
         assert checked_out(store) == 0
         store.close()
+
+
+# Many new definitions: texts are written on threads while others are sent.
+
+
+def test_triggers_are_asked_for_their_state_in_the_context_of_the_caller(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant = ContextVar("tenant", default="nobody")
+    seen = []
+
+    class Seeing(ExecuteOnceTrigger):
+        kind = "seeing"
+
+        def to_dict(self) -> Mapping[str, JSON]:
+            seen.append(tenant.get())
+            return super().to_dict()
+
+    monkeypatch.setattr(newcomers, "_LARGEST", 1)
+    given = [definition(trigger=Seeing(START), key=key) for key in range(3)]
+    token = tenant.set("somebody")
+    store.put_definitions(given)
+    tenant.reset(token)
+    assert set(seen) == {"somebody"}
+
+
+def test_what_was_written_down_ahead_is_left_if_a_batch_fails(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(newcomers, "_LARGEST", 4)
+    monkeypatch.setattr(store._statements, "execute_plainly", fail)
+    before = set(threading.enumerate())
+    with pytest.raises(StoreError, match="away"):
+        store.put_definitions([definition(key=key) for key in range(10)])
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_users_connection_of_another_driver_is_given_words_that_all_drivers_know(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [definition(key=key) for key in range(3)]
+    engine = create_engine(store._url)
+    with engine.begin() as connection:
+        monkeypatch.setattr(newcomers, "understands", lambda _: False)
+        with monkeypatch.context() as patched:
+            patched.setattr(store._statements, "execute_plainly", None)
+            put_all = store.join(connection).put_definitions(given)
+        assert store.join(connection).add_instances(given[0].id, []) == []
+    engine.dispose()
+    assert put_all == [store.get_definition(each.id) for each in given]
+
+
+# What a process remembers.
+
+
+def test_what_is_rolled_back_is_not_known(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[object] = []
+    monkeypatch.setattr(store._reader, "remember", lambda *of: known.append(of))
+    stale = put(store, definition(key=7))
+    put(store, replace(stale, name="edited"))
+    known.clear()
+    with pytest.raises(ConflictError):
+        store.put_definitions([definition(key=0), definition(key=1), stale])
+    assert known == []
+
+
+def test_no_more_is_known_of_limits_than_there_is_room_for(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(added_instances, "_MOST_KNOWN", 1)
+    for of in [put(store, definition()) for _ in range(2)]:
+        store.add_instances(of.id, [Addition()])
+    assert list(store._added_instances._limited) == [of.id]
+
+
+def contents_row(name: str, kind: str = "interval") -> Any:
+    return SimpleNamespace(
+        name=name,
+        metadata="{}",
+        trigger_kind=kind,
+        trigger_state='{"every": {"microseconds": 1000000}, "anchor": null}',
+        policies='{"retry": {"max_attempts": 1}, "catch_up": {"grace": 0}}',
+    )
+
+
+def test_contents_are_forgotten_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader, "_MOST_BYTES", 3000)
+    cache = ContentsCache()
+    for key in IDS[:3]:
+        cache.put(key, 1, contents_row(str(key)))
+    assert [cache.get(key, 1) is None for key in IDS[:3]] == [True, False, False]
+    assert cache.get(IDS[2], 2) is None
+
+
+def test_contents_that_cannot_be_read_yet_are_read_again() -> None:
+    cache = ContentsCache()
+    found = cache.put(IDS[0], 1, contents_row("new", kind="tests.not.imported.yet"))
+    assert isinstance(found.trigger, UnknownTrigger)
+    assert cache.get(IDS[0], 1) is None
+
+
+# What cannot be read.
+
+
+@dataclass(frozen=True)
+class SilentTrigger(Trigger):
+    """A trigger that cannot say what it is."""
+
+    kind: ClassVar[str] = "tests.silent"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return None
+
+    def to_dict(self) -> Mapping[str, JSON]:
+        raise RuntimeError("no")
+
+
+def test_a_row_that_cannot_be_read_keeps_what_its_trigger_can_say() -> None:
+    read = ContentsCache().put(IDS[0], 1, contents_row("odd"))
+    row: Any = SimpleNamespace(
+        id=IDS[0],
+        queue="default",
+        priority=1,
+        expire_after=None,
+        named=False,
+        owner=None,
+        next_fire_time=UNREADABLE,
+        paused=False,
+        note=None,
+        paused_at=None,
+        completed_at=None,
+        revision=1,
+    )
+    for trigger, kind in ((read.trigger, "interval"), (SilentTrigger(), "")):
+        found = read_definition(row, read._replace(trigger=trigger)).trigger
+        assert isinstance(found, UnknownTrigger)
+        assert found.unknown_kind == kind
+
+
+def test_a_run_whose_times_cannot_be_read_is_taken_over_as_one_of_no_bus() -> None:
+    rows: list[Any] = [
+        SimpleNamespace(id=id, ran_by=None, began=began, taken_at=taken_at, due_by=by)
+        for id, began, taken_at, by in (
+            (IDS[0], START, None, START),
+            (IDS[1], START, UNREADABLE, START),
+            (IDS[2], START, None, None),
+            (IDS[3], None, None, START),
+        )
+    ]
+    silence = Silence(stage=Stage.PUBLISHED, within=START - START)
+    assert silences_of(rows) == {IDS[0]: silence}
+
+
+# Errors.
+
+
+def test_a_cockroachdb_server_is_named() -> None:
+    info = SimpleNamespace(parameter_status=lambda name: f"{name} v26.1")
+    connection: Any = SimpleNamespace(info=info)
+    with pytest.raises(ConfigurationError, match="begin with cockroachdb://"):
+        driver._set_up(connection, driver.EngineKind.POSTGRESQL, {})
+
+
+@pytest.mark.parametrize("fault_of", [driver.fault_of, sqlite_database.fault_of])
+def test_a_pool_without_a_free_connection_is_away(fault_of: Any) -> None:
+    assert fault_of(exc.TimeoutError()) == (Fault.UNAVAILABLE, "pool")
+
+
+def test_what_is_no_error_of_the_driver_is_wrong() -> None:
+    assert driver.fault_of(exc.InvalidRequestError()) == (Fault.WRONG, "")
+
+
+def test_a_text_that_no_server_keeps_is_an_error_of_ours(
+    store: PostgreSQLStore,
+) -> None:
+    with pytest.raises(StoreError, match="cannot be kept"):
+        store.list_definitions(name="\ud800")
+
+
+def test_a_conflict_within_a_transaction_of_the_users_is_theirs_to_repeat(
+    store: PostgreSQLStore,
+) -> None:
+    def conflict() -> None:
+        raise exc.OperationalError("", {}, SerializationFailure())
+
+    with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
+        store._database.run_once(conflict)
+
+
+def test_who_is_always_overtaken_is_told(
+    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_database, "_MOST_TRIES", 3)
+
+    def work(connection: Connection) -> None:
+        raise Overtaken
+
+    with pytest.raises(StoreUnavailableError, match="faster each of 3 times"):
+        store._database.transact(work)
+    assert store.retries["overtaken"] == 3

@@ -95,20 +95,6 @@ def test_a_killed_server_has_lost_nothing_or_the_last_while_the_disk_was_busy(
     assert len(found) <= len(kept) + 1
 
 
-def test_without_a_log_a_restarted_server_is_empty_and_goes_on(
-    start: Callable[..., RedisServer],
-) -> None:
-    server = start(appendonly="no")
-    with closing(open_store(server.url)) as store:
-        store.put_definitions([definition()])
-        server.kill()
-        with pytest.raises(StoreUnavailableError):
-            store.now()
-        server.start()
-        assert store.list_definitions() == []
-        store.put_definitions([definition()])
-
-
 def test_a_server_that_hangs_is_not_waited_for_long(
     start: Callable[..., RedisServer],
 ) -> None:

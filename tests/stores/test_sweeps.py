@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
 
 from go_scheduler.clock import ZERO, SystemClock
+from go_scheduler.errors import StoreError
 from go_scheduler.stores.messages import Release
 from go_scheduler.stores.sql.database import Sweep
 from go_scheduler.testing.builders import (
@@ -34,21 +34,23 @@ from tests import servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
 
-    IsFoundSoon = Callable[[TaskInstance, Callable[[], bool]], None]
+    Make = Callable[[Store], TaskInstance]
+    Look = Callable[[Store, TaskInstance], bool]
 
 WINDOW = SECOND
 ALL = 10_000 * HOUR
 # What was locked for so long may be found so much later.
 LOCKED = [
-    pytest.param((ZERO, WINDOW), id="a moment"),
-    pytest.param((30 * SECOND, 2 * WINDOW), id="half a minute"),
-    pytest.param((5 * MINUTE, 40 * WINDOW), id="five minutes"),
+    pytest.param(ZERO, WINDOW, id="a moment"),
+    pytest.param(30 * SECOND, 2 * WINDOW, id="half a minute"),
+    pytest.param(5 * MINUTE, 40 * WINDOW, id="five minutes"),
 ]
 
 
@@ -59,8 +61,10 @@ def store(postgresql_url: str, clock: ManualClock) -> Iterator[Store]:
     with servers.opened(postgresql_url, clock, has_tables=True) as store:
         for _ in range(10):
             clock.advance(HOUR)
-            claim(store, lapsed=True)
-            clean_up(store, older_than=ZERO, limit=1)
+            # A vacuum of what tests before have deleted may have a table for a moment.
+            with suppress(StoreError):
+                claim(store, lapsed=True)
+                clean_up(store, older_than=ZERO, limit=1)
         clock.advance(WINDOW)
         yield store
 
@@ -68,79 +72,79 @@ def store(postgresql_url: str, clock: ManualClock) -> Iterator[Store]:
 @contextmanager
 def locked(url: str, *given: TaskInstance) -> Iterator[None]:
     """Let another transaction have the rows of instances."""
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(libpq.render_as_string(hide_password=False)) as user:
+    with psycopg.connect(servers.libpq(url)) as user:
         lock = "SELECT FROM task_instances WHERE id = ANY (%s) FOR UPDATE"
         user.execute(lock, [ids(given)])
         yield
         user.rollback()
 
 
-@pytest.fixture(params=LOCKED)
-def is_found_soon(
-    request: pytest.FixtureRequest, clock: ManualClock, postgresql_url: str
-) -> IsFoundSoon:
-    """Looks once in every window: in vain while it is locked, and not long after."""
-    time, longest = request.param
+def claims(store: Store, of: TaskInstance) -> bool:
+    return of.id in ids(claim(store))
 
-    def check(instance: TaskInstance, look: Callable[[], bool]) -> None:
-        until = clock.elapsed() + time
-        with locked(postgresql_url, instance):
-            while clock.elapsed() <= until:
-                assert not look()
-                clock.advance(WINDOW)
-        until = clock.elapsed() + longest
-        while not look():
+
+def takes_over(store: Store, of: TaskInstance) -> bool:
+    return of.id in ids(claim(store, OTHER_NODE, lapsed=True))
+
+
+def deletes(store: Store, of: TaskInstance) -> bool:
+    clean_up(store, older_than=ZERO, limit=10)
+    return not store.list_instances(definition_id=of.definition.id)
+
+
+def claims_it_of_many(store: Store, of: TaskInstance) -> bool:
+    [claimed] = claim(store, limit=1)
+    return claimed.id == of.id
+
+
+def first_of_many(store: Store) -> TaskInstance:
+    now = store.now()
+    read = put(store, definition(now))
+    return fire(store, read, *(now + n * SECOND / 2 for n in range(1000)))[0]
+
+
+FOUND: dict[str, tuple[Make, Look]] = {
+    "claimed": (pending, claims),
+    "claimed though there is always more": (first_of_many, claims_it_of_many),
+    "taken over": (running, takes_over),
+    "deleted": (ended, deletes),
+}
+
+
+@pytest.mark.parametrize(("time", "longest"), LOCKED)
+@pytest.mark.parametrize("found", FOUND)
+def test_what_was_locked_is_found_soon(
+    store: Store,
+    postgresql_url: str,
+    clock: ManualClock,
+    found: str,
+    time: timedelta,
+    longest: timedelta,
+) -> None:
+    """A node looks once in every window: in vain while it is locked."""
+    make, look = FOUND[found]
+    instance = make(store)
+    clock.advance(LEASE if found == "taken over" else WINDOW)
+    until = clock.elapsed() + time
+    with locked(postgresql_url, instance):
+        while clock.elapsed() <= until:
+            assert not look(store, instance)
             clock.advance(WINDOW)
-            assert clock.elapsed() <= until
+    until = clock.elapsed() + longest
+    while not look(store, instance):
+        clock.advance(WINDOW)
+        assert clock.elapsed() <= until
 
-    return check
 
-
-def test_what_is_free_and_was_locked_is_claimed_soon(
-    store: Store, is_found_soon: IsFoundSoon
+def test_what_a_claim_has_no_room_for_is_claimed_by_the_next(
+    store: Store, clock: ManualClock
 ) -> None:
-    instance = pending(store)
-    is_found_soon(instance, lambda: ids(claim(store)) == [instance.id])
-
-
-def test_what_was_locked_is_claimed_soon_though_there_is_always_more(
-    store: Store, clock: ManualClock, is_found_soon: IsFoundSoon
-) -> None:
-    read = put(store, definition(store.now()))
-    first, *_ = fire(store, read, *(store.now() + n * SECOND / 2 for n in range(1000)))
-
-    def look() -> bool:
-        claimed = claim(store, limit=1)
-        assert len(claimed) == 1
-        return ids(claimed) == [first.id]
-
-    clock.advance(WINDOW)
-    is_found_soon(first, look)
-
-
-def test_what_has_lapsed_and_was_locked_is_taken_over_soon(
-    store: Store, clock: ManualClock, is_found_soon: IsFoundSoon
-) -> None:
-    instance = running(store, definition(store.now()))
-    clock.advance(LEASE)
-
-    def look() -> bool:
-        return ids(claim(store, OTHER_NODE, lapsed=True)) == [instance.id]
-
-    is_found_soon(instance, look)
-
-
-def test_what_has_ended_and_was_locked_is_deleted_soon(
-    store: Store, is_found_soon: IsFoundSoon
-) -> None:
-    instance = ended(store)
-
-    def look() -> bool:
-        clean_up(store, older_than=ZERO, limit=10)
-        return not store.list_instances(definition_id=instance.definition.id)
-
-    is_found_soon(instance, look)
+    now = store.now()
+    read = put(store, definition(now))
+    made = fire(store, read, *(now + n * SECOND for n in range(5)))
+    clock.advance(HOUR)
+    claimed = [each for _ in range(3) for each in claim(store, limit=2)]
+    assert ids(claimed) == ids(made)
 
 
 @pytest.mark.slow
@@ -206,30 +210,6 @@ def test_all_is_looked_at_again_soon_after_the_start_and_then_seldom(
         sweep.finish()
         clock.advance(SECOND)
     assert whole == [0, 1, 3, 7, 15, 31, 63, 127, 255, 511]
-
-
-def test_a_scan_that_found_more_goes_on_from_there(clock: ManualClock) -> None:
-    sweep = settled(clock)
-    clock.advance(SECOND)
-    assert sweep.back < HOUR
-    sweep.go_on(HOUR)
-    assert HOUR < sweep.back < 2 * HOUR
-    sweep.go_on(-HOUR)
-    assert ZERO < sweep.back <= 4 * SECOND
-
-
-def test_the_bound_stays_until_something_is_said_of_the_scan(
-    clock: ManualClock,
-) -> None:
-    sweep = settled(clock)
-    clock.advance(SECOND)
-    back = sweep.back
-    clock.advance(SECOND)
-    assert sweep.back == back + SECOND
-    sweep.finish()
-    sweep.finish()
-    clock.advance(SECOND)
-    assert sweep.back < 64 * SECOND
 
 
 def test_after_a_failure_all_is_looked_at(clock: ManualClock) -> None:

@@ -1,0 +1,261 @@
+"""What is called often costs few statements, and reads nothing that is known."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import event
+
+from go_scheduler.client import Client
+from go_scheduler.clock import ZERO
+from go_scheduler.models import TaskDefinition
+from go_scheduler.stores.postgresql import newcomers
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.reader import ContentsCache
+from go_scheduler.testing.builders import (
+    HOUR,
+    SECOND,
+    claim,
+    claimant,
+    claimed,
+    definition,
+    fire,
+    firing,
+    pending,
+    put,
+    start,
+)
+from go_scheduler.testing.clock import START
+from go_scheduler.triggers import ExecuteOnceTrigger, OnDemandTrigger
+from tests import servers
+from tests.conftest import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from go_scheduler.stores.postgresql.store import PostgreSQLStore
+    from go_scheduler.stores.sql.store import SQLStore
+    from go_scheduler.testing.clock import ManualClock
+
+SEND = TaskDefinition(
+    id=TaskDefinition.id_for("task send"), trigger=OnDemandTrigger(), name="send"
+)
+SQLITE, POSTGRESQL, _ = (pytest.mark.parametrize("engine", [each]) for each in SQL)
+BOTH = pytest.mark.parametrize("engine", SQL[:2])
+
+
+@contextmanager
+def sent(store: SQLStore, *lanes: Lane) -> Iterator[list[str]]:
+    """The first word of all that is sent meanwhile, with explicit beginnings."""
+    words: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        words.append(statement)
+
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("isolation_level"):
+            words.append("BEGIN")
+
+    # On SQLite several lanes have one engine.
+    engines = {store._database._engines[lane] for lane in lanes or Lane}
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
+        event.listen(engine, "begin", begin)
+    yield words
+    for engine in engines:
+        event.remove(engine, "before_cursor_execute", note)
+        event.remove(engine, "begin", begin)
+
+
+def soon() -> TaskDefinition:
+    return TaskDefinition(trigger=ExecuteOnceTrigger(START + HOUR))
+
+
+LOOKS = ["BEGIN", "SELECT", "INSERT"]
+CALLS: dict[str, tuple[Callable[[Client], object], Sequence[str], Sequence[str]]] = {
+    "schedule": (
+        lambda client: client.schedule(soon()),
+        ["WITH"],
+        [*LOOKS, "INSERT", "COMMIT"],
+    ),
+    "schedule many": (
+        lambda client: client.schedule_all(soon() for _ in range(100)),
+        ["BEGIN", "WITH"],
+        [*LOOKS, "INSERT", "COMMIT"],
+    ),
+    "enqueue": (
+        lambda client: client.enqueue("send", order=7),
+        ["WITH"],
+        [*LOOKS, "COMMIT"],
+    ),
+    "enqueue many": (
+        lambda client: client.enqueue_all("send", [{"order": n} for n in range(100)]),
+        ["WITH"],
+        [*LOOKS, "COMMIT"],
+    ),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_put_in_costs_few_statements(
+    store: SQLStore, engine: str, call: str
+) -> None:
+    client = Client(store)
+    client.check()
+    client.schedule(SEND)
+    client.enqueue("send")
+    make, postgresql, sqlite = CALLS[call]
+    with sent(store) as statements:
+        make(client)
+    expected = postgresql if engine == "postgresql" else sqlite
+    assert [each.split()[0] for each in statements] == expected
+
+
+@POSTGRESQL
+def test_the_first_one_asks_for_the_time_and_later_ones_know_it(
+    own_time_store: PostgreSQLStore,
+) -> None:
+    client = Client(own_time_store)
+    client.check()
+    with sent(own_time_store) as statements:
+        client.schedule(soon())
+        assert len(statements) == 2
+        assert "INSERT INTO task_definitions" in statements[1]
+        own_time_store.now_between()
+        client.schedule(soon())
+    assert len(statements) == 3
+
+
+@SQLITE
+def test_what_is_due_costs_one_insert_more_to_be_started(store: SQLStore) -> None:
+    new = definition(START, trigger=ExecuteOnceTrigger(START))
+    with sent(store) as statements:
+        _, started = store.put_and_start(firing(new), claimant())
+    assert started is not None
+    assert [each.split()[0] for each in statements] == [
+        *LOOKS,
+        "INSERT",
+        "INSERT",
+        "COMMIT",
+    ]
+
+
+@POSTGRESQL
+def test_one_that_is_there_is_tried_as_a_new_one_once(store: SQLStore) -> None:
+    old = put(store)
+    with sent(store) as statements:
+        assert store.put_definitions([replace(old, revision=None)]) == [old]
+    assert sum("INSERT INTO task_definitions" in each for each in statements) == 1
+
+
+@POSTGRESQL
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_many_more_are_inserted_by_statements_of_a_bounded_size(
+    store: SQLStore, monkeypatch: pytest.MonkeyPatch, *, at_the_end: bool
+) -> None:
+    monkeypatch.setattr(newcomers, "_LARGEST", 4)
+    # So it is once the main thread has ended, though others go on.
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", at_the_end)
+    given = [definition(key=key) for key in range(10)]
+    with sent(store) as statements:
+        put_all = store.put_definitions(given)
+    assert [each == "BEGIN" for each in statements] == [True, False, False, False]
+    assert [each.id for each in put_all] == [each.id for each in given]
+
+
+@POSTGRESQL
+def test_a_node_of_the_normal_class_alone_sends_one_statement_for_a_claim(
+    store: SQLStore,
+) -> None:
+    with sent(store, Lane.BY_TIME) as statements:
+        for _ in range(9):
+            claim(store)
+    assert len(statements) == 9
+    assert len([each for each in statements if "UNION ALL" in each]) == 1
+
+
+@POSTGRESQL
+@pytest.mark.parametrize("queues", [["default"], ["default", "other"]])
+def test_what_another_node_has_put_into_a_class_of_its_own_is_claimed(
+    store: SQLStore, store_url: str, clock: ManualClock, queues: list[str]
+) -> None:
+    assert claim(store, queues=queues) == []
+    new = replace(definition(queue=queues[-1]), priority=0)
+    with servers.opened(store_url, clock, has_tables=True) as other:
+        given = pending(other, new)
+    clock.advance(SECOND)
+    [found] = claim(store, queues=queues)
+    assert found.id == given.id
+
+
+# Contents: what of a definition changes seldom, which each process remembers.
+
+
+@POSTGRESQL
+def test_what_many_definitions_hold_is_known_once_they_are_committed_and_fire_soon(
+    store: SQLStore,
+) -> None:
+    soon = [definition(key=key) for key in range(2)]
+    later = definition(START + HOUR, key=2)
+    with sent(store, Lane.BY_TIME) as statements:
+        store.put_definitions([*soon, later])
+        store.due_definitions(ahead=ZERO, limit=10)
+        assert not any("task_contents" in each for each in statements)
+        store.due_definitions(ahead=HOUR, limit=10)
+    assert any("task_contents" in each for each in statements)
+
+
+@POSTGRESQL
+def test_what_is_put_is_claimed_and_started_without_its_contents_being_read(
+    store: SQLStore,
+) -> None:
+    given = replace(definition(START + SECOND), metadata={"a": "'\\\"{,é"})
+    [new] = store.put_definitions([given])
+    fire(store, new, START + SECOND)
+    with sent(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
+        [instance] = claim(store, ahead=SECOND)
+        [started] = start(store, instance)
+    known = replace(new, next_fire_time=None, completed_at=START)
+    assert instance.definition == started.definition == known
+    assert len(statements) == 2
+
+
+@BOTH
+@pytest.mark.parametrize("lapsed", [True, False])
+def test_contents_that_are_needed_but_once_are_read_by_the_claim_and_not_remembered(
+    store: SQLStore, engine: str, clock: ManualClock, *, lapsed: bool
+) -> None:
+    given = claimed(store) if lapsed else pending(store)
+    clock.advance(HOUR)
+    store._reader._contents = ContentsCache()
+    with sent(store, Lane.BY_TIME) as statements:
+        [instance] = claim(store, lapsed=lapsed)
+    assert instance.definition == given.definition
+    assert instance.definition.trigger == given.definition.trigger
+    assert engine == "sqlite" or len(statements) == (2 if lapsed else 1)
+    assert not store._reader._contents._entries
+
+
+@BOTH
+def test_contents_that_are_needed_again_are_read_apart_and_remembered(
+    store: SQLStore, engine: str
+) -> None:
+    goes_on = put(store)
+    fire(store, goes_on, START, next_fire_time=START + HOUR)
+    is_to_start = pending(store, definition(START + SECOND))
+    store._reader._contents = ContentsCache()
+    with sent(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
+        taken = claim(store, ahead=SECOND)
+        start(store, *(each for each in taken if each.started_at is None))
+    assert {each.definition.id: each.definition.trigger for each in taken} == {
+        goes_on.id: goes_on.trigger,
+        is_to_start.definition.id: is_to_start.definition.trigger,
+    }
+    assert engine == "sqlite" or len(statements) == 3
+    assert len(store._reader._contents._entries) == 2
