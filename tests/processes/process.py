@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from go_scheduler.audit import audit
 from go_scheduler.stores.messages import Position
 from tests.patience import FAILED_AFTER
 
@@ -182,7 +183,19 @@ def all_instances(store: Store) -> Sequence[TaskInstance]:
 
 
 @contextmanager
-def processes(url: str, folder: Path) -> Iterator[Processes]:
-    """What starts nodes on a store; none of them outlives this."""
+def processes(
+    url: str, folder: Path, *, audited: Store | None = None
+) -> Iterator[Processes]:
+    """What starts nodes on a store; none of them outlives this.
+
+    Args:
+        url: The store.
+        folder: Where they write what they tell.
+        audited: The same store: what was due meanwhile is audited at the end.
+    """
+    since = None if audited is None else audited.now()
     with ExitStack() as stack:
         yield Processes(url, folder, stack)
+    if audited is not None and since is not None:
+        broken = [time for each in audit(audited, since) for time in each.broken]
+        assert broken == []

@@ -40,7 +40,7 @@ def store(own_time_store: Store) -> Store:
 @pytest.fixture
 def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
     """Starts processes on the store."""
-    with processes(store_url, tmp_path) as started:
+    with processes(store_url, tmp_path, audited=store) as started:
         yield started
 
 
