@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -187,32 +186,6 @@ class TestWarnings:
         assert said.levelname == level
         assert said.getMessage().startswith("this scheduler has been stopped: what")
 
-    @pytest.mark.parametrize("handler", [print, None])
-    def test_a_queue_that_no_node_serves_until_one_does(
-        self, handler: Handler | None, clock: ManualClock
-    ) -> None:
-        store = MemoryStore(clock)
-
-        def warnings() -> list[str]:
-            texts = scheduler.health().warnings
-            return [each for each in texts if "served by no node" in each]
-
-        with Scheduler(handler, store, clock=clock) as scheduler:
-            scheduler.schedule(once(START, queue="mial"))
-            clock.advance(timedelta(minutes=2))
-            [text] = warnings()
-            assert "queue 'mial'" in text
-            with Scheduler(print, store, clock=clock, queues=["mial"]):
-                clock.advance(timedelta(minutes=1))
-                assert warnings() == []
-            assert scheduler.health().ok
-
-    def test_a_definition_without_a_name_for_a_registry(
-        self, warned: Callable[..., str]
-    ) -> None:
-        text = warned(HandlerRegistry(), daily(), daily())
-        assert "without a name: pass name= to TaskDefinition" in text
-
     def test_a_name_that_is_not_registered(self, warned: Callable[..., str]) -> None:
         text = warned(HandlerRegistry(), once(START, name="reprot"))
         assert "no handler is registered for definitions 'reprot' here" in text
@@ -244,29 +217,6 @@ def test_without_a_store_it_has_one_in_memory_on_its_clock(clock: ManualClock) -
         scheduler.schedule(once(START))
         clock.advance(seconds(1))
     assert len(called) == 1
-
-
-def test_a_handler_may_schedule_edit_and_delete_its_own_definition(
-    store: Store, clock: ManualClock
-) -> None:
-    called: list[str] = []
-
-    def handler(instance: TaskInstance) -> None:
-        own = instance.definition
-        called.append(str(instance.metadata.get("kind")))
-        if len(called) == 1:
-            scheduler.schedule(replace(own, metadata={"kind": "edited"}))
-            scheduler.schedule(once(clock.now(), metadata={"kind": "new"}))
-        else:
-            scheduler.delete_definition(own.id)
-
-    scheduler = Scheduler(handler, store, clock=clock)
-    scheduler.start()
-    every_second = IntervalTrigger(seconds(1))
-    scheduler.schedule(TaskDefinition(trigger=every_second, metadata={"kind": "old"}))
-    clock.advance(seconds(10))
-    assert called == ["old", "new", "edited"]
-    assert scheduler.list_definitions() == []
 
 
 def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None:
@@ -304,11 +254,6 @@ def test_connections_are_opened_before_the_loops_begin_if_they_can_be(
     assert store.asked.count("connect") == 1
     assert scheduler.health().ok
     assert scheduler.stop()
-
-
-def test_a_timeout_must_be_a_timedelta() -> None:
-    with pytest.raises(ConfigurationError, match="timeout"):
-        Scheduler(print).stop(3)  # type: ignore[arg-type]
 
 
 def test_a_handler_may_restart_its_scheduler(real: list[Scheduler]) -> None:
