@@ -25,7 +25,6 @@ TRACE_CONTEXT_LIMIT = 600
 """The most characters that the context of a trace may have."""
 
 _LATEST_VERSION = 2**63 - 1
-_MOST_COUNTED = 10**9
 
 PRIORITIES = range(4)
 """The classes of priority; what is in a smaller one goes first."""
@@ -153,22 +152,29 @@ def check_at_least(name: str, value: object, least: timedelta) -> None:
         )
 
 
-def check_count(name: str, value: object) -> None:
-    """Check that a value is a whole number, at least 1 and what every store can keep.
+def check_number(name: str, value: object, least: int, most: int | None = None) -> int:
+    """Check that a value is a whole number within bounds.
 
     Args:
-        name: Of the argument, for the error message.
+        name: The name of the argument, for the error message.
         value: Its value.
+        least: The lowest number that is allowed.
+        most: The highest; None: any.
+
+    Returns:
+        The number.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: It is no whole number, or out of bounds.
     """
     check_type(name, value, int)
     assert isinstance(value, int)
-    if not 1 <= value <= _MOST_COUNTED:
-        raise ConfigurationError(
-            f"{name} must be from 1 to {_MOST_COUNTED:,}, not {shown(value)}"
-        )
+    if value < least or (most is not None and value > most):
+        within = f"at least {least:,}"
+        if most is not None:
+            within = f"from {least:,} to {most:,}"
+        raise ConfigurationError(f"{name} must be {within}: {shown(value)}")
+    return value
 
 
 def check_policy(name: str, value: object, kind: type) -> None:
@@ -256,33 +262,14 @@ def check_definition_id(value: object) -> None:
     check_type("definition_id", value, UUID)
 
 
-def check_priority(value: object) -> None:
-    """Refuse what is none of the classes of priority.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
-    check_type("priority", value, int)
-    if value not in PRIORITIES:
-        raise ConfigurationError(
-            f"priority must be from 0 to {PRIORITIES[-1]}: {shown(value)}"
-        )
-
-
 def check_version(value: object) -> None:
-    """Refuse what cannot be the version of a declared set; it may have none.
+    """Check the version of a declared set; a set may have none.
 
     Raises:
         ConfigurationError: It is no whole number, or out of range.
     """
-    if value is None:
-        return
-    check_type("version", value, int)
-    assert isinstance(value, int)
-    if not 0 <= value <= _LATEST_VERSION:
-        raise ConfigurationError(
-            f"version must be a whole number from 0 to 2**63 - 1: {shown(value)}"
-        )
+    if value is not None:
+        check_number("version", value, 0, _LATEST_VERSION)
 
 
 def _other_type(name: str, value: object, kind: type) -> ConfigurationError:

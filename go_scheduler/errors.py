@@ -26,6 +26,7 @@ class, accept that it is gone, read again, try again.
 
 from __future__ import annotations
 
+from copyreg import __newobj__  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class GoSchedulerError(Exception):
         print(f"not scheduled: {error}")
     ```
     """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own would call __init__ with the text alone.
+        return __newobj__, (type(self), *self.args), vars(self)
 
 
 class ConfigurationError(GoSchedulerError, ValueError):
@@ -75,10 +80,6 @@ class TaskDefinitionNotFoundError(GoSchedulerError, LookupError):
         )
         self.definition_id = definition_id
         self.task = task
-        self._known = tuple(known)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.definition_id, self.task, self._known)
 
 
 def _no_task(task: str, known: Collection[str]) -> str:
@@ -112,9 +113,6 @@ class TaskInstanceNotFoundError(GoSchedulerError, LookupError):
         super().__init__(f"no task instance has the id {instance_id}")
         self.instance_id = instance_id
 
-    def __reduce__(self) -> tuple[type[TaskInstanceNotFoundError], tuple[UUID]]:
-        return type(self), (self.instance_id,)
-
 
 class QueueFullError(GoSchedulerError):
     """As many instances of a definition wait as may; nothing was added.
@@ -133,9 +131,6 @@ class QueueFullError(GoSchedulerError):
         self.definition_id = definition_id
         self.max_queue = max_queue
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.definition_id, self.max_queue)
-
 
 class TaskInstanceStateError(GoSchedulerError):
     """The instance is not in a state in which that can be done.
@@ -149,10 +144,6 @@ class TaskInstanceStateError(GoSchedulerError):
         super().__init__(f"task instance {instance_id} is {state}: {problem}")
         self.instance_id = instance_id
         self.state = state
-        self._problem = problem
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.instance_id, self.state, self._problem)
 
 
 class ConflictError(GoSchedulerError):
@@ -182,15 +173,6 @@ class ConflictError(GoSchedulerError):
         self.definition_id = definition_id
         self.expected = expected
         self.revision = revision
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _conflict, (self.definition_id, self.expected, self.revision)
-
-
-def _conflict(
-    definition_id: UUID, expected: int | None, revision: int | None
-) -> ConflictError:
-    return ConflictError(definition_id, expected=expected, revision=revision)
 
 
 class ClaimLostError(GoSchedulerError):

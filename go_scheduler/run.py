@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
 
+class _Delayed(Exception):
+    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
+        check_at_least("delay", delay, ZERO)
+        super().__init__(delay, reason)
+        self.delay = delay
+        self.reason = reason
+
+
 @write_instead("RetryAfter(timedelta(minutes=10), 'not there yet')")
-class RetryAfter(Exception):
+class RetryAfter(_Delayed):
     """Raised by a handler that is to be run again, after a time of its choosing.
 
     It counts as a run: after ``max_attempts`` of them the instance has *failed*.
@@ -38,19 +46,13 @@ class RetryAfter(Exception):
         ConfigurationError: ``delay`` is not a timedelta of zero or more.
     """
 
-    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
-        check_at_least("delay", delay, ZERO)
-        super().__init__(delay, reason)
-        self.delay = delay
-        self.reason = reason
-
     def __str__(self) -> str:
         why = "" if self.reason is None else f": {self.reason}"
         return f"to be run again in {self.delay}{why}"
 
 
 @write_instead("GiveBack(timedelta(seconds=5), 'the printer is away')")
-class GiveBack(Exception):
+class GiveBack(_Delayed):
     """Raised by a handler that has not begun anything, and cannot now.
 
     The instance is given back for a while, for any node to claim after it. It counts as
@@ -70,12 +72,6 @@ class GiveBack(Exception):
     Raises:
         ConfigurationError: ``delay`` is not a timedelta of zero or more.
     """
-
-    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
-        check_at_least("delay", delay, ZERO)
-        super().__init__(delay, reason)
-        self.delay = delay
-        self.reason = reason
 
     def __str__(self) -> str:
         return self.reason or "its handler cannot begin it now"

@@ -11,8 +11,8 @@ from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
     check_at_least,
     check_name,
+    check_number,
     check_policy,
-    check_type,
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
@@ -87,11 +87,7 @@ class Settings:
             elif each.name in _POLICIES:
                 check_policy(each.name, value, _POLICIES[each.name])
             else:
-                check_type(each.name, value, int)
-                if value < 1:
-                    raise ConfigurationError(
-                        f"{each.name} must be at least 1: {shown(value)}"
-                    )
+                check_number(each.name, value, 1)
 
     @property
     def spares(self) -> int:

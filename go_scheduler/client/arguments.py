@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from uuid import UUID, uuid4
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.checks import check_definition_id, check_type
+from go_scheduler.checks import check_definition_id, check_number, check_type
 from go_scheduler.errors import (
     ConfigurationError,
 )
@@ -34,21 +34,18 @@ _Word = TypeVar("_Word", bound=StrEnum)
 MOST_LISTED = 1000
 """The most definitions or instances that one list returns."""
 _MOST_BOUNDS = 101
+_MOST_COUNTED = 1_000_000
 
 
 def check_limit(limit: int) -> None:
-    """Refuse what no page has room for."""
-    check_type("limit", limit, int)
-    if not 1 <= limit <= MOST_LISTED:
-        raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {shown(limit)}")
+    """Check how many items a page may have."""
+    check_number("limit", limit, 1, MOST_LISTED)
 
 
 def check_most(limit: int | None) -> None:
-    """Refuse what is no number of what a call may do at most; None: it does all."""
+    """Check the most that a call may do; None: it does all."""
     if limit is not None:
-        check_type("limit", limit, int)
-        if limit < 1:
-            raise ConfigurationError(f"limit must be at least 1: {shown(limit)}")
+        check_number("limit", limit, 1)
 
 
 def check_searched(what: str, text: str | None) -> None:
@@ -78,12 +75,8 @@ def checked_names(what: str, names: Collection[str] | None) -> Collection[str] |
 
 
 def checked_most(most: object) -> int:
-    """How many are counted at most."""
-    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= 10**6:
-        raise ConfigurationError(
-            f"most must be a whole number in 1–1000000, not {shown(most)}"
-        )
-    return most
+    """The most that are counted."""
+    return check_number("most", most, 1, _MOST_COUNTED)
 
 
 def checked_bounds(bounds: Sequence[datetime]) -> Sequence[datetime]:

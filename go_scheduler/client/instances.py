@@ -10,6 +10,7 @@ from go_scheduler.checks import (
     check_at_least,
     check_definition_id,
     check_name,
+    check_number,
     check_positive,
     check_type,
 )
@@ -36,7 +37,6 @@ from go_scheduler.events.instance_events import (
     InstanceFinished,
     InstanceReopened,
 )
-from go_scheduler.formatting import shown
 from go_scheduler.models import (
     Cancelled,
     Extension,
@@ -588,9 +588,5 @@ class Runs(StoreAccess):
 
 def _claim(instance_id: UUID, attempt: int) -> Claim:
     check_type("instance_id", instance_id, UUID)
-    check_type("attempt", attempt, int)
-    if not 1 <= attempt <= _MOST_ATTEMPTS:
-        raise ConfigurationError(
-            f"attempt must be from 1 to {_MOST_ATTEMPTS:,}, not {shown(attempt)}"
-        )
+    check_number("attempt", attempt, 1, _MOST_ATTEMPTS)
     return Claim(instance_id=instance_id, attempt=attempt)

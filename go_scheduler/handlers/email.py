@@ -17,7 +17,12 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from go_scheduler.checks import check_name, check_positive, check_type
+from go_scheduler.checks import (
+    check_name,
+    check_number,
+    check_positive,
+    check_type,
+)
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
@@ -320,11 +325,7 @@ class Email:
             raise ConfigurationError(
                 "recipients must be a list of addresses and domains, not a text"
             )
-        check_type("max_recipients", max_recipients, int)
-        if not 1 <= max_recipients <= _MOST_RECIPIENTS:
-            raise ConfigurationError(
-                f"max_recipients must be from 1 to {_MOST_RECIPIENTS}: {max_recipients}"
-            )
+        check_number("max_recipients", max_recipients, 1, _MOST_RECIPIENTS)
         self._server = server
         self._sender = address_of("sender", sender)
         self._allowed = None if recipients is None else tuple(recipients)

@@ -16,7 +16,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import check_name, check_positive, check_type
+from go_scheduler.checks import (
+    check_name,
+    check_number,
+    check_positive,
+    check_type,
+)
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers import launcher
@@ -54,11 +59,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("cpu_seconds", "memory", "open_files"):
-            if (value := getattr(self, name)) is None:
-                continue
-            check_type(name, value, int)
-            if value < 1:
-                raise ConfigurationError(f"{name} must be above zero: {shown(value)}")
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, 1)
 
     @property
     def text(self) -> str:
@@ -428,11 +430,7 @@ class Shell:
             check_name("the name of a command", name)
             check_type(f"command {name!r}", command, Command)
         check_positive("grace", grace)
-        check_type("kept", kept, int)
-        if not 1 <= kept <= _KEPT_AT_MOST:
-            raise ConfigurationError(
-                f"kept must be from 1 to {_KEPT_AT_MOST} bytes: {kept}"
-            )
+        check_number("kept", kept, 1, _KEPT_AT_MOST)
         self._commands = dict(commands)
         self._grace = grace
         self._kept = kept

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from go_scheduler.checks import check_at_least, check_positive, check_type
+from go_scheduler.checks import check_at_least, check_number, check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
@@ -34,7 +34,8 @@ class Secret:
     hosts: Collection[str]
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.value, str) and self.value and _is_plain(self.value)):
+        is_text = isinstance(self.value, str) and self.value != ""
+        if not (is_text and self.value.isascii() and self.value.isprintable()):
             raise ConfigurationError(
                 "a secret must be a text of printable ASCII characters, and not empty"
             )
@@ -87,10 +88,10 @@ class WebhookSettings:
         for name in ("connect_timeout", "read_timeout", "timeout"):
             check_positive(name, getattr(self, name))
         check_at_least("max_retry_after", self.max_retry_after, ZERO)
-        _check_number("redirects", self.redirects, 0, _MOST_REDIRECTS)
-        _check_number("max_answer", self.max_answer, _LEAST_ANSWER, _MOST_ANSWER)
+        check_number("redirects", self.redirects, 0, _MOST_REDIRECTS)
+        check_number("max_answer", self.max_answer, _LEAST_ANSWER, _MOST_ANSWER)
         for port in self.ports:
-            _check_number("a port", port, 1, 65535)
+            check_number("a port", port, 1, 65535)
         if self.ca_file is not None and not Path(self.ca_file).is_file():
             raise ConfigurationError(f"ca_file: there is no file {self.ca_file}")
 
@@ -122,14 +123,3 @@ def is_among(host: str, hosts: Collection[str]) -> bool:
     return any(
         name == each or (each.startswith(".") and name.endswith(each)) for each in hosts
     )
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable()
-
-
-def _check_number(name: str, value: object, least: int, most: int) -> None:
-    check_type(name, value, int)
-    assert isinstance(value, int)
-    if not least <= value <= most:
-        raise ConfigurationError(f"{name} must be from {least} to {most}: {value}")

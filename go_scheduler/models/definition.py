@@ -11,14 +11,14 @@ from uuid import UUID, uuid4, uuid5
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
+    PRIORITIES,
     check_at_least,
-    check_count,
     check_id,
     check_name,
     check_note,
+    check_number,
     check_policy,
     check_positive,
-    check_priority,
     check_trace_context,
     check_type,
 )
@@ -73,6 +73,7 @@ def _with_note(reason: str, note: str | None) -> str:
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
+_MOST_COUNTED = 10**9
 _WHEN_FULL = ("refuse", "drop")
 _LIMITS = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
@@ -199,7 +200,7 @@ class TaskDefinition:
         if self.name is not None:
             object.__setattr__(self, "name", check_name("name", self.name))
         object.__setattr__(self, "queue", check_name("queue", self.queue))
-        check_priority(self.priority)
+        check_number("priority", self.priority, PRIORITIES[0], PRIORITIES[-1])
         for name in _LIMITS:
             if (limit := getattr(self, name)) is not None:
                 check_at_least(name, limit, LEAST_EXPIRE_AFTER)
@@ -214,7 +215,7 @@ class TaskDefinition:
             object.__setattr__(self, "lock", check_name("lock", self.lock))
         for name in ("max_per_node", "max_queue"):
             if (most := getattr(self, name)) is not None:
-                check_count(name, most)
+                check_number(name, most, 1, _MOST_COUNTED)
         if self.when_full not in _WHEN_FULL:
             raise ConfigurationError(
                 f"when_full must be one of {', '.join(map(repr, _WHEN_FULL))}:"

@@ -329,7 +329,7 @@ def test_a_server_that_cannot_be_is_refused(wrong: Any, answer: str) -> None:
         ({"sender": "shop"}, "sender: 'shop' is no address"),
         ({"sender": None}, "sender must be a str"),
         ({"recipients": "example.org"}, "recipients must be a list of addresses"),
-        ({"max_recipients": 0}, "max_recipients must be from 1 to 1000: 0"),
+        ({"max_recipients": 0}, "max_recipients must be from 1 to 1,000: 0"),
         ({"server": "localhost"}, "server must be a MailServer"),
     ],
 )

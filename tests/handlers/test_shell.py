@@ -488,12 +488,12 @@ def test_a_command_that_cannot_be_run_is_refused(wrong: Any, answer: str) -> Non
 @pytest.mark.parametrize(
     ("make", "answer"),
     [
-        (lambda: Limits(memory=0), "memory must be above zero: 0"),
+        (lambda: Limits(memory=0), "memory must be at least 1: 0"),
         (lambda: Limits(cpu_seconds=True), "cpu_seconds must be an int"),
         (lambda: Shell({"": BACKUP}), "the name of a command must have 1 to"),
         (lambda: Shell({"a": ["rm"]}), "command 'a' must be a Command"),  # type: ignore[dict-item]
         (lambda: Shell({}, grace=seconds(0)), "grace must be longer"),
-        (lambda: Shell({}, kept=0), "kept must be from 1 to 65536 bytes: 0"),
+        (lambda: Shell({}, kept=0), "kept must be from 1 to 65,536: 0"),
     ],
 )
 def test_what_is_wrong_with_the_others_is_refused(make: Any, answer: str) -> None:

@@ -338,7 +338,7 @@ class TestVersions:
         [
             ({"owner": ""}, "owner must have 1 to 200"),
             ({"owner": "shop", "version": "1"}, "version must be an int"),
-            ({"owner": "shop", "version": -1}, "version must be a whole number"),
+            ({"owner": "shop", "version": -1}, "version must be from 0 to"),
             ({"version": 1}, "pass owner= too"),
         ],
     )
