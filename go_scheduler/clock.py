@@ -27,11 +27,9 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """The time of day, in UTC."""
-        ...
 
     def elapsed(self) -> timedelta:
         """Time since some fixed point; it never runs back."""
-        ...
 
     def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
         """Wait on a held condition until it is notified or ``elapsed()`` is ``until``.
@@ -41,7 +39,6 @@ class Clock(Protocol):
             until: The value of ``elapsed()`` to return at; None waits for the
                 notification alone. May return early, so callers look again.
         """
-        ...
 
 
 class Driven(Protocol):
@@ -50,11 +47,9 @@ class Driven(Protocol):
     @property
     def due(self) -> timedelta | None:
         """The ``elapsed()`` at which the next step is due; None: not until woken."""
-        ...
 
     def step(self) -> None:
         """Do what is due."""
-        ...
 
 
 @runtime_checkable
@@ -64,15 +59,12 @@ class DrivingClock(Clock, Protocol):
     @property
     def executor(self) -> Executor:
         """Runs the handlers."""
-        ...
 
     def attach(self, driven: Driven) -> None:
         """Call ``driven.step()`` whenever it is due, until it is detached."""
-        ...
 
     def detach(self, driven: Driven) -> None:
         """Call it no more."""
-        ...
 
 
 class SystemClock:

@@ -11,10 +11,12 @@ from uuid import uuid4
 
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import StoreClock
+from go_scheduler.errors import StoreError
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import NodeStarted, NodeStopped
 from go_scheduler.firing.creation import Creation
-from go_scheduler.node_health import HintedLooks, UnservedQueues, health_of, reach_store
+from go_scheduler.health import Health, LoopHealth
+from go_scheduler.node_health import HintedLooks, UnservedQueues
 from go_scheduler.run import run_here
 from go_scheduler.running.execution import Execution
 from go_scheduler.stores.hints import News
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.health import Health
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.calling.workers import Handling
     from go_scheduler.settings import Settings
@@ -48,6 +49,10 @@ class Node:
         settings: How the loops behave.
         events: Told of what happens.
         tasks: Schedules the tasks of its handler, if the store was away before.
+
+    Attributes:
+        stopped: Whether it has stopped, or was left behind.
+        stopping: Whether it has been told to stop.
     """
 
     def __init__(
@@ -73,7 +78,18 @@ class Node:
             handling, store, store_clock, self._id, settings=settings, events=events
         )
         self.tally = self._execution.recorder.tally
-        self._wire_looks(store, store_clock)
+        runs, execution = bool(self._served), self._execution
+        # One loop wakes another, and hints wake both.
+        self._creation = Creation(
+            store,
+            store_clock,
+            settings,
+            created=execution.look,
+            run=execution.hand_over.fire,
+            events=events.counting(self.tally.fired),
+        )
+        looks = {News.DEFINITIONS: self._creation.poll, News.INSTANCES: execution.poll}
+        self._hinted = HintedLooks(store, clock, runs=runs, looks=looks, events=events)
         self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
         ticker = partial(Ticker, clock=clock, events=events)
@@ -85,37 +101,11 @@ class Node:
         )
         self._stopper = ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
-        self._stopping = self._takes_nothing = False
+        self.stopping = self._takes_nothing = False
         self._quiet_since: timedelta | None = None
         self._resting_since: timedelta | None = None
-        self._stopped = self._clean = False
+        self.stopped = self._clean = False
         self._told: list[Callable[[], None]] = []
-
-    def _wire_looks(self, store: Store, clock: StoreClock) -> None:
-        """Have one loop wake another, and hints wake both."""
-        runs, events, execution = bool(self._served), self._events, self._execution
-        self._creation = Creation(
-            store,
-            clock,
-            self._settings,
-            created=execution.look,
-            run=execution.hand_over.fire,
-            events=events.counting(self.tally.fired),
-        )
-        looks = {News.DEFINITIONS: self._creation.poll, News.INSTANCES: execution.poll}
-        self._hinted = HintedLooks(
-            store, self._clock, runs=runs, looks=looks, events=events
-        )
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it has stopped, or was left behind."""
-        return self._stopped
-
-    @property
-    def stopping(self) -> bool:
-        """Whether it has been told to stop."""
-        return self._stopping
 
     @property
     def is_own_thread(self) -> bool:
@@ -139,14 +129,14 @@ class Node:
                 ticker.start()
         except BaseException:
             # No more threads, say: half a node must not go on.
-            self._stopping = True
+            self.stopping = True
             self._close(clean=False)
             raise
 
     def when_stopped(self, tell: Callable[[], None]) -> None:
         """Call this once it has stopped, at once if it has."""
         with self._condition:
-            if not self._stopped:
+            if not self.stopped:
                 self._told.append(tell)
                 return
         tell()
@@ -204,10 +194,10 @@ class Node:
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
         with self._condition:
-            if self._stopping:
+            if self.stopping:
                 return
             self._stopper.start()
-            self._stopping = True
+            self.stopping = True
         self._hinted.close()
         # At once, without the store: nothing new begins, and what is held goes back.
         self._stop_making()
@@ -232,7 +222,7 @@ class Node:
             return False
         until = None if timeout is None else self._clock.elapsed() + timeout
         with self._condition:
-            while not self._stopped:
+            while not self.stopped:
                 if until is not None and self._clock.elapsed() >= until:
                     break
                 self._clock.wait(self._condition, until)
@@ -251,18 +241,29 @@ class Node:
     @property
     def reaches_store(self) -> bool:
         """Whether the store has answered each loop that asked it last."""
-        return reach_store(self._looked_at())
+        errors = (each.error for each in self._looked_at())
+        return not any(isinstance(each, StoreError) for each in errors)
 
     def health(self) -> Health:
         """How it is."""
-        return health_of(
-            self._id,
-            tickers=self._looked_at(),
-            elapsed=self._clock.elapsed(),
-            execution=self._execution,
-            creation=self._creation,
-            warnings=self._execution.admission.notices.texts + self._unserved.texts,
-            stopping=self._takes_nothing,
+        execution, elapsed = self._execution, self._clock.elapsed()
+        loops = {each.name: LoopHealth.of(each, elapsed) for each in self._looked_at()}
+        stuck, trouble = execution.keeper.stuck(), execution.workers.trouble
+        hanging = self._creation.hanging
+        return Health(
+            ok=all(loop.ok for loop in loops.values())
+            and not (trouble or stuck or hanging or self._takes_nothing),
+            trouble=trouble,
+            warnings=execution.admission.notices.texts + self._unserved.texts,
+            node=self._id,
+            loops=loops,
+            store_reachable=self.reaches_store,
+            stuck_workers=stuck,
+            hanging_triggers=hanging,
+            waiting=execution.held.waiting,
+            busy=execution.held.busy,
+            unrecorded=execution.recorder.unrecorded,
+            lateness=execution.lateness,
         )
 
     def _tickers(self) -> list[Ticker]:
@@ -336,9 +337,9 @@ class Node:
 
     def _report_stopped(self, *, clean: bool) -> None:
         with self._condition:
-            if self._stopped:
+            if self.stopped:
                 return
-            self._stopped = True
+            self.stopped = True
             self._clean = clean
         self._tell(NodeStopped(node=self._id, clean=clean))
         self._events.close(self._clock.elapsed() + _LISTENING)

@@ -1,4 +1,4 @@
-"""How a node is: what its loops say, what it looks for, and what no node serves."""
+"""What a node looks for beside its loops: queues that no node serves, and hints."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO, DrivingClock
-from go_scheduler.errors import StoreError
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import QueueUnserved
-from go_scheduler.health import Health, LoopHealth
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.firing.creation import Creation
-    from go_scheduler.running.execution import Execution
     from go_scheduler.stores.base import Store
 
 _EVERY = timedelta(seconds=20)
@@ -162,49 +157,3 @@ class HintedLooks:
             each.stop()
         if self._hints is not None:
             self._hints.close()
-
-
-def reach_store(tickers: Sequence[Ticker]) -> bool:
-    """Whether the store has answered each loop that asked it last."""
-    return not any(isinstance(each.error, StoreError) for each in tickers)
-
-
-def health_of(
-    node: UUID,
-    *,
-    tickers: Sequence[Ticker],
-    elapsed: timedelta,
-    execution: Execution,
-    creation: Creation,
-    warnings: tuple[str, ...],
-    stopping: bool,
-) -> Health:
-    """How a node is.
-
-    Args:
-        node: Its id.
-        tickers: Those of its loops, but for what nothing depends on.
-        elapsed: The time by which they are judged.
-        execution: What it runs.
-        creation: What it makes to be run.
-        warnings: What it has to warn of.
-        stopping: Whether it begins nothing more, as it has been told to stop.
-    """
-    loops = {each.name: LoopHealth.of(each, elapsed) for each in tickers}
-    stuck, trouble = execution.keeper.stuck(), execution.workers.trouble
-    hanging = creation.hanging
-    return Health(
-        ok=all(loop.ok for loop in loops.values())
-        and not (trouble or stuck or hanging or stopping),
-        trouble=trouble,
-        warnings=warnings,
-        node=node,
-        loops=loops,
-        store_reachable=reach_store(tickers),
-        stuck_workers=stuck,
-        hanging_triggers=hanging,
-        waiting=execution.held.waiting,
-        busy=execution.held.busy,
-        unrecorded=execution.recorder.unrecorded,
-        lateness=execution.lateness,
-    )

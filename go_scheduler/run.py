@@ -100,30 +100,24 @@ class RunState(Protocol):
     @property
     def instance(self) -> TaskInstance:
         """What is run."""
-        ...
 
     @property
     def lost(self) -> bool:
         """Whether it no longer has the instance."""
-        ...
 
     @property
     def cancel_requested(self) -> bool:
         """Whether somebody asked it to stop."""
-        ...
 
     @property
     def joined(self) -> bool:
         """Whether it has been told to complete within a transaction."""
-        ...
 
     def extend(self, by: timedelta) -> bool:
         """Allow it more time; false: it is too late for that."""
-        ...
 
     def complete_in(self, connection: object) -> bool:
         """Record its success in a transaction; false: the instance has ended."""
-        ...
 
 
 class Run:

@@ -74,6 +74,21 @@ def checked_names(what: str, names: Collection[str] | None) -> Collection[str] |
     return frozenset(kept)
 
 
+class Whose(TypedDict):
+    """Queues and owners that a list is restricted to; None: any."""
+
+    queues: Collection[str] | None
+    owners: Collection[str] | None
+
+
+def whose(queues: Collection[str] | None, owners: Collection[str] | None) -> Whose:
+    """The restriction of a list to queues and owners, checked."""
+    return {
+        "queues": checked_names("queues", queues),
+        "owners": checked_names("owners", owners),
+    }
+
+
 def checked_most(most: object) -> int:
     """The most that are counted."""
     return check_number("most", most, 1, _MOST_COUNTED)

@@ -158,40 +158,32 @@ class Backfilling(StoreAccess):
         definition = _within(definition, context)
         overlap = definition.overlap if overlap is None else overlap
         try:
-            while batch := list(islice(times, _room(found, limit))):
+            left = _BATCH if limit is None else limit
+            while batch := list(islice(times, min(_BATCH, left))):
                 definition, made = _fill(store, definition, batch, overlap)
                 found = found.and_more(batch, made)
+                if limit is not None:
+                    left = limit - found.made
                 if not joined:
                     self._look_for_instances()
         finally:
-            self._tell_backfilled(definition, found, overlap, joined=joined)
+            if found.first is not None and found.last is not None:
+                self._events.tell(
+                    InstancesBackfilled(
+                        **of_definition(definition),
+                        first=found.first,
+                        last=found.last,
+                        count=found.made,
+                        overlap=overlap,
+                        joined=joined,
+                    )
+                )
         if limit is not None and found.made == limit:
             found = replace(found, next=next(times, None))
         return found
 
     abackfill = awaitable(backfill)
     """Await what ``backfill`` does; see there."""
-
-    def _tell_backfilled(
-        self,
-        definition: TaskDefinition,
-        found: Backfill,
-        overlap: Overlap,
-        *,
-        joined: bool,
-    ) -> None:
-        if found.first is None or found.last is None:
-            return
-        self._events.tell(
-            InstancesBackfilled(
-                **of_definition(definition),
-                first=found.first,
-                last=found.last,
-                count=found.made,
-                overlap=overlap,
-                joined=joined,
-            )
-        )
 
 
 def _read(store: JoinedStore, definition_id: UUID) -> TaskDefinition:
@@ -231,11 +223,6 @@ def _check_joined(times: Iterator[datetime], limit: int | None) -> None:
         )
 
 
-def _room(found: Backfill, limit: int | None) -> int:
-    """How many fire times are gone over at once."""
-    return _BATCH if limit is None else min(_BATCH, limit - found.made)
-
-
 def _fill(
     store: JoinedStore,
     definition: TaskDefinition,
@@ -258,17 +245,17 @@ def _fill(
 
 
 def _fire_times(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:
-    """A trigger's fire times from an instant on and before another one."""
+    """The fire times of a trigger, from ``start`` on and before ``end``."""
     after = max(start, _EARLIEST) - _MICROSECOND
-    while (found := _next(trigger, after)) is not None and found < end:
+    while True:
+        try:
+            found = next_fire_time_of(trigger, after)
+        except GoSchedulerError:
+            raise
+        except Exception as error:
+            text = f"{shown(trigger)} raised {shown(error)}"
+            raise InvalidTriggerError(text) from error
+        if found is None or found >= end:
+            return
         yield found
         after = found
-
-
-def _next(trigger: Trigger, after: datetime) -> datetime | None:
-    try:
-        return next_fire_time_of(trigger, after)
-    except GoSchedulerError:
-        raise
-    except Exception as error:
-        raise InvalidTriggerError(f"{shown(trigger)} raised {shown(error)}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.argument_hints import write_instead
@@ -18,8 +18,8 @@ from go_scheduler.client.arguments import (
     check_limit,
     check_most,
     check_searched,
-    checked_names,
     one_of,
+    whose,
 )
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
@@ -130,8 +130,7 @@ class Instances(StoreAccess):
             key=key,
             state=None if state is None else one_of(State, state),
             since=None if since is None else utc(since, name="since"),
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             newest_first=newest_first,
             after=position,
             limit=limit,
@@ -173,8 +172,7 @@ class Instances(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         return self._ready().counts(
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
         )
 
     acounts = awaitable(counts)
@@ -253,10 +251,19 @@ class Instances(StoreAccess):
                 end of each run, and has another that has not ended.
             TaskDefinitionNotFoundError: Its definition has been deleted.
         """
+        reopened = self._reopen([self.get_instance(instance_id)])
         instance = self.get_instance(instance_id)
-        if not self._reopen([instance]):
-            self._refuse_retry(instance_id)
-        return self.get_instance(instance_id)
+        if reopened:
+            return instance
+        problem = "its definition waits for the end of another instance"
+        if instance.state is not State.FAILED:
+            problem = "only what has failed is run again"
+        else:
+            definition = self._ready().get_definition(instance.definition.id)
+            if not definition.trigger.waits:
+                # The instance belongs to a former definition of that id.
+                raise TaskDefinitionNotFoundError(definition.id)
+        raise TaskInstanceStateError(instance_id, instance.state.value, problem)
 
     aretry = awaitable(retry)
     """Await what ``retry`` does; see there."""
@@ -321,19 +328,6 @@ class Instances(StoreAccess):
                 if each.id in reopened:
                     self._events.tell(InstanceReopened(**of_instance(each)))
         return len(reopened)
-
-    def _refuse_retry(self, instance_id: UUID) -> NoReturn:
-        """Say why an instance cannot be run again."""
-        instance = self.get_instance(instance_id)
-        if instance.state is not State.FAILED:
-            problem = "only what has failed is run again"
-            raise TaskInstanceStateError(instance_id, instance.state.value, problem)
-        definition_id = instance.definition.id
-        if not self._ready().get_definition(definition_id).trigger.waits:
-            # It belongs to a former definition of that id.
-            raise TaskDefinitionNotFoundError(definition_id)
-        problem = "its definition waits for the end of another instance"
-        raise TaskInstanceStateError(instance_id, instance.state.value, problem)
 
 
 def _cancelled(instance: TaskInstance) -> InstanceFinished:

@@ -206,23 +206,24 @@ class OnDemand(StoreAccess):
         self, operation: str, task: str | None, jobs: Sequence[Job], connection: object
     ) -> Sequence[Addition]:
         """What jobs come to, all in the trace in which they are asked for."""
-        additions = [self._addition(task, each, connection) for each in jobs]
+        additions: list[Addition] = []
+        for job in jobs:
+            if job.at is not None and job.delay is not None:
+                raise ConfigurationError("say when by at or by delay, and not by both")
+            check_id(job.id)
+            additions.append(
+                Addition(
+                    id=job.id,
+                    at=job.at,
+                    delay=ZERO if job.delay is None else job.delay,
+                    payload=self._payload_of(task, job.payload, connection),
+                    key=job.key,
+                )
+            )
         context = self._trace_context(operation, task, len(jobs))
-        if context is None:
-            return additions
-        return [replace(each, trace_context=context) for each in additions]
-
-    def _addition(self, task: str | None, job: Job, connection: object) -> Addition:
-        if job.at is not None and job.delay is not None:
-            raise ConfigurationError("say when by at or by delay, and not by both")
-        check_id(job.id)
-        return Addition(
-            id=job.id,
-            at=job.at,
-            delay=ZERO if job.delay is None else job.delay,
-            payload=self._payload_of(task, job.payload, connection),
-            key=job.key,
-        )
+        if context is not None:
+            additions = [replace(each, trace_context=context) for each in additions]
+        return additions
 
     def _task_of(self, definition_id: UUID) -> str | None:
         """The name of the task that a definition is; None if nobody knows here."""
@@ -257,7 +258,14 @@ class OnDemand(StoreAccess):
             if self._events.wanted(InstanceAdded):
                 for each in made:
                     if each.skipped is None:
-                        self._tell_added(each, joined=joined)
+                        event = InstanceAdded(
+                            **of_definition(each.definition),
+                            instance_id=each.id,
+                            execute_at=each.execute_at,
+                            key=each.key,
+                            joined=joined,
+                        )
+                        self._events.tell(event)
             self._tell_dropped(made, joined=joined)
 
         if connection is not None:
@@ -273,25 +281,11 @@ class OnDemand(StoreAccess):
             self._look_for_instances(queues)
         if not taken:
             tell(found)
-        for first in found[:1]:
-            self._remember_queue(first.definition)
+        if found:
+            if len(self._queues) >= _MOST_REMEMBERED:
+                self._queues.clear()
+            self._queues[definition_id] = found[0].definition.queue
         return found
-
-    def _remember_queue(self, definition: TaskDefinition) -> None:
-        if len(self._queues) >= _MOST_REMEMBERED:
-            self._queues.clear()
-        self._queues[definition.id] = definition.queue
-
-    def _tell_added(self, instance: TaskInstance, *, joined: bool) -> None:
-        self._events.tell(
-            InstanceAdded(
-                **of_definition(instance.definition),
-                instance_id=instance.id,
-                execute_at=instance.execute_at,
-                key=instance.key,
-                joined=joined,
-            )
-        )
 
     def _tell_dropped(self, made: Sequence[TaskInstance], *, joined: bool) -> None:
         """Tell at once of all of a batch, as they are of one definition."""

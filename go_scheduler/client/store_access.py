@@ -8,6 +8,8 @@ from uuid import UUID
 
 from go_scheduler.checks import check_made, check_trace_context, check_type
 from go_scheduler.client.awaitable import awaitable
+from go_scheduler.events.definition_events import Change, DefinitionChanged
+from go_scheduler.events.event import of_definition
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
 from go_scheduler.events.instrument import Instrument, Put
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
@@ -116,6 +118,19 @@ class StoreAccess:
     def _withdraw(self, kind: Kind, ids: Collection[UUID]) -> Set[UUID]:
         """Let go of what was edited and is held in this process; which instances."""
         return withdraw(self._store, Edit(kind, frozenset(ids)))
+
+    def _tell_changed(
+        self, change: Change, changed: Sequence[TaskDefinition], *, joined: bool
+    ) -> None:
+        for each in changed:
+            self._events.tell(
+                DefinitionChanged(
+                    **of_definition(each),
+                    change=change,
+                    note=each.note,
+                    joined=joined,
+                )
+            )
 
     def _trace_context(
         self, operation: str, name: str | None, size: int = 1

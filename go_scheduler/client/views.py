@@ -13,6 +13,7 @@ from go_scheduler.client.arguments import (
     checked_most,
     checked_names,
     one_of,
+    whose,
 )
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, Page, cursor_of, read_cursor
@@ -111,8 +112,7 @@ class Views(StoreAccess):
         """
         return self._ready().counts_up_to(
             checked_most(most),
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
         )
 
     acounts_up_to = awaitable(counts_up_to)
@@ -174,8 +174,7 @@ class Views(StoreAccess):
         order = Order.INSTANCES_ENDED_LAST_FIRST
         found = self._ready().list_ended(
             one_of(Outcome, outcome),
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             before=read_cursor(after, order),
             limit=limit,
         )
@@ -207,8 +206,7 @@ class Views(StoreAccess):
         """
         check_limit(limit)
         return self._ready().list_waiting(
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             limit=limit,
         )
 
@@ -236,8 +234,7 @@ class Views(StoreAccess):
         """
         check_limit(limit)
         return self._ready().list_claims(
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             limit=limit,
         )
 
@@ -268,8 +265,7 @@ class Views(StoreAccess):
         check_searched("prefix", prefix)
         return self._ready().search_names(
             prefix,
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             limit=limit,
         )
 
@@ -303,8 +299,7 @@ class Views(StoreAccess):
         check_searched("key", key)
         return self._ready().search_key(
             key,
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             limit=limit,
         )
 

@@ -19,7 +19,6 @@ class Tallied(Protocol):
 
     def totals(self) -> Sequence[Counts]:
         """What was counted since its start."""
-        ...
 
 
 class Watched(Protocol):
@@ -28,16 +27,13 @@ class Watched(Protocol):
     @property
     def stopped(self) -> bool:
         """Whether it counts nothing more."""
-        ...
 
     @property
     def tally(self) -> Tallied:
         """What it has counted."""
-        ...
 
     def health(self) -> Any:
         """How it is: a ``Health``."""
-        ...
 
 
 class Put(NamedTuple):

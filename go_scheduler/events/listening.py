@@ -20,7 +20,6 @@ class Listener(Protocol):
 
     def __call__(self, event: Event, /) -> object:
         """Hear of an event."""
-        ...
 
 
 Heard = TypeVar("Heard", bound=Event)

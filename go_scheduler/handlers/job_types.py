@@ -45,16 +45,13 @@ class Executor(Protocol):
     @property
     def description(self) -> str:
         """What it does, for a person to read."""
-        ...
 
     @property
     def payload(self) -> Payload:
         """What checks its payloads."""
-        ...
 
     def __call__(self, instance: TaskInstance, /) -> object:
         """Do it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ _SCALARS: tuple[tuple[object, tuple[type, ...]], ...] = (
     (type(None), (type(None),)),
 )
 _CHOICES = (bool, int, str, type(None))
+_UNSAID = inspect.Parameter.empty
 
 
 def plain_type(annotation: object) -> Read | None:
@@ -188,7 +189,7 @@ def adapter_for(name: str, annotation: object) -> Adapter:
         ConfigurationError: Its type is one that JSON cannot hold; or only pydantic
             could say, and that is not installed.
     """
-    if annotation is inspect.Parameter.empty:
+    if annotation is _UNSAID:
         annotation = Any
     if (read := plain_type(annotation)) is not None:
         return PlainAdapter(name, annotation, read)
@@ -338,16 +339,11 @@ class Payload:
         return tuple(
             name
             for name in self._adapters
-            if self._signature.parameters[name].default is inspect.Parameter.empty
+            if self._signature.parameters[name].default is _UNSAID
         )
 
-    @property
-    def takes_others(self) -> bool:
-        """Whether any further argument may be given, by whatever name."""
-        return self._others is not None
-
-    def default_of(self, name: str) -> JSON:
-        """What a parameter is if it is not given; None: nothing that JSON can hold."""
+    def _default_of(self, name: str) -> JSON:
+        """The default of a parameter; None if JSON cannot hold it."""
         default = self._signature.parameters[name].default
         try:
             return self._adapter(name).dump(default)
@@ -358,11 +354,43 @@ class Payload:
         """The JSON schema of what is stored.
 
         Raises:
-            ConfigurationError: pydantic, the extra ``types``, is not installed.
+            ConfigurationError: A parameter has no schema; or pydantic, the extra
+                ``types``, is not installed.
         """
-        from go_scheduler.handlers.parameters_schema import parameters_schema
+        if find_spec("pydantic") is None:
+            raise ConfigurationError(
+                "the schema of a task's parameters is made by pydantic: install the"
+                " extra types"
+            )
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticInvalidForJsonSchema
 
-        return parameters_schema(self)
+        kinds: dict[str, Any] = {
+            name: Any if kind is _UNSAID else kind for name, kind in self.types.items()
+        }
+        adapters: Any = [
+            (name, "validation", TypeAdapter(kind)) for name, kind in kinds.items()
+        ]
+        try:
+            schemas, shared = TypeAdapter.json_schemas(adapters)
+        except PydanticInvalidForJsonSchema as error:
+            raise ConfigurationError(
+                f"one of the parameters {', '.join(self.types)} has no JSON schema:"
+                f" {error.message.splitlines()[0]}"
+            ) from None
+        properties: dict[str, Any] = {
+            name: dict(schemas[name, "validation"]) for name in self.types
+        }
+        for name in self.types.keys() - {*self.required}:
+            if (default := self._default_of(name)) is not None:
+                properties[name]["default"] = default
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(self.required),
+            "additionalProperties": self._others is not None,
+        }
+        return cast("dict[str, JSON]", schema | shared)
 
     def arguments(self, /, *args: object, **kwargs: object) -> dict[str, object]:
         """The arguments of a call by the names of their parameters.
@@ -447,7 +475,7 @@ _OTHER = adapter_for("a further argument", Any)
 def _is_instance(parameter: inspect.Parameter, hints: Mapping[str, object]) -> bool:
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         return False
-    if parameter.annotation is inspect.Parameter.empty:
+    if parameter.annotation is _UNSAID:
         return parameter.name == "instance"
     return hints[parameter.name] is TaskInstance
 
@@ -459,7 +487,7 @@ def _hints_of(
     annotated = {
         each.name: each.annotation
         for each in parameters
-        if each.annotation is not inspect.Parameter.empty
+        if each.annotation is not _UNSAID
     }
     names = getattr(inspect.unwrap(function), "__globals__", {})
     try:

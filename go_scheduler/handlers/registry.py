@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import fields
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
 from go_scheduler.checks import check_name, check_takes_one, check_version
@@ -26,21 +27,11 @@ Handler: TypeAlias = Callable[[TaskInstance], object]
 NAMELESS = "no handler is registered for definitions without a name"
 
 TAKEN_BY_A_TASK = (
-    "queue",
-    "priority",
-    "metadata",
-    "expire_after",
-    "timeout",
-    "start_timeout",
-    "heartbeat_timeout",
-    "retry",
-    "catch_up",
-    "jitter",
-    "overlap",
-    "lock",
-    "max_per_node",
-    "max_queue",
-    "when_full",
+    *(
+        each.name
+        for each in fields(TaskDefinition)
+        if each.compare and each.name not in ("trigger", "id", "name")
+    ),
     "paused",
     "note",
 )

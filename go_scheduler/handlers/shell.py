@@ -473,7 +473,7 @@ class Shell:
             "type": "object",
             "properties": {"command": {"enum": sorted(self._commands)}},
             "required": ["command"],
-            "oneOf": [_schema_of(*each) for each in commands],
+            "oneOf": [_schema_of(name, each) for name, each in commands],
         }
 
 

@@ -197,8 +197,9 @@ class TaskDefinition:
     def __post_init__(self) -> None:
         check_type("trigger", self.trigger, Trigger)
         self._identify()
-        if self.name is not None:
-            object.__setattr__(self, "name", check_name("name", self.name))
+        for name in ("name", "lock", "owner"):
+            if (text := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check_name(name, text))
         object.__setattr__(self, "queue", check_name("queue", self.queue))
         check_number("priority", self.priority, PRIORITIES[0], PRIORITIES[-1])
         for name in _LIMITS:
@@ -211,8 +212,6 @@ class TaskDefinition:
         if self.jitter is not None:
             check_positive("jitter", self.jitter)
         object.__setattr__(self, "overlap", check_overlap(self.overlap))
-        if self.lock is not None:
-            object.__setattr__(self, "lock", check_name("lock", self.lock))
         for name in ("max_per_node", "max_queue"):
             if (most := getattr(self, name)) is not None:
                 check_number(name, most, 1, _MOST_COUNTED)
@@ -222,8 +221,6 @@ class TaskDefinition:
                 f" {shown(self.when_full)}"
             )
         check_type("paused", self.paused, bool)
-        if self.owner is not None:
-            object.__setattr__(self, "owner", check_name("owner", self.owner))
         if self.note is not None:
             object.__setattr__(self, "note", check_note(self.note))
         if (context := self.trace_context) is not None:

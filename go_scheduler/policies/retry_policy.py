@@ -12,6 +12,7 @@ from go_scheduler.checks import (
     LONGEST,
     check_at_least,
     check_name,
+    check_number,
     check_type,
 )
 from go_scheduler.clock import ZERO
@@ -84,7 +85,8 @@ class RetryPolicy:
         for name, value in unsaid.items():
             if getattr(self, name) is _UNSAID:
                 object.__setattr__(self, name, value)
-        _check_attempts(self.max_attempts)
+        if self.max_attempts is not None:
+            check_number("max_attempts", self.max_attempts, 1, _MOST_ATTEMPTS)
         object.__setattr__(self, "factor", _checked_factor(self.factor))
         object.__setattr__(self, "jitter", _checked_jitter(self.jitter))
         object.__setattr__(self, "stop_on", _names(self.stop_on))
@@ -180,17 +182,6 @@ def _share(instance_id: UUID, runs: int) -> float:
 
     seed = instance_id.bytes + runs.to_bytes(8, "big")
     return int.from_bytes(blake2b(seed, digest_size=6).digest(), "big") / 2**48
-
-
-def _check_attempts(runs: object) -> None:
-    if runs is None:
-        return
-    is_whole = _is_number(runs, 1, _MOST_ATTEMPTS) and isinstance(runs, int)
-    if not is_whole:
-        raise ConfigurationError(
-            f"max_attempts must be a whole number from 1 to {_MOST_ATTEMPTS:,}, or"
-            f" None: {shown(runs)}"
-        )
 
 
 def _checked_factor(factor: object) -> float:
