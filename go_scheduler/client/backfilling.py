@@ -151,7 +151,12 @@ class Backfilling(StoreAccess):
         times = _fire_times(definition.trigger, start, end)
         joined = connection is not None
         if joined:
-            _check_joined(times, limit)
+            few = limit is not None and limit <= _MOST_JOINED
+            if not few and next(islice(times, _MOST_JOINED, None), None) is not None:
+                raise ConfigurationError(
+                    f"the range has more than {_MOST_JOINED:,} fire times, too many for"
+                    " one transaction: pass a limit, a shorter range, or no connection"
+                )
             times = _fire_times(definition.trigger, start, end)
         found = Backfill()
         context = self._trace_context("backfill", definition.name)
@@ -211,15 +216,6 @@ def _check_trigger(definition: TaskDefinition) -> None:
         raise ConfigurationError(
             f"definition {definition.id} counts from the end of each run, and has no"
             " fire times but those it has had; run_now() runs it once more"
-        )
-
-
-def _check_joined(times: Iterator[datetime], limit: int | None) -> None:
-    few = limit is not None and limit <= _MOST_JOINED
-    if not few and next(islice(times, _MOST_JOINED, None), None) is not None:
-        raise ConfigurationError(
-            f"the range has more than {_MOST_JOINED:,} fire times, too many for one"
-            " transaction: pass a limit, a shorter range, or no connection"
         )
 
 

@@ -215,7 +215,15 @@ class Instances(StoreAccess):
         next_fire_time = next_after_end(instance.definition, self._store.now())
         answer = store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
         if answer is Cancelled.CANCELLED:
-            happened.append(_cancelled(instance))
+            happened.append(
+                InstanceFinished(
+                    **of_instance(instance),
+                    outcome=Outcome.CANCELLED,
+                    started_at=None,
+                    took=None,
+                    error=None,
+                )
+            )
         elif answer is Cancelled.REQUESTED:
             if connection is None and self._withdraw(Kind.CANCELLED, [instance_id]):
                 # The node records its end, and tells of it.
@@ -328,16 +336,6 @@ class Instances(StoreAccess):
                 if each.id in reopened:
                     self._events.tell(InstanceReopened(**of_instance(each)))
         return len(reopened)
-
-
-def _cancelled(instance: TaskInstance) -> InstanceFinished:
-    return InstanceFinished(
-        **of_instance(instance),
-        outcome=Outcome.CANCELLED,
-        started_at=None,
-        took=None,
-        error=None,
-    )
 
 
 # More than any instance has, and what every store can compare.

@@ -24,7 +24,7 @@ from go_scheduler.models import Skipped
 from go_scheduler.stores.messages import Addition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -39,6 +39,10 @@ _MOST_REMEMBERED = 10_000
 
 class OnDemand(StoreAccess):
     """Runs definitions by hand, and enqueues work for them."""
+
+    # A client has no registry.
+    _registry: HandlerRegistry | None = None
+    _scheduled: set[str]
 
     @write_instead('scheduler.run_now(definition.id, payload={"order": 7})')
     def run_now(
@@ -85,7 +89,9 @@ class OnDemand(StoreAccess):
                 key at the same moment; repeat the transaction.
         """
         check_definition_id(definition_id)
-        task = self._task_of(definition_id)
+        task = None
+        if self._registry is not None:
+            task = self._registry.name_of(definition_id)
         job = Job(payload=payload, at=at, delay=delay, key=key)
         if id is not None:
             job = replace(job, id=id)
@@ -225,19 +231,18 @@ class OnDemand(StoreAccess):
             additions = [replace(each, trace_context=context) for each in additions]
         return additions
 
-    def _task_of(self, definition_id: UUID) -> str | None:
-        """The name of the task that a definition is; None if nobody knows here."""
-        return None
-
-    def _known_tasks(self) -> Collection[str]:
-        """The names of the tasks of which anything is known here."""
-        return ()
-
     def _payload_of(
         self, task: str | None, payload: Mapping[str, object] | None, connection: object
     ) -> Mapping[str, JSON] | None:
-        """A payload as it is stored; a scheduler that has the handler checks it."""
-        return cast("Mapping[str, JSON] | None", payload)
+        """A payload as it is stored. A scheduler that has the task checks it."""
+        tasks = {} if self._registry is None else self._registry.tasks
+        if task is None or task not in tasks:
+            return cast("Mapping[str, JSON] | None", payload)
+        stored = tasks[task].payload.write({} if payload is None else payload)
+        # Within the user's transaction nothing else is to be written beside it.
+        if connection is None and task not in self._scheduled:
+            self._schedule_tasks()
+        return stored or None
 
     def _enqueue(
         self, task: str, additions: Sequence[Addition], connection: object
@@ -245,7 +250,7 @@ class OnDemand(StoreAccess):
         try:
             return self._add(task_id(task), additions, connection)
         except TaskDefinitionNotFoundError as error:
-            known = self._known_tasks()
+            known = () if self._registry is None else self._registry.tasks
             missing = TaskDefinitionNotFoundError(error.definition_id, task, known)
             raise missing from None
 
@@ -314,9 +319,6 @@ def _checked_name(task: object) -> str:
 
 class Tasks(Declaring, OnDemand):
     """Schedules the tasks of a registry, and checks what they are enqueued with."""
-
-    _registry: HandlerRegistry | None
-    _scheduled: set[str]
 
     def task(
         self, name: str, trigger: Trigger | None = None, **definition: object
@@ -389,24 +391,6 @@ class Tasks(Declaring, OnDemand):
             for name, task in tasks.items()
             if name not in self._scheduled
         }
-
-    def _task_of(self, definition_id: UUID) -> str | None:
-        return None if self._registry is None else self._registry.name_of(definition_id)
-
-    def _known_tasks(self) -> Collection[str]:
-        return () if self._registry is None else self._registry.tasks
-
-    def _payload_of(
-        self, task: str | None, payload: Mapping[str, object] | None, connection: object
-    ) -> Mapping[str, JSON] | None:
-        tasks = {} if self._registry is None else self._registry.tasks
-        if task is None or task not in tasks:
-            return super()._payload_of(task, payload, connection)
-        stored = tasks[task].payload.write({} if payload is None else payload)
-        # Within the user's transaction nothing else is to be written beside it.
-        if connection is None and task not in self._scheduled:
-            self._schedule_tasks()
-        return stored or None
 
     @abstractmethod
     def _runs(self) -> bool:

@@ -101,11 +101,8 @@ def read_cursor(after: object, order: Order) -> Position | None:
 
 def from_id(id: UUID) -> str:
     """The cursor after which a list in the order of ids begins with this one."""
-    return cursor_of(Order.DEFINITIONS_BY_ID, Position(at=None, id=_before(id)))
-
-
-def _before(id: UUID) -> UUID:
-    return UUID(int=max(0, id.int - 1))
+    before = UUID(int=max(0, id.int - 1))
+    return cursor_of(Order.DEFINITIONS_BY_ID, Position(at=None, id=before))
 
 
 def cursor_of(order: Order, position: Position) -> str:

@@ -62,7 +62,12 @@ def prepare(
         InvalidTriggerError: Its trigger raised, does not survive being stored, or
             returned what is no fire time, or none that is later.
     """
-    _check_one(definition)
+    if isinstance(definition, list | tuple):
+        raise ConfigurationError(
+            "definition must be a TaskDefinition, and schedule_all() takes several:"
+            f" {shown(definition)}"
+        )
+    check_type("definition", definition, TaskDefinition)
     given = definition.trigger
     try:
         trigger = given.anchored(now)
@@ -74,7 +79,11 @@ def prepare(
         first = trigger.first_fire_time(now)
         if first is not None:
             first = checked_fire_time(trigger, first)
-            _check_that_it_goes_on(trigger, first)
+            if not is_own(trigger):
+                # It may not answer with the instant that it was asked about. One that
+                # stays open after its first fire time fires then all the same.
+                with suppress(UndecidedError):
+                    next_fire_time_of(trigger, first)
         _check_storable(trigger, given)
     except GoSchedulerError:
         raise
@@ -91,23 +100,6 @@ def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None
     if not definition.trigger.waits:
         return None
     return next_fire_time_of(definition.trigger, now)
-
-
-def _check_one(definition: object) -> None:
-    if isinstance(definition, list | tuple):
-        raise ConfigurationError(
-            "definition must be a TaskDefinition, and schedule_all() takes several:"
-            f" {shown(definition)}"
-        )
-    check_type("definition", definition, TaskDefinition)
-
-
-def _check_that_it_goes_on(trigger: Trigger, first: datetime) -> None:
-    """Refuse a trigger of the user's that answers with what it was asked about."""
-    if not is_own(trigger):
-        # One that stays open after its first fire time fires then all the same.
-        with suppress(UndecidedError):
-            next_fire_time_of(trigger, first)
 
 
 def _check_storable(trigger: Trigger, given: Trigger) -> None:
@@ -301,11 +293,16 @@ class Scheduling(StoreAccess):
         odd = {
             each.id: found
             for each in prepared
-            if (found := _warnings(each.trigger, now))
+            if is_own(each.trigger) and (found := each.trigger.warnings(now))
         }
         # Whoever schedules at every start has been told at the first one.
         told = _unchanged(store, [each for each in prepared if each.id in odd])
-        texts = [text for id in odd if id not in told for text in odd[id]]
+        texts = [
+            f"{each.trigger.describe()}: {text}"
+            for each in prepared
+            if each.id in odd and each.id not in told
+            for text in odd[each.id]
+        ]
         name = prepared[0].name if len(prepared) == 1 else None
         context = self._trace_context(operation, name, len(prepared))
         if context is not None:
@@ -359,9 +356,3 @@ def _unchanged(store: Store, prepared: Sequence[TaskDefinition]) -> Set[UUID]:
             else is_over(each, ended.get(each.id))
         )
     }
-
-
-def _warnings(trigger: Trigger, now: datetime) -> Sequence[str]:
-    if not is_own(trigger):
-        return []
-    return [f"{trigger.describe()}: {each}" for each in trigger.warnings(now)]

@@ -347,7 +347,10 @@ class Email:
         try:
             refused = self._send(message, mail)
         except smtplib.SMTPRecipientsRefused as error:
-            _raise_refused("nobody gets it", error.recipients)
+            text = f"nobody gets it: {_refusals(error.recipients)}"
+            if all(code >= 500 for code, _ in error.recipients.values()):
+                raise Fail(text) from None
+            raise EmailFailed(text) from None
         except smtplib.SMTPNotSupportedError as error:
             raise Fail(f"{self._server.host}: {error}") from None
         except smtplib.SMTPResponseException as error:
@@ -426,13 +429,6 @@ class Email:
         return ssl.create_default_context(
             cafile=None if ca_file is None else str(ca_file)
         )
-
-
-def _raise_refused(what: str, refused: _Refused) -> None:
-    text = f"{what}: {_refusals(refused)}"
-    if all(code >= 500 for code, _ in refused.values()):
-        raise Fail(text) from None
-    raise EmailFailed(text) from None
 
 
 def _refusals(refused: _Refused) -> str:

@@ -79,7 +79,9 @@ def plain_type(annotation: object) -> Read | None:
         is_any = not hasattr(annotation, "__args__")
         return _tuple(known, repeats=is_any or ... in within)
     if kind is dict:
-        return _object(known[1] if known else _anything) if _has_names(within) else None
+        # Its keys may have to be those of a JSON object.
+        has_names = not within or within[0] in (str, Any, object)
+        return _object(known[1] if known else _anything) if has_names else None
     return _either(known)
 
 
@@ -157,11 +159,6 @@ def _items(value: object) -> list[object] | tuple[object, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError(value)
     return value
-
-
-def _has_names(within: tuple[object, ...]) -> bool:
-    """Whether the keys of a dict may be those of a JSON object."""
-    return not within or within[0] in (str, Any, object)
 
 
 class Adapter(Protocol):
@@ -325,7 +322,16 @@ class Payload:
             if each.kind is inspect.Parameter.VAR_KEYWORD:
                 self._others = each.name
                 continue
-            self._check(each)
+            if each.kind not in _BY_NAME:
+                raise ConfigurationError(
+                    f"task {task!r}: parameter {each} cannot be given by its name, as a"
+                    " payload has it"
+                )
+            if each.name in RESERVED:
+                raise ConfigurationError(
+                    f"task {task!r}: no parameter can be called {each.name}, which"
+                    " enqueue() takes for itself"
+                )
             hint = hints.get(each.name, each.annotation)
             self.types[each.name] = hint
             try:
@@ -455,18 +461,6 @@ class Payload:
 
     def _adapter(self, name: str) -> Adapter:
         return self._adapters.get(name, _OTHER)
-
-    def _check(self, parameter: inspect.Parameter) -> None:
-        if parameter.kind not in _BY_NAME:
-            raise ConfigurationError(
-                f"task {self._task!r}: parameter {parameter} cannot be given by its"
-                " name, as a payload has it"
-            )
-        if parameter.name in RESERVED:
-            raise ConfigurationError(
-                f"task {self._task!r}: no parameter can be called {parameter.name},"
-                " which enqueue() takes for itself"
-            )
 
 
 _OTHER = adapter_for("a further argument", Any)

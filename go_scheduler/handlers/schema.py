@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jsonschema import ValidationError
-    from jsonschema.protocols import Validator
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_LIMIT = 64 * 1024
@@ -83,11 +82,13 @@ class Schema:
         """
         frozen = freeze(value, name=name, limit=PAYLOAD_LIMIT)
         from jsonschema.exceptions import best_match
+        from referencing import Registry
 
         steps = _steps_left.set(count(_MOST_STEPS, -1))
         try:
-            errors = islice(_validator(self._own).iter_errors(frozen), _MOST_ERRORS)
-            error = best_match(errors)
+            # Without a registry, the library itself would fetch what is referred to.
+            validator: Any = _validator_class()(self._own, registry=Registry())
+            error = best_match(islice(validator.iter_errors(frozen), _MOST_ERRORS))
         except RecursionError:
             raise ConfigurationError(
                 f"{name} cannot be checked: its schema refers to itself too often, or"
@@ -97,14 +98,6 @@ class Schema:
             _steps_left.reset(steps)
         if error is not None:
             raise ConfigurationError(f"{_path(name, error)} {_what(error)}")
-
-
-def _validator(schema: Mapping[str, object]) -> Validator:
-    from referencing import Registry
-
-    # Without a registry, the library itself would fetch what is referred to.
-    made = _validator_class()(schema, registry=Registry())
-    return cast("Validator", made)
 
 
 @cache

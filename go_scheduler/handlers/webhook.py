@@ -494,13 +494,10 @@ class _Requests(ParameterOrders[WebhookRequest]):
 def _hidden(secrets: Sequence[Secret]) -> Sequence[str]:
     """What no answer may bring into an error: the longest first."""
     # As they stand, without the scheme before them, and as JSON has them.
-    values = {part for each in secrets for part in (each.value, _token(each.value))}
+    given = [each.value for each in secrets]
+    values = {*given, *(each.split(" ")[-1] or each for each in given)}
     found = values | {json_text.dumps(each)[1:-1] for each in values}
     return sorted(found, key=len, reverse=True)
-
-
-def _token(value: str) -> str:
-    return value.split(" ")[-1] or value
 
 
 async def _resolve(host: str, port: int) -> Sequence[str]:
