@@ -16,11 +16,10 @@ from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events.definition_events import InstanceAdded, InstanceSkipped
-from go_scheduler.events.event import of_definition, of_skipped
+from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.handlers.task import Task, task_id
-from go_scheduler.models import Skipped
 from go_scheduler.stores.messages import Addition
 
 if TYPE_CHECKING:
@@ -296,15 +295,17 @@ class OnDemand(StoreAccess):
         """Tell at once of all of a batch, as they are of one definition."""
         every = [each.skipped for each in made if each.skipped is not None]
         if every:
-            skipped = Skipped(
-                first=min(each.first for each in every),
-                last=max(each.last for each in every),
-                count=len(every),
-                reason=every[0].reason,
-            )
-            ids = of_skipped(made[0].definition, skipped)
             self._events.tell(
-                InstanceSkipped(**ids, late=False, added=True, joined=joined)
+                InstanceSkipped(
+                    **of_definition(made[0].definition),
+                    first=min(each.first for each in every),
+                    last=max(each.last for each in every),
+                    count=len(every),
+                    reason=every[0].reason,
+                    late=False,
+                    added=True,
+                    joined=joined,
+                )
             )
 
 

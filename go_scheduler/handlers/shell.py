@@ -216,22 +216,6 @@ class Call:
     arguments: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """What came of a command.
-
-    Attributes:
-        code: Its exit code; of one that a signal has ended, that signal's number below
-            zero.
-        output: What it wrote, in the middle shortened.
-        why: Why it was ended; None: it ended by itself.
-    """
-
-    code: int
-    output: str
-    why: str | None
-
-
 class Output(asyncio.Protocol):
     """Reads a pipe until its end, and keeps the first and the last of it.
 
@@ -280,7 +264,7 @@ class Output(asyncio.Protocol):
 
 async def run_command(
     call: Call, environment: Mapping[str, str], *, grace: timedelta, kept: int
-) -> Ended:
+) -> tuple[int, str, str | None]:
     """Run a command to its end; no process of its group is left.
 
     If this is cancelled, it is ended too.
@@ -290,6 +274,11 @@ async def run_command(
         environment: All that it has.
         grace: How long it has to end once it is told to.
         kept: How many bytes of its output are kept, of the first and of the last.
+
+    Returns:
+        Its exit code, or below zero the number of the signal that has ended it; what it
+        wrote, shortened in the middle; and why it was ended, or None if it ended by
+        itself.
 
     Raises:
         OSError: It could not be started.
@@ -316,7 +305,7 @@ async def run_command(
     finally:
         output.close()
     assert process.returncode is not None
-    return Ended(code=process.returncode, output=output.text, why=why)
+    return process.returncode, output.text, why
 
 
 async def _started(
@@ -452,8 +441,21 @@ class Shell:
             "GO_SCHEDULER_INSTANCE_ID": str(instance.id),
             "GO_SCHEDULER_ATTEMPT": str(instance.attempt),
         }
-        ended = await run_command(call, environment, grace=self._grace, kept=self._kept)
-        _judge(call, ended)
+        code, output, why = await run_command(
+            call, environment, grace=self._grace, kept=self._kept
+        )
+        if why is None and code == 0:
+            return
+        how = f"ended with code {code}"
+        if why is not None:
+            how = f"was ended, as {why}"
+        elif code < 0:
+            how = f"was ended by signal {-code}"
+        wrote = f":\n{output}" if output else ", and wrote nothing"
+        text = f"command {call.name!r} {how}{wrote}"
+        if why is None and code in call.command.final_codes:
+            raise Fail(text)
+        raise CommandFailed(text)
 
     def _call(
         self, command: str, arguments: dict[str, str | int | float] | None = None
@@ -504,19 +506,3 @@ def _unwanted() -> str | None:
     if run.lost:
         return "its run has been lost"
     return "its run was cancelled" if run.cancelled else None
-
-
-def _judge(call: Call, ended: Ended) -> None:
-    """Raise what a command that did not succeed has to."""
-    if ended.why is None and ended.code == 0:
-        return
-    how = f"was ended, as {ended.why}"
-    if ended.why is None and ended.code < 0:
-        how = f"was ended by signal {-ended.code}"
-    elif ended.why is None:
-        how = f"ended with code {ended.code}"
-    wrote = f":\n{ended.output}" if ended.output else ", and wrote nothing"
-    text = f"command {call.name!r} {how}{wrote}"
-    if ended.why is None and ended.code in call.command.final_codes:
-        raise Fail(text)
-    raise CommandFailed(text)

@@ -118,19 +118,14 @@ class Task(Generic[_Called, _Enqueued, _Result]):
     @property
     def handler(self) -> Callable[[TaskInstance], object]:
         """What is called with an instance."""
-        if is_async_handler(self._function):
-            return self._run_async
-        return self._run
-
-    def _run(self, instance: TaskInstance) -> object:
-        return self._call(instance)
+        return self._run_async if is_async_handler(self._function) else self._run
 
     async def _run_async(self, instance: TaskInstance) -> object:
-        result = self._call(instance)
+        result = self._run(instance)
         assert inspect.isawaitable(result)
         return await result
 
-    def _call(self, instance: TaskInstance) -> object:
+    def _run(self, instance: TaskInstance) -> object:
         arguments = self.payload.read(instance.payload or {})
         first = (instance,) if self.payload.takes_instance else ()
         return self._function(*first, **arguments)  # type: ignore[arg-type]

@@ -84,141 +84,6 @@ class WebhookRequest:
         return f"{self.method} {self.url.scheme}://{self.url.netloc.decode('ascii')}"
 
 
-class Outgoing:
-    """Makes requests of payloads, and refuses what they may not do.
-
-    Args:
-        secrets: The keys of signatures, by their names.
-        authorizations: The values of a header, by their names.
-        settings: What webhooks may do.
-
-    Raises:
-        ConfigurationError: A secret is none, or has no name.
-    """
-
-    def __init__(
-        self,
-        secrets: Mapping[str, Secret],
-        authorizations: Mapping[str, Secret],
-        settings: WebhookSettings,
-    ) -> None:
-        for name, secret in (*secrets.items(), *authorizations.items()):
-            check_name("the name of a secret", name)
-            check_type(f"secret {name!r}", secret, Secret)
-        self._secrets = dict(secrets)
-        self._authorizations = dict(authorizations)
-        self._settings = settings
-        self._networks = networks_of(settings.networks)
-
-    def request(
-        self,
-        url: str,
-        method: Method = "POST",
-        headers: dict[str, str] | None = None,
-        json: Any = None,
-        body: str | None = None,
-        secret: str | None = None,
-        authorization: str | None = None,
-        timeout: float | None = None,
-    ) -> WebhookRequest:
-        """The request that a payload asks for.
-
-        Raises:
-            ConfigurationError: It is none, or not allowed.
-        """
-        if json is not None and body is not None:
-            raise ConfigurationError("json: give either json or body, not both")
-        content, kind = b"", None
-        if json is not None:
-            text = json_text.dumps(json, ensure_ascii=False, separators=(",", ":"))
-            content, kind = text.encode(), "application/json"
-        elif body is not None:
-            content, kind = body.encode(), "text/plain; charset=utf-8"
-        request = WebhookRequest(
-            method=method,
-            url=_url(url),
-            headers=_checked_headers(headers or {}, kind),
-            body=content,
-            secret=_named(self._secrets, "secret", secret),
-            authorization=_named(self._authorizations, "authorization", authorization),
-            timeout=self._timeout(timeout),
-        )
-        self._check(request)
-        for name, given in (
-            ("secret", request.secret),
-            ("authorization", request.authorization),
-        ):
-            if given is not None and not is_among(request.host, given.hosts):
-                raise ConfigurationError(f"{name}: it does not go to {request.host}")
-        if authorization is not None and request.url.scheme != "https":
-            raise ConfigurationError("authorization: it goes over https alone")
-        return request
-
-    def _timeout(self, seconds: float | None) -> timedelta:
-        most = self._settings.timeout
-        if seconds is None:
-            return most
-        if not 0 < seconds <= most.total_seconds():
-            raise ConfigurationError(
-                "timeout: it must be above zero and at most"
-                f" {most.total_seconds():g} seconds: {seconds}"
-            )
-        return timedelta(seconds=seconds)
-
-    def _check(self, request: WebhookRequest) -> None:
-        """Refuse what goes where nothing may go."""
-        hosts = self._settings.hosts
-        if hosts is not None and not is_among(request.host, hosts):
-            raise ConfigurationError(f"url: the host {request.host} is not allowed")
-        if request.port not in self._settings.ports:
-            raise ConfigurationError(f"url: the port {request.port} is not allowed")
-        # A number is known for what it is before it is resolved.
-        if ":" in request.host or request.host.replace(".", "").isdigit():
-            kind = self.refusal_of(request.host)
-            if kind not in (None, UNKNOWN):
-                raise ConfigurationError(
-                    f"url: {request.host} is {a(kind)} address, which is not allowed"
-                )
-
-    def refusal_of(self, address: str) -> str | None:
-        """Of what kind an address is that may not be connected to; None: it may."""
-        return refusal_of(address, self._networks)
-
-    def redirected(
-        self, request: WebhookRequest, status: int, location: str
-    ) -> WebhookRequest:
-        """The request that an answer asks for instead.
-
-        Raises:
-            Fail: It is not allowed.
-        """
-        try:
-            new = replace(request, url=_url(str(request.url.join(location))))
-            self._check(new)
-        # Of one that is none, urllib's.
-        except (ValueError, httpx.InvalidURL) as error:
-            raise Fail(f"{request.where} answered {status}: {error}") from None
-        # To another port, or without TLS, is another host.
-        upgraded = (new.url.scheme, new.port) == ("https", 443) and request.port == 80
-        at_home = (new.url.scheme, new.port) == (request.url.scheme, request.port)
-        if new.host != request.host or not (at_home or upgraded):
-            if not self._settings.other_hosts:
-                raise Fail(
-                    f"{request.where} answered {status}: it leads to another host"
-                )
-            kept = {
-                name: value
-                for name, value in request.headers.items()
-                if name.lower() == "content-type"
-            }
-            new = replace(new, headers=kept, secret=None, authorization=None)
-        if status == 303 or (status in (301, 302) and request.method == "POST"):
-            method = "HEAD" if request.method == "HEAD" else "GET"
-            bare = {k: v for k, v in new.headers.items() if k.lower() != "content-type"}
-            return replace(new, method=method, headers=bare, body=b"")
-        return new
-
-
 def _url(text: str) -> httpx.URL:
     """A URL, if it is one to which anything goes.
 
@@ -319,13 +184,18 @@ class Webhook:
         clock: Clock | None = None,
     ) -> None:
         self._settings = settings or WebhookSettings()
-        secrets, authorizations = secrets or {}, authorizations or {}
-        self._outgoing = Outgoing(secrets, authorizations, self._settings)
-        self._hidden = _hidden([*secrets.values(), *authorizations.values()])
+        self._secrets = dict(secrets or {})
+        self._authorizations = dict(authorizations or {})
+        given = (*self._secrets.items(), *self._authorizations.items())
+        for name, secret in given:
+            check_name("the name of a secret", name)
+            check_type(f"secret {name!r}", secret, Secret)
+        self._hidden = _hidden([secret for _, secret in given])
+        self._networks = networks_of(self._settings.networks)
         self._resolve = resolve or _resolve
         self._clock = clock or SystemClock()
         self.payload: ParameterOrders[WebhookRequest] = _Requests(
-            "webhook", self._outgoing.request
+            "webhook", self._request
         )
 
     async def __call__(self, instance: TaskInstance) -> None:
@@ -350,6 +220,105 @@ class Webhook:
                 f"{request.where}: {type(error).__name__}: {error}"
             ) from None
 
+    def _request(
+        self,
+        url: str,
+        method: Method = "POST",
+        headers: dict[str, str] | None = None,
+        json: Any = None,
+        body: str | None = None,
+        secret: str | None = None,
+        authorization: str | None = None,
+        timeout: float | None = None,
+    ) -> WebhookRequest:
+        """The request that a payload asks for.
+
+        Raises:
+            ConfigurationError: It is none, or not allowed.
+        """
+        if json is not None and body is not None:
+            raise ConfigurationError("json: give either json or body, not both")
+        most = self._settings.timeout
+        if timeout is not None and not 0 < timeout <= most.total_seconds():
+            raise ConfigurationError(
+                "timeout: it must be above zero and at most"
+                f" {most.total_seconds():g} seconds: {timeout}"
+            )
+        content, kind = b"", None
+        if json is not None:
+            text = json_text.dumps(json, ensure_ascii=False, separators=(",", ":"))
+            content, kind = text.encode(), "application/json"
+        elif body is not None:
+            content, kind = body.encode(), "text/plain; charset=utf-8"
+        request = WebhookRequest(
+            method=method,
+            url=_url(url),
+            headers=_checked_headers(headers or {}, kind),
+            body=content,
+            secret=_named(self._secrets, "secret", secret),
+            authorization=_named(self._authorizations, "authorization", authorization),
+            timeout=most if timeout is None else timedelta(seconds=timeout),
+        )
+        self._check(request)
+        for name, given in (
+            ("secret", request.secret),
+            ("authorization", request.authorization),
+        ):
+            if given is not None and not is_among(request.host, given.hosts):
+                raise ConfigurationError(f"{name}: it does not go to {request.host}")
+        if authorization is not None and request.url.scheme != "https":
+            raise ConfigurationError("authorization: it goes over https alone")
+        return request
+
+    def _check(self, request: WebhookRequest) -> None:
+        """Refuse what goes where nothing may go."""
+        hosts = self._settings.hosts
+        if hosts is not None and not is_among(request.host, hosts):
+            raise ConfigurationError(f"url: the host {request.host} is not allowed")
+        if request.port not in self._settings.ports:
+            raise ConfigurationError(f"url: the port {request.port} is not allowed")
+        # A number is known for what it is before it is resolved.
+        if ":" in request.host or request.host.replace(".", "").isdigit():
+            kind = refusal_of(request.host, self._networks)
+            if kind not in (None, UNKNOWN):
+                raise ConfigurationError(
+                    f"url: {request.host} is {a(kind)} address, which is not allowed"
+                )
+
+    def _redirected(
+        self, request: WebhookRequest, status: int, location: str
+    ) -> WebhookRequest:
+        """The request that an answer asks for instead.
+
+        Raises:
+            Fail: It is not allowed.
+        """
+        try:
+            new = replace(request, url=_url(str(request.url.join(location))))
+            self._check(new)
+        # Of one that is none, urllib's.
+        except (ValueError, httpx.InvalidURL) as error:
+            raise Fail(f"{request.where} answered {status}: {error}") from None
+        # To another port, or without TLS, is another host.
+        upgraded = (new.url.scheme, new.port) == ("https", 443) and request.port == 80
+        at_home = (new.url.scheme, new.port) == (request.url.scheme, request.port)
+        if new.host != request.host or not (at_home or upgraded):
+            if not self._settings.other_hosts:
+                raise Fail(
+                    f"{request.where} answered {status}: it leads to another host"
+                )
+            kept = {
+                name: value
+                for name, value in request.headers.items()
+                if name.lower() == "content-type"
+            }
+            new = replace(new, headers=kept, secret=None, authorization=None)
+        if status == 303 or (status in (301, 302) and request.method == "POST"):
+            method = "HEAD" if request.method == "HEAD" else "GET"
+            bare = {k: v for k, v in new.headers.items() if k.lower() != "content-type"}
+            return replace(new, method=method, headers=bare, body=b"")
+        return new
+
     async def _deliver(self, request: WebhookRequest, instance: TaskInstance) -> None:
         left = self._settings.redirects
         while True:
@@ -363,7 +332,7 @@ class Webhook:
                     f" {self._settings.redirects} times"
                 )
             left -= 1
-            request = self._outgoing.redirected(request, status, location)
+            request = self._redirected(request, status, location)
 
     async def _exchange(
         self, request: WebhookRequest, instance: TaskInstance
@@ -419,7 +388,7 @@ class Webhook:
     async def _addresses(self, request: WebhookRequest) -> Sequence[str]:
         found = tuple(dict.fromkeys(await self._resolve(request.host, request.port)))
         for each in found:
-            kind = self._outgoing.refusal_of(each)
+            kind = refusal_of(each, self._networks)
             if kind is not None:
                 raise Fail(
                     f"{request.where}: it has {a(kind)} address, which is not allowed"
