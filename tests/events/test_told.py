@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -52,36 +52,14 @@ from go_scheduler.running.held import HeldRun
 from go_scheduler.testing.builders import LEASE, SECOND
 from go_scheduler.testing.clock import START
 from tests.conftest import instance
+from tests.events.house import House
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from go_scheduler.handlers.registry import Handler
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
-Told = TypeVar("Told", bound=Event)
 LISTENER = "go_scheduler listener"
-
-
-class House:
-    """A scheduler on a manual clock, and what its listener was told."""
-
-    def __init__(
-        self, clock: ManualClock, store: Store, handler: Handler | None = None
-    ) -> None:
-        self.told: list[Event] = []
-        self.scheduler = Scheduler(
-            handler or (lambda _: None),
-            store,
-            clock=clock,
-            listeners=[self.told.append],
-        )
-
-    def of(self, kind: type[Told]) -> Sequence[Told]:
-        """The events of one kind, in the order in which they were told."""
-        return [each for each in self.told if isinstance(each, kind)]
 
 
 @pytest.fixture
@@ -132,7 +110,7 @@ def test_what_is_scheduled_in_a_transaction_is_told_to_be_so(
     with engine.begin() as connection:
         house.scheduler.schedule(once(), connection=connection)
     engine.dispose()
-    assert [each.joined for each in house.of(DefinitionScheduled)] == [True]
+    assert house.one(DefinitionScheduled).joined
 
 
 def test_a_run_is_told_from_its_claim_to_its_end(
