@@ -139,25 +139,6 @@ def test_another_program_does_the_work_and_says_what_came_of_it(
     assert found[two["id"]].error == "no such file"
 
 
-def test_what_has_failed_is_run_again(recipes: Recipes, clock: ManualClock) -> None:
-    outcomes = [ValueError("at first")]
-
-    @recipes.handlers.register("once")
-    def once(instance: TaskInstance) -> None:
-        recipes.ran.append(instance)
-        if outcomes:
-            raise outcomes.pop()
-
-    now = ExecuteOnceTrigger(clock.now())
-    recipes.scheduler.schedule(
-        job(name="once", trigger=now, retry=RetryPolicy(max_attempts=1))
-    )
-    clock.advance(seconds(10))
-    recipes["run_failed_again"](recipes.scheduler, "once")
-    clock.advance(seconds(10))
-    assert len(recipes.ran) == 2
-
-
 def test_all_that_has_failed_is_run_again_and_not_a_page_of_it(
     recipes: Recipes, clock: ManualClock
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pytest
 
-from go_scheduler.clock import SystemClock
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.policies import RetryPolicy
@@ -24,7 +22,6 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.behaviour.house import LEASE, Bench, FreezingClock, Later
 from tests.conftest import SHARED, seconds
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -108,34 +105,6 @@ def once(at: datetime) -> TaskDefinition:
 def only(store: Store) -> TaskInstance:
     [instance] = store.list_instances()
     return instance
-
-
-@pytest.mark.slow
-def test_several_schedulers_run_many_definitions_each_once(
-    own_time_store: Store,
-) -> None:
-    system = SystemClock()
-    store = own_time_store
-    called: list[TaskInstance] = []
-    done = threading.Semaphore(0)
-
-    def handler(instance: TaskInstance) -> None:
-        assert store.now() >= instance.execute_at
-        called.append(instance)
-        done.release()
-
-    schedulers = [Scheduler(handler, store) for _ in range(4)]
-    for scheduler in schedulers:
-        scheduler.start()
-    for number in range(200):
-        at = system.now() + number % 4 * seconds(0.1)
-        schedulers[number % 4].schedule(once(at))
-    for _ in range(200):
-        assert done.acquire(timeout=FAILED_AFTER)
-    assert all(scheduler.stop() for scheduler in schedulers)
-    assert len(called) == 200
-    assert len({each.definition.id for each in called}) == 200
-    assert store.counts()[State.COMPLETED] == 200
 
 
 def test_a_node_without_the_handler_hardly_delays_the_one_that_has_it(

@@ -18,17 +18,15 @@ from go_scheduler.errors import (
 )
 from go_scheduler.formatting import duration_text, summary
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import Cancelled, NodeInfo, Outcome, Skipped, TaskDefinition
+from go_scheduler.models import Cancelled, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.messages import Announcement, Release, Renewal
+from go_scheduler.stores.messages import Release, Renewal
 from go_scheduler.stores.rules import UNFIRED
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
     MINUTE,
     NODE,
-    OTHER_NODE,
     SECOND,
     TICK,
     claim,
@@ -386,22 +384,10 @@ def test_what_was_backfilled_with_an_overlap_tells_of_the_one_that_it_waits_for(
     assert without.holder == house.store.get_instance(first.id)
 
 
-def test_it_waits_for_another_one_of_its_definition_to_end() -> None:
-    first = instance(started_at=START)
-    parked = replace(
-        instance(first.definition, claimed_by=None), id=uuid4(), parked=True
-    )
-    facts = facts_of(first.definition, START, parked, first)
-    why = about(replace(facts, holder=first), parked)
-    assert (why.because, why.since, why.holder) == (Because.PARKED, START, first)
-    assert why.text.startswith(
-        "It has been due since 2030-01-01 00:00:00 UTC, and waits until another one of"
-        f" its definition has ended. Instance {first.id}: It is running, since"
-    )
-    # Of a definition the one that runs is told first, which says what it waits for.
-    assert why_now(facts).because is Because.RUNNING
-    # It may have ended meanwhile.
-    assert about(facts, parked).text.endswith(
+def test_what_another_one_of_its_definition_held_up_goes_on_in_a_moment() -> None:
+    parked = replace(instance(claimed_by=None), parked=True)
+    why = about(facts_of(parked.definition, START, parked), parked)
+    assert why.text.endswith(
         " Just now nothing runs, and the next goes on in a moment. But no node is alive"
         " that takes anything: start a scheduler."
     )
@@ -462,20 +448,10 @@ def test_a_node_that_has_stopped_makes_no_instance_of_what_is_overdue(
     ],
 )
 def test_what_is_overdue_though_nodes_live_asks_whether_they_know_the_trigger(
-    nodes: int, text: str
+    house: House, nodes: int, text: str
 ) -> None:
-    node = NodeInfo(
-        id=NODE,
-        host=None,
-        pid=None,
-        version=None,
-        queues=None,
-        names=None,
-        since=START,
-        seen_at=START,
-        stopping=False,
-        alive=True,
-    )
+    house.run_for(SECOND)
+    [node] = house.scheduler.nodes()
     facts = facts_of(definition(START - HOUR), START)
     why = why_now(replace(facts, nodes=[node] * nodes))
     assert why.because is Because.OVERDUE
@@ -512,31 +488,6 @@ def test_what_is_given_back_was_due_when_it_was_and_is_offered_again(
     why = client.why(held.id)
     assert (why.because, why.since) == (Because.WAITS_FOR_NODE, held.execute_at)
     assert why.text.startswith("It has been due since 2030-01-01 00:00:01 UTC, and ")
-
-
-def test_any_process_knows_why_it_was_given_back(
-    store: Store, clock: ManualClock
-) -> None:
-    registry = HandlerRegistry()
-    registry.register("known")(lambda instance: None)
-    scheduler = Scheduler(registry, store, clock=clock)
-    scheduler.start()
-    typo = TaskDefinition(name="typo", trigger=ExecuteOnceTrigger(START + SECOND))
-    scheduler.schedule(typo)
-    clock.advance(2 * SECOND)
-    [waits] = store.list_instances()
-    # Whoever else serves the queue, and takes any name.
-    store.note_contact(
-        Announcement(node=OTHER_NODE, queues=("default",), lease=HOUR), unbroken=SECOND
-    )
-    reason = "no handler is registered for definitions 'typo' here; registered: 'known'"
-    client = Client(store)
-    assert waits.given_back == reason
-    why = client.why(waits.id)
-    assert why.text.endswith(f" It was given back: {reason}.")
-    assert why.reason == reason
-    assert "registered" not in str(client.why(waits.id, machines=False))
-    assert scheduler.stop()
 
 
 def test_why_it_was_given_back_is_said_until_it_is_claimed_again(

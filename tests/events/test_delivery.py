@@ -251,21 +251,6 @@ def test_in_a_forked_process_it_begins_anew() -> None:
     assert (done.stdout.split(), done.stderr) == (["child", "parent"], "")
 
 
-def test_a_listener_is_known_while_it_is_told(deliveries: Making) -> None:
-    known = threading.Event()
-    made: list[Delivery] = []
-
-    def look(_: Event) -> None:
-        assert made[0].is_current
-        known.set()
-
-    made.append(deliveries(look))
-    assert not made[0].is_current
-    made[0].put(event(0))
-    assert known.wait(FAILED_AFTER)
-    assert not made[0].is_current
-
-
 def test_a_listener_in_place_may_do_what_it_is_told_of() -> None:
     clock, heard = ManualClock(), []
 

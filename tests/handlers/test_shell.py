@@ -26,7 +26,7 @@ from go_scheduler import (
     Scheduler,
     State,
 )
-from go_scheduler.events import InstanceFinished, RunFailed, RunHung, hears
+from go_scheduler.events import Event, InstanceFinished, RunFailed, RunHung, hears
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.shell import Command, CommandFailed, Limits, Shell
@@ -324,34 +324,19 @@ class TestInAScheduler:
             assert told.wait(FAILED_AFTER)
             assert scheduler.get_instance(running.id).state is State.CANCELLED
 
-    def test_one_that_is_lost_is_ended(self, fifo: Path, watched: Watched) -> None:
-        told = threading.Event()
-        types = JobTypes()
-        types.add(
-            "shell",
-            script(DEAF.format(fifo=fifo)),
-            expire_after=seconds(0.5),
-            retry=RetryPolicy(max_attempts=1),
-        )
-
-        @hears(RunHung)
-        def hear(event: RunHung) -> None:
-            told.set()
-
-        with Scheduler(types, listeners=[hear]) as scheduler:
-            scheduler.enqueue("shell", command="it")
-            assert told.wait(FAILED_AFTER)
-            assert watched.is_over()
-
-    def test_one_whose_timeout_has_passed_is_ended(
-        self, fifo: Path, watched: Watched
+    @pytest.mark.parametrize(
+        ("limit", "end"), [("expire_after", RunHung), ("timeout", RunFailed)]
+    )
+    def test_one_that_is_lost_or_takes_too_long_is_ended(
+        self, fifo: Path, watched: Watched, limit: str, end: type[Event]
     ) -> None:
         told = threading.Event()
         types = JobTypes()
-        types.add("shell", script(DEAF.format(fifo=fifo)), timeout=seconds(0.5))
+        bounds: Any = {limit: seconds(0.5), "retry": RetryPolicy(max_attempts=1)}
+        types.add("shell", script(DEAF.format(fifo=fifo)), **bounds)
 
-        @hears(RunFailed)
-        def hear(event: RunFailed) -> None:
+        @hears(end)
+        def hear(event: Event) -> None:
             told.set()
 
         with Scheduler(types, listeners=[hear]) as scheduler:

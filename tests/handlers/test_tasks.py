@@ -90,6 +90,17 @@ class House:
         return made(self.handlers, self.store)
 
 
+class Away(MemoryStore):
+    """A store that takes no definitions while it is away."""
+
+    away = True
+
+    def put_definitions(self, definitions: Any) -> Any:
+        if self.away:
+            raise StoreUnavailableError("away")
+        return super().put_definitions(definitions)
+
+
 @pytest.fixture
 def house(clock: ManualClock) -> House:
     return House(clock)
@@ -214,14 +225,6 @@ class TestScheduling:
     def test_a_start_while_the_store_is_away_schedules_them_once_it_is_back(
         self, house: House
     ) -> None:
-        class Away(MemoryStore):
-            away = True
-
-            def put_definitions(self, definitions: Any) -> Any:
-                if self.away:
-                    raise StoreUnavailableError("away")
-                return super().put_definitions(definitions)
-
         house.handlers.task("send")(anything)
         store = Away(house.clock)
         with made(house.handlers, store) as scheduler:
@@ -251,10 +254,6 @@ class TestScheduling:
             made(house.handlers, Broken(house.clock)).start()
 
     def test_a_start_without_tasks_writes_nothing(self, house: House) -> None:
-        class Away(MemoryStore):
-            def put_definitions(self, _: object) -> Any:
-                raise StoreUnavailableError("away")
-
         with made(house.handlers, Away(house.clock)) as scheduler:
             assert scheduler.health().ok
 

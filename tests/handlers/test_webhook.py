@@ -73,12 +73,6 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def names() -> Names:
-    here = [["127.0.0.1"]]
-    return Names(shop_example=here, other_example=here)
-
-
-@pytest.fixture
 def authority() -> trustme.CA:
     return trustme.CA()
 
@@ -91,13 +85,17 @@ def secure(authority: trustme.CA) -> Iterator[Receiver]:
         yield receiver
 
 
-def made(receiver: Receiver, names: Names, **settings: Any) -> Webhook:
+def here() -> Names:
+    return Names(shop_example=[["127.0.0.1"]], other_example=[["127.0.0.1"]])
+
+
+def made(receiver: Receiver, names: Names | None = None, **settings: Any) -> Webhook:
     allowed: Any = {"networks": ["127.0.0.0/8"], "ports": [receiver.port]}
     return Webhook(
         secrets=SECRETS,
         authorizations=TOKENS,
         settings=WebhookSettings(**(allowed | settings)),
-        resolve=names,
+        resolve=names or here(),
         clock=ManualClock(),
     )
 
@@ -117,9 +115,8 @@ def at(receiver: Receiver, path: str = "/", host: str = "shop.example") -> str:
 
 
 class TestWhatIsSent:
-    def test_it_is_signed_and_says_which_run_it_is_of(
-        self, receiver: Receiver, names: Names
-    ) -> None:
+    def test_it_is_signed_and_says_which_run_it_is_of(self, receiver: Receiver) -> None:
+        names = here()
         sent = send(
             made(receiver, names),
             url=at(receiver, "/200?a=1#b"),
@@ -143,10 +140,8 @@ class TestWhatIsSent:
         assert delivery.sent_at == START
         assert names.asked == [("shop.example", receiver.port)]
 
-    def test_a_text_may_be_sent_and_its_type_said(
-        self, receiver: Receiver, names: Names
-    ) -> None:
-        webhook = made(receiver, names)
+    def test_a_text_may_be_sent_and_its_type_said(self, receiver: Receiver) -> None:
+        webhook = made(receiver)
         send(webhook, url=at(receiver), method="PUT", body="a=1")
         kind = {"content-type": "application/x-www-form-urlencoded"}
         send(webhook, url=at(receiver), body="a=1", headers=kind)
@@ -159,10 +154,10 @@ class TestWhatIsSent:
         assert "Go-Scheduler-Signature" not in empty.headers
 
     def test_with_tls_the_certificate_is_that_of_the_name(
-        self, secure: Receiver, names: Names, authority: trustme.CA, tmp_path: Path
+        self, secure: Receiver, authority: trustme.CA, tmp_path: Path
     ) -> None:
         authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-        webhook = made(secure, names, ca_file=tmp_path / "ca.pem")
+        webhook = made(secure, ca_file=tmp_path / "ca.pem")
         url = f"https://shop.example:{secure.port}/"
         send(webhook, url=url, authorization="shop")
         [received] = secure.received
@@ -170,24 +165,22 @@ class TestWhatIsSent:
         with pytest.raises(WebhookFailed, match="certificate"):
             send(webhook, url=url.replace("shop", "other"))
         with pytest.raises(WebhookFailed, match="certificate"):
-            send(made(secure, names), url=url)
+            send(made(secure), url=url)
         assert len(secure.received) == 1
 
     def test_no_proxy_of_the_environment_is_asked(
-        self, receiver: Receiver, names: Names, monkeypatch: pytest.MonkeyPatch
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")
-        send(made(receiver, names), url=at(receiver))
+        send(made(receiver), url=at(receiver))
         assert len(receiver.received) == 1
 
 
 class TestAnswers:
     @pytest.mark.parametrize("status", [200, 201, 204, 299])
-    def test_2xx_is_success(
-        self, receiver: Receiver, names: Names, status: int
-    ) -> None:
-        send(made(receiver, names), url=at(receiver, f"/{status}"))
+    def test_2xx_is_success(self, receiver: Receiver, status: int) -> None:
+        send(made(receiver), url=at(receiver, f"/{status}"))
 
     @pytest.mark.parametrize(
         ("kind", "status"),
@@ -197,10 +190,10 @@ class TestAnswers:
         ],
     )
     def test_some_others_are_final_and_some_are_tried_again(
-        self, receiver: Receiver, names: Names, kind: type[Exception], status: int
+        self, receiver: Receiver, kind: type[Exception], status: int
     ) -> None:
         with pytest.raises(kind) as failure:
-            send(made(receiver, names), url=at(receiver, f"/{status}"))
+            send(made(receiver), url=at(receiver, f"/{status}"))
         where = f"POST http://shop.example:{receiver.port}"
         assert str(failure.value).startswith(f"{where} answered {status}")
 
@@ -216,17 +209,17 @@ class TestAnswers:
         ],
     )
     def test_when_to_try_again_is_kept_to_within_bounds(
-        self, receiver: Receiver, names: Names, header: str, delay: timedelta
+        self, receiver: Receiver, header: str, delay: timedelta
     ) -> None:
         receiver.headers = {"Retry-After": header}
         for status in (429, 503):
             with pytest.raises(RetryAfter, match=f"answered {status}") as raised:
-                send(made(receiver, names), url=at(receiver, f"/{status}"))
+                send(made(receiver), url=at(receiver, f"/{status}"))
             assert raised.value.delay == delay
 
     @pytest.mark.parametrize("header", ["soon", "-1", "9" * 99, "\u0661"])
     def test_one_that_cannot_be_read_is_none(
-        self, receiver: Receiver, names: Names, header: str
+        self, receiver: Receiver, header: str
     ) -> None:
         receiver.answers["/"] = lambda handler: handler.wfile.write(
             b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nRetry-After: "
@@ -234,9 +227,9 @@ class TestAnswers:
             + b"\r\n\r\n"
         )
         with pytest.raises(WebhookFailed, match=r"answered 503$"):
-            send(made(receiver, names), url=at(receiver))
+            send(made(receiver), url=at(receiver))
 
-    def test_what_drips_is_given_up(self, receiver: Receiver, names: Names) -> None:
+    def test_what_drips_is_given_up(self, receiver: Receiver) -> None:
         def drip(handler: Any) -> None:
             handler.send_response(200)
             handler.send_header("Content-Length", "100000")
@@ -246,19 +239,15 @@ class TestAnswers:
 
         receiver.answers["/"] = drip
         with pytest.raises(WebhookFailed, match=r"no whole answer within 0:00:00\.2"):
-            send(made(receiver, names), url=at(receiver), timeout=0.2)
+            send(made(receiver), url=at(receiver), timeout=0.2)
 
-    def test_who_says_nothing_is_given_up(
-        self, receiver: Receiver, names: Names
-    ) -> None:
+    def test_who_says_nothing_is_given_up(self, receiver: Receiver) -> None:
         receiver.answers["/"] = lambda _: receiver.ending.wait(FAILED_AFTER)
-        webhook = made(receiver, names, read_timeout=seconds(0.05))
+        webhook = made(receiver, read_timeout=seconds(0.05))
         with pytest.raises(WebhookFailed, match="ReadTimeout"):
             send(webhook, url=at(receiver))
 
-    def test_of_what_is_huge_only_so_much_is_read(
-        self, receiver: Receiver, names: Names
-    ) -> None:
+    def test_of_what_is_huge_only_so_much_is_read(self, receiver: Receiver) -> None:
         def flood(handler: Any) -> None:
             handler.send_response(int(handler.path[1:]))
             handler.end_headers()
@@ -266,23 +255,20 @@ class TestAnswers:
                 handler.wfile.write(b"x" * 65536)
 
         receiver.answers |= {"/200": flood, "/500": flood}
-        webhook = made(receiver, names)
+        webhook = made(receiver)
         send(webhook, url=at(receiver, "/200"))
         with pytest.raises(WebhookFailed) as failure:
             send(webhook, url=at(receiver, "/500"))
         assert str(failure.value).endswith(f"answered 500: {'x' * 1024}")
 
-    def test_what_is_no_answer_is_tried_again(
-        self, receiver: Receiver, names: Names
-    ) -> None:
+    def test_what_is_no_answer_is_tried_again(self, receiver: Receiver) -> None:
         receiver.answers["/"] = lambda handler: handler.wfile.write(b"no\r\n\r\n")
         with pytest.raises(WebhookFailed, match="RemoteProtocolError"):
-            send(made(receiver, names), url=at(receiver))
+            send(made(receiver), url=at(receiver))
 
     def test_what_comes_back_of_a_secret_is_hidden(
         self,
         secure: Receiver,
-        names: Names,
         authority: trustme.CA,
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
@@ -296,7 +282,7 @@ class TestAnswers:
             handler.answer(500, text.encode())
 
         secure.answers["/hidden"] = echo
-        webhook = made(secure, names, ca_file=tmp_path / "ca.pem")
+        webhook = made(secure, ca_file=tmp_path / "ca.pem")
         with pytest.raises(WebhookFailed) as failure:
             send(
                 webhook,
@@ -396,12 +382,10 @@ class TestRedirects:
     def redirect(self, receiver: Receiver, to: str, status: int = 302) -> None:
         receiver.answers["/from"] = lambda handler: handler.answer(status, Location=to)
 
-    def test_none_is_followed_unless_that_is_allowed(
-        self, receiver: Receiver, names: Names
-    ) -> None:
+    def test_none_is_followed_unless_that_is_allowed(self, receiver: Receiver) -> None:
         self.redirect(receiver, "/to")
         with pytest.raises(Fail, match="answered 302: redirects are followed 0 times"):
-            send(made(receiver, names), url=at(receiver, "/from"))
+            send(made(receiver), url=at(receiver, "/from"))
 
     @pytest.mark.parametrize(
         ("status", "method", "then"),
@@ -415,8 +399,9 @@ class TestRedirects:
         ],
     )
     def test_one_to_the_same_host_is_followed_with_a_signature_of_its_own(
-        self, receiver: Receiver, names: Names, status: int, method: str, then: str
+        self, receiver: Receiver, status: int, method: str, then: str
     ) -> None:
+        names = here()
         self.redirect(receiver, "/200", status)
         send(
             made(receiver, names, redirects=1),
@@ -436,10 +421,10 @@ class TestRedirects:
         # Each time it is checked anew.
         assert len(names.asked) == 2
 
-    def test_only_so_many_are_followed(self, receiver: Receiver, names: Names) -> None:
+    def test_only_so_many_are_followed(self, receiver: Receiver) -> None:
         self.redirect(receiver, "/from", 307)
         with pytest.raises(Fail, match="redirects are followed 3 times"):
-            send(made(receiver, names, redirects=3), url=at(receiver, "/from"))
+            send(made(receiver, redirects=3), url=at(receiver, "/from"))
         assert len(receiver.received) == 4
 
     @pytest.mark.parametrize(
@@ -457,19 +442,17 @@ class TestRedirects:
         ],
     )
     def test_one_that_may_not_be_followed_is_final(
-        self, receiver: Receiver, names: Names, to: str, answer: str
+        self, receiver: Receiver, to: str, answer: str
     ) -> None:
         self.redirect(receiver, to.format(port=receiver.port))
         with pytest.raises(Fail, match=answer):
-            send(made(receiver, names, redirects=1), url=at(receiver, "/from"))
+            send(made(receiver, redirects=1), url=at(receiver, "/from"))
         assert len(receiver.received) == 1
 
-    def test_to_another_host_no_secret_goes_along(
-        self, receiver: Receiver, names: Names
-    ) -> None:
+    def test_to_another_host_no_secret_goes_along(self, receiver: Receiver) -> None:
         self.redirect(receiver, at(receiver, host="other.example"), 307)
         send(
-            made(receiver, names, redirects=1, other_hosts=True),
+            made(receiver, redirects=1, other_hosts=True),
             url=at(receiver, "/from"),
             json={"a": 1},
             secret="shop",
@@ -481,12 +464,10 @@ class TestRedirects:
         assert second.headers["Content-Type"] == "application/json"
 
     def test_a_host_that_is_not_allowed_is_not_even_by_a_redirect(
-        self, receiver: Receiver, names: Names
+        self, receiver: Receiver
     ) -> None:
         self.redirect(receiver, at(receiver, host="other.example"), 307)
-        webhook = made(
-            receiver, names, redirects=1, other_hosts=True, hosts=["shop.example"]
-        )
+        webhook = made(receiver, redirects=1, other_hosts=True, hosts=["shop.example"])
         with pytest.raises(Fail, match=r"host other\.example is not allowed"):
             send(webhook, url=at(receiver, "/from"))
 
@@ -609,12 +590,12 @@ def test_the_certificates_are_loaded_once() -> None:
 
 
 @pytest.mark.slow
-def test_in_a_scheduler_the_policy_decides(receiver: Receiver, names: Names) -> None:
+def test_in_a_scheduler_the_policy_decides(receiver: Receiver) -> None:
     answers = iter([500, 200])
     receiver.answers["/"] = lambda handler: handler.answer(next(answers))
     types = JobTypes()
     retry = RetryPolicy(max_attempts=2, delay=seconds(0))
-    types.add("webhook", made(receiver, names), retry=retry)
+    types.add("webhook", made(receiver), retry=retry)
 
     finished = threading.Event()
     errors: list[str] = []
