@@ -30,8 +30,8 @@ PRIORITIES = range(4)
 """The classes of priority; what is in a smaller one goes first."""
 
 LEAST_EXPIRE_AFTER = timedelta(milliseconds=100)
-"""The shortest ``expire_after``: that a start is recorded and its handler called takes
-an answer of the store, and some milliseconds of a busy machine."""
+"""The shortest ``expire_after``. To record a start and call the handler takes a call of
+the store, and some milliseconds on a busy machine."""
 
 LONGEST = CENTURY
 """The longest duration that an argument may have: 100 years."""
@@ -44,11 +44,11 @@ _SUCH_AS = {
     "Trigger": "CronTrigger('0 9 * * *')",
     "timedelta": "timedelta(seconds=300)",
 }
-"""A value of each type for which people commonly pass another one, by its name."""
+"""Examples, by the name of the type, for types that people often get wrong."""
 
 
 def check_type(name: str, value: object, kind: type) -> None:
-    """Refuse a value of another type; a bool is no int.
+    """Refuse a value of another type; a bool does not count as an int.
 
     Raises:
         ConfigurationError: It is of another type.
@@ -58,13 +58,13 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 
 def check_made(name: str, value: object, kind: type, *, opener: str) -> None:
-    """Refuse what is no store or bus; a URL, which may have a password, is not shown.
+    """Refuse what is no store or bus. A URL is not shown: it may hold a password.
 
     Args:
         name: What it is for.
         value: What was given.
-        kind: Of what type it has to be.
-        opener: What makes one of a URL, and where that is.
+        kind: The type that it must have.
+        opener: The function that opens one by its URL, with its module.
 
     Raises:
         ConfigurationError: It is of another type.
@@ -91,7 +91,7 @@ def check_takes_one(name: str, called: Callable[..., object], *, argument: str) 
     try:
         signature = inspect.signature(called)
     except (TypeError, ValueError):
-        return  # Some of what is built in does not say what it takes.
+        return  # Some built-in callables have no signature.
     try:
         signature.bind(None)
     except TypeError as error:
@@ -103,7 +103,7 @@ def check_takes_one(name: str, called: Callable[..., object], *, argument: str) 
 
 
 def check_name(name: str, value: object) -> str:
-    """A short text, if every store can keep it.
+    """Check a name: a short text that every store can keep.
 
     Returns:
         The text, as a plain one if it was of a subclass of ``str``.
@@ -138,7 +138,7 @@ def check_positive(name: str, value: object) -> None:
 
 
 def check_at_least(name: str, value: object, least: timedelta) -> None:
-    """Refuse what is not a timedelta of so much or more.
+    """Refuse what is not a timedelta of at least ``least``.
 
     Raises:
         ConfigurationError: It is no timedelta, shorter, or longer than 100 years.
@@ -178,7 +178,7 @@ def check_number(name: str, value: object, least: int, most: int | None = None) 
 
 
 def check_policy(name: str, value: object, kind: type) -> None:
-    """Refuse another type, a subclass too: no store would keep what it adds.
+    """Refuse another type, and subclasses: no store would keep the fields they add.
 
     Raises:
         ConfigurationError: It is of another type.
@@ -188,7 +188,7 @@ def check_policy(name: str, value: object, kind: type) -> None:
 
 
 def check_note(value: object) -> str:
-    """A note, if every store can keep it.
+    """Check a note: a text that every store can keep.
 
     Returns:
         The text, as a plain one if it was of a subclass of ``str``.
@@ -206,7 +206,7 @@ def check_note(value: object) -> str:
 
 
 def check_trace_context(value: object) -> str:
-    """The context of a trace, if every store can keep it.
+    """Check the context of a trace: a text that every store can keep.
 
     Returns:
         The text, as a plain one if it was of a subclass of ``str``.

@@ -46,7 +46,7 @@ class GoSchedulerError(Exception):
     """
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exception's own would call __init__ with the text alone.
+        # The __reduce__ of Exception would call __init__ with the text alone.
         return __newobj__, (type(self), *self.args), vars(self)
 
 
@@ -83,7 +83,7 @@ class TaskDefinitionNotFoundError(GoSchedulerError, LookupError):
 
 
 def _no_task(task: str, known: Collection[str]) -> str:
-    """That a task is not there, and how to have it, if a registry has the known."""
+    """Say that a task is missing and how to get it; ``known`` are the registry's."""
     if task in known:
         return (
             f"task {task!r} is in this scheduler's registry, and not in the store:"
@@ -189,8 +189,8 @@ class BusUnavailableError(GoSchedulerError):
     Attributes:
         unsent: Whether what was to be published is known not to be on the bus; if not,
             it may be there nevertheless.
-        refused: Of ``check``: whether the bus does not let one in by this user,
-            password or vhost, so that somebody has to change that first.
+        refused: Set by ``check``: whether the bus refuses this user, password or vhost,
+            so that somebody has to change that first.
     """
 
     unsent = False

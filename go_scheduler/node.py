@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _STOP_STEP = timedelta(milliseconds=10)
 _RESTING = timedelta(seconds=1)
-# So long a stop waits for listeners to hear of it.
+# How long a stop waits until the listeners have heard of it.
 _LISTENING = timedelta(seconds=1)
 
 
@@ -43,12 +43,12 @@ class Node:
     """The loops of one start, wired together; started once and stopped once.
 
     Args:
-        handling: What is called, and where; without a handler it claims nothing.
-        store: Where the loops meet.
+        handling: The handler, and where it is called; without one it claims nothing.
+        store: The store that the loops share.
         clock: Measures time; the store's time is read from the store.
         settings: How the loops behave.
         events: Told of what happens.
-        tasks: Schedules the tasks of its handler, if the store was away before.
+        tasks: Schedules the handler's tasks, if the store was away at the start.
 
     Attributes:
         stopped: Whether it has stopped, or was left behind.
@@ -79,7 +79,7 @@ class Node:
         )
         self.tally = self._execution.recorder.tally
         runs, execution = bool(self._served), self._execution
-        # One loop wakes another, and hints wake both.
+        # The loops wake each other, and hints wake both.
         self._creation = Creation(
             store,
             store_clock,
@@ -115,7 +115,7 @@ class Node:
         return is_run or is_loop or self._events.is_own_thread
 
     def start(self) -> None:
-        """Begin to tick; needs no answer of the store."""
+        """Begin to tick; the store need not answer."""
         self._events.watch(self)
         self._tell(
             NodeStarted(
@@ -128,7 +128,7 @@ class Node:
             for ticker in self._tickers():
                 ticker.start()
         except BaseException:
-            # No more threads, say: half a node must not go on.
+            # If no thread can be started, half a node must not go on.
             self.stopping = True
             self._close(clean=False)
             raise
@@ -147,11 +147,11 @@ class Node:
         Args:
             stored: One that has been stored a moment ago.
         """
-        # A claim before that would only be in the way of the one that finds them.
+        # A claim before they fired would only delay the claim that finds them.
         self._creation.look(stored)
 
     def serves(self, queues: Collection[str]) -> bool:
-        """Whether it runs what is in one of these."""
+        """Whether it runs what is in one of these queues."""
         return any(each in queues for each in self._served)
 
     def takes(self, queue: str) -> bool:
@@ -159,7 +159,7 @@ class Node:
         return queue in self._served and self._execution.hand_over.free > 0
 
     def look_for_instances(self) -> None:
-        """Look for instances at once: there may be one that no fire made."""
+        """Look for instances at once: one may be there that was not made by firing."""
         self._execution.look_here()
 
     def put(
@@ -167,7 +167,7 @@ class Node:
     ) -> TaskDefinition | None:
         """Put a definition, and run it at once if it is due and new.
 
-        None: nothing was put, or nobody knows.
+        Returns None if nothing was put, or if that is not known.
         """
         firing = self._creation.first_step(definition)
         if firing is None:
@@ -199,10 +199,10 @@ class Node:
             self._stopper.start()
             self.stopping = True
         self._hinted.close()
-        # At once, without the store: nothing new begins, and what is held goes back.
+        # Needs no store: nothing new begins from here on, and what is held goes back.
         self._stop_making()
         self._execution.leave()
-        # Last: who sees that it stops may rely on it.
+        # Set last: whoever sees it may rely on the lines above.
         self._takes_nothing = True
 
     def stop(self, timeout: timedelta | None) -> bool:
@@ -270,19 +270,19 @@ class Node:
         return [*self._looked_at(), *self._hinted.tickers]
 
     def _looked_at(self) -> list[Ticker]:
-        """Those that tell how it is: nothing depends on hints."""
+        """The loops that count for health; hints do not, as nothing depends on them."""
         loops = [*self._execution.tickers, *self._creation.tickers]
         return [*loops, *self._scheduling, self._cleaning]
 
     def _clean_up(self) -> timedelta | None:
         again = self._cleanup.tick()
-        # Here, where nothing waits for it.
+        # Closed here, where nobody waits for it.
         self._unserved.look()
         return again
 
     def _stop_step(self) -> None:
         """Stop what makes work, wait for what runs, and stop what records it last."""
-        # Again at each step: a claim may have been under way.
+        # Repeated at each step: a claim may have been under way.
         ended = self._stop_making() and self._execution.has_left
         if self._execution.is_running:
             self._quiet_since = None
@@ -295,7 +295,7 @@ class Node:
         if is_resting or (done and self._execution.give_back_unknown()):
             self._stop_the_rest()
         elif waited >= self._settings.lease:
-            # The store has been away for so long that the claims have lapsed anyway.
+            # The store was away for so long that the claims have lapsed anyway.
             self._close(clean=False)
 
     def _stop_making(self) -> bool:
@@ -309,13 +309,13 @@ class Node:
         self._execution.hand_over.stop()
         for ticker in makers:
             ticker.stop()
-        # Before giving back: what one has taken as it ended is given back as well.
+        # Before giving back, so that what a loop took as it ended goes back as well.
         ended = all(ticker.ended for ticker in makers)
         self._execution.give_back()
         return ended
 
     def _stop_the_rest(self) -> None:
-        """Stop what recorded and renewed; one still at the store changes nothing."""
+        """Stop recording and renewing; a loop still in a store call does no harm."""
         if self._resting_since is None:
             self._resting_since = self._clock.elapsed()
             self._execution.write_last_stats()
@@ -332,7 +332,7 @@ class Node:
             ticker.stop()
         self._execution.workers.stop()
         self._execution.hand_over.close()
-        # Last: whoever waits for it may close the store.
+        # Set last: whoever waits for it may then close the store.
         self._report_stopped(clean=clean)
 
     def _report_stopped(self, *, clean: bool) -> None:

@@ -95,7 +95,7 @@ _current: ContextVar[Run] = ContextVar("go_scheduler_run")
 
 
 class RunState(Protocol):
-    """What the loops know of a run and do for it, as far as its handler may ask."""
+    """The part of a run's state that its handler may read or change."""
 
     @property
     def instance(self) -> TaskInstance:
@@ -114,7 +114,7 @@ class RunState(Protocol):
         """Whether it has been told to complete within a transaction."""
 
     def extend(self, by: timedelta) -> bool:
-        """Allow it more time; false: it is too late for that."""
+        """Allow it more time; false if it is too late."""
 
     def complete_in(self, connection: object) -> bool:
         """Record its success in a transaction; false: the instance has ended."""
@@ -293,6 +293,6 @@ def leave_run(token: Token[Run]) -> None:
 
 
 def run_here() -> RunState | None:
-    """What the loops know of the run in which this is called, if it is in one."""
+    """The state of the run in which this is called, if it is called in one."""
     run = _current.get(None)
     return None if run is None else run._state

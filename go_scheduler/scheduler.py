@@ -215,7 +215,7 @@ class Scheduler(Lifecycle, Tasks, Client):
     def another(
         self, handler: Handler, *, queues: Sequence[str], executor: Executor
     ) -> Scheduler:
-        """One more on the same store that is like this one, but for what it runs.
+        """Make one more scheduler on the same store, with another handler.
 
         It is started and stopped by itself. What one of the two puts in or makes due,
         the other looks for at once.
@@ -255,12 +255,12 @@ class Scheduler(Lifecycle, Tasks, Client):
         return replace(health, warnings=self._notices.texts + health.warnings)
 
     def _connect(self) -> None:
-        # A registry may have others by now.
+        # The registry may have other tasks by now.
         check_sendable(self._handler, self._executor)
         store = self._ready()
         self._scheduled.clear()
-        # The loops report what they cannot reach, and go on once they can; so does what
-        # schedules the tasks.
+        # If the store is away, the loops report it and go on later; tasks are scheduled
+        # then as well.
         with suppress(StoreUnavailableError):
             self._schedule_tasks()
         with suppress(StoreError):
@@ -287,13 +287,13 @@ class Scheduler(Lifecycle, Tasks, Client):
                 self._look_at(each)
         node = self._node
         if node is not None and node.stopped:
-            # Others have what is in this memory only if they have this store.
+            # Other schedulers see what is in memory only if they have this very store.
             alone = type(self._store) is MemoryStore
             self._say(_STOPPED, is_warning=alone)
         return prepared
 
     def _look_at(self, definition: TaskDefinition) -> None:
-        """Say if this scheduler cannot run a definition; another one may."""
+        """Log if this scheduler cannot run a definition, which another one may."""
         queues = self._settings.queues
         if definition.queue not in queues:
             text = (
@@ -301,7 +301,7 @@ class Scheduler(Lifecycle, Tasks, Client):
                 f" serves, {', '.join(map(repr, queues))}: what is scheduled there"
                 " waits for a node that serves it"
             )
-            # There may well be one: if there is none, the nodes find out.
+            # Another node may serve it. If none does, the nodes warn later.
             self._say(text, is_warning=False)
         elif isinstance(self._handler, HandlerRegistry):
             name = definition.name
@@ -316,7 +316,7 @@ class Scheduler(Lifecycle, Tasks, Client):
                 self._say(text, is_warning=False)
 
     def _say(self, text: str, *, is_warning: bool) -> None:
-        """Say once what is no reason to look into anything later."""
+        """Log a text once, without a warning in ``health``."""
         if self._said.add(text):
             self._events.tell(NoticeGiven(text=text, is_warning=is_warning))
 

@@ -45,7 +45,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC) + _MICROSECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """What a call of ``backfill`` has come to.
+    """What a call of ``backfill`` has done.
 
     Attributes:
         made: How many fire times were given an instance.
@@ -65,7 +65,7 @@ class Backfill:
     def and_more(
         self, wanted: Sequence[datetime], made: Sequence[datetime]
     ) -> Backfill:
-        """This, and what has become of some more fire times, in their order."""
+        """This result with that of the next batch added."""
         return replace(
             self,
             made=self.made + len(made),
@@ -199,14 +199,14 @@ def _read(store: JoinedStore, definition_id: UUID) -> TaskDefinition:
 
 
 def _within(definition: TaskDefinition, context: str | None) -> TaskDefinition:
-    """The same in the trace in which it is backfilled, if there is one."""
+    """The definition with the trace context of this call, if there is one."""
     if context is None:
         return definition
     return changed(definition, trace_context=context)
 
 
 def _check_trigger(definition: TaskDefinition) -> None:
-    """Refuse what has no fire times that anybody could name."""
+    """Refuse a trigger whose fire times cannot be known."""
     if isinstance(definition.trigger, OnDemandTrigger):
         raise ConfigurationError(
             f"definition {definition.id} runs on demand, and has no fire times:"
@@ -214,7 +214,7 @@ def _check_trigger(definition: TaskDefinition) -> None:
         )
     if definition.trigger.waits:
         raise ConfigurationError(
-            f"definition {definition.id} counts from the end of each run, and has no"
+            f"definition {definition.id} fires after the end of each run, and has no"
             " fire times but those it has had; run_now() runs it once more"
         )
 
@@ -225,13 +225,13 @@ def _fill(
     fire_times: Sequence[datetime],
     overlap: Overlap,
 ) -> tuple[TaskDefinition, Sequence[datetime]]:
-    """Have a batch made; answer by which definition, and what was made."""
+    """Make a batch; return the definition it was made by, and what was made."""
     while True:
         try:
             made = store.backfill_instances(definition, fire_times, overlap=overlap)
         except ConflictError:
             stored = _read(store, definition.id)
-            # By another trigger these are no fire times; by anything else they are.
+            # Only another trigger would have other fire times.
             is_other = dump_trigger(stored.trigger) != dump_trigger(definition.trigger)
             if is_other or stored.revision == definition.revision:
                 raise

@@ -161,7 +161,7 @@ class Declaring(Scheduling):
     def _declare(
         self, declaration: Declaration, connection: object
     ) -> list[TaskDefinition]:
-        # Empty if it was refused; the transaction of the user may commit all the same.
+        # Empty if the version was too low; the user's transaction may still commit.
         done: list[Declared] = []
 
         def committed() -> None:
@@ -190,7 +190,7 @@ class Declaring(Scheduling):
             for each in declared.definitions:
                 self._look(each)
             if declared.resumed:
-                # Instances without a fire time have waited.
+                # Instances without a fire time may have waited for the resume.
                 self._look_for_instances()
         joined = connection is not None
         self._tell_scheduled(declared.definitions, joined=joined)

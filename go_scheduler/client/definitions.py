@@ -178,7 +178,7 @@ class Definitions(StoreAccess):
     """Await what ``delete_definitions`` does; see there."""
 
     def _delete(self, which: Conditions, connection: object) -> Mapping[UUID, int]:
-        """Delete definitions; how many of their instances run on, by definition."""
+        """Delete definitions; return how many instances of each run on."""
         running: dict[UUID, int] = {}
 
         def committed() -> None:

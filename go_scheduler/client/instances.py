@@ -1,4 +1,4 @@
-"""What users do to instances and to their runs, from outside of their node."""
+"""What users do to instances and their runs, from outside their node."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class Instances(StoreAccess):
             )
         elif answer is Cancelled.REQUESTED:
             if connection is None and self._withdraw(Kind.CANCELLED, [instance_id]):
-                # The node records its end, and tells of it.
+                # Its node records the end and tells the event.
                 return Cancelled.CANCELLED
             requested.append(instance_id)
             ids, worker = of_instance(instance), instance.worker
@@ -269,7 +269,7 @@ class Instances(StoreAccess):
         else:
             definition = self._ready().get_definition(instance.definition.id)
             if not definition.trigger.waits:
-                # The instance belongs to a former definition of that id.
+                # The instance belongs to an earlier definition with that id.
                 raise TaskDefinitionNotFoundError(definition.id)
         raise TaskInstanceStateError(instance_id, instance.state.value, problem)
 
@@ -316,7 +316,7 @@ class Instances(StoreAccess):
                 else min(_REOPENED_AT_ONCE, limit - reopened),
             )
             reopened += self._reopen(page)
-            # What fails once more meanwhile is behind this, and not met again.
+            # What fails again meanwhile lies before this cursor, and is not read again.
             after = page.next
             if after is None:
                 break
@@ -326,7 +326,7 @@ class Instances(StoreAccess):
     """Await what ``retry_failed`` does; see there."""
 
     def _reopen(self, instances: Collection[TaskInstance]) -> int:
-        """Make instances run again; how many do."""
+        """Make instances run again; return how many do."""
         if not instances:
             return 0
         reopened = self._ready().reopen_instances([each.id for each in instances])
@@ -338,7 +338,7 @@ class Instances(StoreAccess):
         return len(reopened)
 
 
-# More than any instance has, and what every store can compare.
+# Higher than any attempt, and low enough for every store to compare.
 _MOST_ATTEMPTS = 10**18
 _NOT_RUN = "it is not run where it was handed on to"
 
@@ -349,7 +349,7 @@ class Runs(StoreAccess):
     The token is that of ``Run.token``: the id of the instance, and the attempt.
     """
 
-    # Those of a scheduler which is not told otherwise.
+    # The defaults of a scheduler.
     _defaults = Defaults()
 
     def accept(
@@ -572,7 +572,7 @@ class Runs(StoreAccess):
         )
 
     def _went_on(self, recorded: bool) -> bool:
-        # It may run again at once, or its definition go on.
+        # It may run again at once, or its definition may fire next.
         if recorded:
             self._look()
         return recorded

@@ -40,7 +40,7 @@ class Nodes(StoreAccess):
         contacts = store.list_contacts(within=CONTACTS_KEPT)
         now = store.now()
         found = [node_info(each, now) for each in contacts]
-        # A row that was written by other means than this package may hold anything.
+        # A row that this package did not write may hold anything.
         found.sort(key=lambda it: (not it.alive, str(it.host), str(it.pid), it.since))
         return found
 
@@ -87,7 +87,7 @@ class Nodes(StoreAccess):
 
 
 def node_info(contact: NodeContact, now: datetime) -> NodeInfo:
-    """What a node told last, as it is seen now."""
+    """What a node last told of itself, judged at this time."""
     announced = contact.announced
     return NodeInfo(
         id=announced.node,

@@ -39,7 +39,7 @@ _MOST_REMEMBERED = 10_000
 class OnDemand(StoreAccess):
     """Runs definitions by hand, and enqueues work for them."""
 
-    # A client has no registry.
+    # Set by a scheduler; a client has none.
     _registry: HandlerRegistry | None = None
     _scheduled: set[str]
 
@@ -210,7 +210,7 @@ class OnDemand(StoreAccess):
     def _additions(
         self, operation: str, task: str | None, jobs: Sequence[Job], connection: object
     ) -> Sequence[Addition]:
-        """What jobs come to, all in the trace in which they are asked for."""
+        """The additions for jobs, all with the trace context of this call."""
         additions: list[Addition] = []
         for job in jobs:
             if job.at is not None and job.delay is not None:
@@ -233,12 +233,12 @@ class OnDemand(StoreAccess):
     def _payload_of(
         self, task: str | None, payload: Mapping[str, object] | None, connection: object
     ) -> Mapping[str, JSON] | None:
-        """A payload as it is stored. A scheduler that has the task checks it."""
+        """The payload as it is stored; checked if this scheduler has the task."""
         tasks = {} if self._registry is None else self._registry.tasks
         if task is None or task not in tasks:
             return cast("Mapping[str, JSON] | None", payload)
         stored = tasks[task].payload.write({} if payload is None else payload)
-        # Within the user's transaction nothing else is to be written beside it.
+        # Within the user's transaction nothing is written outside it.
         if connection is None and task not in self._scheduled:
             self._schedule_tasks()
         return stored or None
@@ -292,7 +292,7 @@ class OnDemand(StoreAccess):
         return found
 
     def _tell_dropped(self, made: Sequence[TaskInstance], *, joined: bool) -> None:
-        """Tell at once of all of a batch, as they are of one definition."""
+        """Tell one event of all that a batch dropped; they are of one definition."""
         every = [each.skipped for each in made if each.skipped is not None]
         if every:
             self._events.tell(
@@ -374,7 +374,7 @@ class Tasks(Declaring, OnDemand):
         if (owner := self._registry.owner) is None:
             self.schedule_all(new.values())
         else:
-            # Those of others may be in another program, and all have work that waits.
+            # What is left out may belong to another program, or have work that waits.
             self.declare(
                 new.values(),
                 owner=owner,
@@ -395,4 +395,4 @@ class Tasks(Declaring, OnDemand):
 
     @abstractmethod
     def _runs(self) -> bool:
-        """Whether a node of this scheduler's runs."""
+        """Whether this scheduler runs."""

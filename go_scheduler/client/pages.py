@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 class Order(StrEnum):
-    """In which order a list is; a cursor of one is of no use in another."""
+    """The order of a list. A cursor can be used in its own order only."""
 
     DEFINITIONS_BY_ID = "d"
     DEFINITIONS_SOONEST_FIRST = "ds"
@@ -31,7 +31,7 @@ class Order(StrEnum):
     INSTANCES_ENDED_LAST_FIRST = "ie"
 
 
-# In which nothing is without a time.
+# The orders in which each item has a time.
 _BY_TIME = (
     Order.INSTANCES_OLDEST_FIRST,
     Order.INSTANCES_NEWEST_FIRST,
@@ -60,7 +60,7 @@ def page_of(
     limit: int,
     position: Callable[[_Item], Position],
 ) -> Page[_Item]:
-    """What was read as a page; a full one may not be the last."""
+    """Make a page of what was read; if it is full, it has a ``next``."""
     if len(found) < limit:
         return Page(found)
     return Page(found, next=cursor_of(order, position(found[-1])))
@@ -82,7 +82,7 @@ def read_cursor(after: object, order: Order) -> Position | None:
             at=None if at is None else utc(datetime.fromisoformat(at), name="at"),
             id=UUID(id),
         )
-    # RecursionError is one that anybody can write: brackets in brackets.
+    # Anybody can cause a RecursionError: brackets within brackets.
     except (
         ValueError,
         TypeError,

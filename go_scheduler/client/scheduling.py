@@ -55,7 +55,7 @@ def prepare(
     Args:
         definition: The definition.
         now: The store's time, or a little earlier.
-        at_latest: The latest that it may be; None: it is ``now``.
+        at_latest: The latest that the store's time may be; None: it is ``now``.
 
     Raises:
         ConfigurationError: It is no definition.
@@ -74,14 +74,14 @@ def prepare(
         if trigger.waits and not is_own(trigger):
             raise InvalidTriggerError(
                 f"{shown(given)} waits for the end of a run, which only this package's"
-                " own triggers may: theirs is called where nothing may hang"
+                " own triggers may: they are called where nothing may hang"
             )
         first = trigger.first_fire_time(now)
         if first is not None:
             first = checked_fire_time(trigger, first)
             if not is_own(trigger):
-                # It may not answer with the instant that it was asked about. One that
-                # stays open after its first fire time fires then all the same.
+                # Check that the next answer is later than the first. A trigger that is
+                # undecided after its first fire time is accepted.
                 with suppress(UndecidedError):
                     next_fire_time_of(trigger, first)
         _check_storable(trigger, given)
@@ -89,21 +89,21 @@ def prepare(
         raise
     except Exception as error:
         raise InvalidTriggerError(f"{shown(given)} raised {shown(error)}") from error
-    # It is asked for all the same. Whoever asks for now must not come too late by that.
+    # By the latest possible time: what is scheduled for now must not count as missed.
     passed = first is not None and first <= (at_latest or now)
     overdue = passed and not trigger.recurring
     return changed(definition, trigger=trigger, next_fire_time=first, overdue=overdue)
 
 
 def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None:
-    """When a definition that waits for its instance's end fires, if it ends now."""
+    """When a definition that waits for an instance's end fires, if that ends now."""
     if not definition.trigger.waits:
         return None
     return next_fire_time_of(definition.trigger, now)
 
 
 def _check_storable(trigger: Trigger, given: Trigger) -> None:
-    """Refuse a trigger that would be another one when it is loaded."""
+    """Refuse a trigger that would be loaded as a different one."""
     if trigger is given and is_own(trigger) and is_brief(trigger):
         return
     kind, given_state = dump_trigger(trigger)
@@ -151,7 +151,7 @@ async def aput_prepared(
     put: Callable[[_Prepared, object], _Put],
     connection: object,
 ) -> _Put:
-    """Await what ``put_prepared`` does, for the call ``name``."""
+    """Await what ``put_prepared`` does; ``name`` is the call, for errors."""
     run_sync = None if connection is None else run_sync_of(connection, name)
     prepared, odd = await on_thread(prepare, joins=run_sync is not None)
     _warn_author(odd)
@@ -161,13 +161,13 @@ async def aput_prepared(
 
 
 def _warn_author(odd: Sequence[str]) -> None:
-    """Warn where the user has called: four calls above this one."""
+    """Warn at the line where the user called: four calls above this one."""
     for text in odd if WARNS.get() else ():
         warn(text, ScheduleWarning, stacklevel=5)
 
 
 WARNS: ContextVar[bool] = ContextVar("WARNS", default=True)
-"""Whether odd triggers are told by a Python warning; not if who sent them is told."""
+"""Whether odd triggers cause a Python warning; not if the sender is told."""
 
 
 class Scheduling(StoreAccess):
@@ -279,14 +279,14 @@ class Scheduling(StoreAccess):
     def _prepare(
         self, operation: str, definitions: Sequence[TaskDefinition], *, joins: bool
     ) -> tuple[Sequence[TaskDefinition], Sequence[str]]:
-        """Definitions as they are put, and what is odd about their triggers.
+        """Prepare definitions, and find what is odd about their triggers.
 
         Args:
             operation: What they are put by.
             definitions: The definitions.
             joins: Whether they are put within a transaction of the user's.
         """
-        # Not made ready for that: on SQLite it would wait for the transaction.
+        # Not made ready here: on SQLite that would wait for the transaction.
         store = transactional(self._store) if joins else self._ready()
         now, at_latest = store.now_between()
         prepared = [prepare(each, now, at_latest) for each in definitions]
@@ -295,7 +295,7 @@ class Scheduling(StoreAccess):
             for each in prepared
             if is_own(each.trigger) and (found := each.trigger.warnings(now))
         }
-        # Whoever schedules at every start has been told at the first one.
+        # Whoever schedules at every start was warned at the first.
         told = _unchanged(store, [each for each in prepared if each.id in odd])
         texts = [
             f"{each.trigger.describe()}: {text}"
@@ -314,7 +314,7 @@ class Scheduling(StoreAccess):
     ) -> list[TaskDefinition]:
         tell = partial(self._tell_scheduled, joined=connection is not None)
         if connection is None and len(definitions) == 1:
-            # A single definition that is due now runs here at once.
+            # A single definition that is due runs here at once.
             taker = self._taker(definitions[0].queue)
             if taker is not None:
                 taken = taker.put(definitions[0], lambda put: tell([put]))
@@ -341,7 +341,7 @@ class Scheduling(StoreAccess):
 
 
 def _unchanged(store: Store, prepared: Sequence[TaskDefinition]) -> Set[UUID]:
-    """The ids of those that putting would not change."""
+    """The ids of definitions that are stored just like that."""
     if not prepared:
         return set()
     ids = [each.id for each in prepared]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 _LOOKED_AT = 500
-"""What was given back is looked for among so many that wait, those due first."""
+"""How many waiting instances are searched for what was given back."""
 _QUEUES = 100
 
 
@@ -41,8 +41,8 @@ def backlog_of(
 
     Args:
         store: Read.
-        most: So many are counted of a queue.
-        queues: Of these alone; None: of all.
+        most: How far the instances of a queue are counted.
+        queues: The queues to look at; None: all.
     """
     due = store.list_backlog(most, queues=queues)
     now = store.now()
@@ -52,9 +52,9 @@ def backlog_of(
 
 
 def _was_due(instance: TaskInstance, now: datetime) -> bool:
-    """Whether its time has come, and it waits for no other reason than a give-back.
+    """Whether its time has come, and only a give-back makes it wait.
 
-    One that has failed waits for its retry, unless it was given back after that.
+    One that has failed waits for its retry, unless it was given back since.
     """
     given_back = instance.given_back is not None or (
         instance.attempt > instance.runs and instance.error is None

@@ -62,7 +62,7 @@ def line_of(event: Event) -> Line | None:
         line,
         values={**values, **line.values},
         ids=ids if line.ids is None else line.ids,
-        # Where an executor has failed is of no use: it is not our code.
+        # The traceback of a failed executor does not help: it is not our code.
         error=None
         if isinstance(event, node_events.ExecutorFailed)
         else given.get("exception"),
@@ -80,7 +80,7 @@ _EVERY_SECOND = f"{_LOCKED}; it is tried again every second"
 def _declaration_outdated(event: definition_events.DeclarationOutdated) -> Line:
     is_one = event.version is not None
     return Line(
-        # In a rolling deploy that is as it should be.
+        # With versions this is normal in a rolling deploy.
         INFO if is_one else WARNING,
         "the set of %(owner)s was declared at version %(stored)d: what is declared"
         f" {'at %(version)d' if is_one else 'without one'} changes nothing",
@@ -90,7 +90,7 @@ def _declaration_outdated(event: definition_events.DeclarationOutdated) -> Line:
 def _skipped(event: definition_events.InstanceSkipped) -> Line:
     times = "that were added for" if event.added else "of its fire times from"
     return Line(
-        # What an overlap skips, or a full queue drops, is what was asked for.
+        # Skipping by an overlap or a full queue is what the user asked for.
         WARNING if event.late else INFO,
         f"%(what)s: not run, %(count)d {times} %(first)s to %(last)s: %(reason)s",
     )
@@ -142,8 +142,8 @@ def _run_failed(event: instance_events.RunFailed) -> Line:
 
 def _run_deferred(event: instance_events.RunDeferred) -> Line:
     what = f"asks to be run again in {event.retry_in}"
-    # What it raised to say so is no fault: where that was is not worth its lines.
-    # Below the last of a group is a rule.
+    # A RetryAfter is no failure, so its traceback is left out. In an exception group
+    # the last line is followed by a rule.
     why = event.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
     return Line(INFO, _RUN, {"run": _of_run(event, what), "error": why})
 
@@ -151,9 +151,9 @@ def _run_deferred(event: instance_events.RunDeferred) -> Line:
 def _of_run(
     event: instance_events.RunFailed | instance_events.RunDeferred, what: str
 ) -> str:
-    """What has become of a run, with who ran it, and its number."""
+    """How a run ended, with its number and its worker."""
     on = "" if event.worker is None else f"on worker {event.worker} "
-    # What was given back, or taken over, has been claimed more often than run.
+    # After a give-back or a takeover the attempt is higher than the number of runs.
     number = f"(run {event.runs}) " if event.runs not in (0, event.attempt) else ""
     return f"{number}{on}{what}"
 
@@ -188,7 +188,7 @@ _READS = ("GET", "HEAD", "OPTIONS")
 
 
 def _request_allowed(event: instance_events.RequestAllowed) -> Line | None:
-    # What workers say of runs is told by the events of those.
+    # Requests of workers are told by the events of their runs.
     if event.method in _READS or event.scopes == ("workers",):
         return None
     return _request(event, ANSWERED)

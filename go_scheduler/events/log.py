@@ -35,7 +35,7 @@ class BoundedLog:
         self._lines = 0
 
     def begin(self) -> None:
-        """Begin anew, as at a tick. Log how many lines were left out before."""
+        """Allow lines again, as at a new tick. Log how many lines were left out."""
         left_out, self._lines = self._lines - self._most, 0
         if left_out > 0:
             self._log.warning("%d more such lines were left out", left_out)
@@ -55,7 +55,7 @@ class BoundedLog:
             message: With a place for each of ``args``, or for each value of a mapping.
             *args: The values.
             ids: Attributes of the record. Whole numbers stay, all else becomes text.
-            error: Written with its traceback. A store that is away is no fault of any
+            error: Written with its traceback. A store that is away is no fault in any
                 code: its traceback is written at level DEBUG only.
         """
         self._lines += 1

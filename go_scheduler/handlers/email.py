@@ -54,7 +54,7 @@ def address_of(name: str, text: str) -> Address:
     """An address, as in ``ada@example.org`` or ``Ada <ada@example.org>``.
 
     Raises:
-        ConfigurationError: It is none, or not one of ASCII characters.
+        ConfigurationError: It is no address, or not plain ASCII.
     """
     line = line_of(name, text)
     found = _BARE.fullmatch(line) or _NAMED.fullmatch(line)
@@ -73,7 +73,7 @@ def addresses_of(
     """Addresses, if mail may go to each of them.
 
     Raises:
-        ConfigurationError: One is none, or not allowed.
+        ConfigurationError: One is no address, or not allowed.
     """
     given = [texts] if isinstance(texts, str) else texts
     found = [address_of(name, each) for each in given]
@@ -84,7 +84,7 @@ def addresses_of(
 
 
 def line_of(name: str, text: str) -> str:
-    """A text that is one line of a header.
+    """Check a text that is to be one line of a header.
 
     Raises:
         ConfigurationError: It is longer, or has a line's end or another control
@@ -100,10 +100,10 @@ def line_of(name: str, text: str) -> str:
 
 
 def headers_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers, if they are a payload's to set.
+    """Check headers: a payload may not set all of them.
 
     Raises:
-        ConfigurationError: One is not.
+        ConfigurationError: One is not allowed.
     """
     if len(headers) > _MOST_HEADERS:
         raise ConfigurationError(f"headers: there are more than {_MOST_HEADERS}")
@@ -125,7 +125,7 @@ def attach(message: EmailMessage, where: str, given: Mapping[str, str]) -> None:
         ConfigurationError: It is no such file.
     """
     if unknown := given.keys() - _OF_AN_ATTACHMENT:
-        raise ConfigurationError(f"{where}: there is no {shown(min(unknown))} of it")
+        raise ConfigurationError(f"{where}: it has no {shown(min(unknown))}")
     for name in ("name", "content"):
         if name not in given:
             raise ConfigurationError(f"{where}.{name}: it is missing")
@@ -167,14 +167,14 @@ class MailServer:
     """The server that mails are handed to.
 
     Attributes:
-        host: Its name, for which its certificate has to be.
+        host: Its name, which its certificate must be for.
         port: Its port; commonly 587 for STARTTLS and 465 for TLS from the beginning.
-        security: ``"starttls"``, ``"tls"``, or ``"none"``, with which nobody logs in.
+        security: ``"starttls"``, ``"tls"``, or ``"none"``, which allows no login.
         user: Who logs in; None: nobody.
-        password: With what; it is not shown.
+        password: The password of ``user``; it is not shown.
         timeout: How long each step may take.
-        ca_file: The certificates, as PEM, that it is verified by; None: the system's.
-        hello: What it is greeted with; None: the domain of the sender.
+        ca_file: The certificates, as PEM, to verify it by; None: the system's.
+        hello: The name given in the SMTP greeting; None: the domain of the sender.
 
     Raises:
         ConfigurationError: A value is wrong.
@@ -295,7 +295,7 @@ class Email:
         headers: dict[str, str] | None = None,
         attachments: list[dict[str, str]] | None = None,
     ) -> tuple[EmailMessage, Sequence[str]]:
-        """The mail that a payload asks for, and all who get it, each once."""
+        """The mail that a payload asks for, and its recipients, each once."""
         if text is None and html is None:
             raise ConfigurationError("text: give text, html or both")
         message = EmailMessage(SMTP)
@@ -330,7 +330,7 @@ class Email:
         return message, recipients
 
     def _send(self, message: EmailMessage, recipients: Sequence[str]) -> _Refused:
-        """Send it, and answer who does not get it."""
+        """Send it, and return who was refused."""
         client = self._connected()
         try:
             if self._server.security == "starttls":
@@ -339,7 +339,7 @@ class Email:
                 assert self._server.password is not None
                 client.login(self._server.user, self._server.password)
             refused = client.send_message(message, self._sender.addr_spec, recipients)
-            # It is sent, whatever the server has to say to a farewell.
+            # The mail is sent, even if closing the connection fails.
             with suppress(smtplib.SMTPException, OSError):
                 client.quit()
         finally:

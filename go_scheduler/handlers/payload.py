@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
 
 Read: TypeAlias = Callable[[object], object]
-"""A value as a handler takes it, from what was enqueued or stored.
+"""Turns what was enqueued or stored into a value as a handler takes it.
 
 Raises:
     ValueError: It is not of the type.
@@ -55,10 +55,10 @@ _UNSAID = inspect.Parameter.empty
 
 
 def plain_type(annotation: object) -> Read | None:
-    """What reads the values of a type; None: it is none of those that are plain.
+    """The function that reads values of a plain type; None: the type is not plain.
 
-    It is the same with pydantic and without: who enqueues may not have it, who runs
-    may.
+    It works the same with and without pydantic, as the program that enqueues may lack
+    it while the one that runs has it.
     """
     if annotation in (Any, object):
         return _anything
@@ -75,11 +75,11 @@ def plain_type(annotation: object) -> Read | None:
     if kind is list:
         return _array(*known)
     if kind is tuple:
-        # tuple[()] is the empty one, and tuple any.
+        # tuple[()] is the empty tuple; a bare tuple may hold anything.
         is_any = not hasattr(annotation, "__args__")
         return _tuple(known, repeats=is_any or ... in within)
     if kind is dict:
-        # Its keys may have to be those of a JSON object.
+        # Keys of a JSON object are strings.
         has_names = not within or within[0] in (str, Any, object)
         return _object(known[1] if known else _anything) if has_names else None
     return _either(known)
@@ -105,7 +105,7 @@ def _scalar(annotation: object) -> Read | None:
 
 def _choice(words: tuple[object, ...]) -> Read | None:
     def read(value: object) -> object:
-        # Unlike 1, True is no 1.
+        # True == 1, but is not meant by Literal[1].
         if not any(type(value) is type(each) and value == each for each in words):
             raise ValueError(value)
         return value
@@ -155,7 +155,7 @@ def _object(item: Read) -> Read:
 
 
 def _items(value: object) -> list[object] | tuple[object, ...]:
-    """What is in a JSON array, which a tuple becomes as well."""
+    """The items of a JSON array; a tuple counts as one."""
     if not isinstance(value, list | tuple):
         raise ValueError(value)
     return value
@@ -165,7 +165,7 @@ class Adapter(Protocol):
     """Checks the values of a parameter."""
 
     def dump(self, value: object) -> JSON:
-        """A value as JSON.
+        """Turn a value into JSON.
 
         Raises:
             ValueError: It is not of the parameter's type.
@@ -175,16 +175,16 @@ class Adapter(Protocol):
         """The value that was dumped.
 
         Raises:
-            ValueError: It is none of the parameter's type.
+            ValueError: It is not of the parameter's type.
         """
 
 
 def adapter_for(name: str, annotation: object) -> Adapter:
-    """What checks the values of a parameter.
+    """The adapter that checks the values of a parameter.
 
     Raises:
-        ConfigurationError: Its type is one that JSON cannot hold; or only pydantic
-            could say, and that is not installed.
+        ConfigurationError: JSON cannot hold its type; or that takes pydantic, which is
+            not installed.
     """
     if annotation is _UNSAID:
         annotation = Any
@@ -206,7 +206,7 @@ class PlainAdapter:
     Args:
         name: Of the parameter.
         annotation: The type.
-        read: What reads its values.
+        read: Reads its values.
     """
 
     def __init__(self, name: str, annotation: object, read: Read) -> None:
@@ -254,7 +254,7 @@ class PydanticAdapter:
     def dump(self, value: object) -> JSON:
         """The value as JSON, if that can be read again."""
         try:
-            # What is of another type is seen when it is read.
+            # A value of another type is noticed when it is read back.
             written = self._type.dump_python(
                 value, mode="json", by_alias=True, warnings=False
             )
@@ -278,7 +278,7 @@ class PydanticAdapter:
 
 
 RESERVED = ("at", "connection", "delay", "key", "payload")
-"""What ``enqueue`` takes for itself."""
+"""Parameters of ``enqueue`` itself."""
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -287,14 +287,14 @@ class Payload:
     """What a task is enqueued with: each argument by the name of its parameter.
 
     A first parameter that is annotated as ``TaskInstance``, or not annotated and called
-    ``instance``, is none of them: it is given the instance.
+    ``instance``, is not part of it: it is given the instance.
 
     Args:
         task: The task's name.
         function: Its handler.
 
     Attributes:
-        types: Of the parameters, by their names.
+        types: The types of the parameters, by name.
 
     Raises:
         ConfigurationError: A parameter cannot be given by its name, has a name that
@@ -420,7 +420,9 @@ class Payload:
         """
         check_type("payload", given, Mapping)
         if not all(isinstance(name, str) for name in given):
-            raise ConfigurationError(f"a payload has names: {shown(given)}")
+            raise ConfigurationError(
+                f"the names in a payload must be texts: {shown(given)}"
+            )
         arguments = self.arguments(**given)
         try:
             return {
@@ -434,7 +436,7 @@ class Payload:
         """Arguments as the handler takes them.
 
         Raises:
-            Fail: They are not what it takes, by now: no further run would change that.
+            Fail: They do not fit any more; no further run would change that.
         """
         try:
             arguments = self.arguments(**stored)
@@ -453,7 +455,7 @@ class Payload:
                 return (
                     f"task {self._task!r} takes no {wrong!r}; did you mean {meant!r}?"
                 )
-        # What is missing as well is more to the point.
+        # A missing argument is told first, as that helps more.
         if others and "unexpected" in str(error):
             takes = ", ".join(known) or "nothing"
             return f"task {self._task!r} takes no {min(others)!r}; it takes {takes}"
@@ -477,7 +479,7 @@ def _is_instance(parameter: inspect.Parameter, hints: Mapping[str, object]) -> b
 def _hints_of(
     task: str, function: Callable[..., object], parameters: Sequence[inspect.Parameter]
 ) -> Mapping[str, object]:
-    """The types of parameters, where they are annotated."""
+    """The types of the parameters that are annotated."""
     annotated = {
         each.name: each.annotation
         for each in parameters
@@ -488,7 +490,7 @@ def _hints_of(
         return get_type_hints(
             SimpleNamespace(__annotations__=annotated),
             names,
-            # Commonly imported for type checkers alone.
+            # Often the name is imported for type checkers only.
             {"TaskInstance": TaskInstance},
             include_extras=True,
         )
@@ -503,13 +505,13 @@ _Order = TypeVar("_Order")
 
 
 class ParameterOrders(Payload, Generic[_Order]):
-    """A payload that is the arguments of a function, which makes an order of them.
+    """A payload that consists of the arguments of a function that makes an order.
 
     Args:
         task: What the executor is called in errors.
         make: The function. It raises ``ConfigurationError`` for what the executor
             would not do.
-        schema: Makes the JSON schema; None: that is made of the parameters.
+        schema: Makes the JSON schema; None: it is made from the parameters.
     """
 
     def __init__(
@@ -523,7 +525,7 @@ class ParameterOrders(Payload, Generic[_Order]):
         self._schema = schema
 
     def __reduce__(self) -> tuple[object, ...]:
-        # To other processes, where its checks are made anew.
+        # Pickled for other processes, where its checks are built again.
         return type(self), (self._task, self._make, self._schema)
 
     def schema(self) -> dict[str, JSON]:
@@ -531,10 +533,10 @@ class ParameterOrders(Payload, Generic[_Order]):
         return super().schema() if self._schema is None else self._schema()
 
     def write(self, given: Mapping[str, object]) -> dict[str, JSON]:
-        """A payload as it is stored, if there is an order in it.
+        """The payload as it is stored, if it is an order.
 
         Raises:
-            ConfigurationError: There is none, or the executor would not do it.
+            ConfigurationError: It is no order, or the executor would not do it.
         """
         stored = super().write(given)
         self._make(**self.read(stored))
@@ -544,7 +546,7 @@ class ParameterOrders(Payload, Generic[_Order]):
         """The order of an instance: its payload, or else its definition's metadata.
 
         Raises:
-            Fail: There is none that the executor would do.
+            Fail: It is no order that the executor would do.
         """
         given = instance.metadata if instance.payload is None else instance.payload
         try:

@@ -42,15 +42,15 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of the machine a process may take: each of those that a command starts.
+    """How much of the machine each process of a command may use.
 
     Attributes:
-        cpu_seconds: Of the processor's time; None: any.
-        memory: Bytes of its address space; None: any.
-        open_files: How many files at once; None: as many as the server.
+        cpu_seconds: Processor time; None: unlimited.
+        memory: Bytes of address space; None: unlimited.
+        open_files: Files open at once; None: as many as the server may have.
 
     Raises:
-        ConfigurationError: One is no whole number above zero.
+        ConfigurationError: A limit is no whole number above zero.
     """
 
     cpu_seconds: int | None = None
@@ -64,7 +64,7 @@ class Limits:
 
     @property
     def text(self) -> str:
-        """As the launcher reads them; empty if there are none."""
+        """The limits as the launcher reads them; empty if there are none."""
         named = {
             "CPU": self.cpu_seconds,
             "AS": self.memory,
@@ -86,12 +86,12 @@ class Command:
             ``environment``, and its arguments. In these, but not in the program,
             ``{name}`` is the value that the payload has by that name; what is put there
             never becomes several arguments.
-        options: The names whose values may begin with ``-``, which programs take for
-            options.
-        environment: All that it finds in its environment, besides
+        options: The names whose values may begin with ``-``, which makes a program take
+            them as options.
+        environment: Its whole environment, besides
             ``GO_SCHEDULER_INSTANCE_ID`` and ``GO_SCHEDULER_ATTEMPT``. It may hold
             secrets, and is not shown.
-        folder: In which it begins.
+        folder: The folder in which it runs.
         timeout: How long it may take. The definition's ``expire_after`` has to be
             longer, or it is ended by that.
         final_codes: The exit codes after which it is not tried again.
@@ -116,7 +116,7 @@ class Command:
         for name, value in self.environment.items():
             if "\0" in f"{name}{value}" or "=" in name or not name:
                 raise ConfigurationError(
-                    f"environment has {shown(name)}, which none can hold"
+                    f"environment has {shown(name)}, which no environment can hold"
                 )
         check_positive("timeout", self.timeout)
         if unknown := {*self.options} - {*self.names}:
@@ -139,16 +139,16 @@ class Command:
 
     @property
     def names(self) -> Sequence[str]:
-        """What a payload has to give, each once."""
+        """The names that a payload must give, each once."""
         found = (name for each in self.arguments for name in _PLACEHOLDER.findall(each))
         return tuple(dict.fromkeys(found))
 
     def filled(self, values: Mapping[str, object]) -> list[str]:
-        """The arguments with these values in their places.
+        """The arguments with these values filled in.
 
         Raises:
-            ConfigurationError: A value is missing, is none of those asked for, or would
-                be taken for an option.
+            ConfigurationError: A value is missing, was not asked for, or would be taken
+                for an option.
         """
         for name in values.keys() - {*self.names}:
             raise ConfigurationError(
@@ -204,7 +204,7 @@ _LOOK_EVERY = 0.2
 _DRAINED_WITHIN = 1.0
 
 _groups: set[int] = set()
-"""Those that run, each by the id of its first process."""
+"""The process groups that run, each by the id of its first process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +217,10 @@ class Call:
 
 
 class Output(asyncio.Protocol):
-    """Reads a pipe until its end, and keeps the first and the last of it.
+    """Reads a pipe to its end, and keeps the beginning and the end of the output.
 
     Args:
-        kept: How many bytes of each.
+        kept: How many bytes of each are kept.
     """
 
     def __init__(self, kept: int) -> None:
@@ -232,11 +232,11 @@ class Output(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note what is to be closed."""
+        """Keep the transport, to close it later."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Take what was written next."""
+        """Add what was written next."""
         room = self._kept - len(self._first)
         self._first += data[:room]
         self._last += data[room:]
@@ -245,17 +245,17 @@ class Output(asyncio.Protocol):
             self._dropped += excess
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that this was the end."""
+        """Note the end of the output."""
         self.ended.set_result(None)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         assert self._transport is not None
         self._transport.close()
 
     @property
     def text(self) -> str:
-        """What is kept."""
+        """The output that was kept."""
         between = b""
         if self._dropped:
             between = f"\n[… {self._dropped} bytes …]\n".encode()
@@ -265,20 +265,19 @@ class Output(asyncio.Protocol):
 async def run_command(
     call: Call, environment: Mapping[str, str], *, grace: timedelta, kept: int
 ) -> tuple[int, str, str | None]:
-    """Run a command to its end; no process of its group is left.
+    """Run a command to its end, and leave no process of its group.
 
-    If this is cancelled, it is ended too.
+    If this is cancelled, the command is ended too.
 
     Args:
         call: The command, and its arguments.
-        environment: All that it has.
+        environment: Its whole environment.
         grace: How long it has to end once it is told to.
         kept: How many bytes of its output are kept, of the first and of the last.
 
     Returns:
-        Its exit code, or below zero the number of the signal that has ended it; what it
-        wrote, shortened in the middle; and why it was ended, or None if it ended by
-        itself.
+        Its exit code, negative if a signal ended it; its output, shortened in the
+        middle; and why it was ended, or None if it ended by itself.
 
     Raises:
         OSError: It could not be started.
@@ -300,7 +299,7 @@ async def run_command(
         finally:
             await _end(process, grace)
             _groups.discard(process.pid)
-        # What has left the group may keep the pipe open for ever.
+        # A process that left the group may keep the pipe open for ever.
         await asyncio.wait([output.ended], timeout=_DRAINED_WITHIN)
     finally:
         output.close()
@@ -311,9 +310,9 @@ async def run_command(
 async def _started(
     call: Call, environment: Mapping[str, str], writable: int
 ) -> tuple[Process, asyncio.CancelledError | None]:
-    """Start a command, even if this is cancelled meanwhile, which is answered.
+    """Start a command; return a cancellation that came meanwhile.
 
-    The event loop itself would end the first process of the group alone.
+    If cancelled, the event loop itself would only end the group's first process.
     """
     arguments = call.arguments
     if limits := call.command.limits.text:
@@ -340,7 +339,7 @@ async def _started(
 
 
 async def _wait(process: Process, timeout: timedelta) -> str | None:
-    """Wait for its end, and answer why that is to be brought about."""
+    """Wait for its end; return the reason if it must be ended."""
     ended = asyncio.ensure_future(process.wait())
     try:
         async with asyncio.timeout(timeout.total_seconds()):
@@ -362,7 +361,7 @@ async def _end(process: Process, grace: timedelta) -> None:
                 async with asyncio.timeout(grace.total_seconds()):
                     await process.wait()
     finally:
-        # Those too that it has started, which may outlive it.
+        # The whole group: processes that it started may outlive it.
         _signal(process.pid, signal.SIGKILL)
         await process.wait()
 
@@ -374,7 +373,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 @atexit.register
 def _end_all() -> None:
-    """End what a stop has left behind: it may run elsewhere soon."""
+    """End what a stop left behind, as it may soon run elsewhere."""
     for group in tuple(_groups):
         _signal(group, signal.SIGKILL)
 
@@ -390,7 +389,7 @@ class CommandFailed(Exception):
 class Shell:
     """Runs one of some commands: ``{"command": "backup", "arguments": {…}}``.
 
-    No shell has a part in it. The command has a process group of its own, which is
+    No shell is involved. The command has a process group of its own, which is
     ended, by ``SIGTERM`` and then by ``SIGKILL``, when it takes too long, or when its
     run is cancelled or lost; what is left of it when the command has ended is ended
     too. Its standard input is empty. Exit code 0 is success; after one of
@@ -469,7 +468,7 @@ class Shell:
         return Call(command, found, found.filled(arguments or {}))
 
     def _schema(self) -> dict[str, JSON]:
-        """A choice of what each command takes."""
+        """The schema of a payload: one alternative for each command."""
         commands = sorted(self._commands.items())
         return {
             "type": "object",
@@ -497,11 +496,11 @@ def _schema_of(name: str, command: Command) -> dict[str, JSON]:
 
 
 def _unwanted() -> str | None:
-    """Why the run in which this is called is to be ended; None: it is not."""
+    """Why the current run must be ended; None: it may go on."""
     try:
         run = current_run()
     except SchedulerStateError:
-        # In a process of its own, which is ended as a whole.
+        # In a worker process there is no run; that process is ended as a whole.
         return None
     if run.lost:
         return "its run has been lost"

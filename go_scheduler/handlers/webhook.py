@@ -58,7 +58,7 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRequest:
-    """A request as it is sent, or sent on."""
+    """A request as it is sent, first or after a redirect."""
 
     method: str
     url: httpx.URL
@@ -70,32 +70,32 @@ class WebhookRequest:
 
     @property
     def host(self) -> str:
-        """To whom it goes, as names are written in DNS."""
+        """The host, as written in DNS."""
         return self.url.raw_host.decode("ascii")
 
     @property
     def port(self) -> int:
-        """To which port."""
+        """The port."""
         return self.url.port or _PORTS[self.url.scheme]
 
     @property
     def where(self) -> str:
-        """Where it goes, without what may be secret in a path."""
+        """Where it goes, for messages: without the path, which may be secret."""
         return f"{self.method} {self.url.scheme}://{self.url.netloc.decode('ascii')}"
 
 
 def _url(text: str) -> httpx.URL:
-    """A URL, if it is one to which anything goes.
+    """Read a URL that a request can be sent to.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is no such URL.
     """
     if len(text) > _LONGEST_URL:
         raise ConfigurationError(f"url: it has more than {_LONGEST_URL} characters")
     try:
         url = httpx.URL(text)
         host = url.host
-    # A name in punycode is only read when it is asked for.
+    # httpx decodes punycode only when the host is read.
     except (httpx.InvalidURL, UnicodeError) as error:
         raise ConfigurationError(f"url: {error}") from None
     if url.scheme not in _PORTS or not host:
@@ -135,7 +135,7 @@ def _named(known: Mapping[str, Secret], what: str, name: str | None) -> Secret |
 
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host, for a port."""
+"""Finds the addresses of a host, for a port."""
 
 _Answer: TypeAlias = tuple[int, httpx.Headers, str]
 
@@ -202,10 +202,10 @@ class Webhook:
         """Send the request of an instance.
 
         Raises:
-            Fail: Its payload does not fit, it goes where it may not go, or the answer
-                is a final one.
+            Fail: Its payload does not fit, its address is not allowed, or the answer is
+                final.
             RetryAfter: The answer says when to try again.
-            WebhookFailed: There was no answer, or one that does not say.
+            WebhookFailed: There was no answer, or one that does not say when.
         """
         request = self.payload.of(instance)
         try:
@@ -234,7 +234,7 @@ class Webhook:
         """The request that a payload asks for.
 
         Raises:
-            ConfigurationError: It is none, or not allowed.
+            ConfigurationError: It is no such request, or not allowed.
         """
         if json is not None and body is not None:
             raise ConfigurationError("json: give either json or body, not both")
@@ -271,13 +271,13 @@ class Webhook:
         return request
 
     def _check(self, request: WebhookRequest) -> None:
-        """Refuse what goes where nothing may go."""
+        """Refuse a host, port or address that is not allowed."""
         hosts = self._settings.hosts
         if hosts is not None and not is_among(request.host, hosts):
             raise ConfigurationError(f"url: the host {request.host} is not allowed")
         if request.port not in self._settings.ports:
             raise ConfigurationError(f"url: the port {request.port} is not allowed")
-        # A number is known for what it is before it is resolved.
+        # A host given as an address is checked before it is resolved.
         if ":" in request.host or request.host.replace(".", "").isdigit():
             kind = refusal_of(request.host, self._networks)
             if kind not in (None, UNKNOWN):
@@ -296,10 +296,10 @@ class Webhook:
         try:
             new = replace(request, url=_url(str(request.url.join(location))))
             self._check(new)
-        # Of one that is none, urllib's.
+        # Raised by urllib if it is no URL.
         except (ValueError, httpx.InvalidURL) as error:
             raise Fail(f"{request.where} answered {status}: {error}") from None
-        # To another port, or without TLS, is another host.
+        # Another port, or no TLS any more, counts as another host.
         upgraded = (new.url.scheme, new.port) == ("https", 443) and request.port == 80
         at_home = (new.url.scheme, new.port) == (request.url.scheme, request.port)
         if new.host != request.host or not (at_home or upgraded):
@@ -405,7 +405,7 @@ class Webhook:
             "User-Agent": f"go_scheduler/{__version__}",
             "Accept": "*/*",
             **request.headers,
-            # What is packed may become any size.
+            # Compressed answers could unpack to any size.
             "Accept-Encoding": "identity",
             "Idempotency-Key": str(instance.id),
             INSTANCE: str(instance.id),
@@ -426,7 +426,7 @@ class Webhook:
     def _judge(
         self, request: WebhookRequest, status: int, headers: httpx.Headers, text: str
     ) -> None:
-        """Raise what an answer that is no success has to."""
+        """Raise if an answer is no success."""
         if 200 <= status < 300:
             return
         why = f"{request.where} answered {status}{': ' if text else ''}{text}"
@@ -438,7 +438,7 @@ class Webhook:
         raise RetryAfter(min(max(delay, ZERO), self._settings.max_retry_after), why)
 
     def _delay(self, text: str) -> timedelta | None:
-        """How long an answer asks to wait; None: it does not."""
+        """How long an answer asks to wait; None: it does not ask."""
         if re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
             return timedelta(seconds=int(text))
         try:
@@ -452,7 +452,7 @@ class _Requests(ParameterOrders[WebhookRequest]):
     """The payloads of webhooks."""
 
     def write(self, given: Mapping[str, object]) -> dict[str, JSON]:
-        """As of any executor; what is to be sent as JSON is no body."""
+        """The payload as it is stored; JSON belongs in ``json``, not in ``body``."""
         if isinstance(given, Mapping) and isinstance(given.get("body"), dict | list):
             raise ConfigurationError(
                 "body: it must be a text; json takes any JSON value"
@@ -461,8 +461,8 @@ class _Requests(ParameterOrders[WebhookRequest]):
 
 
 def _hidden(secrets: Sequence[Secret]) -> Sequence[str]:
-    """What no answer may bring into an error: the longest first."""
-    # As they stand, without the scheme before them, and as JSON has them.
+    """Secret texts to hide in errors, the longest first."""
+    # As given, without the scheme in front, and as written in JSON.
     given = [each.value for each in secrets]
     values = {*given, *(each.split(" ")[-1] or each for each in given)}
     found = values | {json_text.dumps(each)[1:-1] for each in values}
@@ -477,7 +477,7 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
 
 @cache
 def _tls(ca_file: str | None) -> ssl.SSLContext:
-    """What verifies receivers; it takes long to load."""
+    """The TLS context; it takes long to load."""
     if ca_file is None:
         return httpx.create_ssl_context(trust_env=False)
     import ssl

@@ -24,10 +24,10 @@ class Secret:
 
     Attributes:
         value: The secret itself; it is not shown.
-        hosts: To which it goes, and to no others: a payload says where a webhook goes.
+        hosts: The only hosts it is sent to, as the payload chooses the URL.
 
     Raises:
-        ConfigurationError: It is empty or no line of plain text, or no host is named.
+        ConfigurationError: It is empty or not one line of text, or no host is named.
     """
 
     value: str = field(repr=False)
@@ -52,18 +52,17 @@ class WebhookSettings:
         hosts: The only ones they may go to; a name that begins with a dot stands for
             all below it. None: any with a public address.
         ports: The only ports.
-        networks: Addresses they may go to though they are not public, such as
+        networks: Addresses that are allowed though they are not public, such as
             ``"10.1.0.0/16"``.
         redirects: How many are followed, at most 10, each checked as the URL is.
-        other_hosts: Whether redirects to other hosts are, without any secret, and
+        other_hosts: Whether redirects to other hosts are followed, without secrets and
             without the headers of the payload.
         connect_timeout: How long a connection may take.
-        read_timeout: How long the receiver may say nothing.
-        timeout: How long all of it may take; a payload may ask for less.
+        read_timeout: How long the receiver may be silent.
+        timeout: How long the whole request may take; a payload may ask for less.
         max_answer: How many bytes of an answer are read.
         max_retry_after: The longest wait that an answer may ask for.
-        ca_file: The certificates, as PEM, that receivers are verified by; None: those
-            that httpx has.
+        ca_file: The certificates, as PEM, to verify receivers by; None: those of httpx.
 
     Raises:
         ConfigurationError: A value is wrong.
@@ -97,7 +96,7 @@ class WebhookSettings:
 
 
 def checked_hosts(hosts: object) -> tuple[str, ...]:
-    """Names of hosts, as they are compared.
+    """Check names of hosts, and write them as they are compared.
 
     Raises:
         ConfigurationError: They are no list of names.
@@ -118,7 +117,7 @@ def host_name(host: str) -> str:
 
 
 def is_among(host: str, hosts: Collection[str]) -> bool:
-    """Whether a host is one of some, or below one that begins with a dot."""
+    """Whether a host is among these, or below one that begins with a dot."""
     name = host_name(host)
     return any(
         name == each or (each.startswith(".") and name.endswith(each)) for each in hosts

@@ -46,7 +46,7 @@ class Pause:
     note: str | None = None
 
     def explained(self, reason: str, first: datetime, last: datetime) -> str:
-        """A reason why something was skipped, with the pause if that was part of it.
+        """The reason of a skip, with the pause if that was part of the reason.
 
         Args:
             reason: The reason.
@@ -62,7 +62,7 @@ class Pause:
 
 
 def explained_by_pause(reason: str, since: datetime, note: str | None) -> str:
-    """A reason why something was skipped, with the pause that has not ended."""
+    """The reason of a skip, with the pause that has not ended."""
     return _with_note(f"{reason}; paused since {utc_text(since)}", note)
 
 
@@ -142,10 +142,10 @@ class TaskDefinition:
         note: Why it was paused. Kept like that.
         paused_at: Since when it has been paused. Kept by the store.
         last_pause: The last pause that has ended. Kept by the store.
-        overdue: Whether its one fire time had passed when it was scheduled: of its
-            ``catch_up`` only ``drop_after`` holds for it. Nothing is said by it of one
-            that was scheduled in time and is late now. Kept by the store.
-        trace_context: In which trace it was put or last changed, as whoever traces
+        overdue: Whether its only fire time had passed already when it was scheduled; of
+            its ``catch_up`` only ``drop_after`` applies then. It does not tell whether
+            one that was scheduled in time is late now. Kept by the store.
+        trace_context: The trace in which it was put or last changed, as the tracer
             wrote it, such as the traceparent of W3C, a space and the tracestate: at
             most 600 characters of ASCII.
             ``schedule`` sets it where there is a trace; a store may leave it out.
@@ -191,7 +191,7 @@ class TaskDefinition:
     trace_context: str | None = field(default=None, compare=False)
     completed_at: datetime | None = field(default=None, compare=False)
     revision: int | None = field(default=None, compare=False)
-    # Whose revision it is: dataclasses.replace() passes it on, with whatever new id.
+    # The id that the revision belongs to: dataclasses.replace() may change the id.
     _revision_of: UUID | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -234,7 +234,7 @@ class TaskDefinition:
                 object.__setattr__(self, name, utc(value, name=name))
 
     def _identify(self) -> None:
-        """Settle the id, whether it was passed, and whose revision it has."""
+        """Set the id, note whether it was passed, and keep the revision with its id."""
         id: UUID | None = self.id
         named: bool | None = self.named
         passed = id is not None

@@ -272,7 +272,7 @@ FILE = {"name": "a", "content": "YQ=="}
         ({"headers": {str(n): "" for n in range(51)}}, "headers: there are more than"),
         ({"attachments": [FILE] * 21}, "attachments: there are more than 20"),
         ({"attachments": [{"name": "a"}]}, "attachments[0].content: it is missing"),
-        ({"attachments": [FILE | {"x": ""}]}, "attachments[0]: there is no 'x' of it"),
+        ({"attachments": [FILE | {"x": ""}]}, "attachments[0]: it has no 'x'"),
         ({"attachments": [FILE, FILE | {"name": "../a"}]}, "attachments[1].name: '../"),
         ({"attachments": [FILE | {"name": "a\n"}]}, "attachments[0].name: it holds"),
         ({"attachments": [FILE | {"content": "?"}]}, "attachments[0].content: it is"),

@@ -152,9 +152,9 @@ def yields(instance: TaskInstance) -> Iterator[None]:
 
 @pytest.mark.parametrize("handler", [yields, yields_async])
 def test_a_generator_function_is_refused(handler: Handler) -> None:
-    with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
+    with pytest.raises(ConfigurationError, match="and to call it runs nothing"):
         HandlerRegistry().register("generator")(handler)
-    with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
+    with pytest.raises(ConfigurationError, match="and to call it runs nothing"):
         Scheduler(handler)
 
 

@@ -458,9 +458,18 @@ def test_its_schema_says_what_each_command_takes() -> None:
         ({"arguments": ["no-such-program"]}, "there is no program 'no-such-program'"),
         ({"folder": "/no/such/folder"}, "there is no folder /no/such/folder"),
         ({"options": ["x"]}, "options names 'x', and no argument has {x}"),
-        ({"environment": {"A=B": "c"}}, "environment has 'A=B', which none can hold"),
-        ({"environment": {"": "c"}}, "environment has '', which none can hold"),
-        ({"environment": {"A": "\0"}}, "environment has 'A', which none can hold"),
+        (
+            {"environment": {"A=B": "c"}},
+            "environment has 'A=B', which no environment can hold",
+        ),
+        (
+            {"environment": {"": "c"}},
+            "environment has '', which no environment can hold",
+        ),
+        (
+            {"environment": {"A": "\0"}},
+            "environment has 'A', which no environment can hold",
+        ),
         ({"timeout": seconds(0)}, "timeout must be longer than zero"),
     ],
 )
