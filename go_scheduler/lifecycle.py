@@ -149,8 +149,8 @@ class Lifecycle(ABC):
         """
         if self._clock_drives:
             raise SchedulerStateError(
-                "run() waits in real time, and a manual clock is moved by hand: use start() and"
-                " clock.advance()"
+                "run() waits in real time, and a manual clock is moved by hand: use"
+                " start() and clock.advance()"
             )
         self._refuse_to_block("run()", "async with scheduler")
         # Only a SimpleQueue lets a signal handler put while its own thread gets.

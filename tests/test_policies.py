@@ -123,13 +123,6 @@ def test_by_default_ten_seconds_are_no_reason_to_miss_anything() -> None:
     )
 
 
-def test_what_is_later_than_it_may_be_is_dropped() -> None:
-    assert not CatchUp().drops(timedelta.max)
-    some = CatchUp(drop_after=MINUTE)
-    assert not some.drops(MINUTE)
-    assert some.drops(MINUTE + TICK)
-
-
 @pytest.mark.parametrize(
     ("catch_up", "each", "latest"),
     [
@@ -159,16 +152,6 @@ def delays(policy: RetryPolicy, runs: int = 6) -> list[float]:
         retry_in(policy, runs=each, ran_for=MINUTE).total_seconds()
         for each in range(1, runs + 1)
     ]
-
-
-def test_with_a_delay_the_next_run_begins_so_long_after_the_failure() -> None:
-    assert delays(RetryPolicy(delay=MINUTE), 3) == [60, 60, 60]
-    assert delays(RetryPolicy(delay=timedelta(0)), 2) == [0, 0]
-
-
-def test_each_delay_is_longer_by_the_factor_up_to_the_longest() -> None:
-    doubled = RetryPolicy(delay=SECOND, factor=2, max_delay=10 * SECOND)
-    assert delays(doubled) == [1, 2, 4, 8, 10, 10]
 
 
 @pytest.mark.parametrize("runs", [100, 10**9])

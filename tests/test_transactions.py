@@ -24,7 +24,6 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from go_scheduler.client import Client
 from go_scheduler.errors import (
-    ConfigurationError,
     StoreUnavailableError,
     TaskDefinitionNotFoundError,
 )
@@ -444,19 +443,6 @@ def test_the_awaitable_forms_take_part_in_an_async_transaction(
         asyncio.run(change(commits))
         assert client.counts()[State.PENDING] == count
         assert (other in client.list_definitions()) is not commits
-
-
-@pytest.mark.parametrize("engine", SQL[1:2])
-def test_each_form_says_which_connection_it_takes(client: Watching, shop: Shop) -> None:
-    client.schedule(SEND)
-    session = AsyncSession(create_async_engine(shop.engine.url))
-    with pytest.raises(ConfigurationError, match=r"begins with an a.*run_sync"):
-        client.enqueue("send", connection=session)
-    with (
-        Session(shop.engine) as sync,
-        pytest.raises(ConfigurationError, match=r"with that one, call enqueue\("),
-    ):
-        asyncio.run(client.aenqueue("send", connection=sync))
 
 
 # What is changed by hand.

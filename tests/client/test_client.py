@@ -238,13 +238,6 @@ def test_a_copy_of_a_paused_definition_is_paused(client: Client) -> None:
     assert not again.paused
 
 
-def test_a_store_without_transactions_takes_part_in_none() -> None:
-    client = Client(MemoryStore())
-    with pytest.raises(ConfigurationError, match="MemoryStore takes part in no"):
-        client.schedule(soon(), connection=object())
-    assert client.list_definitions() == []
-
-
 class TestMany:
     """Many definitions are scheduled in one write, or none is."""
 

@@ -135,12 +135,6 @@ class TestRefusals:
             client.declare(arguments.pop("definitions"), **arguments)
         assert client.list_definitions() == []
 
-    def test_a_store_without_transactions_takes_part_in_none(
-        self, client: Client
-    ) -> None:
-        with pytest.raises(ConfigurationError, match="takes part in no transaction"):
-            client.declare([ONE], owner="app", connection="mine")
-
     def test_an_id_that_is_made_up_at_each_start_is_refused(
         self, client: Client
     ) -> None:
