@@ -268,7 +268,7 @@ class Scheduler(Lifecycle, Tasks, Client):
 
     def _new_node(self, application: ApplicationLoop | None) -> Node:
         if self._handler is None:
-            self._notice(NO_HANDLER)
+            self._say(NO_HANDLER, stays=True)
         return Node(
             Handling(self._handler, self._executor, application, self._look_beside),
             self._store,
@@ -302,27 +302,23 @@ class Scheduler(Lifecycle, Tasks, Client):
                 " waits for a node that serves it"
             )
             # Another node may serve it. If none does, the nodes warn later.
-            self._say(text, is_warning=False)
+            self._say(text)
         elif isinstance(self._handler, HandlerRegistry):
             name = definition.name
             if name is None:
-                self._notice(f"{NAMELESS}: pass name= to TaskDefinition")
+                self._say(f"{NAMELESS}: pass name= to TaskDefinition", stays=True)
             elif name not in self._handler:
                 text = (
                     f"no handler is registered as {name!r} here: what is scheduled by"
                     " it waits for a node that has one; register it, or mind its"
                     " spelling"
                 )
-                self._say(text, is_warning=False)
+                self._say(text)
 
-    def _say(self, text: str, *, is_warning: bool) -> None:
-        """Log a text once, without a warning in ``health``."""
-        if self._said.add(text):
-            self._events.tell(NoticeGiven(text=text, is_warning=is_warning))
-
-    def _notice(self, text: str) -> None:
-        if self._notices.add(text):
-            self._events.tell(NoticeGiven(text=text))
+    def _say(self, text: str, *, is_warning: bool = False, stays: bool = False) -> None:
+        """Log a text once; if it stays, it is a warning of ``health`` as well."""
+        if (self._notices if stays else self._said).add(text):
+            self._events.tell(NoticeGiven(text=text, is_warning=is_warning or stays))
 
     def _runs(self) -> bool:
         return self._live_node() is not None

@@ -305,11 +305,7 @@ def test_a_loop_that_has_the_time_does_not_wait_while_another_asks_for_it(
 @pytest.mark.parametrize(("there", "back"), [(0.05, 0.0), (0.0, 0.05)])
 @pytest.mark.parametrize("off", [-0.025, 0, 0.025])
 def test_with_a_clock_that_is_vouched_for_it_lags_by_twice_its_error_at_most(
-    clock: ManualClock,
-    distant: DistantStore,
-    there: float,
-    back: float,
-    off: float,
+    clock: ManualClock, distant: DistantStore, there: float, back: float, off: float
 ) -> None:
     error = seconds(0.025)
     distant.there, distant.back, distant.ahead = (

@@ -123,17 +123,11 @@ def test_a_scheduler_is_well_whatever_becomes_of_its_hints() -> None:
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-def test_what_another_has_put_in_runs_as_soon_as_there_is_a_hint(
-    by_hand: bool,
-) -> None:
+def test_what_another_has_put_in_runs_as_soon_as_there_is_a_hint(by_hand: bool) -> None:
     store = HintingStore(Given())
     called: SimpleQueue[TaskInstance] = SimpleQueue()
     runner = Scheduler(
-        called.put,
-        store,
-        schedule_window=HOUR,
-        runner_window=HOUR,
-        lease=HOUR,
+        called.put, store, schedule_window=HOUR, runner_window=HOUR, lease=HOUR
     )
     other = Scheduler(None, store)
     once = TaskDefinition(trigger=ExecuteOnceTrigger(store.now()))

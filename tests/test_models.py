@@ -62,11 +62,7 @@ def test_a_definition_needs_a_trigger_alone() -> None:
     assert made.id.version == 4
     assert made.id != TaskDefinition(trigger=HOURLY).id
     assert (made.name, made.queue, made.metadata) == (None, "default", {})
-    assert (made.expire_after, made.retry, made.catch_up) == (
-        None,
-        None,
-        None,
-    )
+    assert (made.expire_after, made.retry, made.catch_up) == (None, None, None)
     assert (made.next_fire_time, made.completed_at, made.revision) == (None, None, None)
     assert (made.paused, made.note, made.paused_at) == (False, None, None)
     assert not made.named

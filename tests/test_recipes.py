@@ -81,11 +81,7 @@ def job(**values: Any) -> TaskDefinition:
 
 def instance() -> TaskInstance:
     return TaskInstance(
-        id=uuid4(),
-        definition=job(),
-        fire_time=START,
-        execute_at=START,
-        due_at=START,
+        id=uuid4(), definition=job(), fire_time=START, execute_at=START, due_at=START
     )
 
 

@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import (
-    Connection,
-    event,
-    func,
-    select,
-    text,
-)
+from sqlalchemy import Connection, event, func, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from go_scheduler.client import Client
-from go_scheduler.errors import (
-    StoreUnavailableError,
-    TaskDefinitionNotFoundError,
-)
+from go_scheduler.errors import StoreUnavailableError, TaskDefinitionNotFoundError
 from go_scheduler.events import Event, InstanceFinished
 from go_scheduler.handlers import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition

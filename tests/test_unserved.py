@@ -11,13 +11,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement, NodeContact
-from go_scheduler.testing.builders import (
-    MINUTE,
-    OTHER_NODE,
-    claim,
-    definition,
-    pending,
-)
+from go_scheduler.testing.builders import MINUTE, OTHER_NODE, claim, definition, pending
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -64,10 +58,7 @@ def serve(store: Store, *served: str, stopping: bool = False) -> None:
 
 
 def test_a_queue_that_nobody_serves_is_named_once_with_what_to_do(
-    node: Scheduler,
-    store: Store,
-    clock: ManualClock,
-    caplog: pytest.LogCaptureFixture,
+    node: Scheduler, store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     serve(store, "reports")
     pending(store, definition(queue="mial"))
@@ -82,10 +73,7 @@ def test_a_queue_that_nobody_serves_is_named_once_with_what_to_do(
 
 
 def test_it_is_named_while_nobody_serves_it_and_something_is_due(
-    node: Scheduler,
-    store: Store,
-    clock: ManualClock,
-    caplog: pytest.LogCaptureFixture,
+    node: Scheduler, store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     pending(store, definition(queue="mail"))
     clock.advance(MINUTE / 2)

@@ -11,14 +11,10 @@ from uuid import UUID, uuid4
 
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_definition_id, check_number, check_type
-from go_scheduler.errors import (
-    ConfigurationError,
-)
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.json import check_text, freeze
-from go_scheduler.models import (
-    METADATA_LIMIT,
-)
+from go_scheduler.models import METADATA_LIMIT
 from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 

@@ -20,10 +20,7 @@ from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
-from go_scheduler.events.definition_events import (
-    Change,
-    DefinitionDeleted,
-)
+from go_scheduler.events.definition_events import Change, DefinitionDeleted
 from go_scheduler.models import DefinitionState, Deleted, TaskDefinition
 from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.messages import Position
@@ -99,7 +96,6 @@ class Definitions(StoreAccess):
         order = Order.DEFINITIONS_BY_ID
         if soonest_first:
             order = Order.DEFINITIONS_SOONEST_FIRST
-        position = read_cursor(after, order)
         found = self._ready().list_definitions(
             ids=None if ids is None else checked_ids(ids),
             metadata=None if metadata is None else metadata_query(metadata),
@@ -109,7 +105,7 @@ class Definitions(StoreAccess):
             **whose(queues, owners),
             state=None if state is None else one_of(DefinitionState, state),
             soonest_first=soonest_first,
-            after=position,
+            after=read_cursor(after, order),
             limit=limit,
         )
         return page_of(found, order, limit=limit, position=Position.of_definition)
@@ -202,11 +198,7 @@ class Pauses(StoreAccess):
     """Pauses and resumes definitions."""
 
     def pause(
-        self,
-        definition_id: UUID,
-        note: str | None = None,
-        *,
-        connection: object = None,
+        self, definition_id: UUID, note: str | None = None, *, connection: object = None
     ) -> TaskDefinition:
         """Pause a definition: nothing of it starts until it is resumed.
 

@@ -40,11 +40,7 @@ class Explaining(Nodes):
     _retention: timedelta | None = None
 
     def why(
-        self,
-        definition_id: UUID,
-        at: datetime | None = None,
-        *,
-        machines: bool = True,
+        self, definition_id: UUID, at: datetime | None = None, *, machines: bool = True
     ) -> Why:
         """What happened to a definition at an instant, or will, and what decided it.
 

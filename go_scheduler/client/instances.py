@@ -123,7 +123,6 @@ class Instances(StoreAccess):
         order = Order.INSTANCES_OLDEST_FIRST
         if newest_first:
             order = Order.INSTANCES_NEWEST_FIRST
-        position = read_cursor(after, order)
         found = self._ready().list_instances(
             definition_id=definition_id,
             name=name,
@@ -132,7 +131,7 @@ class Instances(StoreAccess):
             since=None if since is None else utc(since, name="since"),
             **whose(queues, owners),
             newest_first=newest_first,
-            after=position,
+            after=read_cursor(after, order),
             limit=limit,
         )
         return page_of(found, order, limit=limit, position=Position.of_instance)
@@ -171,9 +170,7 @@ class Instances(StoreAccess):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        return self._ready().counts(
-            **whose(queues, owners),
-        )
+        return self._ready().counts(**whose(queues, owners))
 
     acounts = awaitable(counts)
     """Await what ``counts`` does; see there."""
@@ -422,12 +419,7 @@ class Runs(StoreAccess):
         return answer
 
     def extend(
-        self,
-        instance_id: UUID,
-        attempt: int,
-        by: timedelta,
-        *,
-        progress: JSON = None,
+        self, instance_id: UUID, attempt: int, by: timedelta, *, progress: JSON = None
     ) -> Extension:
         """Keep a run that was handed on: it is not presumed lost for so long from now.
 

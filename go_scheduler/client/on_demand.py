@@ -88,9 +88,8 @@ class OnDemand(StoreAccess):
                 key at the same moment; repeat the transaction.
         """
         check_definition_id(definition_id)
-        task = None
-        if self._registry is not None:
-            task = self._registry.name_of(definition_id)
+        registry = self._registry
+        task = None if registry is None else registry.name_of(definition_id)
         job = Job(payload=payload, at=at, delay=delay, key=key)
         if id is not None:
             job = replace(job, id=id)
@@ -234,14 +233,17 @@ class OnDemand(StoreAccess):
         self, task: str | None, payload: Mapping[str, object] | None, connection: object
     ) -> Mapping[str, JSON] | None:
         """The payload as it is stored; checked if this scheduler has the task."""
-        tasks = {} if self._registry is None else self._registry.tasks
-        if task is None or task not in tasks:
+        if task is None or task not in self._tasks:
             return cast("Mapping[str, JSON] | None", payload)
-        stored = tasks[task].payload.write({} if payload is None else payload)
+        stored = self._tasks[task].payload.write({} if payload is None else payload)
         # Within the user's transaction nothing is written outside it.
         if connection is None and task not in self._scheduled:
             self._schedule_tasks()
         return stored or None
+
+    @property
+    def _tasks(self) -> Mapping[str, Task[..., ..., object]]:
+        return {} if self._registry is None else self._registry.tasks
 
     def _enqueue(
         self, task: str, additions: Sequence[Addition], connection: object
@@ -249,9 +251,8 @@ class OnDemand(StoreAccess):
         try:
             return self._add(task_id(task), additions, connection)
         except TaskDefinitionNotFoundError as error:
-            known = () if self._registry is None else self._registry.tasks
-            missing = TaskDefinitionNotFoundError(error.definition_id, task, known)
-            raise missing from None
+            id = error.definition_id
+            raise TaskDefinitionNotFoundError(id, task, self._tasks) from None
 
     def _add(
         self, definition_id: UUID, additions: Sequence[Addition], connection: object
@@ -386,10 +387,9 @@ class Tasks(Declaring, OnDemand):
 
     def _unscheduled(self) -> Mapping[str, TaskDefinition]:
         """The definitions of these tasks, by their names."""
-        tasks = {} if self._registry is None else self._registry.tasks
         return {
             name: task.definition
-            for name, task in tasks.items()
+            for name, task in self._tasks.items()
             if name not in self._scheduled
         }
 

@@ -83,13 +83,7 @@ def read_cursor(after: object, order: Order) -> Position | None:
             id=UUID(id),
         )
     # Anybody can cause a RecursionError: brackets within brackets.
-    except (
-        ValueError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        ConfigurationError,
-    ):
+    except (ValueError, TypeError, AttributeError, RecursionError, ConfigurationError):
         of = None
     if of != order.value or (at is None and order in _BY_TIME):
         raise ConfigurationError(

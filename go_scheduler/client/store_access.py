@@ -125,10 +125,7 @@ class StoreAccess:
         for each in changed:
             self._events.tell(
                 DefinitionChanged(
-                    **of_definition(each),
-                    change=change,
-                    note=each.note,
-                    joined=joined,
+                    **of_definition(each), change=change, note=each.note, joined=joined
                 )
             )
 

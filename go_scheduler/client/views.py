@@ -110,10 +110,7 @@ class Views(StoreAccess):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        return self._ready().counts_up_to(
-            checked_most(most),
-            **whose(queues, owners),
-        )
+        return self._ready().counts_up_to(checked_most(most), **whose(queues, owners))
 
     acounts_up_to = awaitable(counts_up_to)
     """Await what ``counts_up_to`` does; see there."""
@@ -205,10 +202,7 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        return self._ready().list_waiting(
-            **whose(queues, owners),
-            limit=limit,
-        )
+        return self._ready().list_waiting(**whose(queues, owners), limit=limit)
 
     alist_waiting = awaitable(list_waiting)
     """Await what ``list_waiting`` does; see there."""
@@ -233,10 +227,7 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        return self._ready().list_claims(
-            **whose(queues, owners),
-            limit=limit,
-        )
+        return self._ready().list_claims(**whose(queues, owners), limit=limit)
 
     alist_claims = awaitable(list_claims)
     """Await what ``list_claims`` does; see there."""
@@ -263,11 +254,7 @@ class Views(StoreAccess):
         check_limit(limit)
         check_type("prefix", prefix, str)
         check_searched("prefix", prefix)
-        return self._ready().search_names(
-            prefix,
-            **whose(queues, owners),
-            limit=limit,
-        )
+        return self._ready().search_names(prefix, **whose(queues, owners), limit=limit)
 
     asearch_names = awaitable(search_names)
     """Await what ``search_names`` does; see there."""
@@ -297,11 +284,7 @@ class Views(StoreAccess):
         check_limit(limit)
         check_type("key", key, str)
         check_searched("key", key)
-        return self._ready().search_key(
-            key,
-            **whose(queues, owners),
-            limit=limit,
-        )
+        return self._ready().search_key(key, **whose(queues, owners), limit=limit)
 
     asearch_key = awaitable(search_key)
     """Await what ``search_key`` does; see there."""

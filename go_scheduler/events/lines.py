@@ -204,8 +204,7 @@ _Said: TypeAlias = Line | Callable[[Any], Line | None]
 _LINES: Mapping[type[Event], _Said] = {
     definition_events.DeclarationOutdated: _declaration_outdated,
     definition_events.DefinitionLocked: Line(
-        WARNING,
-        f"definition %(definition_id)s: {_LOCKED}, its firing has to wait",
+        WARNING, f"definition %(definition_id)s: {_LOCKED}, its firing has to wait"
     ),
     definition_events.DefinitionSetAside: Line(
         ERROR,

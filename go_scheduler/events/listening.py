@@ -85,9 +85,7 @@ def hears(
 def hears(*kinds: type[Event]) -> Callable[[Listener], Hears]: ...
 
 
-def hears(
-    *kinds: type[Heard],
-) -> Callable[[Callable[[Heard], object]], Hears]:
+def hears(*kinds: type[Heard]) -> Callable[[Callable[[Heard], object]], Hears]:
     """Make a listener that is told of these kinds of events only.
 
     ```python

@@ -17,12 +17,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from go_scheduler.checks import (
-    check_name,
-    check_number,
-    check_positive,
-    check_type,
-)
+from go_scheduler.checks import check_name, check_number, check_positive, check_type
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown

@@ -16,12 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import (
-    check_name,
-    check_number,
-    check_positive,
-    check_type,
-)
+from go_scheduler.checks import check_name, check_number, check_positive, check_type
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers import launcher
@@ -65,11 +60,7 @@ class Limits:
     @property
     def text(self) -> str:
         """The limits as the launcher reads them; empty if there are none."""
-        named = {
-            "CPU": self.cpu_seconds,
-            "AS": self.memory,
-            "NOFILE": self.open_files,
-        }
+        named = {"CPU": self.cpu_seconds, "AS": self.memory, "NOFILE": self.open_files}
         return ",".join(f"{name}={each}" for name, each in named.items() if each)
 
 

@@ -220,11 +220,7 @@ class TestRefusals:
         ],
     )
     def test_a_trigger_without_fire_times_that_can_be_known(
-        self,
-        memory: MemoryStore,
-        trigger: Trigger,
-        error: type[Exception],
-        why: str,
+        self, memory: MemoryStore, trigger: Trigger, error: type[Exception], why: str
     ) -> None:
         new = TaskDefinition(trigger=trigger, next_fire_time=START)
         memory.put_definitions([new])
@@ -395,11 +391,7 @@ class TestInATransaction:
             for limit in (None, 10_001):
                 with pytest.raises(ConfigurationError, match=r"more than 10,000"):
                     client.backfill(
-                        HOURLY.id,
-                        YESTERDAY,
-                        START,
-                        limit=limit,
-                        connection=connection,
+                        HOURLY.id, YESTERDAY, START, limit=limit, connection=connection
                     )
             few = YESTERDAY + 10_000 * SECOND
             found = client.backfill(HOURLY.id, few - SECOND, few, connection=connection)

@@ -14,13 +14,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.messages import Announcement
-from go_scheduler.testing.builders import (
-    LEASE,
-    MINUTE,
-    NODE,
-    OTHER_NODE,
-    TICK,
-)
+from go_scheduler.testing.builders import LEASE, MINUTE, NODE, OTHER_NODE, TICK
 from tests.conftest import seconds
 
 if TYPE_CHECKING:

@@ -178,8 +178,7 @@ def test_what_was_backfilled_says_so_and_not_that_it_was_skipped(house: House) -
 
 def test_one_that_was_skipped_alone_is_no_plural(house: House) -> None:
     house.schedule(
-        ExecuteOnceTrigger(START + MINUTE),
-        catch_up=CatchUp(drop_after=MINUTE),
+        ExecuteOnceTrigger(START + MINUTE), catch_up=CatchUp(drop_after=MINUTE)
     )
     house.clock.advance(HOUR)
     house.run_for(MINUTE)
@@ -211,9 +210,7 @@ def test_a_time_before_it_was_scheduled_has_no_instance(house: House) -> None:
     )
 
 
-def test_nothing_was_to_fire_then_and_the_nearest_times_are_these(
-    house: House,
-) -> None:
+def test_nothing_was_to_fire_then_and_the_nearest_times_are_these(house: House) -> None:
     with pytest.warns(ScheduleWarning):
         house.schedule(CronTrigger("30 2 * * *", timezone="Europe/Berlin"))
     why = house.why(datetime(2030, 3, 31, 12, tzinfo=UTC))

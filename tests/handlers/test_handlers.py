@@ -107,8 +107,7 @@ def test_what_cannot_be_called_is_refused() -> None:
     ],
 )
 def test_an_async_handler_is_known_before_it_is_called(
-    handler: Handler,
-    expected: bool,
+    handler: Handler, expected: bool
 ) -> None:
     handlers = HandlerRegistry()
     handlers.register("it")(handler)
