@@ -23,7 +23,7 @@ from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests.conftest import SQL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_enqueued_is_refused_with_all_others(
 ) -> None:
     client = Client(MemoryStore())
     client.schedule(SEND)
-    call = partial(client.enqueue_all, "send", [{}, arguments])  # type: ignore[list-item]
+    call: Callable[[], object] = partial(client.enqueue_all, "send", [{}, arguments])
     if not isinstance(arguments, Job):
         call = partial(client.enqueue, "send", **arguments)
     with pytest.raises(ConfigurationError, match=text):

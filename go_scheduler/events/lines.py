@@ -23,6 +23,9 @@ DEBUG, INFO = logging.DEBUG, logging.INFO
 WARNING, ERROR = logging.WARNING, logging.ERROR
 
 
+_OF_EVENT: Mapping[str, object] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line of the log.
@@ -32,14 +35,14 @@ class Line:
         message: With places for ``values``, such as ``%(node)s``.
         values: By their names. The fields of the event are always among them,
             durations in seconds.
-        ids: Attributes of the record. None: the ids that the event has.
+        ids: Attributes of the record; by default the ids that the event has.
         error: Written with its traceback, if that is worth its lines.
     """
 
     level: int
     message: str
     values: Mapping[str, object] = field(default_factory=dict)
-    ids: Mapping[str, object] | None = None
+    ids: Mapping[str, object] = field(default_factory=lambda: _OF_EVENT)
     error: BaseException | None = None
 
 
@@ -61,7 +64,7 @@ def line_of(event: Event) -> Line | None:
     return replace(
         line,
         values={**values, **line.values},
-        ids=ids if line.ids is None else line.ids,
+        ids=ids if line.ids is _OF_EVENT else line.ids,
         # The traceback of a failed executor does not help: it is not our code.
         error=None
         if isinstance(event, node_events.ExecutorFailed)

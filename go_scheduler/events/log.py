@@ -91,7 +91,7 @@ class Log(BoundedLog):
                 line.level,
                 line.message,
                 line.values,
-                ids=line.ids or {},
+                ids=line.ids,
                 error=line.error,
             )
 
