@@ -25,14 +25,13 @@ TRACE_CONTEXT_LIMIT = 600
 """The most characters that the context of a trace may have."""
 
 _LATEST_VERSION = 2**63 - 1
-_MOST_COUNTED = 10**9
 
 PRIORITIES = range(4)
 """The classes of priority; what is in a smaller one goes first."""
 
 LEAST_EXPIRE_AFTER = timedelta(milliseconds=100)
-"""The shortest ``expire_after``: that a start is recorded and its handler called takes
-an answer of the store, and some milliseconds of a busy machine."""
+"""The shortest ``expire_after``. To record a start and call the handler takes a call of
+the store, and some milliseconds on a busy machine."""
 
 LONGEST = CENTURY
 """The longest duration that an argument may have: 100 years."""
@@ -45,11 +44,11 @@ _SUCH_AS = {
     "Trigger": "CronTrigger('0 9 * * *')",
     "timedelta": "timedelta(seconds=300)",
 }
-"""A value of each type for which people commonly pass another one, by its name."""
+"""Examples, by the name of the type, for types that people often get wrong."""
 
 
 def check_type(name: str, value: object, kind: type) -> None:
-    """Refuse a value of another type; a bool is no int.
+    """Refuse a value of another type; a bool does not count as an int.
 
     Raises:
         ConfigurationError: It is of another type.
@@ -59,13 +58,13 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 
 def check_made(name: str, value: object, kind: type, *, opener: str) -> None:
-    """Refuse what is no store or bus; a URL, which may have a password, is not shown.
+    """Refuse what is no store or bus. A URL is not shown: it may hold a password.
 
     Args:
         name: What it is for.
         value: What was given.
-        kind: Of what type it has to be.
-        opener: What makes one of a URL, and where that is.
+        kind: The type that it must have.
+        opener: The function that opens one by its URL, with its module.
 
     Raises:
         ConfigurationError: It is of another type.
@@ -92,7 +91,7 @@ def check_takes_one(name: str, called: Callable[..., object], *, argument: str) 
     try:
         signature = inspect.signature(called)
     except (TypeError, ValueError):
-        return  # Some of what is built in does not say what it takes.
+        return  # Some built-in callables have no signature.
     try:
         signature.bind(None)
     except TypeError as error:
@@ -104,7 +103,7 @@ def check_takes_one(name: str, called: Callable[..., object], *, argument: str) 
 
 
 def check_name(name: str, value: object) -> str:
-    """A short text, if every store can keep it.
+    """Check a name: a short text that every store can keep.
 
     Returns:
         The text, as a plain one if it was of a subclass of ``str``.
@@ -139,7 +138,7 @@ def check_positive(name: str, value: object) -> None:
 
 
 def check_at_least(name: str, value: object, least: timedelta) -> None:
-    """Refuse what is not a timedelta of so much or more.
+    """Refuse what is not a timedelta of at least ``least``.
 
     Raises:
         ConfigurationError: It is no timedelta, shorter, or longer than 100 years.
@@ -153,26 +152,33 @@ def check_at_least(name: str, value: object, least: timedelta) -> None:
         )
 
 
-def check_count(name: str, value: object) -> None:
-    """Check that a value is a whole number, at least 1 and what every store can keep.
+def check_number(name: str, value: object, least: int, most: int | None = None) -> int:
+    """Check that a value is a whole number within bounds.
 
     Args:
-        name: Of the argument, for the error message.
+        name: The name of the argument, for the error message.
         value: Its value.
+        least: The lowest number that is allowed.
+        most: The highest; None: any.
+
+    Returns:
+        The number.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: It is no whole number, or out of bounds.
     """
     check_type(name, value, int)
     assert isinstance(value, int)
-    if not 1 <= value <= _MOST_COUNTED:
-        raise ConfigurationError(
-            f"{name} must be from 1 to {_MOST_COUNTED:,}, not {shown(value)}"
-        )
+    if value < least or (most is not None and value > most):
+        within = f"at least {least:,}"
+        if most is not None:
+            within = f"from {least:,} to {most:,}"
+        raise ConfigurationError(f"{name} must be {within}: {shown(value)}")
+    return value
 
 
 def check_policy(name: str, value: object, kind: type) -> None:
-    """Refuse another type, a subclass too: no store would keep what it adds.
+    """Refuse another type, and subclasses: no store would keep the fields they add.
 
     Raises:
         ConfigurationError: It is of another type.
@@ -182,7 +188,7 @@ def check_policy(name: str, value: object, kind: type) -> None:
 
 
 def check_note(value: object) -> str:
-    """A note, if every store can keep it.
+    """Check a note: a text that every store can keep.
 
     Returns:
         The text, as a plain one if it was of a subclass of ``str``.
@@ -200,7 +206,7 @@ def check_note(value: object) -> str:
 
 
 def check_trace_context(value: object) -> str:
-    """The context of a trace, if every store can keep it.
+    """Check the context of a trace: a text that every store can keep.
 
     Returns:
         The text, as a plain one if it was of a subclass of ``str``.
@@ -256,33 +262,14 @@ def check_definition_id(value: object) -> None:
     check_type("definition_id", value, UUID)
 
 
-def check_priority(value: object) -> None:
-    """Refuse what is none of the classes of priority.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
-    check_type("priority", value, int)
-    if value not in PRIORITIES:
-        raise ConfigurationError(
-            f"priority must be from 0 to {PRIORITIES[-1]}: {shown(value)}"
-        )
-
-
 def check_version(value: object) -> None:
-    """Refuse what cannot be the version of a declared set; it may have none.
+    """Check the version of a declared set; a set may have none.
 
     Raises:
         ConfigurationError: It is no whole number, or out of range.
     """
-    if value is None:
-        return
-    check_type("version", value, int)
-    assert isinstance(value, int)
-    if not 0 <= value <= _LATEST_VERSION:
-        raise ConfigurationError(
-            f"version must be a whole number from 0 to 2**63 - 1: {shown(value)}"
-        )
+    if value is not None:
+        check_number("version", value, 0, _LATEST_VERSION)
 
 
 def _other_type(name: str, value: object, kind: type) -> ConfigurationError:

@@ -28,6 +28,6 @@ class Cleanup:
         self._retention = retention
 
     def tick(self) -> timedelta | None:
-        """Delete one batch; a full one asks for another at once."""
+        """Delete one batch. If it was full, the next tick follows at once."""
         deleted = self._store.delete_finished(self._retention, limit=_BATCH)
         return ZERO if deleted >= _BATCH else None

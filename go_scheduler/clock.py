@@ -27,11 +27,9 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """The time of day, in UTC."""
-        ...
 
     def elapsed(self) -> timedelta:
         """Time since some fixed point; it never runs back."""
-        ...
 
     def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
         """Wait on a held condition until it is notified or ``elapsed()`` is ``until``.
@@ -41,38 +39,32 @@ class Clock(Protocol):
             until: The value of ``elapsed()`` to return at; None waits for the
                 notification alone. May return early, so callers look again.
         """
-        ...
 
 
 class Driven(Protocol):
-    """What a driving clock calls: a step, and when it is due."""
+    """What a driving clock calls: a step that is due at a known time."""
 
     @property
     def due(self) -> timedelta | None:
         """The ``elapsed()`` at which the next step is due; None: not until woken."""
-        ...
 
     def step(self) -> None:
         """Do what is due."""
-        ...
 
 
 @runtime_checkable
 class DrivingClock(Clock, Protocol):
-    """A clock that calls what falls due itself, so that no thread is started."""
+    """A clock that itself calls what is due, so that no threads are needed."""
 
     @property
     def executor(self) -> Executor:
         """Runs the handlers."""
-        ...
 
     def attach(self, driven: Driven) -> None:
         """Call ``driven.step()`` whenever it is due, until it is detached."""
-        ...
 
     def detach(self, driven: Driven) -> None:
-        """Call it no more."""
-        ...
+        """Stop calling it."""
 
 
 class SystemClock:
@@ -108,22 +100,21 @@ class _Reading(NamedTuple):
 class StoreClock:
     """A node's copy of its store's time: it may lag by a round trip, never lead.
 
-    It is the store's last answer plus the time since that answer arrived. Of the
-    readings of the last minutes the one with the shortest round trip counts, unless the
-    newest shows that the store's clock has been set since. It begins with several, so
-    that the copy does not depend on a slow one. It runs back only if that clock was set
-    back.
+    The copy is the store's answer plus the time since that answer arrived. Of the
+    answers of the last two minutes the one with the shortest round trip is used, unless
+    the newest shows that the store's clock has been set since. At the start the store
+    is asked several times, so that the copy does not depend on one slow answer. The
+    copy runs back only if the store's clock was set back.
 
-    An answer proves no more than that the store's time is between it and it plus the
-    round trip. Where somebody vouches for the node's own clock, the copy is that clock
-    less its error, as far as it lies in between.
+    An answer only proves that the store's time lies between the answer and the answer
+    plus the round trip. If the user vouches for the node's own clock, the copy is that
+    clock minus its error, kept within these bounds.
 
     Args:
         clock: Measures elapsed time and waits.
         read: Asks the store for its time.
-        error: How far apart the node's clock and the store's are at most; None: nobody
-            knows.
-        at_start: How many readings it begins with, unless one is fast.
+        error: The most by which the clocks of node and store differ; None: unknown.
+        at_start: How often the store is asked at the start, unless an answer is fast.
     """
 
     _FAST = timedelta(microseconds=100)
@@ -152,8 +143,8 @@ class StoreClock:
         """Ask the store for its time, if the last answer is older than ten seconds.
 
         Args:
-            waits: Whether to wait while another thread asks, and not to go on with what
-                is known, of whatever age: for those that do not ask at regular times.
+            waits: Whether to wait while another thread asks. Otherwise the last known
+                time is used, however old; that suits callers that ask regularly.
         """
         if self._is_fresh():
             return
@@ -194,7 +185,7 @@ class StoreClock:
         if self._best is None:
             self.refresh()
             assert self._best is not None
-        # In this order: a new best comes with its floor, which was set before it.
+        # Read in this order: the floor is written before the best that it belongs to.
         best = self._best
         copy = best.time + (elapsed - best.answered)
         if self._error is not None:
@@ -217,7 +208,7 @@ class StoreClock:
 
     def _take(self, new: _Reading) -> None:
         if self._best is not None:
-            # After the store's clock was set back, going on would be to lead it.
+            # Once the store's clock was set back, going on would lead it.
             was_set = not _agree(self._readings[-1], new)
             self._floor = _LONG_AGO if was_set else self.now()
         kept = (
@@ -230,7 +221,7 @@ class StoreClock:
 
 
 def _agree(old: _Reading, new: _Reading) -> bool:
-    """Whether both can be true of one clock that was not set in between."""
+    """Whether both readings fit one clock that was not set in between."""
     earliest = old.at(new.answered)
     return (
         earliest <= new.time + new.round_trip + _MICROSECOND
@@ -239,7 +230,7 @@ def _agree(old: _Reading, new: _Reading) -> bool:
 
 
 def check_same(clock: Clock, of_the_store: Clock | None) -> None:
-    """Refuse two clocks of which one drives what goes by it."""
+    """Refuse two different clocks if one of them is a driving clock."""
     apart = clock is not of_the_store
     if apart and any(isinstance(each, DrivingClock) for each in (clock, of_the_store)):
         raise ConfigurationError(

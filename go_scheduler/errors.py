@@ -26,6 +26,7 @@ class, accept that it is gone, read again, try again.
 
 from __future__ import annotations
 
+from copyreg import __newobj__  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class GoSchedulerError(Exception):
         print(f"not scheduled: {error}")
     ```
     """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The __reduce__ of Exception would call __init__ with the text alone.
+        return __newobj__, (type(self), *self.args), vars(self)
 
 
 class ConfigurationError(GoSchedulerError, ValueError):
@@ -75,14 +80,10 @@ class TaskDefinitionNotFoundError(GoSchedulerError, LookupError):
         )
         self.definition_id = definition_id
         self.task = task
-        self._known = tuple(known)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.definition_id, self.task, self._known)
 
 
 def _no_task(task: str, known: Collection[str]) -> str:
-    """That a task is not there, and how to have it, if a registry has the known."""
+    """Say that a task is missing and how to get it; ``known`` are the registry's."""
     if task in known:
         return (
             f"task {task!r} is in this scheduler's registry, and not in the store:"
@@ -112,9 +113,6 @@ class TaskInstanceNotFoundError(GoSchedulerError, LookupError):
         super().__init__(f"no task instance has the id {instance_id}")
         self.instance_id = instance_id
 
-    def __reduce__(self) -> tuple[type[TaskInstanceNotFoundError], tuple[UUID]]:
-        return type(self), (self.instance_id,)
-
 
 class QueueFullError(GoSchedulerError):
     """As many instances of a definition wait as may; nothing was added.
@@ -133,9 +131,6 @@ class QueueFullError(GoSchedulerError):
         self.definition_id = definition_id
         self.max_queue = max_queue
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.definition_id, self.max_queue)
-
 
 class TaskInstanceStateError(GoSchedulerError):
     """The instance is not in a state in which that can be done.
@@ -149,10 +144,6 @@ class TaskInstanceStateError(GoSchedulerError):
         super().__init__(f"task instance {instance_id} is {state}: {problem}")
         self.instance_id = instance_id
         self.state = state
-        self._problem = problem
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.instance_id, self.state, self._problem)
 
 
 class ConflictError(GoSchedulerError):
@@ -183,15 +174,6 @@ class ConflictError(GoSchedulerError):
         self.expected = expected
         self.revision = revision
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _conflict, (self.definition_id, self.expected, self.revision)
-
-
-def _conflict(
-    definition_id: UUID, expected: int | None, revision: int | None
-) -> ConflictError:
-    return ConflictError(definition_id, expected=expected, revision=revision)
-
 
 class ClaimLostError(GoSchedulerError):
     """This run no longer owns its instance, or another one was the first to succeed."""
@@ -207,8 +189,8 @@ class BusUnavailableError(GoSchedulerError):
     Attributes:
         unsent: Whether what was to be published is known not to be on the bus; if not,
             it may be there nevertheless.
-        refused: Of ``check``: whether the bus does not let one in by this user,
-            password or vhost, so that somebody has to change that first.
+        refused: Set by ``check``: whether the bus refuses this user, password or vhost,
+            so that somebody has to change that first.
     """
 
     unsent = False

@@ -35,15 +35,15 @@ _repr = _Repr()
 def shown(value: object) -> str:
     """A value as Python shows it, shortened; its type where it cannot be shown.
 
-    What a user passes may be long, hold itself or a number that has too many digits to
-    be written, or fail to show itself.
+    A user's value may be long, contain itself, contain a number with too many digits to
+    write, or have a ``repr`` that fails.
     """
     text = _repr.repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 
 def brief(value: DataclassInstance) -> str:
-    """A dataclass as Python shows it, without the fields that have their default."""
+    """The ``repr`` of a dataclass, without fields that have their default."""
     said = (
         f"{each.name}={getattr(value, each.name)!r}"
         for each in fields(value)
@@ -121,7 +121,7 @@ def utc_text(at: datetime) -> str:
 
 
 def safe(text: str) -> str:
-    """A text of anybody that does nothing to a terminal but to be read there."""
+    """Untrusted text, without characters that could control a terminal."""
     return "".join(
         each
         if each.isprintable() or each == "\n"
@@ -132,7 +132,7 @@ def safe(text: str) -> str:
 
 def summary(error: str) -> str:
     """The line of a traceback that says what was raised; else the first line."""
-    # The frames of an exception group, and what it is, stand behind a rule.
+    # In an exception group's traceback each line begins with a rule, "|".
     lines = [each.removeprefix("  | ") for each in error.strip().splitlines()] or [""]
     frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
     behind = lines[frames[-1] :] if frames else lines

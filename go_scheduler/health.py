@@ -33,7 +33,7 @@ class LoopHealth:
 
     @classmethod
     def of(cls, ticker: Ticker, elapsed: timedelta) -> Self:
-        """That of a loop at this elapsed time."""
+        """The health of a loop at this elapsed time."""
         error, last_good = ticker.error, ticker.last_good
         return cls(
             ok=error is None and ticker.late < _LATE and not ticker.ended,
@@ -44,12 +44,12 @@ class LoopHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """How late the runs of a while began.
+    """How late the runs of a period began.
 
     Attributes:
         runs: How many there were.
-        p50: How late half of them began at most; None: there were none. It is rounded
-            up, as all are, by half at most; a day also stands for what is later.
+        p50: Half of them began at most so late; None: there were none. As all such
+            numbers it is rounded up, by half at most; a day also means anything later.
         p99: The same of 99 in a hundred.
     """
 
@@ -59,7 +59,7 @@ class Lateness:
 
     @classmethod
     def of(cls, counted: Histogram) -> Self:
-        """That of what was counted."""
+        """The lateness of the runs that were counted."""
         return cls(
             runs=counted.total, p50=counted.quantile(0.5), p99=counted.quantile(0.99)
         )
@@ -127,7 +127,7 @@ class Health:
 
 
 def not_running(trouble: str) -> Health:
-    """That of a scheduler that does not run, for the reason given."""
+    """The health of a scheduler that does not run, for the reason given."""
     return Health(
         ok=False,
         trouble=trouble,

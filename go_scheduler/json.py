@@ -74,7 +74,7 @@ def freeze(value: object, *, name: str, limit: int) -> FrozenObject:
 def freeze_and_write(
     value: object, *, name: str, limit: int
 ) -> tuple[FrozenObject, str]:
-    """What ``freeze`` returns, and its JSON text, which that makes anyway."""
+    """Do what ``freeze`` does, and return the JSON text as well."""
     if type(value) is FrozenObject:
         return value, to_text(value)
     if not isinstance(value, Mapping):
@@ -85,12 +85,12 @@ def freeze_and_write(
 
 
 def write_value(value: object, *, name: str, limit: int) -> str:
-    """The text of a JSON value of any kind, refused like that of ``freeze``."""
+    """Write a JSON value of any kind; refuse what ``freeze`` refuses."""
     return _freeze_within(value, name, limit)[1]
 
 
 def _freeze_within(value: object, name: str, limit: int) -> tuple[JSON, str]:
-    # Each value takes a byte at least; shared parts of a few may make up billions.
+    # Each value takes at least a byte. Shared parts may add up to billions of values.
     values_left = count(limit, -1)
     frozen = _freeze(value, (name,), values_left)
     text = to_text(frozen)
@@ -107,7 +107,7 @@ to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def read_value(text: str) -> JSON:
-    """The value of a JSON text, in a third of the time if ``to_text`` has made it.
+    """Read a JSON text; it takes a third of the time if ``to_text`` wrote it.
 
     Raises:
         ValueError: It is no JSON.
@@ -131,7 +131,7 @@ def read_object(text: str) -> FrozenObject:
     if text == "{}":
         return NOTHING
     try:
-        # Nothing in most texts has to be looked at once more.
+        # Most texts need no further check.
         if "[" not in text and "\\" not in text and text.count("{") <= _DEEPEST:
             value, end = _plain.raw_decode(text)
             if end == len(text) and isinstance(value, FrozenObject):
@@ -214,7 +214,7 @@ def _flaw_of(text: str) -> str | None:
 
 
 _Path: TypeAlias = tuple[object, ...]
-"""What the outermost value is called, then the keys and indices that lead to a part."""
+"""The name of the outermost value, then the keys and indices down to a part."""
 
 
 def _freeze(value: object, path: _Path, left: Iterator[int]) -> JSON:

@@ -15,7 +15,7 @@ _PUBLIC = (
     "go_scheduler.stores",
     "go_scheduler.triggers",
 )
-"""The packages that are loaded with any other, and list what they have."""
+"""The packages that are always loaded, and list their names."""
 
 _NOT_LOADED = {
     "BusSuite": "go_scheduler.testing",
@@ -30,7 +30,7 @@ _NOT_LOADED = {
     "TriggerSuite": "go_scheduler.testing",
     "settle": "go_scheduler.testing",
 }
-"""Where the public names are that are not loaded to look for a name."""
+"""Modules of public names that are not loaded just to look for a name."""
 
 
 def on_demand(
@@ -52,7 +52,7 @@ def on_demand(
     def get(name: str) -> object:
         if name not in homes:
             if (home := _home_of(name)) is not None:
-                # Of an AttributeError, an import statement would not show the text.
+                # An import statement does not show the text of an AttributeError.
                 raise ImportError(
                     f"{name} is in {home}: from {home} import {name}", name=package
                 )
@@ -65,7 +65,7 @@ def on_demand(
             text = f"{name} needs the extra {extra!r} of go_scheduler, which brings"
             text += f" {error.name}"
             raise ModuleNotFoundError(text, name=error.name) from error
-        # From now on it is found as any other name.
+        # From now on Python finds it without this function.
         names[name] = found
         return found
 
@@ -76,9 +76,9 @@ def on_demand(
 
 
 def _home_of(name: str) -> str | None:
-    """The module where a public name is that somebody looks for elsewhere."""
+    """The module of a public name that was looked for in the wrong place."""
     for package in _PUBLIC:
-        # While the packages import each other, one may not be there yet, or half.
+        # While the packages import each other, one may be missing or half loaded.
         module = sys.modules.get(package)
         if name in getattr(module, "__dict__", {}).get("__all__", ()):
             return package

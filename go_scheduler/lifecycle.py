@@ -38,10 +38,10 @@ class Lifecycle(ABC):
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None) -> None:
         self._clock = clock
-        # Asked once: of a protocol it takes a tenth of the time of a call.
+        # Checked once: isinstance() of a protocol takes a tenth of the time of a call.
         self._clock_drives = isinstance(clock, DrivingClock)
         self._loop = loop
-        # A listener in place is told of a start while that has it, and may start too.
+        # Reentrant: a listener that is called in place during a start may start, too.
         self._lock = threading.RLock()
         self._node: Node | None = None
         self._fellows = Fellows()
@@ -49,11 +49,11 @@ class Lifecycle(ABC):
 
     @abstractmethod
     def _connect(self) -> None:
-        """Make the store ready; harmless if it is away."""
+        """Make the store ready; do nothing if it cannot be reached."""
 
     @abstractmethod
     def _new_node(self, application: ApplicationLoop | None) -> Node:
-        """A node that has not been started, whose async handlers run there."""
+        """Make a node, not yet started, whose async handlers run on this loop."""
 
     def start(self) -> None:
         """Start the loops on threads of their own; harmless if they run.
@@ -82,7 +82,7 @@ class Lifecycle(ABC):
         loop = asyncio.get_running_loop() if self._loop is None else self._loop
         application = ApplicationLoop(loop)
         await asyncio.to_thread(self._prepare_store)
-        # Without waiting: a start that is cancelled has not begun.
+        # No await from here on: a start that is cancelled has not begun.
         node = self._begin(application)
         if node.application is None or not node.application.is_for(loop):
             raise SchedulerStateError(
@@ -125,7 +125,7 @@ class Lifecycle(ABC):
         if node is None:
             return True
         if self._clock_drives:
-            # Whoever waits moves the clock.
+            # On a driving clock, waiting moves the clock.
             return await asyncio.to_thread(node.stop, timeout)
         node.request_stop()
         if node.is_own_thread:
@@ -134,7 +134,7 @@ class Lifecycle(ABC):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await _stopped(node)
-        # On a thread: listeners are still to hear of it.
+        # On a thread, as it waits until the listeners have heard of it.
         return await asyncio.to_thread(node.leave_behind)
 
     def run(self) -> None:
@@ -149,11 +149,11 @@ class Lifecycle(ABC):
         """
         if self._clock_drives:
             raise SchedulerStateError(
-                "run() waits for the world, which a manual clock moves: use start() and"
-                " clock.advance()"
+                "run() waits in real time, and a manual clock is moved by hand: use"
+                " start() and clock.advance()"
             )
         self._refuse_to_block("run()", "async with scheduler")
-        # The one queue that a signal handler may put to while its thread is getting.
+        # Only a SimpleQueue lets a signal handler put while its own thread gets.
         requests: SimpleQueue[int | None] = SimpleQueue()
         with caught_signals(requests):
             node = self._started()
@@ -211,12 +211,12 @@ class Lifecycle(ABC):
             return self._node
 
     def _join(self, other: Lifecycle) -> None:
-        """Have another one look when there is something new here, and the reverse."""
+        """Let this scheduler and another one tell each other what is new."""
         other._fellows = self._fellows
         self._fellows.add(other)
 
     def _taker(self, queue: str | None) -> Node | None:
-        # On a driving clock all runs when that is moved on, and nothing in a call.
+        # On a driving clock things run when the clock is moved, never within a call.
         if self._clock_drives:
             return None
         if queue is None:
@@ -226,7 +226,7 @@ class Lifecycle(ABC):
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether it runs and its store does not answer: of ``health``, that alone."""
+        """Whether it runs and its store does not answer; cheaper than ``health``."""
         node = self._node
         return not (node is None or node.stopped or node.reaches_store)
 
@@ -240,7 +240,7 @@ class Lifecycle(ABC):
                 each.look_for_instances()
 
     def _look_beside(self) -> None:
-        """Have the others look for instances."""
+        """Let the other schedulers of this process look for instances."""
         mine = self._node
         for each in self._fellows.nodes():
             if each is not mine:
@@ -266,7 +266,7 @@ class Lifecycle(ABC):
         return self._node
 
     def _refuse_to_block(self, call: str, instead: str) -> None:
-        """Refuse what waits for handlers where they may be waiting for this thread.
+        """Refuse to wait for handlers on a thread for which they may be waiting.
 
         On a manual clock nothing waits for anything.
         """
@@ -282,20 +282,20 @@ class Lifecycle(ABC):
 
 
 class Fellows:
-    """Those of a process that share a store, and tell each other what is new."""
+    """The schedulers of a process on one store; they tell each other what is new."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._all: tuple[ref[Lifecycle], ...] = ()
 
     def add(self, one: Lifecycle) -> None:
-        """Take one in, for as long as anybody else has it."""
+        """Add one; it is kept only as long as somebody else refers to it."""
         with self._lock:
             kept = (each for each in self._all if each() is not None)
             self._all = (*kept, ref(one))
 
     def nodes(self) -> Iterator[Node]:
-        """Those of them that run."""
+        """The nodes of those that run."""
         for each in self._all:
             one = each()
             if one is not None and (node := one._live_node()) is not None:
@@ -303,7 +303,7 @@ class Fellows:
 
 
 def forked(node: Node) -> str:
-    """Why a node that was started before a fork is no use after it."""
+    """The error about a node that was started before a fork."""
     return (
         f"this scheduler was started in process {node.process}, which has been forked"
         " since: make another one in each process"
@@ -323,7 +323,7 @@ async def _stopped(node: Node) -> None:
     stopped = asyncio.Event()
 
     def tell() -> None:
-        # It may be closed by now, if the wait was given up.
+        # The loop may be closed by now, if the wait was given up.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(stopped.set)
 

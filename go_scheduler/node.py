@@ -11,10 +11,12 @@ from uuid import uuid4
 
 from go_scheduler.cleanup import Cleanup
 from go_scheduler.clock import StoreClock
+from go_scheduler.errors import StoreError
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import NodeStarted, NodeStopped
 from go_scheduler.firing.creation import Creation
-from go_scheduler.node_health import HintedLooks, UnservedQueues, health_of, reach_store
+from go_scheduler.health import Health, LoopHealth
+from go_scheduler.node_health import HintedLooks, UnservedQueues
 from go_scheduler.run import run_here
 from go_scheduler.running.execution import Execution
 from go_scheduler.stores.hints import News
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.health import Health
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.running.calling.workers import Handling
     from go_scheduler.settings import Settings
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _STOP_STEP = timedelta(milliseconds=10)
 _RESTING = timedelta(seconds=1)
-# So long a stop waits for listeners to hear of it.
+# How long a stop waits until the listeners have heard of it.
 _LISTENING = timedelta(seconds=1)
 
 
@@ -42,12 +43,16 @@ class Node:
     """The loops of one start, wired together; started once and stopped once.
 
     Args:
-        handling: What is called, and where; without a handler it claims nothing.
-        store: Where the loops meet.
+        handling: The handler, and where it is called; without one it claims nothing.
+        store: The store that the loops share.
         clock: Measures time; the store's time is read from the store.
         settings: How the loops behave.
         events: Told of what happens.
-        tasks: Schedules the tasks of its handler, if the store was away before.
+        tasks: Schedules the handler's tasks, if the store was away at the start.
+
+    Attributes:
+        stopped: Whether it has stopped, or was left behind.
+        stopping: Whether it has been told to stop.
     """
 
     def __init__(
@@ -73,7 +78,18 @@ class Node:
             handling, store, store_clock, self._id, settings=settings, events=events
         )
         self.tally = self._execution.recorder.tally
-        self._wire_looks(store, store_clock)
+        runs, execution = bool(self._served), self._execution
+        # The loops wake each other, and hints wake both.
+        self._creation = Creation(
+            store,
+            store_clock,
+            settings,
+            created=execution.look,
+            run=execution.hand_over.fire,
+            events=events.counting(self.tally.fired),
+        )
+        looks = {News.DEFINITIONS: self._creation.poll, News.INSTANCES: execution.poll}
+        self._hinted = HintedLooks(store, clock, runs=runs, looks=looks, events=events)
         self._unserved = UnservedQueues(store, clock, own=self._served, events=events)
         self._cleanup = Cleanup(store, settings.kept)
         ticker = partial(Ticker, clock=clock, events=events)
@@ -85,37 +101,11 @@ class Node:
         )
         self._stopper = ticker("stop", self._stop_step, interval=_STOP_STEP)
         self._condition = threading.Condition()
-        self._stopping = self._takes_nothing = False
+        self.stopping = self._takes_nothing = False
         self._quiet_since: timedelta | None = None
         self._resting_since: timedelta | None = None
-        self._stopped = self._clean = False
+        self.stopped = self._clean = False
         self._told: list[Callable[[], None]] = []
-
-    def _wire_looks(self, store: Store, clock: StoreClock) -> None:
-        """Have one loop wake another, and hints wake both."""
-        runs, events, execution = bool(self._served), self._events, self._execution
-        self._creation = Creation(
-            store,
-            clock,
-            self._settings,
-            created=execution.look,
-            run=execution.hand_over.fire,
-            events=events.counting(self.tally.fired),
-        )
-        looks = {News.DEFINITIONS: self._creation.poll, News.INSTANCES: execution.poll}
-        self._hinted = HintedLooks(
-            store, self._clock, runs=runs, looks=looks, events=events
-        )
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it has stopped, or was left behind."""
-        return self._stopped
-
-    @property
-    def stopping(self) -> bool:
-        """Whether it has been told to stop."""
-        return self._stopping
 
     @property
     def is_own_thread(self) -> bool:
@@ -125,7 +115,7 @@ class Node:
         return is_run or is_loop or self._events.is_own_thread
 
     def start(self) -> None:
-        """Begin to tick; needs no answer of the store."""
+        """Begin to tick; the store need not answer."""
         self._events.watch(self)
         self._tell(
             NodeStarted(
@@ -138,15 +128,15 @@ class Node:
             for ticker in self._tickers():
                 ticker.start()
         except BaseException:
-            # No more threads, say: half a node must not go on.
-            self._stopping = True
+            # If no thread can be started, half a node must not go on.
+            self.stopping = True
             self._close(clean=False)
             raise
 
     def when_stopped(self, tell: Callable[[], None]) -> None:
         """Call this once it has stopped, at once if it has."""
         with self._condition:
-            if not self._stopped:
+            if not self.stopped:
                 self._told.append(tell)
                 return
         tell()
@@ -157,11 +147,11 @@ class Node:
         Args:
             stored: One that has been stored a moment ago.
         """
-        # A claim before that would only be in the way of the one that finds them.
+        # A claim before they fired would only delay the claim that finds them.
         self._creation.look(stored)
 
     def serves(self, queues: Collection[str]) -> bool:
-        """Whether it runs what is in one of these."""
+        """Whether it runs what is in one of these queues."""
         return any(each in queues for each in self._served)
 
     def takes(self, queue: str) -> bool:
@@ -169,7 +159,7 @@ class Node:
         return queue in self._served and self._execution.hand_over.free > 0
 
     def look_for_instances(self) -> None:
-        """Look for instances at once: there may be one that no fire made."""
+        """Look for instances at once: one may be there that was not made by firing."""
         self._execution.look_here()
 
     def put(
@@ -177,7 +167,7 @@ class Node:
     ) -> TaskDefinition | None:
         """Put a definition, and run it at once if it is due and new.
 
-        None: nothing was put, or nobody knows.
+        Returns None if nothing was put, or if that is not known.
         """
         firing = self._creation.first_step(definition)
         if firing is None:
@@ -204,15 +194,15 @@ class Node:
     def request_stop(self) -> None:
         """Begin to stop; returns at once."""
         with self._condition:
-            if self._stopping:
+            if self.stopping:
                 return
             self._stopper.start()
-            self._stopping = True
+            self.stopping = True
         self._hinted.close()
-        # At once, without the store: nothing new begins, and what is held goes back.
+        # Needs no store: nothing new begins from here on, and what is held goes back.
         self._stop_making()
         self._execution.leave()
-        # Last: who sees that it stops may rely on it.
+        # Set last: whoever sees it may rely on the lines above.
         self._takes_nothing = True
 
     def stop(self, timeout: timedelta | None) -> bool:
@@ -232,7 +222,7 @@ class Node:
             return False
         until = None if timeout is None else self._clock.elapsed() + timeout
         with self._condition:
-            while not self._stopped:
+            while not self.stopped:
                 if until is not None and self._clock.elapsed() >= until:
                     break
                 self._clock.wait(self._condition, until)
@@ -251,37 +241,48 @@ class Node:
     @property
     def reaches_store(self) -> bool:
         """Whether the store has answered each loop that asked it last."""
-        return reach_store(self._looked_at())
+        errors = (each.error for each in self._looked_at())
+        return not any(isinstance(each, StoreError) for each in errors)
 
     def health(self) -> Health:
         """How it is."""
-        return health_of(
-            self._id,
-            tickers=self._looked_at(),
-            elapsed=self._clock.elapsed(),
-            execution=self._execution,
-            creation=self._creation,
-            warnings=self._execution.admission.notices.texts + self._unserved.texts,
-            stopping=self._takes_nothing,
+        execution, elapsed = self._execution, self._clock.elapsed()
+        loops = {each.name: LoopHealth.of(each, elapsed) for each in self._looked_at()}
+        stuck, trouble = execution.keeper.stuck(), execution.workers.trouble
+        hanging = self._creation.hanging
+        return Health(
+            ok=all(loop.ok for loop in loops.values())
+            and not (trouble or stuck or hanging or self._takes_nothing),
+            trouble=trouble,
+            warnings=execution.admission.notices.texts + self._unserved.texts,
+            node=self._id,
+            loops=loops,
+            store_reachable=self.reaches_store,
+            stuck_workers=stuck,
+            hanging_triggers=hanging,
+            waiting=execution.held.waiting,
+            busy=execution.held.busy,
+            unrecorded=execution.recorder.unrecorded,
+            lateness=execution.lateness,
         )
 
     def _tickers(self) -> list[Ticker]:
         return [*self._looked_at(), *self._hinted.tickers]
 
     def _looked_at(self) -> list[Ticker]:
-        """Those that tell how it is: nothing depends on hints."""
+        """The loops that count for health; hints do not, as nothing depends on them."""
         loops = [*self._execution.tickers, *self._creation.tickers]
         return [*loops, *self._scheduling, self._cleaning]
 
     def _clean_up(self) -> timedelta | None:
         again = self._cleanup.tick()
-        # Here, where nothing waits for it.
+        # Closed here, where nobody waits for it.
         self._unserved.look()
         return again
 
     def _stop_step(self) -> None:
         """Stop what makes work, wait for what runs, and stop what records it last."""
-        # Again at each step: a claim may have been under way.
+        # Repeated at each step: a claim may have been under way.
         ended = self._stop_making() and self._execution.has_left
         if self._execution.is_running:
             self._quiet_since = None
@@ -294,7 +295,7 @@ class Node:
         if is_resting or (done and self._execution.give_back_unknown()):
             self._stop_the_rest()
         elif waited >= self._settings.lease:
-            # The store has been away for so long that the claims have lapsed anyway.
+            # The store was away for so long that the claims have lapsed anyway.
             self._close(clean=False)
 
     def _stop_making(self) -> bool:
@@ -308,13 +309,13 @@ class Node:
         self._execution.hand_over.stop()
         for ticker in makers:
             ticker.stop()
-        # Before giving back: what one has taken as it ended is given back as well.
+        # Before giving back, so that what a loop took as it ended goes back as well.
         ended = all(ticker.ended for ticker in makers)
         self._execution.give_back()
         return ended
 
     def _stop_the_rest(self) -> None:
-        """Stop what recorded and renewed; one still at the store changes nothing."""
+        """Stop recording and renewing; a loop still in a store call does no harm."""
         if self._resting_since is None:
             self._resting_since = self._clock.elapsed()
             self._execution.write_last_stats()
@@ -331,14 +332,14 @@ class Node:
             ticker.stop()
         self._execution.workers.stop()
         self._execution.hand_over.close()
-        # Last: whoever waits for it may close the store.
+        # Set last: whoever waits for it may then close the store.
         self._report_stopped(clean=clean)
 
     def _report_stopped(self, *, clean: bool) -> None:
         with self._condition:
-            if self._stopped:
+            if self.stopped:
                 return
-            self._stopped = True
+            self.stopped = True
             self._clean = clean
         self._tell(NodeStopped(node=self._id, clean=clean))
         self._events.close(self._clock.elapsed() + _LISTENING)

@@ -1,4 +1,4 @@
-"""How a node is: what its loops say, what it looks for, and what no node serves."""
+"""What a node looks for beside its loops: queues that no node serves, and hints."""
 
 from __future__ import annotations
 
@@ -6,32 +6,27 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import ZERO, DrivingClock
-from go_scheduler.errors import StoreError
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.events.node_events import QueueUnserved
-from go_scheduler.health import Health, LoopHealth
 from go_scheduler.stores.hints import News
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.firing.creation import Creation
-    from go_scheduler.running.execution import Execution
     from go_scheduler.stores.base import Store
 
 _EVERY = timedelta(seconds=20)
-# Who serves it may be about to start.
+# A node that serves the queue may be about to start.
 _PATIENCE = timedelta(minutes=1)
-# A node that is not seen for some seconds may go on all the same.
+# A node that was not seen for some seconds may still be running.
 _ALIVE = timedelta(minutes=5)
 _MOST = 100
 
 
 class UnservedQueues:
-    """Looks for them now and then, and says so once for each, until it is served.
+    """Looks now and then for queues that no node serves; warns once for each.
 
     Args:
         store: Where to look.
@@ -58,16 +53,16 @@ class UnservedQueues:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What there is to say of them."""
+        """A text for each of them."""
         return tuple(self._texts.values())
 
     def look(self) -> None:
-        """Look, unless that was a moment ago."""
+        """Look, unless the last look was a moment ago."""
         elapsed = self._clock.elapsed()
         if self._looked is not None and elapsed - self._looked < _EVERY:
             return
         self._looked = elapsed
-        # Where all that is due is in its own, the others' need not be known.
+        # If this node serves all that is due, the other nodes do not matter.
         others = self._store.list_due_queues(apart_from=self._own)
         served = self._served() if others else None
         unserved = () if served is None else self._find(served)
@@ -82,7 +77,7 @@ class UnservedQueues:
         self._texts = texts
 
     def _served(self) -> set[str] | None:
-        """The queues of this node and of all that live; None: of some nobody knows."""
+        """The queues of all living nodes; None: those of one are not known."""
         served = set(self._own)
         for contact in self._store.list_contacts(within=_ALIVE):
             announced = contact.announced
@@ -113,17 +108,17 @@ def _text(queue: str, served: Collection[str]) -> str:
 class HintedLooks:
     """Waits for hints on a thread of its own, and has the node look.
 
-    On a driving clock nothing waits, and there the loops look by themselves alone.
+    On a driving clock no thread can wait; there only the loops' own looks count.
 
     Args:
         store: Gives the hints, if it has any.
         clock: Measures the time between ticks.
-        runs: Whether the node runs anything: else it is for others to look.
-        looks: What to call for each that may be new.
-        events: Told when nothing is heard of.
+        runs: Whether the node runs anything; otherwise it need not look.
+        looks: What to call for each kind of hint.
+        events: Told when hints fail.
 
     Attributes:
-        tickers: That of the thread, if there is one.
+        tickers: The ticker of the thread, if there is one.
     """
 
     def __init__(
@@ -146,9 +141,9 @@ class HintedLooks:
             )
 
     def tick(self) -> timedelta:
-        """Wait for a hint, and look; answer how soon to look for what it left out."""
+        """Wait for a hint and look; return when to look for what the hint left out."""
         assert self._hints is not None, "else nothing ticks"
-        # What is left out may be of the other kind.
+        # What the hint left out may be of the other kind.
         news = News.ANYTHING if self._again else self._hints.wait()
         for each, look in self._looks.items():
             if each in news:
@@ -157,54 +152,8 @@ class HintedLooks:
         return self._hints.blind if self._again else ZERO
 
     def close(self) -> None:
-        """Wait no longer."""
+        """End the wait for hints."""
         for each in self.tickers:
             each.stop()
         if self._hints is not None:
             self._hints.close()
-
-
-def reach_store(tickers: Sequence[Ticker]) -> bool:
-    """Whether the store has answered each loop that asked it last."""
-    return not any(isinstance(each.error, StoreError) for each in tickers)
-
-
-def health_of(
-    node: UUID,
-    *,
-    tickers: Sequence[Ticker],
-    elapsed: timedelta,
-    execution: Execution,
-    creation: Creation,
-    warnings: tuple[str, ...],
-    stopping: bool,
-) -> Health:
-    """How a node is.
-
-    Args:
-        node: Its id.
-        tickers: Those of its loops, but for what nothing depends on.
-        elapsed: The time by which they are judged.
-        execution: What it runs.
-        creation: What it makes to be run.
-        warnings: What it has to warn of.
-        stopping: Whether it begins nothing more, as it has been told to stop.
-    """
-    loops = {each.name: LoopHealth.of(each, elapsed) for each in tickers}
-    stuck, trouble = execution.keeper.stuck(), execution.workers.trouble
-    hanging = creation.hanging
-    return Health(
-        ok=all(loop.ok for loop in loops.values())
-        and not (trouble or stuck or hanging or stopping),
-        trouble=trouble,
-        warnings=warnings,
-        node=node,
-        loops=loops,
-        store_reachable=reach_store(tickers),
-        stuck_workers=stuck,
-        hanging_triggers=hanging,
-        waiting=execution.held.waiting,
-        busy=execution.held.busy,
-        unrecorded=execution.recorder.unrecorded,
-        lateness=execution.lateness,
-    )

@@ -46,10 +46,10 @@ _WORDS = {
 
 
 def worded(error: Mapping[str, Any]) -> str:
-    """What is wrong with a value, as all else here says it.
+    """Say what is wrong with a value, in the words of the other messages.
 
     Args:
-        error: One of those that a ``ValidationError`` has, with its context.
+        error: One error of a ``ValidationError``, with its context.
 
     Returns:
         Our words; pydantic's, where there are none.

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
 
+class _Delayed(Exception):
+    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
+        check_at_least("delay", delay, ZERO)
+        super().__init__(delay, reason)
+        self.delay = delay
+        self.reason = reason
+
+
 @write_instead("RetryAfter(timedelta(minutes=10), 'not there yet')")
-class RetryAfter(Exception):
+class RetryAfter(_Delayed):
     """Raised by a handler that is to be run again, after a time of its choosing.
 
     It counts as a run: after ``max_attempts`` of them the instance has *failed*.
@@ -38,19 +46,13 @@ class RetryAfter(Exception):
         ConfigurationError: ``delay`` is not a timedelta of zero or more.
     """
 
-    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
-        check_at_least("delay", delay, ZERO)
-        super().__init__(delay, reason)
-        self.delay = delay
-        self.reason = reason
-
     def __str__(self) -> str:
         why = "" if self.reason is None else f": {self.reason}"
         return f"to be run again in {self.delay}{why}"
 
 
 @write_instead("GiveBack(timedelta(seconds=5), 'the printer is away')")
-class GiveBack(Exception):
+class GiveBack(_Delayed):
     """Raised by a handler that has not begun anything, and cannot now.
 
     The instance is given back for a while, for any node to claim after it. It counts as
@@ -70,12 +72,6 @@ class GiveBack(Exception):
     Raises:
         ConfigurationError: ``delay`` is not a timedelta of zero or more.
     """
-
-    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
-        check_at_least("delay", delay, ZERO)
-        super().__init__(delay, reason)
-        self.delay = delay
-        self.reason = reason
 
     def __str__(self) -> str:
         return self.reason or "its handler cannot begin it now"
@@ -99,35 +95,29 @@ _current: ContextVar[Run] = ContextVar("go_scheduler_run")
 
 
 class RunState(Protocol):
-    """What the loops know of a run and do for it, as far as its handler may ask."""
+    """The part of a run's state that its handler may read or change."""
 
     @property
     def instance(self) -> TaskInstance:
         """What is run."""
-        ...
 
     @property
     def lost(self) -> bool:
         """Whether it no longer has the instance."""
-        ...
 
     @property
     def cancel_requested(self) -> bool:
         """Whether somebody asked it to stop."""
-        ...
 
     @property
     def joined(self) -> bool:
         """Whether it has been told to complete within a transaction."""
-        ...
 
     def extend(self, by: timedelta) -> bool:
-        """Allow it more time; false: it is too late for that."""
-        ...
+        """Allow it more time; false if it is too late."""
 
     def complete_in(self, connection: object) -> bool:
         """Record its success in a transaction; false: the instance has ended."""
-        ...
 
 
 class Run:
@@ -303,6 +293,6 @@ def leave_run(token: Token[Run]) -> None:
 
 
 def run_here() -> RunState | None:
-    """What the loops know of the run in which this is called, if it is in one."""
+    """The state of the run in which this is called, if it is called in one."""
     run = _current.get(None)
     return None if run is None else run._state

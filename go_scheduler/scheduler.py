@@ -215,7 +215,7 @@ class Scheduler(Lifecycle, Tasks, Client):
     def another(
         self, handler: Handler, *, queues: Sequence[str], executor: Executor
     ) -> Scheduler:
-        """One more on the same store that is like this one, but for what it runs.
+        """Make one more scheduler on the same store, with another handler.
 
         It is started and stopped by itself. What one of the two puts in or makes due,
         the other looks for at once.
@@ -255,12 +255,12 @@ class Scheduler(Lifecycle, Tasks, Client):
         return replace(health, warnings=self._notices.texts + health.warnings)
 
     def _connect(self) -> None:
-        # A registry may have others by now.
+        # The registry may have other tasks by now.
         check_sendable(self._handler, self._executor)
         store = self._ready()
         self._scheduled.clear()
-        # The loops report what they cannot reach, and go on once they can; so does what
-        # schedules the tasks.
+        # If the store is away, the loops report it and go on later; tasks are scheduled
+        # then as well.
         with suppress(StoreUnavailableError):
             self._schedule_tasks()
         with suppress(StoreError):
@@ -268,7 +268,7 @@ class Scheduler(Lifecycle, Tasks, Client):
 
     def _new_node(self, application: ApplicationLoop | None) -> Node:
         if self._handler is None:
-            self._notice(NO_HANDLER)
+            self._say(NO_HANDLER, stays=True)
         return Node(
             Handling(self._handler, self._executor, application, self._look_beside),
             self._store,
@@ -287,13 +287,13 @@ class Scheduler(Lifecycle, Tasks, Client):
                 self._look_at(each)
         node = self._node
         if node is not None and node.stopped:
-            # Others have what is in this memory only if they have this store.
+            # Other schedulers see what is in memory only if they have this very store.
             alone = type(self._store) is MemoryStore
             self._say(_STOPPED, is_warning=alone)
         return prepared
 
     def _look_at(self, definition: TaskDefinition) -> None:
-        """Say if this scheduler cannot run a definition; another one may."""
+        """Log if this scheduler cannot run a definition, which another one may."""
         queues = self._settings.queues
         if definition.queue not in queues:
             text = (
@@ -301,28 +301,24 @@ class Scheduler(Lifecycle, Tasks, Client):
                 f" serves, {', '.join(map(repr, queues))}: what is scheduled there"
                 " waits for a node that serves it"
             )
-            # There may well be one: if there is none, the nodes find out.
-            self._say(text, is_warning=False)
+            # Another node may serve it. If none does, the nodes warn later.
+            self._say(text)
         elif isinstance(self._handler, HandlerRegistry):
             name = definition.name
             if name is None:
-                self._notice(f"{NAMELESS}: pass name= to TaskDefinition")
+                self._say(f"{NAMELESS}: pass name= to TaskDefinition", stays=True)
             elif name not in self._handler:
                 text = (
                     f"no handler is registered as {name!r} here: what is scheduled by"
                     " it waits for a node that has one; register it, or mind its"
                     " spelling"
                 )
-                self._say(text, is_warning=False)
+                self._say(text)
 
-    def _say(self, text: str, *, is_warning: bool) -> None:
-        """Say once what is no reason to look into anything later."""
-        if self._said.add(text):
-            self._events.tell(NoticeGiven(text=text, is_warning=is_warning))
-
-    def _notice(self, text: str) -> None:
-        if self._notices.add(text):
-            self._events.tell(NoticeGiven(text=text))
+    def _say(self, text: str, *, is_warning: bool = False, stays: bool = False) -> None:
+        """Log a text once; if it stays, it is a warning of ``health`` as well."""
+        if (self._notices if stays else self._said).add(text):
+            self._events.tell(NoticeGiven(text=text, is_warning=is_warning or stays))
 
     def _runs(self) -> bool:
         return self._live_node() is not None

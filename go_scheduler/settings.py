@@ -11,8 +11,8 @@ from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
     check_at_least,
     check_name,
+    check_number,
     check_policy,
-    check_type,
 )
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 _LEAST = {
-    # Half a window is the longest lead, and the pause between two ticks.
+    # Half a window is both the longest lead and the pause between two ticks.
     "schedule_window": timedelta(milliseconds=100),
     "runner_window": timedelta(milliseconds=100),
     "cleanup_window": timedelta(milliseconds=100),
     "expire_after": LEAST_EXPIRE_AFTER,
     "timeout": LEAST_EXPIRE_AFTER,
-    # In a third of it a renewal must come through, past whatever keeps the machine.
+    # A renewal must succeed within a third of it, even on a busy machine.
     "lease": timedelta(seconds=1),
     "retention": ZERO,
     "retention_failed": ZERO,
@@ -87,11 +87,7 @@ class Settings:
             elif each.name in _POLICIES:
                 check_policy(each.name, value, _POLICIES[each.name])
             else:
-                check_type(each.name, value, int)
-                if value < 1:
-                    raise ConfigurationError(
-                        f"{each.name} must be at least 1: {shown(value)}"
-                    )
+                check_number(each.name, value, 1)
 
     @property
     def spares(self) -> int:
@@ -111,7 +107,7 @@ class Settings:
 
     @property
     def kept(self) -> Retention:
-        """How long what is over is kept; what failed by default no shorter."""
+        """How long what has ended is kept; by default, what failed at least as long."""
         failed = self.retention_failed
         if failed is None:
             failed = max(_FAILED_KEPT, self.retention) if self.retention else ZERO

@@ -1,4 +1,4 @@
-"""What asks a program that runs a scheduler to stop: signals, and ``stop()``."""
+"""The requests to stop that a running program gets: signals, and ``stop()``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def next_request(requests: SimpleQueue[int | None]) -> int | None:
     """Wait for the next one: a signal's number, or None for ``stop()``."""
     while True:
-        # A signal that comes on the way into an endless wait would be noticed when the
-        # next one comes.
+        # In an endless wait, a signal that came just before the wait would only be
+        # noticed with the next one.
         with suppress(Empty):
             return requests.get(timeout=0.5)
 

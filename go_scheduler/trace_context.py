@@ -7,13 +7,13 @@ TRACESTATE_LIMIT = 512
 
 
 def joined(traceparent: str | None, tracestate: str | None) -> str | None:
-    """Both as one text; None: there is no trace."""
+    """Join the two into one text; None: there is no trace."""
     if not traceparent or not tracestate or len(tracestate) > TRACESTATE_LIMIT:
         return traceparent
     return f"{traceparent} {tracestate}"
 
 
 def parted(context: str | None) -> tuple[str | None, str | None]:
-    """The ``traceparent`` and the ``tracestate`` of a text; None: it has none."""
+    """Split a text into ``traceparent`` and ``tracestate``; None: it has none."""
     traceparent, _, tracestate = (context or "").partition(" ")
     return traceparent or None, tracestate or None

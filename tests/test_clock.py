@@ -24,10 +24,11 @@ TICK = timedelta(microseconds=1)
 
 
 class DistantStore:
-    """A store's clock that may be set, and whose answers take time."""
+    """A store's clock that may be set, whose answers take time, and a copy of it."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
+        self.copy = StoreClock(clock, self.read)
         self.ahead = ZERO
         self.there = ZERO
         self.back = ZERO
@@ -43,20 +44,18 @@ class DistantStore:
         self.clock.advance(self.back)
         return time
 
+    def refresh_in(self, by: timedelta) -> None:
+        self.clock.advance(by)
+        self.copy.refresh()
+
+    @property
+    def lag(self) -> timedelta:
+        return self.now() - self.copy.now()
+
 
 @pytest.fixture
 def distant(clock: ManualClock) -> DistantStore:
     return DistantStore(clock)
-
-
-@pytest.fixture
-def copy(clock: ManualClock, distant: DistantStore) -> StoreClock:
-    return StoreClock(clock, distant.read)
-
-
-def later(clock: ManualClock, copy: StoreClock, by: timedelta) -> None:
-    clock.advance(by)
-    copy.refresh()
 
 
 def test_the_system_clock_tells_the_time_in_utc() -> None:
@@ -104,121 +103,108 @@ def test_a_system_wait_ends_when_it_is_notified(until: timedelta | None) -> None
     assert woken.wait(FAILED_AFTER)
 
 
-def test_the_store_is_asked_again_after_ten_seconds(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
-) -> None:
-    copy.refresh()
-    later(clock, copy, seconds(10) - TICK)
+def test_the_store_is_asked_again_after_ten_seconds(distant: DistantStore) -> None:
+    distant.copy.refresh()
+    distant.refresh_in(seconds(10) - TICK)
     assert distant.asked == 1
-    later(clock, copy, TICK)
+    distant.refresh_in(TICK)
     assert distant.asked == 2
 
 
 def test_between_two_answers_it_goes_on_by_itself(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
+    clock: ManualClock, distant: DistantStore
 ) -> None:
     distant.ahead = -HOUR
-    copy.refresh()
+    distant.copy.refresh()
     clock.advance(seconds(3))
-    assert copy.now() == START + seconds(3) - HOUR
-    assert copy.elapsed() == seconds(3)
-    assert copy.at(seconds(4)) == START + seconds(4) - HOUR
+    assert distant.copy.now() == START + seconds(3) - HOUR
+    assert distant.copy.elapsed() == seconds(3)
+    assert distant.copy.at(seconds(4)) == START + seconds(4) - HOUR
 
 
 def test_it_waits_as_the_nodes_own_clock_does(
-    clock: ManualClock, copy: StoreClock
+    clock: ManualClock, distant: DistantStore
 ) -> None:
     condition = threading.Condition()
     with condition:
-        copy.wait(condition, seconds(2))
+        distant.copy.wait(condition, seconds(2))
     assert clock.elapsed() == seconds(2)
 
 
 @pytest.mark.parametrize(("there", "back"), [(0.2, 0.0), (0.0, 0.2), (0.1, 0.1)])
 def test_it_lags_by_no_more_than_a_round_trip_and_never_leads(
-    clock: ManualClock,
-    copy: StoreClock,
-    distant: DistantStore,
-    there: float,
-    back: float,
+    distant: DistantStore, there: float, back: float
 ) -> None:
     distant.there, distant.back = seconds(there), seconds(back)
-    copy.refresh()
-    lag = distant.now() - copy.now()
-    assert lag == seconds(back)
-    assert copy.round_trip == seconds(0.2)
-    assert copy.now() + copy.round_trip >= distant.now()
+    distant.copy.refresh()
+    assert distant.lag == seconds(back)
+    assert distant.copy.round_trip == seconds(0.2)
+    assert distant.copy.now() + distant.copy.round_trip >= distant.now()
 
 
-def test_the_answer_with_the_shortest_round_trip_counts(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
-) -> None:
+def test_the_answer_with_the_shortest_round_trip_counts(distant: DistantStore) -> None:
     for back in (0.3, 0.1, 0.2):
         distant.back = seconds(back)
-        later(clock, copy, seconds(10))
-    assert distant.now() - copy.now() == seconds(0.1)
-    assert copy.round_trip == seconds(0.1)
+        distant.refresh_in(seconds(10))
+    assert distant.lag == seconds(0.1)
+    assert distant.copy.round_trip == seconds(0.1)
 
 
-def test_an_answer_counts_for_two_minutes(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
-) -> None:
+def test_an_answer_counts_for_two_minutes(distant: DistantStore) -> None:
     distant.back = seconds(0.1)
-    copy.refresh()
+    distant.copy.refresh()
     distant.back = seconds(0.3)
     for _ in range(11):
-        later(clock, copy, seconds(10))
-    assert copy.round_trip == seconds(0.1)
-    later(clock, copy, seconds(10))
-    assert copy.round_trip == seconds(0.3)
+        distant.refresh_in(seconds(10))
+    assert distant.copy.round_trip == seconds(0.1)
+    distant.refresh_in(seconds(10))
+    assert distant.copy.round_trip == seconds(0.3)
 
 
-def test_a_worse_answer_does_not_turn_it_back(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
-) -> None:
+def test_a_worse_answer_does_not_turn_it_back(distant: DistantStore) -> None:
     distant.back = seconds(0.1)
-    copy.refresh()
+    distant.copy.refresh()
     distant.back = seconds(3)
-    before = copy.now()
+    before = distant.copy.now()
     for _ in range(30):
-        later(clock, copy, seconds(10))
-        now = copy.now()
+        distant.refresh_in(seconds(10))
+        now = distant.copy.now()
         assert before < now <= distant.now()
         before = now
 
 
 def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
+    clock: ManualClock, distant: DistantStore
 ) -> None:
-    copy.refresh()
+    distant.copy.refresh()
     distant.back = seconds(5)
-    later(clock, copy, timedelta(minutes=2))
+    distant.refresh_in(timedelta(minutes=2))
     shown = distant.now()
-    assert copy.now() == shown
+    assert distant.copy.now() == shown
     clock.advance(seconds(4))
-    assert copy.now() == shown
+    assert distant.copy.now() == shown
     clock.advance(seconds(4))
-    assert copy.now() == shown + seconds(3) == distant.now() - seconds(5)
+    assert distant.copy.now() == shown + seconds(3) == distant.now() - seconds(5)
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
 def test_it_follows_a_store_that_was_set(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore, ahead: timedelta
+    distant: DistantStore, ahead: timedelta
 ) -> None:
-    copy.refresh()
+    distant.copy.refresh()
     distant.ahead = ahead
     for span in (10, 1):
-        later(clock, copy, seconds(span))
-        assert copy.now() == distant.now()
+        distant.refresh_in(seconds(span))
+        assert distant.copy.now() == distant.now()
 
 
 def test_a_better_answer_before_the_store_was_set_counts_no_more(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
+    distant: DistantStore,
 ) -> None:
-    copy.refresh()
+    distant.copy.refresh()
     distant.back, distant.ahead = seconds(0.5), HOUR
-    later(clock, copy, seconds(10))
-    assert distant.now() - copy.now() == seconds(0.5)
+    distant.refresh_in(seconds(10))
+    assert distant.lag == seconds(0.5)
 
 
 def test_a_store_that_is_away_costs_nothing_of_what_is_known(
@@ -271,7 +257,7 @@ def test_two_loops_that_ask_at_once_do_not_mix_their_answers(
 
 
 def test_it_begins_with_the_best_of_five_answers(
-    clock: ManualClock, copy: StoreClock, distant: DistantStore
+    clock: ManualClock, distant: DistantStore
 ) -> None:
     backs = iter([0.3, 0.2, 0.05, 0.4, 0.1])
     read = distant.read
@@ -280,18 +266,16 @@ def test_it_begins_with_the_best_of_five_answers(
         distant.back = seconds(next(backs))
         return read()
 
-    copy = StoreClock(clock, vary)
-    copy.refresh()
+    distant.copy = StoreClock(distant.clock, vary)
+    distant.copy.refresh()
     assert distant.asked == 5
-    assert copy.round_trip == seconds(0.05)
-    assert distant.now() - copy.now() == seconds(0.05)
+    assert distant.copy.round_trip == seconds(0.05)
+    assert distant.lag == seconds(0.05)
 
 
-def test_a_fast_answer_at_the_start_needs_no_second(
-    copy: StoreClock, distant: DistantStore
-) -> None:
+def test_a_fast_answer_at_the_start_needs_no_second(distant: DistantStore) -> None:
     distant.there = seconds(0.0001)
-    copy.refresh()
+    distant.copy.refresh()
     assert distant.asked == 1
 
 
@@ -312,7 +296,8 @@ def test_a_loop_that_has_the_time_does_not_wait_while_another_asks_for_it(
 
     copy = StoreClock(clock, read)
     copy.refresh()
-    later(clock, copy, seconds(10))
+    clock.advance(seconds(10))
+    copy.refresh()
     assert nested == [False]
     assert distant.asked == 2
 
@@ -320,11 +305,7 @@ def test_a_loop_that_has_the_time_does_not_wait_while_another_asks_for_it(
 @pytest.mark.parametrize(("there", "back"), [(0.05, 0.0), (0.0, 0.05)])
 @pytest.mark.parametrize("off", [-0.025, 0, 0.025])
 def test_with_a_clock_that_is_vouched_for_it_lags_by_twice_its_error_at_most(
-    clock: ManualClock,
-    distant: DistantStore,
-    there: float,
-    back: float,
-    off: float,
+    clock: ManualClock, distant: DistantStore, there: float, back: float, off: float
 ) -> None:
     error = seconds(0.025)
     distant.there, distant.back, distant.ahead = (

@@ -66,11 +66,7 @@ LIVES = [
         CronTrigger("*/30 1-3 10 * *", NEW_YORK),
         "10 01:00-05 10 01:30-05 10 03:00-04 10 03:30-04",
     ),
-    (
-        SPRING,
-        CronTrigger("15 2,3 10 * *", NEW_YORK),
-        "10 03:00-04 10 03:15-04",
-    ),
+    (SPRING, CronTrigger("15 2,3 10 * *", NEW_YORK), "10 03:00-04 10 03:15-04"),
     (
         AUTUMN,
         CronTrigger("30 1 * * *", NEW_YORK),
@@ -108,11 +104,7 @@ LIVES = [
         CronTrigger("15 2 * * *", LORD_HOWE),
         "05 02:15+1030 06 02:30+11 07 02:15+11",
     ),
-    (
-        HALF_AN_HOUR,
-        CronTrigger("*/15 2 6 * *", LORD_HOWE),
-        "06 02:30+11 06 02:45+11",
-    ),
+    (HALF_AN_HOUR, CronTrigger("*/15 2 6 * *", LORD_HOWE), "06 02:30+11 06 02:45+11"),
     (
         HALF_AN_HOUR_BACK,
         CronTrigger("45 1 * * *", LORD_HOWE),

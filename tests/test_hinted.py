@@ -63,8 +63,25 @@ class HintingStore(MemoryStore):
         return self.given
 
 
-def looks_of(given: Given) -> tuple[HintedLooks, list[str]]:
-    looks: list[str] = []
+BOTH = ["definitions", "instances"]
+
+
+@pytest.mark.parametrize(
+    ("news", "blind", "looked"),
+    [
+        (News.DEFINITIONS, ZERO, [["definitions"]]),
+        (News.INSTANCES, ZERO, [["instances"]]),
+        (News.ANYTHING, ZERO, [BOTH]),
+        # What a hint may leave out is looked for a moment later, and once.
+        (News.DEFINITIONS, seconds(0.01), [["definitions"], BOTH]),
+        (News.INSTANCES, seconds(0.01), [["instances"], BOTH]),
+        (News.NOTHING, seconds(0.01), [[]]),
+    ],
+)
+def test_each_hint_has_the_node_look_for_what_it_is_about(
+    news: News, blind: timedelta, looked: list[list[str]]
+) -> None:
+    given, looks = Given(blind), list[str]()
     hinted = HintedLooks(
         HintingStore(given),
         SystemClock(),
@@ -74,71 +91,25 @@ def looks_of(given: Given) -> tuple[HintedLooks, list[str]]:
             News.INSTANCES: lambda: looks.append("instances"),
         },
     )
-    return hinted, looks
-
-
-@pytest.mark.parametrize(
-    ("news", "looked"),
-    [
-        (News.DEFINITIONS, ["definitions"]),
-        (News.INSTANCES, ["instances"]),
-        (News.ANYTHING, ["definitions", "instances"]),
-    ],
-)
-def test_each_hint_has_the_node_look_once_for_what_it_is_about(
-    news: News, looked: list[str]
-) -> None:
-    given = Given()
-    hinted, looks = looks_of(given)
-    for number in range(3):
+    for _ in range(2):
         given.give(news)
-        assert hinted.tick() == ZERO
-        assert looks == looked * (number + 1)
-
-
-@pytest.mark.parametrize("news", [News.DEFINITIONS, News.INSTANCES])
-def test_what_a_hint_may_leave_out_is_looked_for_a_moment_later_and_once(
-    news: News,
-) -> None:
-    given = Given(blind=seconds(0.01))
-    hinted, looks = looks_of(given)
-    given.give(news)
-    assert hinted.tick() == seconds(0.01)
-    assert len(looks) == 1
-    assert hinted.tick() == ZERO
-    assert looks[1:] == ["definitions", "instances"]
-    given.give(news)
-    hinted.tick()
-    assert len(looks) == 4
-
-
-def test_hints_that_have_been_closed_have_nobody_look() -> None:
-    given = Given(blind=seconds(0.01))
-    hinted, looks = looks_of(given)
+        for number, expected in enumerate(looked, start=1):
+            assert hinted.tick() == (ZERO if number == len(looked) else blind)
+            assert looks == expected
+            looks.clear()
     hinted.close()
     assert given.closed
     assert hinted.tick() == ZERO
     assert not looks
 
 
-def test_a_store_without_hints_has_no_thread_for_them() -> None:
-    hinted = HintedLooks(MemoryStore(), SystemClock(), runs=True, looks={})
-    assert not hinted.tickers
-    hinted.close()
-
-
-def test_on_a_driving_clock_no_hint_is_asked_for(clock: ManualClock) -> None:
-    store = HintingStore(Given(), clock)
-    with Scheduler(lambda _: None, store, clock=clock):
+def test_on_a_driving_clock_or_to_run_nothing_no_hint_is_asked_for(
+    clock: ManualClock,
+) -> None:
+    driven, real = HintingStore(Given(), clock), HintingStore(Given())
+    with Scheduler(lambda _: None, driven, clock=clock), Scheduler(None, real):
         clock.advance(seconds(1))
-    assert store.asked == 0
-
-
-def test_a_scheduler_that_runs_nothing_needs_none() -> None:
-    store = HintingStore(Given())
-    with Scheduler(None, store):
-        pass
-    assert store.asked == 0
+    assert (driven.asked, real.asked) == (0, 0)
 
 
 def test_a_scheduler_is_well_whatever_becomes_of_its_hints() -> None:
@@ -152,17 +123,11 @@ def test_a_scheduler_is_well_whatever_becomes_of_its_hints() -> None:
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-def test_what_another_has_put_in_runs_as_soon_as_there_is_a_hint(
-    by_hand: bool,
-) -> None:
+def test_what_another_has_put_in_runs_as_soon_as_there_is_a_hint(by_hand: bool) -> None:
     store = HintingStore(Given())
     called: SimpleQueue[TaskInstance] = SimpleQueue()
     runner = Scheduler(
-        called.put,
-        store,
-        schedule_window=HOUR,
-        runner_window=HOUR,
-        lease=HOUR,
+        called.put, store, schedule_window=HOUR, runner_window=HOUR, lease=HOUR
     )
     other = Scheduler(None, store)
     once = TaskDefinition(trigger=ExecuteOnceTrigger(store.now()))

@@ -54,9 +54,5 @@ def test_a_day_stands_for_whatever_is_later() -> None:
 
 def test_sums_and_buckets_come_back() -> None:
     both = of(seconds(0.002), seconds(0.0021)) + of(seconds(0.002), 2 * DAY)
-    assert list(both.buckets()) == [
-        (seconds(0.002), 2),
-        (seconds(0.003), 1),
-        (None, 1),
-    ]
+    assert list(both.buckets()) == [(seconds(0.002), 2), (seconds(0.003), 1), (None, 1)]
     assert Histogram.of(both.buckets()) == both

@@ -187,10 +187,7 @@ def test_a_refusal_repeats_little_of_what_was_given() -> None:
         ({1}, "metadata['a'] is a set, which JSON cannot hold"),
         (OSError(), "metadata['a'] is an OSError, which JSON cannot hold"),
         ("\0", "metadata['a'] holds a NUL, which no database keeps"),
-        (
-            "\ud800",
-            "metadata['a'] holds a lone surrogate, which no database keeps",
-        ),
+        ("\ud800", "metadata['a'] holds a lone surrogate, which no database keeps"),
         (
             [1, {"b": "\0"}],
             "metadata['a'][1]['b'] holds a NUL, which no database keeps",

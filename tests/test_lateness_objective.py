@@ -5,11 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import pytest
-
-from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import ObjectiveBroken, ObjectiveMet, hears
 from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
@@ -30,21 +26,6 @@ MOST_IN_TIME = seconds(0.0005)
 
 def nothing(instance: TaskInstance) -> None:
     pass
-
-
-def test_no_more_is_read_at_once_than_can_be() -> None:
-    client, until = Client(MemoryStore()), START + 2000 * MINUTE
-    assert client.stats_since(START, until) == []
-    with pytest.raises(ConfigurationError, match="more than 2,000 minutes: ask in"):
-        client.stats_since(START, until + seconds(1))
-
-
-def test_times_without_a_zone_are_refused() -> None:
-    client = Client(MemoryStore())
-    with pytest.raises(ConfigurationError, match=r"^since has no time zone"):
-        client.stats_since(START.replace(tzinfo=None))
-    with pytest.raises(ConfigurationError, match=r"^until must be a datetime, not 7"):
-        client.stats_since(START, 7)  # type: ignore[arg-type]
 
 
 class Wrong(ManualClock):

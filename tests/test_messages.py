@@ -63,7 +63,7 @@ def scheduler(**given: Any) -> Scheduler:
         (lambda: defined(timeout=30), f"timeout {A_TIME} 30"),
         (
             lambda: defined(max_per_node=0),
-            "max_per_node must be from 1 to 1,000,000,000, not 0",
+            "max_per_node must be from 1 to 1,000,000,000: 0",
         ),
         (
             lambda: defined(when_full="wait"),

@@ -62,11 +62,7 @@ def test_a_definition_needs_a_trigger_alone() -> None:
     assert made.id.version == 4
     assert made.id != TaskDefinition(trigger=HOURLY).id
     assert (made.name, made.queue, made.metadata) == (None, "default", {})
-    assert (made.expire_after, made.retry, made.catch_up) == (
-        None,
-        None,
-        None,
-    )
+    assert (made.expire_after, made.retry, made.catch_up) == (None, None, None)
     assert (made.next_fire_time, made.completed_at, made.revision) == (None, None, None)
     assert (made.paused, made.note, made.paused_at) == (False, None, None)
     assert not made.named
@@ -406,30 +402,6 @@ def test_a_value_shows_only_what_is_not_as_usual() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [TaskInstance, RunOutcome, Claim, CatchUp])
-def test_what_is_made_without_checks_is_as_if_made_with_them(kind: type) -> None:
-    given: dict[type, dict[str, object]] = {
-        TaskInstance: {
-            "id": ID,
-            "definition": DEFINITION,
-            "fire_time": START,
-            "execute_at": START,
-            "due_at": START,
-            "attempt": 3,
-        },
-        RunOutcome: {"claim": Claim(instance_id=ID, attempt=1)},
-        Claim: {"instance_id": ID, "attempt": 2},
-        CatchUp: {},
-    }
-    made, checked = trusted(kind)(**given[kind]), kind(**given[kind])
-    assert type(made) is kind
-    assert made == checked
-    assert repr(made) == repr(checked)
-    assert hash(made) == hash(checked)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(made, dataclasses.fields(kind)[0].name, None)
-
-
 @pytest.mark.parametrize(
     "checked",
     [
@@ -441,15 +413,18 @@ def test_what_is_made_without_checks_is_as_if_made_with_them(kind: type) -> None
             revision=4,
         ),
         instance(attempt=2, started_at=START),
+        RunOutcome(claim=Claim(instance_id=ID, attempt=1)),
+        Claim(instance_id=ID, attempt=2),
+        CatchUp(),
     ],
-    ids=["definition", "instance"],
+    ids=lambda value: type(value).__name__,
 )
-def test_what_is_made_of_all_its_fields_in_their_order_is_like_any_other(
-    checked: Any,
-) -> None:
+def test_what_is_made_without_checks_is_like_any_other(checked: Any) -> None:
     kind: Any = type(checked)
     names = [each.name for each in dataclasses.fields(kind)]
-    made: Any = trusted(kind)(*(getattr(checked, name) for name in names))
+    given = {name: getattr(checked, name) for name in names}
+    made: Any = trusted(kind)(*given.values())
+    assert trusted(kind)(**given) == made
     assert type(made) is kind
     assert (made, repr(made)) == (checked, repr(checked))
     assert hash(made) == hash(checked)
@@ -458,9 +433,7 @@ def test_what_is_made_of_all_its_fields_in_their_order_is_like_any_other(
     assert dataclasses.asdict(made) == dataclasses.asdict(checked)
     assert replace(made) == checked
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.id = None
-    with pytest.raises(TypeError):
-        trusted(kind)()
+        setattr(made, names[0], None)
 
 
 def test_the_payload_of_an_addition_is_written_once_frozen_or_not() -> None:

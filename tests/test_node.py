@@ -106,27 +106,6 @@ def test_what_a_loop_has_taken_as_it_ended_is_given_back(
     assert not execution.held.has(run)
 
 
-def test_whoever_waits_for_the_stop_may_close_the_store() -> None:
-    renewing, go = threading.Event(), threading.Event()
-    one = node(print, MemoryStore(), SystemClock())
-
-    def renew() -> None:
-        renewing.set()
-        assert go.wait(FAILED_AFTER)
-
-    one._execution.keeper.ticker._tick = renew
-    one.start()
-    assert renewing.wait(FAILED_AFTER)
-    one.request_stop()
-    thread = one._execution.recorder.ticker._thread
-    assert thread is not None
-    thread.join(FAILED_AFTER)
-    assert not thread.is_alive()
-    assert not one.stopped
-    go.set()
-    assert one.stop(None)
-
-
 def test_a_stop_that_gets_no_thread_may_be_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

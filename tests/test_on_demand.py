@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import pickle
 from contextlib import contextmanager
-from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,90 +15,26 @@ from go_scheduler.client.arguments import Job
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events import Event, InstanceAdded
 from go_scheduler.models import State, TaskDefinition
-from go_scheduler.run import current_run
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND, TICK
+from go_scheduler.testing.builders import HOUR, NOBODY, SECOND, TICK
 from go_scheduler.testing.clock import START, ManualClock
-from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests.conftest import SQL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 SEND = TaskDefinition(
     trigger=OnDemandTrigger(), id=TaskDefinition.id_for("task send"), name="send"
 )
-NOW = timedelta(0)
-# While nothing is to happen, for hours.
-SELDOM: dict[str, Any] = {"schedule_window": MINUTE, "runner_window": MINUTE}
 
 
 @pytest.fixture
 def client(clock: ManualClock) -> Client:
     return Client(MemoryStore(clock))
-
-
-def test_what_is_enqueued_for_later_runs_then(clock: ManualClock) -> None:
-    seen: list[object] = []
-
-    def note(instance: TaskInstance) -> None:
-        seen.append((instance.payload, clock.now()))
-
-    with Scheduler(note, MemoryStore(clock), clock=clock, **SELDOM) as scheduler:
-        scheduler.schedule(SEND)
-        scheduler.enqueue("send", at=START + HOUR, n=1)
-        scheduler.enqueue("send", delay=2 * HOUR, n=2)
-        scheduler.run_now(SEND.id, delay=3 * HOUR, payload={"n": 3})
-        clock.advance(3 * HOUR)
-    assert seen == [({"n": each}, START + each * HOUR) for each in (1, 2, 3)]
-
-
-def test_of_many_each_has_its_own_time_and_key(client: Client) -> None:
-    client.schedule(SEND)
-    known = client.enqueue("send", key="order 7")
-    jobs: list[Job | dict[str, object] | None] = [
-        Job(payload={"order": 8}, at=START + HOUR, key="order 8"),
-        Job(payload={"order": 9}, delay=HOUR),
-        Job(key="order 7"),
-        {"order": 10},
-        None,
-    ]
-    found = client.enqueue_all("send", jobs)
-    assert [each.payload for each in found] == [
-        {"order": 8},
-        {"order": 9},
-        None,
-        {"order": 10},
-        None,
-    ]
-    assert [each.execute_at - START for each in found[:2]] == [HOUR, HOUR]
-    made = [
-        each.id == job.id
-        for each, job in zip(found, jobs, strict=True)
-        if isinstance(job, Job)
-    ]
-    assert (made, found[2]) == ([True, True, False], known)
-
-
-@pytest.mark.parametrize(
-    ("job", "text"),
-    [
-        (Job(at=START, delay=SECOND), "by at or by delay"),
-        (Job(id="one"), "id must be a UUID"),  # type: ignore[arg-type]
-        (Job(key=""), "key must have 1 to 200 characters"),
-    ],
-)
-def test_a_job_that_cannot_be_is_refused_with_all_others(job: Job, text: str) -> None:
-    client = Client(MemoryStore())
-    client.schedule(SEND)
-    with pytest.raises(ConfigurationError, match=text):
-        client.enqueue_all("send", [{}, job])
-    assert client.counts()[State.PENDING] == 0
 
 
 def test_a_task_that_is_missing_is_named_with_how_to_make_it(client: Client) -> None:
@@ -135,15 +69,21 @@ def test_a_task_that_is_missing_is_named_with_how_to_make_it(client: Client) -> 
         ({"order": float("nan")}, r"payload\['order'\] is nan"),
         ({"key": ""}, "key must have 1 to 200 characters"),
         ({"key": "\0"}, "key holds a NUL"),
+        (Job(at=START, delay=SECOND), "by at or by delay"),
+        (Job(id="one"), "id must be a UUID"),  # type: ignore[arg-type]
+        (Job(key=""), "key must have 1 to 200 characters"),
     ],
 )
-def test_what_cannot_be_enqueued_is_refused(
-    arguments: dict[str, Any], text: str
+def test_what_cannot_be_enqueued_is_refused_with_all_others(
+    arguments: dict[str, Any] | Job, text: str
 ) -> None:
     client = Client(MemoryStore())
     client.schedule(SEND)
+    call: Callable[[], object] = partial(client.enqueue_all, "send", [{}, arguments])
+    if not isinstance(arguments, Job):
+        call = partial(client.enqueue, "send", **arguments)
     with pytest.raises(ConfigurationError, match=text):
-        client.enqueue("send", **arguments)
+        call()
     assert client.counts()[State.PENDING] == 0
 
 
@@ -158,39 +98,6 @@ def test_a_name_that_none_can_be_is_refused() -> None:
         client.run_now(SEND.id, at=START, delay=SECOND)
     with pytest.raises(ConfigurationError, match="payloads must be several"):
         client.enqueue_all("send", 7)  # type: ignore[arg-type]
-
-
-def test_a_run_by_hand_is_once_more_and_moves_no_schedule(clock: ManualClock) -> None:
-    seen: list[TaskInstance] = []
-    with Scheduler(seen.append, MemoryStore(clock), clock=clock, **SELDOM) as scheduler:
-        every = scheduler.schedule(
-            TaskDefinition(trigger=IntervalTrigger(HOUR, anchor=START))
-        )
-        clock.advance(SECOND)
-        scheduler.run_now(every.id, payload={"by": "hand"})
-        clock.advance(SECOND)
-        assert [each.payload for each in seen] == [{"by": "hand"}]
-        assert scheduler.get_definition(every.id) == every
-        clock.advance(HOUR)
-    assert [each.fire_time for each in seen] == [None, START + HOUR]
-
-
-def test_a_handler_enqueues_what_follows(clock: ManualClock) -> None:
-    seen: list[object] = []
-
-    def count_down(instance: TaskInstance) -> None:
-        assert instance.payload is not None
-        seen.append(left := instance.payload["left"])
-        assert isinstance(left, int)
-        assert current_run().instance.payload == instance.payload
-        if left:
-            scheduler.enqueue("send", left=left - 1)
-
-    with Scheduler(count_down, MemoryStore(clock), clock=clock) as scheduler:
-        scheduler.schedule(SEND)
-        scheduler.enqueue("send", left=3)
-        clock.advance(SECOND)
-    assert seen == [3, 2, 1, 0]
 
 
 def test_each_that_was_made_is_told_of(clock: ManualClock) -> None:
@@ -212,24 +119,6 @@ def test_each_that_was_made_is_told_of(clock: ManualClock) -> None:
             joined=False,
         )
     ]
-
-
-def test_the_awaitable_forms_do_the_same(client: Client) -> None:
-    client.schedule(SEND)
-
-    async def enqueue() -> None:
-        await client.aenqueue("send", order=7)
-        await client.aenqueue_all("send", [{"order": 8}])
-        await client.arun_now(SEND.id, payload={"order": 9})
-
-    asyncio.run(enqueue())
-    found = client.list_instances(definition_id=SEND.id)
-    assert sorted(str(each.payload) for each in found) == [
-        "{'order': 7}",
-        "{'order': 8}",
-        "{'order': 9}",
-    ]
-    assert inspect.signature(client.aenqueue) == inspect.signature(client.enqueue)
 
 
 @contextmanager

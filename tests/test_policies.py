@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,11 +12,18 @@ import pytest
 
 from go_scheduler.checks import LONGEST
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.policies import CatchUp, RetryPolicy
+from go_scheduler.models import State, TaskDefinition
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.policies.retry_policy import names_of
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
 
 ID = UUID(int=1)
 TICK = timedelta(microseconds=1)
@@ -30,18 +38,22 @@ def retry_in(policy: RetryPolicy, *, runs: int, ran_for: timedelta) -> timedelta
     )
 
 
-def test_the_next_run_begins_when_the_last_one_has_expired() -> None:
-    assert retry_in(AFTER_EXPIRY, runs=1, ran_for=2 * MINUTE) == 3 * MINUTE
+@pytest.mark.parametrize(("ran_for", "follows"), [(2, 3), (5, 0), (9, 0)])
+def test_the_next_run_begins_when_the_last_one_has_expired(
+    ran_for: int, follows: int
+) -> None:
+    found = retry_in(AFTER_EXPIRY, runs=1, ran_for=ran_for * MINUTE)
+    assert found == follows * MINUTE
 
 
-def test_a_run_that_has_expired_is_followed_at_once() -> None:
-    assert retry_in(AFTER_EXPIRY, runs=1, ran_for=5 * MINUTE) == timedelta(0)
-    assert retry_in(AFTER_EXPIRY, runs=1, ran_for=9 * MINUTE) == timedelta(0)
-
-
-def test_by_default_the_twentieth_run_is_the_last() -> None:
-    assert RetryPolicy().allows(19)
-    assert not RetryPolicy().allows(20)
+@pytest.mark.parametrize(
+    ("policy", "last"),
+    [(RetryPolicy(), 20), (RetryPolicy(max_attempts=1), 1), (AFTER_EXPIRY, 100)],
+)
+def test_so_many_runs_are_allowed(policy: RetryPolicy, last: int) -> None:
+    assert policy.allows(last - 1)
+    assert not policy.allows(last)
+    assert replace(policy, max_attempts=None).allows(10**9)
 
 
 def test_after_expiry_is_without_a_delay_and_a_hundred_runs_unless_it_says() -> None:
@@ -74,75 +86,41 @@ def test_what_is_not_said_depends_on_whether_a_delay_is() -> None:
     assert repr(growing) == repr(RetryPolicy())
 
 
-def test_one_attempt_means_no_retry() -> None:
-    assert not RetryPolicy(max_attempts=1).allows(1)
-    assert RetryPolicy(max_attempts=1).allows(0)
+@pytest.mark.parametrize("name", ["grace", "within", "drop_after"])
+def test_how_late_is_a_duration_up_to_a_century(name: str) -> None:
+    century = timedelta(days=36_525)
+    for allowed in (TICK, century):
+        values: Any = {name: allowed}
+        assert getattr(CatchUp(**values), name) == allowed
+    for wrong in (-TICK, century + TICK, timedelta.max, 60):
+        values = {name: wrong}
+        bounds = "must be a( timedelta, such as|t least 0 s and at most 100 years)"
+        with pytest.raises(ConfigurationError, match=f"{name} {bounds}"):
+            CatchUp(**values)
 
 
-def test_without_a_limit_there_is_always_another_run() -> None:
-    assert RetryPolicy(max_attempts=None).allows(10**9)
-
-
-@pytest.mark.parametrize("runs", [0, -1, True, 1.5, "3", 10**9 + 1])
-def test_attempts_that_are_no_count_are_refused(runs: int) -> None:
-    with pytest.raises(ConfigurationError, match="max_attempts must be a whole number"):
-        RetryPolicy(max_attempts=runs)
-
-
-@pytest.mark.parametrize("grace", [timedelta(0), MINUTE, timedelta(days=36_525)])
-def test_any_grace_up_to_a_century_is_accepted(grace: timedelta) -> None:
-    assert CatchUp(grace=grace).grace == grace
-
-
-NO_DURATION = "must be a( timedelta, such as|t least 0 s and at most 100 years)"
-NO_DURATIONS = [timedelta(microseconds=-1), timedelta(days=36_526), timedelta.max, 60]
-
-
-@pytest.mark.parametrize("grace", [*NO_DURATIONS, None])
-def test_a_grace_that_is_none_is_refused(grace: timedelta) -> None:
-    with pytest.raises(
-        ConfigurationError,
-        match=f"grace {NO_DURATION}",
-    ):
-        CatchUp(grace=grace)
-
-
-@pytest.mark.parametrize("name", ["within", "drop_after"])
-@pytest.mark.parametrize("late", NO_DURATIONS)
-def test_what_says_how_late_and_is_no_duration_is_refused(
-    name: str, late: timedelta
+@pytest.mark.parametrize(
+    ("values", "refusal"),
+    [
+        ({"grace": None}, "grace must be a timedelta, such as"),
+        ({"drop_after": timedelta(0)}, "nothing starts at the very instant"),
+        *(
+            ({"mode": mode}, "mode must be one of 'latest', 'all', 'none'")
+            for mode in ("oldest", "", None, 1, ["all"])
+        ),
+    ],
+)
+def test_what_says_nothing_of_what_is_late_is_refused(
+    values: dict[str, Any], refusal: str
 ) -> None:
-    with pytest.raises(
-        ConfigurationError,
-        match=f"{name} {NO_DURATION}",
-    ):
-        CatchUp(**{name: late})  # type: ignore[arg-type]
-
-
-def test_to_drop_all_that_is_late_at_all_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="nothing starts at the very instant"):
-        CatchUp(drop_after=timedelta(0))
-
-
-@pytest.mark.parametrize("mode", ["oldest", "", None, 1, ["all"]])
-def test_a_mode_that_is_none_is_refused(mode: Any) -> None:
-    with pytest.raises(
-        ConfigurationError, match="mode must be one of 'latest', 'all', 'none'"
-    ):
-        CatchUp(mode=mode)
+    with pytest.raises(ConfigurationError, match=refusal):
+        CatchUp(**values)
 
 
 def test_by_default_ten_seconds_are_no_reason_to_miss_anything() -> None:
     assert CatchUp() == CatchUp(
         mode="latest", grace=10 * SECOND, within=None, drop_after=None
     )
-
-
-def test_what_is_later_than_it_may_be_is_dropped() -> None:
-    assert not CatchUp().drops(timedelta.max)
-    some = CatchUp(drop_after=MINUTE)
-    assert not some.drops(MINUTE)
-    assert some.drops(MINUTE + TICK)
 
 
 @pytest.mark.parametrize(
@@ -168,28 +146,12 @@ def test_how_late_what_runs_may_be_is_the_least_that_anything_says(
     assert bounds == [each, latest]
 
 
-def test_policies_are_compared_by_value() -> None:
-    assert RetryPolicy(max_attempts=3) == RetryPolicy(max_attempts=3)
-    assert RetryPolicy(max_attempts=3) != RetryPolicy(max_attempts=4)
-    assert {CatchUp(), CatchUp(grace=10 * SECOND)} == {CatchUp()}
-
-
 def delays(policy: RetryPolicy, runs: int = 6) -> list[float]:
     """After how many seconds each run is followed by the next."""
     return [
         retry_in(policy, runs=each, ran_for=MINUTE).total_seconds()
         for each in range(1, runs + 1)
     ]
-
-
-def test_with_a_delay_the_next_run_begins_so_long_after_the_failure() -> None:
-    assert delays(RetryPolicy(delay=MINUTE), 3) == [60, 60, 60]
-    assert delays(RetryPolicy(delay=timedelta(0)), 2) == [0, 0]
-
-
-def test_each_delay_is_longer_by_the_factor_up_to_the_longest() -> None:
-    doubled = RetryPolicy(delay=SECOND, factor=2, max_delay=10 * SECOND)
-    assert delays(doubled) == [1, 2, 4, 8, 10, 10]
 
 
 @pytest.mark.parametrize("runs", [100, 10**9])
@@ -278,6 +240,10 @@ def test_exceptions_are_kept_as_names_each_once_and_in_one_order() -> None:
         ({"stop_on": [KeyError("x")]}, "an exception of stop_on must be a str"),
         ({"stop_on": [""]}, "an exception of stop_on must have 1 to 200 characters"),
         ({"stop_on": ["\0"]}, "an exception of stop_on"),
+        *(
+            ({"max_attempts": runs}, "max_attempts must be (an int|from 1 to)")
+            for runs in (0, -1, True, 1.5, "3", 10**9 + 1)
+        ),
     ],
 )
 def test_what_is_no_rule_for_retries_is_refused(
@@ -285,3 +251,31 @@ def test_what_is_no_rule_for_retries_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=refusal):
         RetryPolicy(**values)
+
+
+class Mine(str, Enum):  # noqa: UP042
+    """An enumeration of a user, from before Python 3.11."""
+
+    SKIP = "skip"
+
+
+def test_an_overlap_may_be_a_text_of_an_enumeration_of_the_users() -> None:
+    made = TaskDefinition(trigger=OnDemandTrigger(), overlap=Mine.SKIP)  # type: ignore[arg-type]
+    assert made.overlap is Overlap.SKIP
+
+
+def test_skip_runs_one_of_those_due_at_once_though_it_ends_at_once(
+    store: Store, clock: ManualClock
+) -> None:
+    called: list[TaskInstance] = []
+    new = TaskDefinition(trigger=OnDemandTrigger(), overlap=Overlap.SKIP)
+    with Scheduler(called.append, store, clock=clock) as scheduler:
+        scheduler.schedule(new)
+        scheduler.pause(new.id)
+        for _ in range(3):
+            scheduler.run_now(new.id)
+        scheduler.resume(new.id)
+        clock.advance(5 * SECOND)
+        counts = scheduler.counts()
+    assert (counts[State.COMPLETED], counts[State.SKIPPED]) == (1, 2)
+    assert len(called) == 1

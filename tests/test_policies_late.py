@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,10 +23,9 @@ from go_scheduler import (
 from go_scheduler.testing import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from go_scheduler import Store, TaskInstance
-    from go_scheduler.events import Event
 
 CONCEPTS = (Path(__file__).parents[1] / "docs/concepts.md").read_text()
 MIDNIGHT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -140,75 +140,34 @@ def test_of_an_hourly_schedule_runs_what_the_documentation_says(
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.catch_up)
-def test_a_one_off_runs_if_the_documentation_says_so(
-    clock: ManualClock, store: Store, row: Row
-) -> None:
-    once = ExecuteOnceTrigger(MIDNIGHT + HOUR)
-    leave(clock, store, TaskDefinition(trigger=once, catch_up=row.policy), BACK)
-    ran: list[TaskInstance] = []
-    with Scheduler(ran.append, store, clock=clock, **SELDOM):
-        clock.advance(10 * MINUTE)
-    assert len(ran) == {"runs": 1, "skipped": 0}[row.one_off]
-    assert store.counts()[State.SKIPPED] == 1 - len(ran)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.catch_up)
+@pytest.mark.parametrize("column", ["one_off", "overdue"])
 @pytest.mark.parametrize("paused", [False, True])
-@pytest.mark.parametrize("whose", ["definition", "scheduler"])
-def test_a_one_off_scheduled_late_runs_if_the_documentation_says_so(
-    clock: ManualClock, store: Store, row: Row, paused: bool, whose: str
+def test_a_one_off_runs_if_the_documentation_says_so(
+    clock: ManualClock, store: Store, row: Row, column: str, paused: bool
 ) -> None:
-    clock.advance(BACK - clock.now())
-    policies = {whose: row.policy}
     task = TaskDefinition(
-        trigger=ExecuteOnceTrigger(MIDNIGHT + HOUR),
-        catch_up=policies.get("definition"),
-        paused=paused,
+        trigger=ExecuteOnceTrigger(MIDNIGHT + HOUR), catch_up=row.policy
     )
+    if column == "one_off":
+        (pause if paused else leave)(clock, store, task, BACK)
+    clock.advance(BACK - clock.now())
     ran: list[TaskInstance] = []
-    default = policies.get("scheduler", CatchUp())
-    with Scheduler(
-        ran.append, store, clock=clock, catch_up=default, **SELDOM
-    ) as scheduler:
-        scheduler.schedule(task)
-        assert scheduler.get_definition(task.id).overdue
-        clock.advance(HOUR)
-        scheduler.resume(task.id)
-        clock.advance(MINUTE)
-    assert len(ran) == {"runs": 1, "skipped": 0}[row.overdue]
+    with Scheduler(ran.append, store, clock=clock, **SELDOM) as scheduler:
+        if column == "overdue":
+            scheduler.schedule(replace(task, paused=paused))
+            assert scheduler.get_definition(task.id).overdue
+            clock.advance(HOUR)
+            scheduler.resume(task.id)
+        clock.advance(10 * MINUTE)
+    assert len(ran) == {"runs": 1, "skipped": 0}[getattr(row, column)]
     assert store.counts()[State.SKIPPED] == 1 - len(ran)
-
-
-def made_ahead(
-    clock: ManualClock, store: Store, task: TaskDefinition, back: timedelta
-) -> None:
-    """Have its first instance made, and nothing run for so long after it is due."""
-    with Scheduler(None, store, clock=clock) as creating:
-        creating.schedule(task)
-        clock.advance(2 * SECOND)
-    assert store.counts()[State.PENDING] == 1
-    clock.advance(back + SECOND)
-
-
-def once_in(wait: timedelta, catch_up: CatchUp | None = None) -> TaskDefinition:
-    trigger = IntervalTrigger(HOUR, anchor=MIDNIGHT + wait)
-    return TaskDefinition(trigger=trigger, catch_up=catch_up, name="report")
-
-
-def run(
-    clock: ManualClock, store: Store, events: list[Event]
-) -> Sequence[datetime | None]:
-    ran: list[TaskInstance] = []
-    with Scheduler(ran.append, store, clock=clock, listeners=[events.append]):
-        clock.advance(SECOND)
-    return [each.fire_time for each in ran]
 
 
 @pytest.mark.parametrize("note", ["no paper", None])
 def test_what_is_skipped_after_a_pause_says_so_with_its_note(
     clock: ManualClock, store: Store, note: str | None
 ) -> None:
-    task = once_in(2 * MINUTE)
+    task = TaskDefinition(trigger=IntervalTrigger(HOUR, anchor=MIDNIGHT + 2 * MINUTE))
     with Scheduler(print, store, clock=clock, **SELDOM) as scheduler:
         scheduler.schedule(task)
         scheduler.pause(task.id, note=note)
@@ -226,13 +185,18 @@ def test_what_is_skipped_after_a_pause_says_so_with_its_note(
 def test_what_was_made_and_is_dropped_after_a_pause_says_so(
     clock: ManualClock, store: Store
 ) -> None:
-    made_ahead(clock, store, once_in(3 * SECOND, CatchUp(drop_after=MINUTE)), -SECOND)
+    trigger = IntervalTrigger(HOUR, anchor=MIDNIGHT + 3 * SECOND)
+    task = TaskDefinition(trigger=trigger, catch_up=CatchUp(drop_after=MINUTE))
+    with Scheduler(None, store, clock=clock) as scheduler:
+        scheduler.schedule(task)
+        clock.advance(2 * SECOND)
+        [made] = scheduler.list_instances()
     clock.advance(2 * SECOND)
-    [made] = store.list_instances()
-    store.pause_definitions([made.definition.id], note="no paper")
+    scheduler.pause(task.id, "no paper")
     clock.advance(HOUR / 2)
-    store.resume_definitions([made.definition.id])
-    assert run(clock, store, []) == []
+    scheduler.resume(task.id)
+    with Scheduler(print, store, clock=clock):
+        clock.advance(SECOND)
     skipped = store.get_instance(made.id).skipped
     assert skipped is not None
     assert skipped.reason.startswith("late by more than its drop_after of 0:01:00; ")

@@ -81,11 +81,7 @@ def job(**values: Any) -> TaskDefinition:
 
 def instance() -> TaskInstance:
     return TaskInstance(
-        id=uuid4(),
-        definition=job(),
-        fire_time=START,
-        execute_at=START,
-        due_at=START,
+        id=uuid4(), definition=job(), fire_time=START, execute_at=START, due_at=START
     )
 
 
@@ -137,25 +133,6 @@ def test_another_program_does_the_work_and_says_what_came_of_it(
     found = {str(each.id): each for each in recipes.scheduler.list_instances()}
     assert found[one["id"]].state is State.COMPLETED
     assert found[two["id"]].error == "no such file"
-
-
-def test_what_has_failed_is_run_again(recipes: Recipes, clock: ManualClock) -> None:
-    outcomes = [ValueError("at first")]
-
-    @recipes.handlers.register("once")
-    def once(instance: TaskInstance) -> None:
-        recipes.ran.append(instance)
-        if outcomes:
-            raise outcomes.pop()
-
-    now = ExecuteOnceTrigger(clock.now())
-    recipes.scheduler.schedule(
-        job(name="once", trigger=now, retry=RetryPolicy(max_attempts=1))
-    )
-    clock.advance(seconds(10))
-    recipes["run_failed_again"](recipes.scheduler, "once")
-    clock.advance(seconds(10))
-    assert len(recipes.ran) == 2
 
 
 def test_all_that_has_failed_is_run_again_and_not_a_page_of_it(

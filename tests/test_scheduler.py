@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.stores.base import Store
@@ -110,33 +110,46 @@ class SharedStore(MemoryStore):
 class TestWarnings:
     """What will not run here is said once in the log, and in health."""
 
-    @pytest.fixture
-    def warned(
-        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
-    ) -> Callable[..., str]:
-        def warned(handler: Handler | None, *scheduled: TaskDefinition) -> str:
-            """The one warning there is."""
-            scheduler = Scheduler(handler, MemoryStore(clock), clock=clock)
-            caplog.clear()
-            with caplog.at_level("INFO"), scheduler:
-                for definition in scheduled:
-                    scheduler.schedule(definition)
-                    asyncio.run(scheduler.aschedule(definition))
-                clock.advance(seconds(5))
-                health = scheduler.health()
-                assert health.ok
-            [text] = health.warnings
-            assert [
-                each.levelname for each in caplog.records if each.getMessage() == text
-            ] == ["WARNING"]
-            assert scheduler.health().warnings == ()
-            return text
-
-        return warned
-
-    def test_a_scheduler_without_a_handler(self, warned: Callable[..., str]) -> None:
-        text = warned(None, once(START, queue="other"))
-        assert "no handler: it creates instances and runs none; pass one" in text
+    @pytest.mark.parametrize(
+        ("handler", "scheduled", "said"),
+        [
+            (
+                None,
+                once(START, queue="other"),
+                "no handler: it creates instances and runs none; pass one",
+            ),
+            (
+                HandlerRegistry(),
+                once(START, name="reprot"),
+                "no handler is registered for definitions 'reprot' here",
+            ),
+            (
+                HandlerRegistry(),
+                daily(),
+                "without a name: pass name= to TaskDefinition",
+            ),
+        ],
+    )
+    def test_what_runs_nowhere_here_is_the_one_warning(
+        self,
+        clock: ManualClock,
+        caplog: pytest.LogCaptureFixture,
+        handler: Handler | None,
+        scheduled: TaskDefinition,
+        said: str,
+    ) -> None:
+        caplog.set_level("INFO")
+        with Scheduler(handler, MemoryStore(clock), clock=clock) as scheduler:
+            scheduler.schedule(scheduled)
+            asyncio.run(scheduler.aschedule(scheduled))
+            clock.advance(seconds(5))
+            health = scheduler.health()
+        assert health.ok
+        [text] = health.warnings
+        assert said in text
+        found = [each.levelname for each in caplog.records if each.message == text]
+        assert found == ["WARNING"]
+        assert scheduler.health().warnings == ()
 
     def test_another_queue_is_no_warning_while_another_node_may_serve_it(
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
@@ -187,36 +200,6 @@ class TestWarnings:
         assert said.levelname == level
         assert said.getMessage().startswith("this scheduler has been stopped: what")
 
-    @pytest.mark.parametrize("handler", [print, None])
-    def test_a_queue_that_no_node_serves_until_one_does(
-        self, handler: Handler | None, clock: ManualClock
-    ) -> None:
-        store = MemoryStore(clock)
-
-        def warnings() -> list[str]:
-            texts = scheduler.health().warnings
-            return [each for each in texts if "served by no node" in each]
-
-        with Scheduler(handler, store, clock=clock) as scheduler:
-            scheduler.schedule(once(START, queue="mial"))
-            clock.advance(timedelta(minutes=2))
-            [text] = warnings()
-            assert "queue 'mial'" in text
-            with Scheduler(print, store, clock=clock, queues=["mial"]):
-                clock.advance(timedelta(minutes=1))
-                assert warnings() == []
-            assert scheduler.health().ok
-
-    def test_a_definition_without_a_name_for_a_registry(
-        self, warned: Callable[..., str]
-    ) -> None:
-        text = warned(HandlerRegistry(), daily(), daily())
-        assert "without a name: pass name= to TaskDefinition" in text
-
-    def test_a_name_that_is_not_registered(self, warned: Callable[..., str]) -> None:
-        text = warned(HandlerRegistry(), once(START, name="reprot"))
-        assert "no handler is registered for definitions 'reprot' here" in text
-
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
@@ -244,29 +227,6 @@ def test_without_a_store_it_has_one_in_memory_on_its_clock(clock: ManualClock) -
         scheduler.schedule(once(START))
         clock.advance(seconds(1))
     assert len(called) == 1
-
-
-def test_a_handler_may_schedule_edit_and_delete_its_own_definition(
-    store: Store, clock: ManualClock
-) -> None:
-    called: list[str] = []
-
-    def handler(instance: TaskInstance) -> None:
-        own = instance.definition
-        called.append(str(instance.metadata.get("kind")))
-        if len(called) == 1:
-            scheduler.schedule(replace(own, metadata={"kind": "edited"}))
-            scheduler.schedule(once(clock.now(), metadata={"kind": "new"}))
-        else:
-            scheduler.delete_definition(own.id)
-
-    scheduler = Scheduler(handler, store, clock=clock)
-    scheduler.start()
-    every_second = IntervalTrigger(seconds(1))
-    scheduler.schedule(TaskDefinition(trigger=every_second, metadata={"kind": "old"}))
-    clock.advance(seconds(10))
-    assert called == ["old", "new", "edited"]
-    assert scheduler.list_definitions() == []
 
 
 def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None:
@@ -306,37 +266,12 @@ def test_connections_are_opened_before_the_loops_begin_if_they_can_be(
     assert scheduler.stop()
 
 
-def test_a_timeout_must_be_a_timedelta() -> None:
-    with pytest.raises(ConfigurationError, match="timeout"):
-        Scheduler(print).stop(3)  # type: ignore[arg-type]
-
-
-def test_a_handler_may_restart_its_scheduler(real: list[Scheduler]) -> None:
-    done = threading.Semaphore(0)
-    calls: list[None] = []
-
-    def handler(instance: TaskInstance) -> None:
-        calls.append(None)
-        if len(calls) == 1:
-            scheduler.stop()
-            scheduler.start()
-            scheduler.schedule(once(now()))
-        done.release()
-
-    scheduler = Scheduler(handler)
-    real.append(scheduler)
-    scheduler.start()
-    scheduler.schedule(once(now()))
-    for _ in range(2):
-        assert done.acquire(timeout=FAILED_AFTER)
-    assert scheduler.stop()
-
-
 def test_a_trigger_may_stop_its_scheduler_from_its_own_loop(
     store: Store, clock: ManualClock
 ) -> None:
     answers: list[bool] = []
 
+    @dataclass(frozen=True)
     class Stopping(Trigger):
         kind = "test_scheduler stopping"
 
@@ -346,19 +281,6 @@ def test_a_trigger_may_stop_its_scheduler_from_its_own_loop(
         def next_fire_time(self, after: datetime) -> datetime | None:
             answers.append(scheduler.stop(timedelta(0)))
             return None
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Stopping)
-
-        def __hash__(self) -> int:
-            return 0
-
-        def to_dict(self) -> dict[str, object]:  # type: ignore[override]
-            return {}
-
-        @classmethod
-        def from_dict(cls, state: object) -> Stopping:
-            return cls()
 
     scheduler = Scheduler(None, store, clock=clock)
     scheduler.start()
@@ -454,25 +376,6 @@ def test_a_signal_stops_it_and_its_handlers_come_back(
     assert scheduler.counts()[State.COMPLETED] == 1
     after = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     assert after == before
-
-
-def test_a_second_signal_leaves_a_hung_handler_behind(real: list[Scheduler]) -> None:
-    go = threading.Event()
-
-    def handler(instance: TaskInstance) -> None:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
-            while not scheduler._node.stopping:  # type: ignore[union-attr]
-                threading.Event().wait(0.001)
-        go.wait(FAILED_AFTER)
-
-    scheduler = Scheduler(handler)
-    real.append(scheduler)
-    scheduler.schedule(once(now()))
-    scheduler.run()
-    assert scheduler.counts()[State.RUNNING] == 1
-    assert scheduler.stop() is False
-    go.set()
 
 
 # From 3.12 on Python warns of what one of these programs is about.

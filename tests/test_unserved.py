@@ -8,31 +8,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.node_health import UnservedQueues
+from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement, NodeContact
-from go_scheduler.testing.builders import (
-    LEASE,
-    MINUTE,
-    OTHER_NODE,
-    SECOND,
-    claim,
-    definition,
-    pending,
-)
+from go_scheduler.testing.builders import MINUTE, OTHER_NODE, claim, definition, pending
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from datetime import timedelta
 
     from go_scheduler.testing import ManualClock
 
+LONG = 3 * MINUTE
+
 
 class Store(MemoryStore):
-    """Counts how often it is asked, and may not know what nodes serve."""
+    """Need not know what nodes serve, and may name one queue at a time."""
 
-    asked = 0
     knows = True
+    most = 100
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         contacts = super().list_contacts(within=within)
@@ -44,8 +38,7 @@ class Store(MemoryStore):
         ]
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
-        self.asked += 1
-        return super().list_due_queues(apart_from=apart_from)
+        return sorted(super().list_due_queues(apart_from=apart_from))[: self.most]
 
 
 @pytest.fixture
@@ -54,32 +47,23 @@ def store(clock: ManualClock) -> Store:
 
 
 @pytest.fixture
-def queues(store: Store, clock: ManualClock) -> UnservedQueues:
-    return UnservedQueues(store, clock, own=["default"])
+def node(store: Store, clock: ManualClock) -> Iterator[Scheduler]:
+    with Scheduler(print, store, clock=clock) as node:
+        yield node
 
 
-def look_for(queues: UnservedQueues, clock: ManualClock, span: timedelta) -> None:
-    """Look every half minute."""
-    for _ in range(span // (MINUTE / 2)):
-        queues.look()
-        clock.advance(MINUTE / 2)
-    queues.look()
-
-
-def serve(store: Store, *served: str) -> None:
-    store.note_contact(Announcement(node=OTHER_NODE, queues=served), unbroken=ZERO)
+def serve(store: Store, *served: str, stopping: bool = False) -> None:
+    announced = Announcement(node=OTHER_NODE, queues=served, stopping=stopping)
+    store.note_contact(announced, unbroken=ZERO)
 
 
 def test_a_queue_that_nobody_serves_is_named_once_with_what_to_do(
-    queues: UnservedQueues,
-    store: Store,
-    clock: ManualClock,
-    caplog: pytest.LogCaptureFixture,
+    node: Scheduler, store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     serve(store, "reports")
     pending(store, definition(queue="mial"))
-    look_for(queues, clock, 3 * MINUTE)
-    [text] = queues.texts
+    clock.advance(LONG)
+    [text] = node.health().warnings
     assert text == (
         "queue 'mial' is served by no node, and something is due there; served are"
         " 'default', 'reports': name it in the queues= of a scheduler, or mind its"
@@ -88,110 +72,48 @@ def test_a_queue_that_nobody_serves_is_named_once_with_what_to_do(
     assert [each.getMessage() for each in caplog.records] == [text]
 
 
-def test_whoever_serves_it_may_be_about_to_start(
-    queues: UnservedQueues, store: Store, clock: ManualClock
+def test_it_is_named_while_nobody_serves_it_and_something_is_due(
+    node: Scheduler, store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     pending(store, definition(queue="mail"))
-    look_for(queues, clock, MINUTE / 2)
-    assert not queues.texts
+    clock.advance(MINUTE / 2)
+    # Who serves it may be about to start.
+    assert not node.health().warnings
+    clock.advance(LONG)
+    assert len(node.health().warnings) == 1
     serve(store, "mail")
-    look_for(queues, clock, 3 * MINUTE)
-    assert not queues.texts
-
-
-def test_a_node_that_stops_serves_nothing_any_more(
-    queues: UnservedQueues, store: Store, clock: ManualClock
-) -> None:
-    stopping = Announcement(node=OTHER_NODE, queues=("mail",), stopping=True)
-    store.note_contact(stopping, unbroken=ZERO)
-    pending(store, definition(queue="mail"))
-    look_for(queues, clock, MINUTE)
-    assert len(queues.texts) == 1
-
-
-def test_it_is_not_named_any_more_once_somebody_serves_it(
-    queues: UnservedQueues,
-    store: Store,
-    clock: ManualClock,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    pending(store, definition(queue="mail"))
-    look_for(queues, clock, MINUTE)
-    assert len(queues.texts) == 1
-    serve(store, "mail")
-    look_for(queues, clock, MINUTE)
-    assert not queues.texts
-    # Its only node has died.
-    look_for(queues, clock, 5 * MINUTE)
-    assert not queues.texts
-    look_for(queues, clock, MINUTE)
-    assert len(queues.texts) == 1
+    clock.advance(LONG)
+    assert not node.health().warnings
+    # Its only node has died; then it says that it stops.
+    clock.advance(5 * MINUTE)
+    assert len(node.health().warnings) == 1
+    serve(store, "mail", stopping=True)
+    clock.advance(LONG)
+    assert len(node.health().warnings) == 1
+    claim(store, queues=["mail"])
+    clock.advance(MINUTE)
+    assert not node.health().warnings
     assert len(caplog.records) == 2
 
 
-def test_nor_once_nothing_waits_there(
-    queues: UnservedQueues, store: Store, clock: ManualClock
+@pytest.mark.parametrize(("served", "knows"), [("mail", True), ("other", False)])
+def test_what_is_served_or_may_be_is_no_reason(
+    node: Scheduler, store: Store, clock: ManualClock, served: str, knows: bool
 ) -> None:
-    pending(store, definition(queue="mail"))
-    look_for(queues, clock, MINUTE)
-    assert len(queues.texts) == 1
-    claim(store, queues=["mail"])
-    look_for(queues, clock, MINUTE / 2)
-    assert not queues.texts
+    store.knows = knows
+    for queue in ("default", "mail"):
+        pending(store, definition(queue=queue))
+    for _ in range(3):
+        serve(store, served)
+        clock.advance(MINUTE)
+    assert not node.health().warnings
 
 
-def test_what_is_late_in_a_queue_that_is_served_is_no_reason(
-    queues: UnservedQueues, store: Store, clock: ManualClock
+def test_a_hundred_queues_are_enough(
+    node: Scheduler, store: Store, clock: ManualClock
 ) -> None:
-    serve(store, "mail")
-    pending(store)
-    pending(store, definition(queue="mail"))
-    look_for(queues, clock, 3 * MINUTE)
-    assert not queues.texts
-
-
-def test_where_nobody_knows_what_a_node_serves_nothing_is_said(
-    queues: UnservedQueues, store: Store, clock: ManualClock
-) -> None:
-    store.knows = False
-    serve(store, "other")
-    pending(store, definition(queue="mail"))
-    look_for(queues, clock, 3 * MINUTE)
-    assert not queues.texts
-
-
-def test_a_hundred_queues_are_enough(store: Store, clock: ManualClock) -> None:
-    class OneByOne(Store):
-        def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
-            return sorted(super().list_due_queues(apart_from=apart_from))[:1]
-
-    store = OneByOne(clock)
+    store.most = 1
     for number in range(102):
         pending(store, definition(queue=f"{number:03}"))
-    queues = UnservedQueues(store, clock, own=[])
-    look_for(queues, clock, MINUTE)
-    assert len(queues.texts) == 100
-    assert "served are none: " in queues.texts[0]
-    assert store.asked == 303
-
-
-def test_where_nothing_is_due_in_others_nobody_asks_who_serves_them(
-    clock: ManualClock,
-) -> None:
-    class Asked(MemoryStore):
-        def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
-            raise AssertionError("it is not needed")
-
-    UnservedQueues(Asked(clock), clock, own=("default",)).look()
-
-
-def test_it_looks_a_few_times_a_minute(
-    queues: UnservedQueues, store: Store, clock: ManualClock
-) -> None:
-    for _ in range(601):
-        queues.look()
-        clock.advance(SECOND / 10)
-    assert store.asked == 4
-    clock.advance(LEASE)
-    queues.look()
-    assert store.asked == 5
+    clock.advance(LONG)
+    assert len(node.health().warnings) == 100

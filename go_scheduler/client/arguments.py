@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from uuid import UUID, uuid4
 
 from go_scheduler.argument_hints import write_instead
-from go_scheduler.checks import check_definition_id, check_type
-from go_scheduler.errors import (
-    ConfigurationError,
-)
+from go_scheduler.checks import check_definition_id, check_number, check_type
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.json import check_text, freeze
-from go_scheduler.models import (
-    METADATA_LIMIT,
-)
+from go_scheduler.models import METADATA_LIMIT
 from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
@@ -34,32 +30,29 @@ _Word = TypeVar("_Word", bound=StrEnum)
 MOST_LISTED = 1000
 """The most definitions or instances that one list returns."""
 _MOST_BOUNDS = 101
+_MOST_COUNTED = 1_000_000
 
 
 def check_limit(limit: int) -> None:
-    """Refuse what no page has room for."""
-    check_type("limit", limit, int)
-    if not 1 <= limit <= MOST_LISTED:
-        raise ConfigurationError(f"limit must be 1 to {MOST_LISTED}: {shown(limit)}")
+    """Check how many items a page may have."""
+    check_number("limit", limit, 1, MOST_LISTED)
 
 
 def check_most(limit: int | None) -> None:
-    """Refuse what is no number of what a call may do at most; None: it does all."""
+    """Check the largest number of things that a call may do; None: no limit."""
     if limit is not None:
-        check_type("limit", limit, int)
-        if limit < 1:
-            raise ConfigurationError(f"limit must be at least 1: {shown(limit)}")
+        check_number("limit", limit, 1)
 
 
 def check_searched(what: str, text: str | None) -> None:
-    """Refuse what no name or queue can be."""
+    """Refuse what cannot be a name or a queue."""
     if text is not None:
         check_type(what, text, str)
         check_text(text, what)
 
 
 def checked_ids(ids: Collection[UUID]) -> Collection[UUID]:
-    """The ids, of any iterable, if each is one."""
+    """Check ids, given as any iterable."""
     check_type("ids", ids, Iterable)
     kept = tuple(ids)
     for each in kept:
@@ -68,7 +61,7 @@ def checked_ids(ids: Collection[UUID]) -> Collection[UUID]:
 
 
 def checked_names(what: str, names: Collection[str] | None) -> Collection[str] | None:
-    """Names, of any iterable, if each may be one; None: any will do."""
+    """Check names, given as any iterable; None: no restriction."""
     if names is None:
         return None
     kept = several(what, names, such_as='["mail"]')
@@ -77,17 +70,28 @@ def checked_names(what: str, names: Collection[str] | None) -> Collection[str] |
     return frozenset(kept)
 
 
+class Whose(TypedDict):
+    """Queues and owners that a list is restricted to; None: any."""
+
+    queues: Collection[str] | None
+    owners: Collection[str] | None
+
+
+def whose(queues: Collection[str] | None, owners: Collection[str] | None) -> Whose:
+    """The restriction of a list to queues and owners, checked."""
+    return {
+        "queues": checked_names("queues", queues),
+        "owners": checked_names("owners", owners),
+    }
+
+
 def checked_most(most: object) -> int:
-    """How many are counted at most."""
-    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= 10**6:
-        raise ConfigurationError(
-            f"most must be a whole number in 1–1000000, not {shown(most)}"
-        )
-    return most
+    """Check the number up to which is counted."""
+    return check_number("most", most, 1, _MOST_COUNTED)
 
 
 def checked_bounds(bounds: Sequence[datetime]) -> Sequence[datetime]:
-    """Instants between which something is counted."""
+    """Check the instants between which something is counted."""
     times = [utc(each, name="bounds") for each in bounds]
     if not 2 <= len(times) <= _MOST_BOUNDS:
         raise ConfigurationError(
@@ -99,7 +103,7 @@ def checked_bounds(bounds: Sequence[datetime]) -> Sequence[datetime]:
 def several(
     name: str, given: Iterable[_Given], *, such_as: str = "[definition]"
 ) -> Sequence[_Given]:
-    """What is in any iterable; what each one is, is not looked at."""
+    """Check that an argument is an iterable of several; its items are not checked."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise ConfigurationError(
             f"{name} must be several, such as {such_as}, not {shown(given)}"
@@ -108,7 +112,7 @@ def several(
 
 
 def one_of(kind: type[_Word], word: _Word | str) -> _Word:
-    """A word of an enumeration, given as one or as its text."""
+    """Check a member of an enumeration, given as such or as its text."""
     check_type("state", word, str)
     if word not in tuple(kind):
         raise ConfigurationError(
@@ -118,12 +122,12 @@ def one_of(kind: type[_Word], word: _Word | str) -> _Word:
 
 
 def metadata_query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """The metadata to look for, read-only, if a definition may have it."""
+    """Check metadata to search for; return it read-only."""
     return freeze(metadata, name="metadata", limit=METADATA_LIMIT)
 
 
 class Conditions(TypedDict):
-    """Each that a definition has to meet, as for ``list_definitions``; None: any does.
+    """The conditions that a definition must meet, as for ``list_definitions``.
 
     Attributes:
         ids: Their ids.
@@ -161,7 +165,7 @@ def conditions(
 
 
 def only(definition_id: UUID) -> Conditions:
-    """The condition of one definition, checked.
+    """The condition that is met by one definition alone, checked.
 
     Raises:
         ConfigurationError: It is no id.
@@ -173,7 +177,7 @@ def only(definition_id: UUID) -> Conditions:
 def batches(store: JoinedStore, which: Conditions) -> Iterator[Collection[UUID]]:
     """The ids of the definitions that meet every condition, a hundred at a time.
 
-    If it is ids alone that were given, those, whether they are there or not.
+    If only ids were given, these are returned, whether the definitions exist or not.
     """
     ids, *others = which.values()
     if ids is not None and others == [None] * len(others):
@@ -191,12 +195,12 @@ class Job:
     """One of many for ``enqueue_all``, with a time or a key of its own.
 
     Attributes:
-        payload: What it is to be done with.
-        at: When; None: as soon as possible.
-        delay: So long after the store's time, instead of ``at``; zero or more.
+        payload: The payload, as for ``enqueue``.
+        at: When it runs; None: as soon as possible.
+        delay: How long after the store's time it runs, instead of ``at``; zero or more.
         key: As for ``enqueue``.
-        id: Of the instance, if one is made. The answer has another id if there was one
-            with the ``key`` already.
+        id: The id of the instance, if one is made. The answer has another id if an
+            instance with the ``key`` exists already.
     """
 
     payload: Mapping[str, object] | None = field(default=None, hash=False)

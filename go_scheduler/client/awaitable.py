@@ -18,11 +18,11 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 THREADS: ContextVar[Executor | None] = ContextVar("THREADS", default=None)
-"""On whose threads awaited calls wait for the store; None: on those of the loop."""
+"""The executor in which awaited calls wait for the store; None: the loop's own."""
 
 
 async def on_thread(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Await a call that waits for the store, or takes long, on a thread.
+    """Make a call that waits for the store, or takes long, on a thread, and await it.
 
     Raises:
         StoreUnavailableError: There is no thread for it, and nothing was done.
@@ -35,13 +35,13 @@ class RunSync(Protocol):
     """The ``run_sync`` of an ``AsyncSession`` or ``AsyncConnection``."""
 
     def __call__(self, call: Callable[[Any], _T]) -> Awaitable[_T]:
-        """Call with the sync one behind it."""
+        """Call the function with the sync connection behind this one."""
 
 
 def awaitable(
     method: Callable[Concatenate[_Self, _P], _T],
 ) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]:
-    """The same method, to be awaited; the event loop goes on meanwhile.
+    """Make the awaitable form of a method, which does not block the event loop.
 
     Its ``connection``, if it takes one and is given it, is an async one.
     """
@@ -64,7 +64,7 @@ def awaitable(
 
 
 def run_sync_of(connection: object, name: str) -> RunSync:
-    """What runs a call on an async connection.
+    """The ``run_sync`` of a user's async connection.
 
     Args:
         connection: The user's.

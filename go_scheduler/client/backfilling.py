@@ -45,7 +45,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC) + _MICROSECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """What a call of ``backfill`` has come to.
+    """What a call of ``backfill`` has done.
 
     Attributes:
         made: How many fire times were given an instance.
@@ -65,7 +65,7 @@ class Backfill:
     def and_more(
         self, wanted: Sequence[datetime], made: Sequence[datetime]
     ) -> Backfill:
-        """This, and what has become of some more fire times, in their order."""
+        """This result with that of the next batch added."""
         return replace(
             self,
             made=self.made + len(made),
@@ -151,47 +151,44 @@ class Backfilling(StoreAccess):
         times = _fire_times(definition.trigger, start, end)
         joined = connection is not None
         if joined:
-            _check_joined(times, limit)
+            few = limit is not None and limit <= _MOST_JOINED
+            if not few and next(islice(times, _MOST_JOINED, None), None) is not None:
+                raise ConfigurationError(
+                    f"the range has more than {_MOST_JOINED:,} fire times, too many for"
+                    " one transaction: pass a limit, a shorter range, or no connection"
+                )
             times = _fire_times(definition.trigger, start, end)
         found = Backfill()
         context = self._trace_context("backfill", definition.name)
         definition = _within(definition, context)
         overlap = definition.overlap if overlap is None else overlap
         try:
-            while batch := list(islice(times, _room(found, limit))):
+            left = _BATCH if limit is None else limit
+            while batch := list(islice(times, min(_BATCH, left))):
                 definition, made = _fill(store, definition, batch, overlap)
                 found = found.and_more(batch, made)
+                if limit is not None:
+                    left = limit - found.made
                 if not joined:
                     self._look_for_instances()
         finally:
-            self._tell_backfilled(definition, found, overlap, joined=joined)
+            if found.first is not None and found.last is not None:
+                self._events.tell(
+                    InstancesBackfilled(
+                        **of_definition(definition),
+                        first=found.first,
+                        last=found.last,
+                        count=found.made,
+                        overlap=overlap,
+                        joined=joined,
+                    )
+                )
         if limit is not None and found.made == limit:
             found = replace(found, next=next(times, None))
         return found
 
     abackfill = awaitable(backfill)
     """Await what ``backfill`` does; see there."""
-
-    def _tell_backfilled(
-        self,
-        definition: TaskDefinition,
-        found: Backfill,
-        overlap: Overlap,
-        *,
-        joined: bool,
-    ) -> None:
-        if found.first is None or found.last is None:
-            return
-        self._events.tell(
-            InstancesBackfilled(
-                **of_definition(definition),
-                first=found.first,
-                last=found.last,
-                count=found.made,
-                overlap=overlap,
-                joined=joined,
-            )
-        )
 
 
 def _read(store: JoinedStore, definition_id: UUID) -> TaskDefinition:
@@ -202,14 +199,14 @@ def _read(store: JoinedStore, definition_id: UUID) -> TaskDefinition:
 
 
 def _within(definition: TaskDefinition, context: str | None) -> TaskDefinition:
-    """The same in the trace in which it is backfilled, if there is one."""
+    """The definition with the trace context of this call, if there is one."""
     if context is None:
         return definition
     return changed(definition, trace_context=context)
 
 
 def _check_trigger(definition: TaskDefinition) -> None:
-    """Refuse what has no fire times that anybody could name."""
+    """Refuse a trigger whose fire times cannot be known."""
     if isinstance(definition.trigger, OnDemandTrigger):
         raise ConfigurationError(
             f"definition {definition.id} runs on demand, and has no fire times:"
@@ -217,23 +214,9 @@ def _check_trigger(definition: TaskDefinition) -> None:
         )
     if definition.trigger.waits:
         raise ConfigurationError(
-            f"definition {definition.id} counts from the end of each run, and has no"
+            f"definition {definition.id} fires after the end of each run, and has no"
             " fire times but those it has had; run_now() runs it once more"
         )
-
-
-def _check_joined(times: Iterator[datetime], limit: int | None) -> None:
-    few = limit is not None and limit <= _MOST_JOINED
-    if not few and next(islice(times, _MOST_JOINED, None), None) is not None:
-        raise ConfigurationError(
-            f"the range has more than {_MOST_JOINED:,} fire times, too many for one"
-            " transaction: pass a limit, a shorter range, or no connection"
-        )
-
-
-def _room(found: Backfill, limit: int | None) -> int:
-    """How many fire times are gone over at once."""
-    return _BATCH if limit is None else min(_BATCH, limit - found.made)
 
 
 def _fill(
@@ -242,13 +225,13 @@ def _fill(
     fire_times: Sequence[datetime],
     overlap: Overlap,
 ) -> tuple[TaskDefinition, Sequence[datetime]]:
-    """Have a batch made; answer by which definition, and what was made."""
+    """Make a batch; return the definition it was made by, and what was made."""
     while True:
         try:
             made = store.backfill_instances(definition, fire_times, overlap=overlap)
         except ConflictError:
             stored = _read(store, definition.id)
-            # By another trigger these are no fire times; by anything else they are.
+            # Only another trigger would have other fire times.
             is_other = dump_trigger(stored.trigger) != dump_trigger(definition.trigger)
             if is_other or stored.revision == definition.revision:
                 raise
@@ -258,17 +241,17 @@ def _fill(
 
 
 def _fire_times(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:
-    """A trigger's fire times from an instant on and before another one."""
+    """The fire times of a trigger, from ``start`` on and before ``end``."""
     after = max(start, _EARLIEST) - _MICROSECOND
-    while (found := _next(trigger, after)) is not None and found < end:
+    while True:
+        try:
+            found = next_fire_time_of(trigger, after)
+        except GoSchedulerError:
+            raise
+        except Exception as error:
+            text = f"{shown(trigger)} raised {shown(error)}"
+            raise InvalidTriggerError(text) from error
+        if found is None or found >= end:
+            return
         yield found
         after = found
-
-
-def _next(trigger: Trigger, after: datetime) -> datetime | None:
-    try:
-        return next_fire_time_of(trigger, after)
-    except GoSchedulerError:
-        raise
-    except Exception as error:
-        raise InvalidTriggerError(f"{shown(trigger)} raised {shown(error)}") from error

@@ -30,8 +30,8 @@ class Client(
 
     Args:
         store: Where definitions and instances are kept.
-        telemetry: Has what is put carry its trace to the handlers, such as a
-            ``Telemetry``; None: nobody traces. A scheduler takes it as a listener.
+        telemetry: Lets what is put carry its trace to the handlers, such as a
+            ``Telemetry``; None: no tracing. A scheduler takes it as a listener.
 
     Raises:
         ConfigurationError: An argument is wrong.

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, get_args
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import check_name, check_type, check_version
 from go_scheduler.client.arguments import several
-from go_scheduler.client.awaitable import on_thread, run_sync_of
-from go_scheduler.client.scheduling import Scheduling, warn_author
+from go_scheduler.client.scheduling import Scheduling, aput_prepared, put_prepared
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.events.definition_events import (
     Change,
     DeclarationOutdated,
-    DefinitionChanged,
     DefinitionDeleted,
 )
-from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
 from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.rules import Declaration, Removed
@@ -92,16 +89,15 @@ class Declaring(Scheduling):
         Warns:
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
-        declaration, odd = self._declaration(
+        prepare = partial(
+            self._declaration,
             several("definitions", definitions),
             owner,
             version=version,
             removed=removed,
             adopt=adopt,
-            joins=connection is not None,
         )
-        warn_author(odd)
-        return self._declare(declaration, connection)
+        return put_prepared(prepare, self._declare, connection)
 
     @write_instead('await scheduler.adeclare([definition], owner="shop")')
     async def adeclare(
@@ -118,21 +114,15 @@ class Declaring(Scheduling):
 
         Its ``connection`` is one as for ``aschedule``.
         """
-        run_sync = None if connection is None else run_sync_of(connection, "declare")
-        declaration, odd = await on_thread(
+        prepare = partial(
             self._declaration,
             several("definitions", definitions),
             owner,
             version=version,
             removed=removed,
             adopt=adopt,
-            joins=run_sync is not None,
         )
-        warn_author(odd)
-        declare = partial(self._declare, declaration)
-        if run_sync is None:
-            return await on_thread(declare, None)
-        return await run_sync(declare)
+        return await aput_prepared("declare", prepare, self._declare, connection)
 
     def _declaration(
         self,
@@ -152,7 +142,13 @@ class Declaring(Scheduling):
             )
         check_type("adopt", adopt, bool)
         prepared, odd = self._prepare("declare", definitions, joins=joins)
-        _check_named(prepared)
+        for each in prepared:
+            if not each.named:
+                raise ConfigurationError(
+                    "what is declared needs an id of its own, the same at each start,"
+                    " such as id=TaskDefinition.id_for('nightly report'):"
+                    f" {shown(each.trigger)}"
+                )
         declaration = Declaration(
             owner=owner,
             definitions=prepared,
@@ -165,7 +161,7 @@ class Declaring(Scheduling):
     def _declare(
         self, declaration: Declaration, connection: object
     ) -> list[TaskDefinition]:
-        # Empty if it was refused; the transaction of the user may commit all the same.
+        # Empty if the version was too low; the user's transaction may still commit.
         done: list[Declared] = []
 
         def committed() -> None:
@@ -194,35 +190,12 @@ class Declaring(Scheduling):
             for each in declared.definitions:
                 self._look(each)
             if declared.resumed:
-                # Instances without a fire time have waited.
+                # Instances without a fire time may have waited for the resume.
                 self._look_for_instances()
-        self._tell_declared(declared, joined=connection is not None)
-        return list(declared.definitions)
-
-    def _tell_declared(self, declared: Declared, *, joined: bool) -> None:
+        joined = connection is not None
         self._tell_scheduled(declared.definitions, joined=joined)
-        for change, changed in (
-            (Change.RESUMED, declared.resumed),
-            (Change.PAUSED, declared.paused),
-        ):
-            for each in changed:
-                self._events.tell(
-                    DefinitionChanged(
-                        **of_definition(each),
-                        change=change,
-                        note=each.note,
-                        joined=joined,
-                    )
-                )
+        self._tell_changed(Change.RESUMED, declared.resumed, joined=joined)
+        self._tell_changed(Change.PAUSED, declared.paused, joined=joined)
         for gone in declared.deleted:
             self._events.tell(DefinitionDeleted(definition_id=gone, joined=joined))
-
-
-def _check_named(definitions: Sequence[TaskDefinition]) -> None:
-    """Refuse what would be another definition at each start."""
-    for each in definitions:
-        if not each.named:
-            raise ConfigurationError(
-                "what is declared needs an id of its own, the same at each start, such"
-                f" as id=TaskDefinition.id_for('nightly report'): {shown(each.trigger)}"
-            )
+        return list(declared.definitions)

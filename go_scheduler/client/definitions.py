@@ -10,22 +10,17 @@ from go_scheduler.client.arguments import (
     check_limit,
     check_searched,
     checked_ids,
-    checked_names,
     conditions,
     metadata_query,
     one_of,
     only,
+    whose,
 )
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
-from go_scheduler.events.definition_events import (
-    Change,
-    DefinitionChanged,
-    DefinitionDeleted,
-)
-from go_scheduler.events.event import of_definition
+from go_scheduler.events.definition_events import Change, DefinitionDeleted
 from go_scheduler.models import DefinitionState, Deleted, TaskDefinition
 from go_scheduler.running.withdrawing import Kind
 from go_scheduler.stores.messages import Position
@@ -101,18 +96,16 @@ class Definitions(StoreAccess):
         order = Order.DEFINITIONS_BY_ID
         if soonest_first:
             order = Order.DEFINITIONS_SOONEST_FIRST
-        position = read_cursor(after, order)
         found = self._ready().list_definitions(
             ids=None if ids is None else checked_ids(ids),
             metadata=None if metadata is None else metadata_query(metadata),
             name=name,
             queue=queue,
             owner=owner,
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             state=None if state is None else one_of(DefinitionState, state),
             soonest_first=soonest_first,
-            after=position,
+            after=read_cursor(after, order),
             limit=limit,
         )
         return page_of(found, order, limit=limit, position=Position.of_definition)
@@ -181,7 +174,7 @@ class Definitions(StoreAccess):
     """Await what ``delete_definitions`` does; see there."""
 
     def _delete(self, which: Conditions, connection: object) -> Mapping[UUID, int]:
-        """Delete definitions; how many of their instances run on, by definition."""
+        """Delete definitions; return how many instances of each run on."""
         running: dict[UUID, int] = {}
 
         def committed() -> None:
@@ -205,11 +198,7 @@ class Pauses(StoreAccess):
     """Pauses and resumes definitions."""
 
     def pause(
-        self,
-        definition_id: UUID,
-        note: str | None = None,
-        *,
-        connection: object = None,
+        self, definition_id: UUID, note: str | None = None, *, connection: object = None
     ) -> TaskDefinition:
         """Pause a definition: nothing of it starts until it is resumed.
 
@@ -342,7 +331,7 @@ class Pauses(StoreAccess):
             ids += [each.id for each in found]
             if connection is None:
                 self._withdraw(Kind.PAUSED, [each.id for each in found])
-            self._tell(Change.PAUSED, found, connection)
+            self._tell_changed(Change.PAUSED, found, joined=connection is not None)
             paused += found
         return paused
 
@@ -353,24 +342,11 @@ class Pauses(StoreAccess):
         resumed: list[TaskDefinition] = []
         for batch in batches(store, which):
             found = store.resume_definitions(batch)
-            self._tell(Change.RESUMED, found, connection)
+            self._tell_changed(Change.RESUMED, found, joined=connection is not None)
             resumed += found
         if connection is None:
             self._look_at_all()
         return resumed
-
-    def _tell(
-        self, change: Change, changed: Sequence[TaskDefinition], connection: object
-    ) -> None:
-        for each in changed:
-            self._events.tell(
-                DefinitionChanged(
-                    **of_definition(each),
-                    change=change,
-                    note=each.note,
-                    joined=connection is not None,
-                )
-            )
 
 
 def _found(found: Sequence[TaskDefinition], definition_id: UUID) -> TaskDefinition:

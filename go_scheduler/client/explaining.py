@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from go_scheduler.why.answer import Why
     from go_scheduler.why.facts import Facts
 
-# Of each list that is read: enough to find what is most urgent, or was last.
+# How much of each list is read: enough to find what is most urgent, or was last.
 _MOST = 100
 _SECOND = timedelta(seconds=1)
 _LAST_ID = UUID(int=2**128 - 1)
@@ -36,15 +36,11 @@ _LAST_ID = UUID(int=2**128 - 1)
 class Explaining(Nodes):
     """Says why."""
 
-    # That of a scheduler which is not told otherwise is not known here.
+    # A client does not know the retention of the schedulers.
     _retention: timedelta | None = None
 
     def why(
-        self,
-        definition_id: UUID,
-        at: datetime | None = None,
-        *,
-        machines: bool = True,
+        self, definition_id: UUID, at: datetime | None = None, *, machines: bool = True
     ) -> Why:
         """What happened to a definition at an instant, or will, and what decided it.
 
@@ -70,7 +66,7 @@ class Explaining(Nodes):
                 remembered of it.
             ConfigurationError: An argument is wrong.
         """
-        # Imported when first asked for: it loads triggers that not everybody has.
+        # Imported when first used: it loads triggers that not everybody uses.
         from go_scheduler.why.deciding import why_now, why_then
 
         check_definition_id(definition_id)
@@ -99,11 +95,11 @@ class Explaining(Nodes):
     ) -> Facts:
         from go_scheduler.why.facts import Facts
 
-        # Asked after what it is compared with: nothing is from the future.
+        # Read after what it is compared with, so that nothing lies in the future.
         nodes = self.nodes()
         if not machines:
             nodes = [replace(each, host=None, pid=None) for each in nodes]
-            # Why one was given back may say where a bus is.
+            # The reason of a give-back may name the host of a bus.
             instances = [replace(each, given_back=None) for each in instances]
         most = definition.max_queue
         holder = _holder(store, instances)
@@ -125,7 +121,7 @@ class Explaining(Nodes):
 def _why_other(
     store: Store, id: UUID, at: datetime, facts: Callable[..., Facts]
 ) -> Why:
-    """Of a definition that is gone, or of an instance."""
+    """Answer about a definition that is gone, or about an instance."""
     from go_scheduler.why.about_instance import about
     from go_scheduler.why.deciding import why_gone
 
@@ -136,13 +132,13 @@ def _why_other(
     except TaskInstanceNotFoundError:
         raise TaskDefinitionNotFoundError(id) from None
     known = facts(instance.definition, [instance])
-    # As the caller may know it.
+    # Without what the caller may not know.
     [instance] = known.instances
     return about(known, instance)
 
 
 def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance]:
-    """What is open, of the most urgent kind that there is, and what was last."""
+    """The open instances of the most urgent kind, and those that ended last."""
     of = definition.id
     for state in OPEN:
         found = store.list_instances(definition_id=of, state=state, limit=_MOST)
@@ -151,7 +147,7 @@ def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance
     last = store.list_instances(
         definition_id=of,
         newest_first=True,
-        # What is to come has no end to tell of.
+        # Only what was due by now can have ended.
         after=Position(at=store.now(), id=_LAST_ID),
         limit=_MOST,
     )
@@ -161,10 +157,10 @@ def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance
 def _around(
     store: Store, definition: TaskDefinition, at: datetime
 ) -> Sequence[TaskInstance]:
-    """The instances of an instant, by their fire time first, and those before it."""
+    """The instances of an instant, by fire time first, and those before it."""
     of, before = definition.id, Position(at=at, id=_LAST_ID)
     return _once(
-        # Jitter moves what is to run far away from its fire time.
+        # By a jitter an instance may run long after its fire time.
         store.list_instances(
             definition_id=of, fired_since=at, fired_before=at + _SECOND, limit=_MOST
         ),
@@ -183,12 +179,12 @@ def _around(
 
 
 def _once(*lists: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
-    """All that was read, each once, in the order in which it was."""
+    """All instances that were read, each once, in the order of reading."""
     return list({each.id: each for each in chain(*lists)}.values())
 
 
 def _holder(store: Store, instances: Sequence[TaskInstance]) -> TaskInstance | None:
-    """What those wait for that are parked: they are of one definition."""
+    """The instance that parked ones wait for; these are of one definition."""
     for each in instances:
         slot = slot_taken_by(each)
         if each.parked and slot is not None:

@@ -1,8 +1,8 @@
-"""What users do to instances and to their runs, from outside of their node."""
+"""What users do to instances and their runs, from outside their node."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.argument_hints import write_instead
@@ -10,6 +10,7 @@ from go_scheduler.checks import (
     check_at_least,
     check_definition_id,
     check_name,
+    check_number,
     check_positive,
     check_type,
 )
@@ -17,8 +18,8 @@ from go_scheduler.client.arguments import (
     check_limit,
     check_most,
     check_searched,
-    checked_names,
     one_of,
+    whose,
 )
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, page_of, read_cursor
@@ -36,7 +37,6 @@ from go_scheduler.events.instance_events import (
     InstanceFinished,
     InstanceReopened,
 )
-from go_scheduler.formatting import shown
 from go_scheduler.models import (
     Cancelled,
     Extension,
@@ -123,17 +123,15 @@ class Instances(StoreAccess):
         order = Order.INSTANCES_OLDEST_FIRST
         if newest_first:
             order = Order.INSTANCES_NEWEST_FIRST
-        position = read_cursor(after, order)
         found = self._ready().list_instances(
             definition_id=definition_id,
             name=name,
             key=key,
             state=None if state is None else one_of(State, state),
             since=None if since is None else utc(since, name="since"),
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             newest_first=newest_first,
-            after=position,
+            after=read_cursor(after, order),
             limit=limit,
         )
         return page_of(found, order, limit=limit, position=Position.of_instance)
@@ -172,10 +170,7 @@ class Instances(StoreAccess):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        return self._ready().counts(
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
-        )
+        return self._ready().counts(**whose(queues, owners))
 
     acounts = awaitable(counts)
     """Await what ``counts`` does; see there."""
@@ -217,10 +212,18 @@ class Instances(StoreAccess):
         next_fire_time = next_after_end(instance.definition, self._store.now())
         answer = store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
         if answer is Cancelled.CANCELLED:
-            happened.append(_cancelled(instance))
+            happened.append(
+                InstanceFinished(
+                    **of_instance(instance),
+                    outcome=Outcome.CANCELLED,
+                    started_at=None,
+                    took=None,
+                    error=None,
+                )
+            )
         elif answer is Cancelled.REQUESTED:
             if connection is None and self._withdraw(Kind.CANCELLED, [instance_id]):
-                # The node records its end, and tells of it.
+                # Its node records the end and tells the event.
                 return Cancelled.CANCELLED
             requested.append(instance_id)
             ids, worker = of_instance(instance), instance.worker
@@ -253,10 +256,19 @@ class Instances(StoreAccess):
                 end of each run, and has another that has not ended.
             TaskDefinitionNotFoundError: Its definition has been deleted.
         """
+        reopened = self._reopen([self.get_instance(instance_id)])
         instance = self.get_instance(instance_id)
-        if not self._reopen([instance]):
-            self._refuse_retry(instance_id)
-        return self.get_instance(instance_id)
+        if reopened:
+            return instance
+        problem = "its definition waits for the end of another instance"
+        if instance.state is not State.FAILED:
+            problem = "only what has failed is run again"
+        else:
+            definition = self._ready().get_definition(instance.definition.id)
+            if not definition.trigger.waits:
+                # The instance belongs to an earlier definition with that id.
+                raise TaskDefinitionNotFoundError(definition.id)
+        raise TaskInstanceStateError(instance_id, instance.state.value, problem)
 
     aretry = awaitable(retry)
     """Await what ``retry`` does; see there."""
@@ -301,7 +313,7 @@ class Instances(StoreAccess):
                 else min(_REOPENED_AT_ONCE, limit - reopened),
             )
             reopened += self._reopen(page)
-            # What fails once more meanwhile is behind this, and not met again.
+            # What fails again meanwhile lies before this cursor, and is not read again.
             after = page.next
             if after is None:
                 break
@@ -311,7 +323,7 @@ class Instances(StoreAccess):
     """Await what ``retry_failed`` does; see there."""
 
     def _reopen(self, instances: Collection[TaskInstance]) -> int:
-        """Make instances run again; how many do."""
+        """Make instances run again; return how many do."""
         if not instances:
             return 0
         reopened = self._ready().reopen_instances([each.id for each in instances])
@@ -322,31 +334,8 @@ class Instances(StoreAccess):
                     self._events.tell(InstanceReopened(**of_instance(each)))
         return len(reopened)
 
-    def _refuse_retry(self, instance_id: UUID) -> NoReturn:
-        """Say why an instance cannot be run again."""
-        instance = self.get_instance(instance_id)
-        if instance.state is not State.FAILED:
-            problem = "only what has failed is run again"
-            raise TaskInstanceStateError(instance_id, instance.state.value, problem)
-        definition_id = instance.definition.id
-        if not self._ready().get_definition(definition_id).trigger.waits:
-            # It belongs to a former definition of that id.
-            raise TaskDefinitionNotFoundError(definition_id)
-        problem = "its definition waits for the end of another instance"
-        raise TaskInstanceStateError(instance_id, instance.state.value, problem)
 
-
-def _cancelled(instance: TaskInstance) -> InstanceFinished:
-    return InstanceFinished(
-        **of_instance(instance),
-        outcome=Outcome.CANCELLED,
-        started_at=None,
-        took=None,
-        error=None,
-    )
-
-
-# More than any instance has, and what every store can compare.
+# Higher than any attempt, and low enough for every store to compare.
 _MOST_ATTEMPTS = 10**18
 _NOT_RUN = "it is not run where it was handed on to"
 
@@ -357,7 +346,7 @@ class Runs(StoreAccess):
     The token is that of ``Run.token``: the id of the instance, and the attempt.
     """
 
-    # Those of a scheduler which is not told otherwise.
+    # The defaults of a scheduler.
     _defaults = Defaults()
 
     def accept(
@@ -430,12 +419,7 @@ class Runs(StoreAccess):
         return answer
 
     def extend(
-        self,
-        instance_id: UUID,
-        attempt: int,
-        by: timedelta,
-        *,
-        progress: JSON = None,
+        self, instance_id: UUID, attempt: int, by: timedelta, *, progress: JSON = None
     ) -> Extension:
         """Keep a run that was handed on: it is not presumed lost for so long from now.
 
@@ -580,7 +564,7 @@ class Runs(StoreAccess):
         )
 
     def _went_on(self, recorded: bool) -> bool:
-        # It may run again at once, or its definition go on.
+        # It may run again at once, or its definition may fire next.
         if recorded:
             self._look()
         return recorded
@@ -588,9 +572,5 @@ class Runs(StoreAccess):
 
 def _claim(instance_id: UUID, attempt: int) -> Claim:
     check_type("instance_id", instance_id, UUID)
-    check_type("attempt", attempt, int)
-    if not 1 <= attempt <= _MOST_ATTEMPTS:
-        raise ConfigurationError(
-            f"attempt must be from 1 to {_MOST_ATTEMPTS:,}, not {shown(attempt)}"
-        )
+    check_number("attempt", attempt, 1, _MOST_ATTEMPTS)
     return Claim(instance_id=instance_id, attempt=attempt)

@@ -39,7 +39,10 @@ class Nodes(StoreAccess):
         store = self._ready()
         contacts = store.list_contacts(within=CONTACTS_KEPT)
         now = store.now()
-        return sorted((node_info(each, now) for each in contacts), key=_place)
+        found = [node_info(each, now) for each in contacts]
+        # A row that this package did not write may hold anything.
+        found.sort(key=lambda it: (not it.alive, str(it.host), str(it.pid), it.since))
+        return found
 
     anodes = awaitable(nodes)
     """Await what ``nodes`` does; see there."""
@@ -84,7 +87,7 @@ class Nodes(StoreAccess):
 
 
 def node_info(contact: NodeContact, now: datetime) -> NodeInfo:
-    """What a node told last, as it is seen now."""
+    """What a node last told of itself, judged at this time."""
     announced = contact.announced
     return NodeInfo(
         id=announced.node,
@@ -98,8 +101,3 @@ def node_info(contact: NodeContact, now: datetime) -> NodeInfo:
         stopping=announced.stopping,
         alive=now - contact.until <= (announced.lease or _ALIVE),
     )
-
-
-def _place(node: NodeInfo) -> tuple[bool, str, str, datetime]:
-    # A row that was written by other means than this package may hold anything.
-    return not node.alive, str(node.host), str(node.pid), node.since

@@ -16,15 +16,14 @@ from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events.definition_events import InstanceAdded, InstanceSkipped
-from go_scheduler.events.event import of_definition, of_skipped
+from go_scheduler.events.event import of_definition
 from go_scheduler.formatting import shown
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.handlers.task import Task, task_id
-from go_scheduler.models import Skipped
 from go_scheduler.stores.messages import Addition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -39,6 +38,10 @@ _MOST_REMEMBERED = 10_000
 
 class OnDemand(StoreAccess):
     """Runs definitions by hand, and enqueues work for them."""
+
+    # Set by a scheduler; a client has none.
+    _registry: HandlerRegistry | None = None
+    _scheduled: set[str]
 
     @write_instead('scheduler.run_now(definition.id, payload={"order": 7})')
     def run_now(
@@ -85,7 +88,8 @@ class OnDemand(StoreAccess):
                 key at the same moment; repeat the transaction.
         """
         check_definition_id(definition_id)
-        task = self._task_of(definition_id)
+        registry = self._registry
+        task = None if registry is None else registry.name_of(definition_id)
         job = Job(payload=payload, at=at, delay=delay, key=key)
         if id is not None:
             job = replace(job, id=id)
@@ -205,38 +209,41 @@ class OnDemand(StoreAccess):
     def _additions(
         self, operation: str, task: str | None, jobs: Sequence[Job], connection: object
     ) -> Sequence[Addition]:
-        """What jobs come to, all in the trace in which they are asked for."""
-        additions = [self._addition(task, each, connection) for each in jobs]
+        """The additions for jobs, all with the trace context of this call."""
+        additions: list[Addition] = []
+        for job in jobs:
+            if job.at is not None and job.delay is not None:
+                raise ConfigurationError("say when by at or by delay, and not by both")
+            check_id(job.id)
+            additions.append(
+                Addition(
+                    id=job.id,
+                    at=job.at,
+                    delay=ZERO if job.delay is None else job.delay,
+                    payload=self._payload_of(task, job.payload, connection),
+                    key=job.key,
+                )
+            )
         context = self._trace_context(operation, task, len(jobs))
-        if context is None:
-            return additions
-        return [replace(each, trace_context=context) for each in additions]
-
-    def _addition(self, task: str | None, job: Job, connection: object) -> Addition:
-        if job.at is not None and job.delay is not None:
-            raise ConfigurationError("say when by at or by delay, and not by both")
-        check_id(job.id)
-        return Addition(
-            id=job.id,
-            at=job.at,
-            delay=ZERO if job.delay is None else job.delay,
-            payload=self._payload_of(task, job.payload, connection),
-            key=job.key,
-        )
-
-    def _task_of(self, definition_id: UUID) -> str | None:
-        """The name of the task that a definition is; None if nobody knows here."""
-        return None
-
-    def _known_tasks(self) -> Collection[str]:
-        """The names of the tasks of which anything is known here."""
-        return ()
+        if context is not None:
+            additions = [replace(each, trace_context=context) for each in additions]
+        return additions
 
     def _payload_of(
         self, task: str | None, payload: Mapping[str, object] | None, connection: object
     ) -> Mapping[str, JSON] | None:
-        """A payload as it is stored; a scheduler that has the handler checks it."""
-        return cast("Mapping[str, JSON] | None", payload)
+        """The payload as it is stored; checked if this scheduler has the task."""
+        if task is None or task not in self._tasks:
+            return cast("Mapping[str, JSON] | None", payload)
+        stored = self._tasks[task].payload.write({} if payload is None else payload)
+        # Within the user's transaction nothing is written outside it.
+        if connection is None and task not in self._scheduled:
+            self._schedule_tasks()
+        return stored or None
+
+    @property
+    def _tasks(self) -> Mapping[str, Task[..., ..., object]]:
+        return {} if self._registry is None else self._registry.tasks
 
     def _enqueue(
         self, task: str, additions: Sequence[Addition], connection: object
@@ -244,9 +251,8 @@ class OnDemand(StoreAccess):
         try:
             return self._add(task_id(task), additions, connection)
         except TaskDefinitionNotFoundError as error:
-            known = self._known_tasks()
-            missing = TaskDefinitionNotFoundError(error.definition_id, task, known)
-            raise missing from None
+            id = error.definition_id
+            raise TaskDefinitionNotFoundError(id, task, self._tasks) from None
 
     def _add(
         self, definition_id: UUID, additions: Sequence[Addition], connection: object
@@ -257,7 +263,14 @@ class OnDemand(StoreAccess):
             if self._events.wanted(InstanceAdded):
                 for each in made:
                     if each.skipped is None:
-                        self._tell_added(each, joined=joined)
+                        event = InstanceAdded(
+                            **of_definition(each.definition),
+                            instance_id=each.id,
+                            execute_at=each.execute_at,
+                            key=each.key,
+                            joined=joined,
+                        )
+                        self._events.tell(event)
             self._tell_dropped(made, joined=joined)
 
         if connection is not None:
@@ -273,39 +286,27 @@ class OnDemand(StoreAccess):
             self._look_for_instances(queues)
         if not taken:
             tell(found)
-        for first in found[:1]:
-            self._remember_queue(first.definition)
+        if found:
+            if len(self._queues) >= _MOST_REMEMBERED:
+                self._queues.clear()
+            self._queues[definition_id] = found[0].definition.queue
         return found
 
-    def _remember_queue(self, definition: TaskDefinition) -> None:
-        if len(self._queues) >= _MOST_REMEMBERED:
-            self._queues.clear()
-        self._queues[definition.id] = definition.queue
-
-    def _tell_added(self, instance: TaskInstance, *, joined: bool) -> None:
-        self._events.tell(
-            InstanceAdded(
-                **of_definition(instance.definition),
-                instance_id=instance.id,
-                execute_at=instance.execute_at,
-                key=instance.key,
-                joined=joined,
-            )
-        )
-
     def _tell_dropped(self, made: Sequence[TaskInstance], *, joined: bool) -> None:
-        """Tell at once of all of a batch, as they are of one definition."""
+        """Tell one event of all that a batch dropped; they are of one definition."""
         every = [each.skipped for each in made if each.skipped is not None]
         if every:
-            skipped = Skipped(
-                first=min(each.first for each in every),
-                last=max(each.last for each in every),
-                count=len(every),
-                reason=every[0].reason,
-            )
-            ids = of_skipped(made[0].definition, skipped)
             self._events.tell(
-                InstanceSkipped(**ids, late=False, added=True, joined=joined)
+                InstanceSkipped(
+                    **of_definition(made[0].definition),
+                    first=min(each.first for each in every),
+                    last=max(each.last for each in every),
+                    count=len(every),
+                    reason=every[0].reason,
+                    late=False,
+                    added=True,
+                    joined=joined,
+                )
             )
 
 
@@ -320,9 +321,6 @@ def _checked_name(task: object) -> str:
 
 class Tasks(Declaring, OnDemand):
     """Schedules the tasks of a registry, and checks what they are enqueued with."""
-
-    _registry: HandlerRegistry | None
-    _scheduled: set[str]
 
     def task(
         self, name: str, trigger: Trigger | None = None, **definition: object
@@ -377,7 +375,7 @@ class Tasks(Declaring, OnDemand):
         if (owner := self._registry.owner) is None:
             self.schedule_all(new.values())
         else:
-            # Those of others may be in another program, and all have work that waits.
+            # What is left out may belong to another program, or have work that waits.
             self.declare(
                 new.values(),
                 owner=owner,
@@ -389,31 +387,12 @@ class Tasks(Declaring, OnDemand):
 
     def _unscheduled(self) -> Mapping[str, TaskDefinition]:
         """The definitions of these tasks, by their names."""
-        tasks = {} if self._registry is None else self._registry.tasks
         return {
             name: task.definition
-            for name, task in tasks.items()
+            for name, task in self._tasks.items()
             if name not in self._scheduled
         }
 
-    def _task_of(self, definition_id: UUID) -> str | None:
-        return None if self._registry is None else self._registry.name_of(definition_id)
-
-    def _known_tasks(self) -> Collection[str]:
-        return () if self._registry is None else self._registry.tasks
-
-    def _payload_of(
-        self, task: str | None, payload: Mapping[str, object] | None, connection: object
-    ) -> Mapping[str, JSON] | None:
-        tasks = {} if self._registry is None else self._registry.tasks
-        if task is None or task not in tasks:
-            return super()._payload_of(task, payload, connection)
-        stored = tasks[task].payload.write({} if payload is None else payload)
-        # Within the user's transaction nothing else is to be written beside it.
-        if connection is None and task not in self._scheduled:
-            self._schedule_tasks()
-        return stored or None
-
     @abstractmethod
     def _runs(self) -> bool:
-        """Whether a node of this scheduler's runs."""
+        """Whether this scheduler runs."""

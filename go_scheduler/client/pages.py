@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 class Order(StrEnum):
-    """In which order a list is; a cursor of one is of no use in another."""
+    """The order of a list. A cursor can be used in its own order only."""
 
     DEFINITIONS_BY_ID = "d"
     DEFINITIONS_SOONEST_FIRST = "ds"
@@ -31,7 +31,7 @@ class Order(StrEnum):
     INSTANCES_ENDED_LAST_FIRST = "ie"
 
 
-# In which nothing is without a time.
+# The orders in which each item has a time.
 _BY_TIME = (
     Order.INSTANCES_OLDEST_FIRST,
     Order.INSTANCES_NEWEST_FIRST,
@@ -60,7 +60,7 @@ def page_of(
     limit: int,
     position: Callable[[_Item], Position],
 ) -> Page[_Item]:
-    """What was read as a page; a full one may not be the last."""
+    """Make a page of what was read; if it is full, it has a ``next``."""
     if len(found) < limit:
         return Page(found)
     return Page(found, next=cursor_of(order, position(found[-1])))
@@ -82,14 +82,8 @@ def read_cursor(after: object, order: Order) -> Position | None:
             at=None if at is None else utc(datetime.fromisoformat(at), name="at"),
             id=UUID(id),
         )
-    # RecursionError is one that anybody can write: brackets in brackets.
-    except (
-        ValueError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        ConfigurationError,
-    ):
+    # Anybody can cause a RecursionError: brackets within brackets.
+    except (ValueError, TypeError, AttributeError, RecursionError, ConfigurationError):
         of = None
     if of != order.value or (at is None and order in _BY_TIME):
         raise ConfigurationError(
@@ -101,11 +95,8 @@ def read_cursor(after: object, order: Order) -> Position | None:
 
 def from_id(id: UUID) -> str:
     """The cursor after which a list in the order of ids begins with this one."""
-    return cursor_of(Order.DEFINITIONS_BY_ID, Position(at=None, id=_before(id)))
-
-
-def _before(id: UUID) -> UUID:
-    return UUID(int=max(0, id.int - 1))
+    before = UUID(int=max(0, id.int - 1))
+    return cursor_of(Order.DEFINITIONS_BY_ID, Position(at=None, id=before))
 
 
 def cursor_of(order: Order, position: Position) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from warnings import warn
 
 from go_scheduler.argument_hints import write_instead
@@ -39,11 +39,12 @@ from go_scheduler.triggers.base import (
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.client.awaitable import RunSync
+_Prepared = TypeVar("_Prepared")
+_Put = TypeVar("_Put")
 
 
 def prepare(
@@ -54,63 +55,55 @@ def prepare(
     Args:
         definition: The definition.
         now: The store's time, or a little earlier.
-        at_latest: The latest that it may be; None: it is ``now``.
+        at_latest: The latest that the store's time may be; None: it is ``now``.
 
     Raises:
         ConfigurationError: It is no definition.
         InvalidTriggerError: Its trigger raised, does not survive being stored, or
             returned what is no fire time, or none that is later.
     """
-    _check_one(definition)
-    given = definition.trigger
-    try:
-        trigger = given.anchored(now)
-        if trigger.waits and not is_own(trigger):
-            raise InvalidTriggerError(
-                f"{shown(given)} waits for the end of a run, which only this package's"
-                " own triggers may: theirs is called where nothing may hang"
-            )
-        first = trigger.first_fire_time(now)
-        if first is not None:
-            first = checked_fire_time(trigger, first)
-            _check_that_it_goes_on(trigger, first)
-        _check_storable(trigger, given)
-    except GoSchedulerError:
-        raise
-    except Exception as error:
-        raise InvalidTriggerError(f"{shown(given)} raised {shown(error)}") from error
-    # It is asked for all the same. Whoever asks for now must not come too late by that.
-    passed = first is not None and first <= (at_latest or now)
-    overdue = passed and not trigger.recurring
-    return changed(definition, trigger=trigger, next_fire_time=first, overdue=overdue)
-
-
-def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None:
-    """When a definition that waits for its instance's end fires, if it ends now."""
-    if not definition.trigger.waits:
-        return None
-    return next_fire_time_of(definition.trigger, now)
-
-
-def _check_one(definition: object) -> None:
     if isinstance(definition, list | tuple):
         raise ConfigurationError(
             "definition must be a TaskDefinition, and schedule_all() takes several:"
             f" {shown(definition)}"
         )
     check_type("definition", definition, TaskDefinition)
+    given = definition.trigger
+    try:
+        trigger = given.anchored(now)
+        if trigger.waits and not is_own(trigger):
+            raise InvalidTriggerError(
+                f"{shown(given)} waits for the end of a run, which only this package's"
+                " own triggers may: they are called where nothing may hang"
+            )
+        first = trigger.first_fire_time(now)
+        if first is not None:
+            first = checked_fire_time(trigger, first)
+            if not is_own(trigger):
+                # Check that the next answer is later than the first. A trigger that is
+                # undecided after its first fire time is accepted.
+                with suppress(UndecidedError):
+                    next_fire_time_of(trigger, first)
+        _check_storable(trigger, given)
+    except GoSchedulerError:
+        raise
+    except Exception as error:
+        raise InvalidTriggerError(f"{shown(given)} raised {shown(error)}") from error
+    # By the latest possible time: what is scheduled for now must not count as missed.
+    passed = first is not None and first <= (at_latest or now)
+    overdue = passed and not trigger.recurring
+    return changed(definition, trigger=trigger, next_fire_time=first, overdue=overdue)
 
 
-def _check_that_it_goes_on(trigger: Trigger, first: datetime) -> None:
-    """Refuse a trigger of the user's that answers with what it was asked about."""
-    if not is_own(trigger):
-        # One that stays open after its first fire time fires then all the same.
-        with suppress(UndecidedError):
-            next_fire_time_of(trigger, first)
+def next_after_end(definition: TaskDefinition, now: datetime) -> datetime | None:
+    """When a definition that waits for an instance's end fires, if that ends now."""
+    if not definition.trigger.waits:
+        return None
+    return next_fire_time_of(definition.trigger, now)
 
 
 def _check_storable(trigger: Trigger, given: Trigger) -> None:
-    """Refuse a trigger that would be another one when it is loaded."""
+    """Refuse a trigger that would be loaded as a different one."""
     if trigger is given and is_own(trigger) and is_brief(trigger):
         return
     kind, given_state = dump_trigger(trigger)
@@ -135,8 +128,46 @@ def _check_storable(trigger: Trigger, given: Trigger) -> None:
         )
 
 
+def put_prepared(
+    prepare: Callable[..., tuple[_Prepared, Sequence[str]]],
+    put: Callable[[_Prepared, object], _Put],
+    connection: object,
+) -> _Put:
+    """Prepare definitions, warn their author of odd triggers, and put them.
+
+    Args:
+        prepare: Called with ``joins``: whether there is a transaction of the user's.
+        put: Called with what was prepared, and the connection.
+        connection: The user's; None: there is no transaction.
+    """
+    prepared, odd = prepare(joins=connection is not None)
+    _warn_author(odd)
+    return put(prepared, connection)
+
+
+async def aput_prepared(
+    name: str,
+    prepare: Callable[..., tuple[_Prepared, Sequence[str]]],
+    put: Callable[[_Prepared, object], _Put],
+    connection: object,
+) -> _Put:
+    """Await what ``put_prepared`` does; ``name`` is the call, for errors."""
+    run_sync = None if connection is None else run_sync_of(connection, name)
+    prepared, odd = await on_thread(prepare, joins=run_sync is not None)
+    _warn_author(odd)
+    if run_sync is None:
+        return await on_thread(put, prepared, None)
+    return await run_sync(partial(put, prepared))
+
+
+def _warn_author(odd: Sequence[str]) -> None:
+    """Warn at the line where the user called: four calls above this one."""
+    for text in odd if WARNS.get() else ():
+        warn(text, ScheduleWarning, stacklevel=5)
+
+
 WARNS: ContextVar[bool] = ContextVar("WARNS", default=True)
-"""Whether odd triggers are told by a Python warning; not if who sent them is told."""
+"""Whether odd triggers cause a Python warning; not if the sender is told."""
 
 
 class Scheduling(StoreAccess):
@@ -186,11 +217,8 @@ class Scheduling(StoreAccess):
         Warns:
             ScheduleWarning: The trigger is one that people often do not mean.
         """
-        prepared, odd = self._prepare(
-            "schedule", [definition], joins=connection is not None
-        )
-        warn_author(odd)
-        return self._put(prepared, connection)[0]
+        prepare = partial(self._prepare, "schedule", [definition])
+        return put_prepared(prepare, self._put, connection)[0]
 
     @write_instead("scheduler.schedule_all([definition])")
     def schedule_all(
@@ -217,11 +245,8 @@ class Scheduling(StoreAccess):
             ScheduleWarning: The trigger of one is one that people often do not mean.
         """
         given = several("definitions", definitions)
-        prepared, odd = self._prepare(
-            "schedule_all", given, joins=connection is not None
-        )
-        warn_author(odd)
-        return self._put(prepared, connection)
+        prepare = partial(self._prepare, "schedule_all", given)
+        return put_prepared(prepare, self._put, connection)
 
     @write_instead("await scheduler.aschedule(TaskDefinition(trigger=trigger))")
     async def aschedule(
@@ -234,12 +259,8 @@ class Scheduling(StoreAccess):
             connection: A SQLAlchemy ``AsyncSession`` or ``AsyncConnection`` that is not
                 in autocommit.
         """
-        run_sync = None if connection is None else run_sync_of(connection, "schedule")
-        prepared, odd = await on_thread(
-            self._prepare, "schedule", [definition], joins=run_sync is not None
-        )
-        warn_author(odd)
-        return (await self._aput(prepared, run_sync))[0]
+        prepare = partial(self._prepare, "schedule", [definition])
+        return (await aput_prepared("schedule", prepare, self._put, connection))[0]
 
     @write_instead("await scheduler.aschedule_all([definition])")
     async def aschedule_all(
@@ -252,80 +273,59 @@ class Scheduling(StoreAccess):
             connection: As for ``aschedule``.
         """
         given = several("definitions", definitions)
-        run_sync = None
-        if connection is not None:
-            run_sync = run_sync_of(connection, "schedule_all")
-        prepared, odd = await on_thread(
-            self._prepare, "schedule_all", given, joins=run_sync is not None
-        )
-        warn_author(odd)
-        return await self._aput(prepared, run_sync)
+        prepare = partial(self._prepare, "schedule_all", given)
+        return await aput_prepared("schedule_all", prepare, self._put, connection)
 
     def _prepare(
         self, operation: str, definitions: Sequence[TaskDefinition], *, joins: bool
     ) -> tuple[Sequence[TaskDefinition], Sequence[str]]:
-        """Definitions as they are put, and what is odd about their triggers.
+        """Prepare definitions, and find what is odd about their triggers.
 
         Args:
             operation: What they are put by.
             definitions: The definitions.
             joins: Whether they are put within a transaction of the user's.
         """
-        # Not made ready for that: on SQLite it would wait for the transaction.
+        # Not made ready here: on SQLite that would wait for the transaction.
         store = transactional(self._store) if joins else self._ready()
         now, at_latest = store.now_between()
         prepared = [prepare(each, now, at_latest) for each in definitions]
         odd = {
             each.id: found
             for each in prepared
-            if (found := _warnings(each.trigger, now))
+            if is_own(each.trigger) and (found := each.trigger.warnings(now))
         }
-        # Whoever schedules at every start has been told at the first one.
+        # Whoever schedules at every start was warned at the first.
         told = _unchanged(store, [each for each in prepared if each.id in odd])
-        texts = [text for id in odd if id not in told for text in odd[id]]
-        return self._traced(operation, prepared), texts
-
-    def _traced(
-        self, operation: str, prepared: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
-        """The same in the trace in which they are put, if there is one."""
-        size = len(prepared)
-        name = prepared[0].name if size == 1 else None
-        context = self._trace_context(operation, name, size)
-        if context is None:
-            return prepared
-        return [changed(each, trace_context=context) for each in prepared]
+        texts = [
+            f"{each.trigger.describe()}: {text}"
+            for each in prepared
+            if each.id in odd and each.id not in told
+            for text in odd[each.id]
+        ]
+        name = prepared[0].name if len(prepared) == 1 else None
+        context = self._trace_context(operation, name, len(prepared))
+        if context is not None:
+            prepared = [changed(each, trace_context=context) for each in prepared]
+        return prepared, texts
 
     def _put(
         self, definitions: Sequence[TaskDefinition], connection: object
     ) -> list[TaskDefinition]:
-        if connection is None and (taken := self._put_here(definitions)) is not None:
-            return [taken]
+        tell = partial(self._tell_scheduled, joined=connection is not None)
+        if connection is None and len(definitions) == 1:
+            # A single definition that is due runs here at once.
+            taker = self._taker(definitions[0].queue)
+            if taker is not None:
+                taken = taker.put(definitions[0], lambda put: tell([put]))
+                if taken is not None:
+                    return [taken]
         put = self._within(connection, self._look).put_definitions(definitions)
         if connection is None:
             for each in put:
                 self._look(each)
-        self._tell_scheduled(put, joined=connection is not None)
+        tell(put)
         return list(put)
-
-    def _put_here(self, definitions: Sequence[TaskDefinition]) -> TaskDefinition | None:
-        """Put a single one that is due so that it runs here; None: it was not put."""
-        if len(definitions) != 1:
-            return None
-        taker = self._taker(definitions[0].queue)
-        if taker is None:
-            return None
-        return taker.put(
-            definitions[0], lambda put: self._tell_scheduled([put], joined=False)
-        )
-
-    async def _aput(
-        self, definitions: Sequence[TaskDefinition], run_sync: RunSync | None
-    ) -> list[TaskDefinition]:
-        put = partial(self._put, definitions)
-        if run_sync is None:
-            return await on_thread(put, None)
-        return await run_sync(put)
 
     def _tell_scheduled(self, put: Sequence[TaskDefinition], *, joined: bool) -> None:
         if self._events.wanted(DefinitionScheduled):
@@ -341,7 +341,7 @@ class Scheduling(StoreAccess):
 
 
 def _unchanged(store: Store, prepared: Sequence[TaskDefinition]) -> Set[UUID]:
-    """The ids of those that putting would not change."""
+    """The ids of definitions that are stored just like that."""
     if not prepared:
         return set()
     ids = [each.id for each in prepared]
@@ -356,15 +356,3 @@ def _unchanged(store: Store, prepared: Sequence[TaskDefinition]) -> Set[UUID]:
             else is_over(each, ended.get(each.id))
         )
     }
-
-
-def _warnings(trigger: Trigger, now: datetime) -> Sequence[str]:
-    if not is_own(trigger):
-        return []
-    return [f"{trigger.describe()}: {each}" for each in trigger.warnings(now)]
-
-
-def warn_author(odd: Sequence[str]) -> None:
-    """Tell the author, as of where the caller of this was called by way of a note."""
-    for text in odd if WARNS.get() else ():
-        warn(text, ScheduleWarning, stacklevel=4)

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from go_scheduler.checks import check_made, check_trace_context, check_type
 from go_scheduler.client.awaitable import awaitable
+from go_scheduler.events.definition_events import Change, DefinitionChanged
+from go_scheduler.events.event import of_definition
 from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
 from go_scheduler.events.instrument import Instrument, Put
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
@@ -22,18 +24,18 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import Addition
 
 CARRIED: ContextVar[str | None] = ContextVar("CARRIED", default=None)
-"""The context of the trace that whoever calls from elsewhere has sent with the call."""
+"""The trace context that a remote caller sent with the call."""
 
 _NOBODYS = UUID(int=0)
 
 
 class LocalExecutor(Protocol):
-    """A node that creates and runs in one step; each answers None if it did not."""
+    """A node that stores and starts in one step; None if it did not."""
 
     def put(
         self, definition: TaskDefinition, created: Callable[[TaskDefinition], None]
     ) -> TaskDefinition | None:
-        """Put a definition; ``created`` is told of it before it runs."""
+        """Put a definition; ``created`` is called before it runs."""
 
     def add(
         self,
@@ -41,15 +43,15 @@ class LocalExecutor(Protocol):
         additions: Sequence[Addition],
         created: Callable[[Sequence[TaskInstance]], None],
     ) -> Sequence[TaskInstance] | None:
-        """Add instances; ``created`` is told of them before they run."""
+        """Add instances; ``created`` is called before they run."""
 
 
 class StoreAccess:
-    """What the client's calls have in common: a store, and when it is made ready.
+    """What the client's calls share: the store, which the first call makes ready.
 
     Args:
         store: Where definitions and instances are kept.
-        telemetry: Says in which trace what is put is; None: nobody does.
+        telemetry: Knows the trace of a call; None: no tracing.
     """
 
     def __init__(self, store: Store, *, telemetry: Instrument | None = None) -> None:
@@ -60,13 +62,13 @@ class StoreAccess:
         self._store = store
         self._telemetry = telemetry
         self._initialized = False
-        # In which queue definitions were, when somebody asked for a run of them.
+        # The last known queues of definitions that were run by hand.
         self._queues: dict[UUID, str] = {}
         self._hub: Events = LOG_ALONE
         self._events: Teller = self._hub.teller("scheduler")
 
     def teller(self, room: str, *, bounded: bool = False) -> Teller:
-        """What a part that stands around it tells events with, to its listeners.
+        """Make a teller, by which a part built on this client tells events.
 
         Args:
             room: Names the logger, behind ``go_scheduler.``.
@@ -87,7 +89,7 @@ class StoreAccess:
             StoreUnavailableError: The store cannot be reached.
             StoreError: It cannot be used.
         """
-        # Of an id that nobody has: no row of somebody's open transaction is in the way.
+        # With an unused id no row that an open transaction has locked is read.
         self._ready().list_definitions(ids=[_NOBODYS], limit=1)
         self._schedule_tasks()
 
@@ -114,13 +116,23 @@ class StoreAccess:
         return transactional(self._store).join(connection, committed=committed)
 
     def _withdraw(self, kind: Kind, ids: Collection[UUID]) -> Set[UUID]:
-        """Let go of what was edited and is held in this process; which instances."""
+        """Let go of held instances whose definition was edited; return which."""
         return withdraw(self._store, Edit(kind, frozenset(ids)))
+
+    def _tell_changed(
+        self, change: Change, changed: Sequence[TaskDefinition], *, joined: bool
+    ) -> None:
+        for each in changed:
+            self._events.tell(
+                DefinitionChanged(
+                    **of_definition(each), change=change, note=each.note, joined=joined
+                )
+            )
 
     def _trace_context(
         self, operation: str, name: str | None, size: int = 1
     ) -> str | None:
-        """The context that what is put now carries to its handlers; None: none."""
+        """The trace context that what is put now carries to its handlers."""
         context = CARRIED.get()
         instrument = self._telemetry or self._hub.instrument
         if instrument is not None and size:
@@ -128,13 +140,13 @@ class StoreAccess:
         return None if context is None else check_trace_context(context)
 
     def _schedule_tasks(self) -> None:
-        """Schedule the tasks that a scheduler has, and that are not yet."""
+        """Schedule the registry's new tasks; a client has no registry."""
 
     def _taker(self, queue: str | None) -> LocalExecutor | None:
-        """What runs at once what is created here and is due; None: nothing does.
+        """The node that could run at once what is created here, if there is one.
 
         Args:
-            queue: In which it is; None: nobody knows.
+            queue: The queue of what is created; None: not known.
         """
         return None
 
@@ -144,15 +156,15 @@ class StoreAccess:
         outcome: Outcome | None,
         took: timedelta | None,
     ) -> None:
-        """An instance or, without an outcome, a run of it has ended: a node counts."""
+        """Let a node count the end of an instance or, without an outcome, of a run."""
 
     def _look(self, stored: TaskDefinition | None = None) -> None:
-        """Something may be due, what was just stored perhaps: a scheduler looks."""
+        """Let a scheduler look: something may be due, such as what was just stored."""
 
     def _look_for_instances(self, queues: Collection[str] | None = None) -> None:
-        """There may be an instance that is due, in these queues: a scheduler looks."""
+        """Let a scheduler look for instances: one in these queues may be due."""
 
     def _look_at_all(self) -> None:
-        """Both may be due: fire times, and instances that have waited."""
+        """Let a scheduler look for both: fire times, and instances that have waited."""
         self._look()
         self._look_for_instances()

@@ -13,6 +13,7 @@ from go_scheduler.client.arguments import (
     checked_most,
     checked_names,
     one_of,
+    whose,
 )
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.pages import Order, Page, cursor_of, read_cursor
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import Store
 
 _LOOKED_AT = 500
-"""What was given back is looked for among so many that wait, those due first."""
+"""How many waiting instances are searched for what was given back."""
 _QUEUES = 100
 
 
@@ -40,8 +41,8 @@ def backlog_of(
 
     Args:
         store: Read.
-        most: So many are counted of a queue.
-        queues: Of these alone; None: of all.
+        most: How far the instances of a queue are counted.
+        queues: The queues to look at; None: all.
     """
     due = store.list_backlog(most, queues=queues)
     now = store.now()
@@ -51,9 +52,9 @@ def backlog_of(
 
 
 def _was_due(instance: TaskInstance, now: datetime) -> bool:
-    """Whether its time has come, and it waits for no other reason than a give-back.
+    """Whether its time has come, and only a give-back makes it wait.
 
-    One that has failed waits for its retry, unless it was given back after that.
+    One that has failed waits for its retry, unless it was given back since.
     """
     given_back = instance.given_back is not None or (
         instance.attempt > instance.runs and instance.error is None
@@ -109,11 +110,7 @@ class Views(StoreAccess):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        return self._ready().counts_up_to(
-            checked_most(most),
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
-        )
+        return self._ready().counts_up_to(checked_most(most), **whose(queues, owners))
 
     acounts_up_to = awaitable(counts_up_to)
     """Await what ``counts_up_to`` does; see there."""
@@ -174,8 +171,7 @@ class Views(StoreAccess):
         order = Order.INSTANCES_ENDED_LAST_FIRST
         found = self._ready().list_ended(
             one_of(Outcome, outcome),
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
+            **whose(queues, owners),
             before=read_cursor(after, order),
             limit=limit,
         )
@@ -206,11 +202,7 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        return self._ready().list_waiting(
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
-            limit=limit,
-        )
+        return self._ready().list_waiting(**whose(queues, owners), limit=limit)
 
     alist_waiting = awaitable(list_waiting)
     """Await what ``list_waiting`` does; see there."""
@@ -235,11 +227,7 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        return self._ready().list_claims(
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
-            limit=limit,
-        )
+        return self._ready().list_claims(**whose(queues, owners), limit=limit)
 
     alist_claims = awaitable(list_claims)
     """Await what ``list_claims`` does; see there."""
@@ -266,12 +254,7 @@ class Views(StoreAccess):
         check_limit(limit)
         check_type("prefix", prefix, str)
         check_searched("prefix", prefix)
-        return self._ready().search_names(
-            prefix,
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
-            limit=limit,
-        )
+        return self._ready().search_names(prefix, **whose(queues, owners), limit=limit)
 
     asearch_names = awaitable(search_names)
     """Await what ``search_names`` does; see there."""
@@ -301,12 +284,7 @@ class Views(StoreAccess):
         check_limit(limit)
         check_type("key", key, str)
         check_searched("key", key)
-        return self._ready().search_key(
-            key,
-            queues=checked_names("queues", queues),
-            owners=checked_names("owners", owners),
-            limit=limit,
-        )
+        return self._ready().search_key(key, **whose(queues, owners), limit=limit)
 
     asearch_key = awaitable(search_key)
     """Await what ``search_key`` does; see there."""

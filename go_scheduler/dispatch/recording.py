@@ -22,13 +22,13 @@ from go_scheduler.errors import (
     StoreUnavailableError,
     TaskInstanceNotFoundError,
 )
-from go_scheduler.events.bounded_log import BoundedLog
 from go_scheduler.events.instance_events import (
     BusAway,
     BusBack,
     InstanceCancelRequested,
     StatusRefused,
 )
+from go_scheduler.events.log import BoundedLog
 from go_scheduler.formatting import shown
 from go_scheduler.models import Extension, Stage
 from go_scheduler.models.values import changed

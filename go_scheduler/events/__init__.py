@@ -1,4 +1,4 @@
-"""What happens, told once: the events, and what it takes to hear them."""
+"""The events, each told once, and the means to listen to them."""
 
 from go_scheduler.events.definition_events import (
     Change,

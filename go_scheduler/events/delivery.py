@@ -52,16 +52,16 @@ class Delivery:
 
     @property
     def is_current(self) -> bool:
-        """Whether this is called by the listener, while it is being told."""
+        """Whether this is called by the listener itself."""
         return threading.get_ident() in self._callers
 
     def put(self, event: Event) -> None:
-        """Tell of this soon; never raises, and waits for nothing."""
+        """Queue an event for the listener; never raises, never waits."""
         if self._in_place:
             self._call(event)
             return
         if self._process != os.getpid():
-            # Forked since: the thread is not here, and somebody may have had the lock.
+            # Forked since: the thread is gone, and the lock may have been held.
             self._begin()
         with self._condition:
             if len(self._waiting) < MOST_WAITING:
@@ -72,10 +72,10 @@ class Delivery:
         self._say_dropped()
 
     def close(self, until: timedelta) -> None:
-        """Wait until all has been told, and the thread has ended.
+        """Wait until all events are told and the thread has ended.
 
         Args:
-            until: No longer than until this elapsed time.
+            until: The elapsed time at which to give up.
         """
         with self._condition:
             thread = self._thread
@@ -107,7 +107,7 @@ class Delivery:
         thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
             thread.start()
-        # No more threads, say: the next event tries again.
+        # No thread could be started; the next event tries again.
         except RuntimeError:
             return
         self._closing = False
@@ -119,7 +119,7 @@ class Delivery:
                 self._call(event)
 
     def _take(self) -> list[Event]:
-        """What waits, or will within a second; nothing: the thread ends."""
+        """Wait up to a second for events; if there are none, the thread ends."""
         with self._condition:
             until = self._clock.elapsed() + _IDLE
             while not (self._waiting or self._closing):
@@ -134,12 +134,12 @@ class Delivery:
             return events
 
     def _call(self, event: Event) -> None:
-        # A listener in place may do what it is told of in its turn.
+        # A listener called in place may itself cause events.
         is_outer = not self.is_current
         self._callers.add(threading.get_ident())
         try:
             self._listener(event)
-        # Foreign code: not even SystemExit may cost anybody else anything.
+        # Foreign code: not even a SystemExit may affect anybody else.
         except BaseException as error:
             self._say_failed(event, error)
         finally:

@@ -1,4 +1,4 @@
-"""What all events have in common, and the ids that they are told with."""
+"""The base classes of events, and the ids that events have."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class InstanceEvent(Event):
 
 
 class DefinitionIds(TypedDict):
-    """What each event of a definition has."""
+    """The fields of each event of a definition."""
 
     definition_id: UUID
     name: str | None
@@ -61,7 +61,7 @@ class DefinitionIds(TypedDict):
 
 
 class SkippedIds(DefinitionIds):
-    """What each event of skipped fire times has."""
+    """The fields of each event of skipped fire times."""
 
     first: datetime
     last: datetime
@@ -70,7 +70,7 @@ class SkippedIds(DefinitionIds):
 
 
 class InstanceIds(TypedDict):
-    """What each event of an instance has."""
+    """The fields of each event of an instance."""
 
     instance_id: UUID
     attempt: int
@@ -80,7 +80,7 @@ class InstanceIds(TypedDict):
 
 
 def of_definition(definition: TaskDefinition) -> DefinitionIds:
-    """The ids that an event of this definition has."""
+    """The fields that identify this definition in an event."""
     return {
         "definition_id": definition.id,
         "name": definition.name,
@@ -89,7 +89,7 @@ def of_definition(definition: TaskDefinition) -> DefinitionIds:
 
 
 def of_skipped(definition: TaskDefinition, skipped: Skipped) -> SkippedIds:
-    """What an event of skipped fire times of this definition has."""
+    """The fields of an event of fire times of this definition that were skipped."""
     return {
         **of_definition(definition),
         "first": skipped.first,
@@ -100,7 +100,7 @@ def of_skipped(definition: TaskDefinition, skipped: Skipped) -> SkippedIds:
 
 
 def of_instance(instance: TaskInstance) -> InstanceIds:
-    """The ids that an event of this instance has."""
+    """The fields that identify this instance in an event."""
     definition = instance.definition
     return {
         "instance_id": instance.id,

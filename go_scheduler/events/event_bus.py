@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class StoreWatch:
-    """Tells that the store is away as soon as a loop fails for want of it.
+    """Tells when the store is away: as soon as a loop fails because of it.
 
     Args:
         clock: Measures for how long.
-        tell: Told of it.
+        tell: Called with the events.
     """
 
     HEARD = (LoopFailed, LoopRecovered, NodeStarted)
@@ -47,7 +47,7 @@ class StoreWatch:
         self._since: timedelta = ZERO
 
     def hear(self, event: Event) -> None:
-        """Hear of a loop that has failed or goes on, or of a new node."""
+        """Take an event: a loop has failed or goes on, or a node has started."""
         was_away = bool(self._failing)
         if isinstance(event, NodeStarted):
             self._failing.clear()
@@ -72,8 +72,8 @@ class Events:
         log_runs: Whether the log has a line for each run.
 
     Attributes:
-        instrument: The first of the listeners that is one, if any is.
-        count_fired: Told of firings, to count what they have made.
+        instrument: The first listener that is an ``Instrument``, if one is.
+        count_fired: Called with firings, to count what they have made.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Events:
         instruments = (each for each in listeners if isinstance(each, Instrument))
         self.instrument = next(instruments, None)
         self.count_fired: Callable[[Sequence[Any]], None] = lambda firings: None
-        # Of each kind who takes it, once it was asked for.
+        # The takers of each kind of event, filled when first needed.
         self._lock = threading.Lock()
         self._taking: dict[type[Event], tuple[Callable[[Event], None], ...]] = {}
         if self.wanted(StoreAway) or self.wanted(StoreBack):
@@ -108,7 +108,7 @@ class Events:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether this is called by a listener, which is being told of something."""
+        """Whether this is called by a listener."""
         return any(each.is_current for each in self._deliveries)
 
     def wanted(self, kind: type[Event]) -> bool:
@@ -124,12 +124,12 @@ class Events:
     def told(
         self, take: Callable[[Event], None], *kinds: type[Event]
     ) -> Iterator[None]:
-        """Tell one more within this, in place: it neither waits nor raises.
+        """Add a listener within this context; it is called in place.
 
         Args:
-            take: Told of each.
-            kinds: Of events that are told as they happen, and not only if somebody
-                listens from the start.
+            take: Called with each event; must neither wait nor raise.
+            kinds: Kinds of events that are told whether or not a listener was there
+                from the start.
         """
         taker = take, kinds
         with self._lock:
@@ -143,7 +143,7 @@ class Events:
                 self._taking.clear()
 
     def counting(self, count: Callable[[Sequence[Any]], None]) -> Events:
-        """The same, for a node that counts what fires."""
+        """A copy, for a node that counts what fires."""
         counting = copy(self)
         counting.count_fired = count
         return counting
@@ -154,7 +154,7 @@ class Events:
             self.instrument.watch(node)
 
     def teller(self, room: str, *, bounded: bool = False) -> Teller:
-        """What a part of a node tells with.
+        """Make a teller, by which a part of a node tells events.
 
         Args:
             room: Names the logger, behind ``go_scheduler.``.
@@ -167,7 +167,7 @@ class Events:
         """Wait until the listeners have heard all, and their threads have ended.
 
         Args:
-            until: No longer than until this elapsed time.
+            until: The elapsed time at which to give up.
         """
         for delivery in self._deliveries:
             delivery.close(until)
@@ -184,10 +184,10 @@ class Events:
 
 
 class Teller:
-    """What one part of a node tells with: the log hears it first, then the listeners.
+    """Tells the events of one part of a node: to the log first, then to listeners.
 
     Events that come by the thousand are made only if they are ``wanted``; the log has
-    nothing to say of them.
+    no line for them.
 
     Args:
         events: The hub.
@@ -211,4 +211,4 @@ class Teller:
 
 
 LOG_ALONE = Events()
-"""Where what is told is logged, and heard by nobody else."""
+"""Events without listeners: they are only logged."""

@@ -1,4 +1,4 @@
-"""Which give-backs are nothing new, so that the log says them once in a while."""
+"""Recognises repeated give-backs, which the log leaves out for a minute."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GivenBackLately:
         self._last: dict[tuple[UUID, str], timedelta] = {}
 
     def again(self, definition_id: UUID, reason: str) -> bool:
-        """Note that one is given back; whether that is nothing new."""
+        """Note a give-back; return whether it is a repeated one."""
         now, key = self._clock.elapsed(), (definition_id, reason)
         with self._lock:
             last = self._last.pop(key, None)

@@ -1,4 +1,4 @@
-"""What somebody should look into though all is well: said once, and kept for health."""
+"""Warnings that do not make a scheduler unwell: logged once, and kept for health."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MOST = 1000
 
 
 class HealthWarnings:
-    """Texts, each once and no more than a thousand, in the order of their coming.
+    """Texts in the order in which they came, each once, a thousand at most.
 
-    Behind them is what there is to warn of only at this moment.
+    They are followed by warnings that hold at this moment only.
     """
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class HealthWarnings:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All of them."""
+        """All warnings."""
         with self._lock:
             passing = (text for each in self._passing for text in each())
             return (*self._texts, *passing)
 
     @contextmanager
     def passing(self, texts: Callable[[], Sequence[str]]) -> Iterator[None]:
-        """Have, within this, whatever this answers when it is asked; it never waits."""
+        """Within this context, add the warnings that a function gives at once."""
         with self._lock:
             self._passing.append(texts)
         try:
@@ -42,7 +42,7 @@ class HealthWarnings:
                 self._passing.remove(texts)
 
     def add(self, text: str) -> bool:
-        """Add a text; false if it is there already, or there are too many."""
+        """Add a text; return false if it is known already, or there are too many."""
         with self._lock:
             if text in self._texts or len(self._texts) >= _MOST:
                 return False

@@ -12,14 +12,14 @@ from go_scheduler.models import Outcome
 
 
 class Write(StrEnum):
-    """What is to be written about an instance."""
+    """What a write about an instance records."""
 
     START = "start"
     """That its run starts."""
     RENEWAL = "renewal"
     """That its claim holds longer."""
     END = "end"
-    """What became of its run."""
+    """How its run ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

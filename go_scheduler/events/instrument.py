@@ -1,4 +1,4 @@
-"""An instrument: a listener that looks at nodes, where others are told."""
+"""An instrument: a listener that reads what nodes have counted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 class Tallied(Protocol):
-    """What counts on a node."""
+    """The counts of a node."""
 
     def totals(self) -> Sequence[Counts]:
-        """What was counted since its start."""
-        ...
+        """The counts since its start."""
 
 
 class Watched(Protocol):
@@ -27,17 +26,14 @@ class Watched(Protocol):
 
     @property
     def stopped(self) -> bool:
-        """Whether it counts nothing more."""
-        ...
+        """Whether it has stopped counting."""
 
     @property
     def tally(self) -> Tallied:
-        """What it has counted."""
-        ...
+        """Its counts."""
 
     def health(self) -> Any:
-        """How it is: a ``Health``."""
-        ...
+        """Its ``Health``."""
 
 
 class Put(NamedTuple):
@@ -47,8 +43,8 @@ class Put(NamedTuple):
         operation: The call's name, such as *schedule* or *enqueue*.
         name: Of the definition; None: it has none, nobody knows, or there are several.
         size: How many are put.
-        carried: The context of the trace in which a caller from elsewhere, such as over
-            HTTP, has asked for it; None: there is none.
+        carried: The trace context that a remote caller, such as one over HTTP, has
+            sent; None: there is none.
     """
 
     operation: str
@@ -58,14 +54,14 @@ class Put(NamedTuple):
 
 
 class Instrument(Hears, ABC):
-    """A listener of a scheduler that hears next to nothing, and looks instead.
+    """A listener that hears few events, and reads counts instead.
 
     What comes by the thousand costs too much to be told one by one: an instrument reads
     what nodes have counted when somebody asks for it. One of a scheduler's
     ``listeners`` may be one.
 
     Attributes:
-        surrounds: Whether there is anything that handlers are called within.
+        surrounds: Whether handlers are called within ``around``.
     """
 
     surrounds = True
@@ -75,7 +71,7 @@ class Instrument(Hears, ABC):
         """Look at a node from now on, until it has stopped."""
 
     def carry(self, put: Put) -> str | None:
-        """The context of a trace that what is put now carries to its handlers.
+        """The trace context that what is put now carries to its handlers.
 
         It is called once for a call, on whatever thread it is made.
 
@@ -87,4 +83,4 @@ class Instrument(Hears, ABC):
 
     @abstractmethod
     def around(self, instance: TaskInstance) -> AbstractContextManager[object]:
-        """What the handler of an instance is called within, here or in a task."""
+        """The context for the call of an instance's handler, here or in a task."""

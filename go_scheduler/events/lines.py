@@ -3,70 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import singledispatch
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from go_scheduler.events.definition_events import (
-    DeclarationOutdated,
-    DefinitionLocked,
-    DefinitionSetAside,
-    DefinitionsMoved,
-    InstancesBackfilled,
-    InstanceSkipped,
-    TriggerFailed,
+from go_scheduler.events import (
+    definition_events,
+    instance_events,
+    listening,
+    node_events,
 )
-from go_scheduler.events.instance_events import (
-    BusAway,
-    BusBack,
-    ClaimAnswerLost,
-    CompletedRunFailed,
-    InstanceDropped,
-    InstanceGivenBack,
-    InstanceLapsed,
-    InstanceLocked,
-    InstanceLost,
-    InstanceReplaced,
-    InstanceTakenOver,
-    InstanceUnrecorded,
-    RequestAllowed,
-    RequestRefused,
-    ResultDiscarded,
-    ResultLost,
-    RunDeferred,
-    RunFailed,
-    RunHung,
-    RunLeftBehind,
-    RunTimedOut,
-    StatusRefused,
-    Write,
-)
-from go_scheduler.events.listening import (
-    EventsDropped,
-    ListenerFailed,
-)
-from go_scheduler.events.node_events import (
-    ExecutorFailed,
-    ExecutorRecovered,
-    LoopFailed,
-    LoopRecovered,
-    NodeStarted,
-    NodeStopped,
-    NoticeGiven,
-    ObjectiveBroken,
-    ObjectiveMet,
-    QueueUnserved,
-)
+from go_scheduler.events.instance_events import Write
 
 if TYPE_CHECKING:
-    from go_scheduler.events.event import DefinitionEvent, Event, InstanceEvent
-    from go_scheduler.events.instance_events import RequestEvent
-
-__all__ = ["line_of"]
+    from go_scheduler.events.event import Event
 
 DEBUG, INFO = logging.DEBUG, logging.INFO
 WARNING, ERROR = logging.WARNING, logging.ERROR
+
+
+_OF_EVENT: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,395 +32,279 @@ class Line:
 
     Attributes:
         level: One of the levels of ``logging``.
-        message: With a place for each of ``args``.
-        args: What goes there.
-        ids: Given to the record as attributes, as text.
+        message: With places for ``values``, such as ``%(node)s``.
+        values: By their names. The fields of the event are always among them,
+            durations in seconds.
+        ids: Attributes of the record; by default the ids that the event has.
         error: Written with its traceback, if that is worth its lines.
     """
 
     level: int
     message: str
-    args: tuple[object, ...] = ()
-    ids: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
+    ids: Mapping[str, object] = field(default_factory=lambda: _OF_EVENT)
     error: BaseException | None = None
 
 
-@singledispatch
 def line_of(event: Event) -> Line | None:
     """What the log says of an event; None: nothing."""
-
-
-def definition_ids(event: DefinitionEvent) -> Mapping[str, object]:
-    """The ids of a line about a definition."""
-    return {"definition_id": event.definition_id}
-
-
-def run_ids(event: InstanceEvent) -> Mapping[str, object]:
-    """The ids of a line about an instance, or a run of it."""
-    return {
-        "instance_id": event.instance_id,
-        "definition_id": event.definition_id,
-        "attempt": event.attempt,
+    line = _LINES.get(type(event))
+    if callable(line):
+        line = line(event)
+    if line is None:
+        return None
+    given = {each.name: getattr(event, each.name) for each in fields(event)}
+    ids = {name: given[name] for name in _IDS if given.get(name) is not None}
+    values = {
+        name: value.total_seconds() if isinstance(value, timedelta) else value
+        for name, value in given.items()
     }
+    values["of"] = given.get("name") or given.get("definition_id")
+    values["what"] = given.get("name") or f"definition {given.get('definition_id')}"
+    return replace(
+        line,
+        values={**values, **line.values},
+        ids=ids if line.ids is _OF_EVENT else line.ids,
+        # The traceback of a failed executor does not help: it is not our code.
+        error=None
+        if isinstance(event, node_events.ExecutorFailed)
+        else given.get("exception"),
+    )
 
 
-@line_of.register(BusAway)
-def _(event: BusAway) -> Line:
-    return Line(WARNING, "the bus cannot be reached: what is to run over it waits")
+_IDS = ("definition_id", "instance_id", "attempt", "node")
+_ATTEMPT = "instance %(instance_id)s: attempt %(attempt)d"
+_INSTANCE = "instance %(instance_id)s of %(of)s"
+_RUN = f"{_INSTANCE}: attempt %(attempt)d %(run)s: %(error)s"
+_LOCKED = "another transaction has locked it"
+_EVERY_SECOND = f"{_LOCKED}; it is tried again every second"
 
 
-@line_of.register(BusBack)
-def _(event: BusBack) -> Line:
-    text = "the bus answers again, after %.0f s"
-    return Line(INFO, text, (event.away.total_seconds(),))
-
-
-@line_of.register(StatusRefused)
-def _(event: StatusRefused) -> Line:
-    if event.instance_id is None:
-        return Line(WARNING, "a status is not recorded: %s", (event.reason,))
-    text = "a status of worker %s of instance %s, attempt %d, is not recorded: %s"
-    args = event.worker, event.instance_id, event.attempt, event.reason
-    ids = {"instance_id": event.instance_id, "attempt": event.attempt}
-    return Line(WARNING, text, args, {**ids, "worker": event.worker})
-
-
-@line_of.register(DeclarationOutdated)
-def _(event: DeclarationOutdated) -> Line:
+def _declaration_outdated(event: definition_events.DeclarationOutdated) -> Line:
     is_one = event.version is not None
     return Line(
-        # In a rolling deploy that is as it should be.
+        # With versions this is normal in a rolling deploy.
         INFO if is_one else WARNING,
-        "the set of %s was declared at version %d: what is declared %s changes nothing",
-        (event.owner, event.stored, f"at {event.version}" if is_one else "without one"),
+        "the set of %(owner)s was declared at version %(stored)d: what is declared"
+        f" {'at %(version)d' if is_one else 'without one'} changes nothing",
     )
 
 
-@line_of.register(DefinitionLocked)
-def _(event: DefinitionLocked) -> Line:
-    text = "definition %s: another transaction has locked it, its firing has to wait"
-    return Line(WARNING, text, (event.definition_id,), definition_ids(event))
-
-
-@line_of.register(DefinitionSetAside)
-def _(event: DefinitionSetAside) -> Line:
+def _skipped(event: definition_events.InstanceSkipped) -> Line:
+    times = "that were added for" if event.added else "of its fire times from"
     return Line(
-        ERROR,
-        "definition %s cannot fire and is left alone for %d s: %r",
-        (event.definition_id, event.retry_in.total_seconds(), event.exception),
-        definition_ids(event),
-        event.exception,
-    )
-
-
-@line_of.register(TriggerFailed)
-def _(event: TriggerFailed) -> Line:
-    return Line(
-        ERROR,
-        "definition %s: its trigger failed, it fires again in a minute: %r",
-        (event.definition_id, event.exception),
-        definition_ids(event),
-        event.exception,
-    )
-
-
-@line_of.register(DefinitionsMoved)
-def _(event: DefinitionsMoved) -> Line:
-    what = "fire at other instants, by the present data of their time zones"
-    return Line(INFO, f"%d definitions {what}", (event.count,))
-
-
-@line_of.register(InstancesBackfilled)
-def _(event: InstancesBackfilled) -> Line:
-    of = event.name or f"definition {event.definition_id}"
-    text = "%s: %d of its fire times from %s to %s are run after all, by hand"
-    args = of, event.count, event.first, event.last
-    return Line(INFO, text, args, definition_ids(event))
-
-
-@line_of.register(InstanceSkipped)
-def _(event: InstanceSkipped) -> Line:
-    return Line(
-        # What an overlap skips, or a full queue drops, is what was asked for.
+        # Skipping by an overlap or a full queue is what the user asked for.
         WARNING if event.late else INFO,
-        "%s: not run, %d that were added for %s to %s: %s"
-        if event.added
-        else "%s: not run, %d of its fire times from %s to %s: %s",
-        (
-            event.name or f"definition {event.definition_id}",
-            event.count,
-            event.first,
-            event.last,
-            event.reason,
-        ),
-        definition_ids(event),
+        f"%(what)s: not run, %(count)d {times} %(first)s to %(last)s: %(reason)s",
     )
 
 
-_EVERY_SECOND = "another transaction has locked it; it is tried again every second"
-_LOCKED = {
-    Write.START: "another transaction has locked it, its start has to wait",
-    Write.RENEWAL: f"its claim is not renewed yet, {_EVERY_SECOND}",
-    Write.END: f"its end is not recorded yet, {_EVERY_SECOND}",
-}
-_NOT_WRITTEN = {
-    Write.RENEWAL: "its claim cannot be renewed",
-    Write.END: "its end cannot be recorded",
-}
-
-
-@line_of.register(InstanceDropped)
-def _(event: InstanceDropped) -> Line:
-    what = event.name or event.definition_id
-    text = "instance %s of %s is not run: %s"
-    return Line(WARNING, text, (event.instance_id, what, event.reason), run_ids(event))
-
-
-@line_of.register(InstanceTakenOver)
-def _(event: InstanceTakenOver) -> Line:
+def _status_refused(event: instance_events.StatusRefused) -> Line:
+    if event.instance_id is None:
+        return Line(WARNING, "a status is not recorded: %(reason)s", ids={})
+    ids = {name: getattr(event, name) for name in ("instance_id", "attempt", "worker")}
     return Line(
         WARNING,
-        "instance %s of %s: its last run came to no end, it runs again",
-        (event.instance_id, event.name or event.definition_id),
-        run_ids(event),
+        "a status of worker %(worker)s of instance %(instance_id)s, attempt"
+        " %(attempt)d, is not recorded: %(reason)s",
+        ids=ids,
     )
 
 
-@line_of.register(InstanceLapsed)
-def _(event: InstanceLapsed) -> Line:
-    text = "instance %s: attempt %d is not called, too little is left of its claim"
-    return Line(WARNING, text, (event.instance_id, event.attempt), run_ids(event))
+def _instance_locked(event: instance_events.InstanceLocked) -> Line:
+    waits = {
+        Write.START: f"{_LOCKED}, its start has to wait",
+        Write.RENEWAL: f"its claim is not renewed yet, {_EVERY_SECOND}",
+        Write.END: f"its end is not recorded yet, {_EVERY_SECOND}",
+    }
+    return Line(WARNING, f"instance %(instance_id)s: {waits[event.write]}")
 
 
-@line_of.register(InstanceLost)
-def _(event: InstanceLost) -> Line:
-    text = "instance %s: attempt %d has lost its claim"
-    return Line(WARNING, text, (event.instance_id, event.attempt), run_ids(event))
+def _instance_unrecorded(event: instance_events.InstanceUnrecorded) -> Line:
+    fails = {
+        Write.START: "its start cannot be recorded, it is tried again",
+        Write.RENEWAL: "its claim cannot be renewed, next try in %(retry_in)g s",
+        Write.END: "its end cannot be recorded, next try in %(retry_in)g s",
+    }
+    message = f"instance %(instance_id)s: {fails[event.write]}: %(exception)r"
+    return Line(ERROR, message)
 
 
-@line_of.register(InstanceReplaced)
-def _(event: InstanceReplaced) -> Line:
-    text = "instance %s of %s is to stop: a later one takes its place"
-    args = event.instance_id, event.name or event.definition_id
-    return Line(INFO, text, args, run_ids(event))
+def _run_timed_out(event: instance_events.RunTimedOut) -> Line:
+    what = "it is told to end" if event.ended else "it cannot be ended, presumed hung"
+    message = f"{_ATTEMPT} has no result after its timeout, %(allowed)s: {what}"
+    return Line(WARNING, message, {"allowed": event.timeout})
 
 
-@line_of.register(InstanceLocked)
-def _(event: InstanceLocked) -> Line:
-    text = f"instance %s: {_LOCKED[event.write]}"
-    return Line(WARNING, text, (event.instance_id,), run_ids(event))
+def _run_failed(event: instance_events.RunFailed) -> Line:
+    if event.retry_in is None:
+        return Line(ERROR, _RUN, {"run": _of_run(event, "has failed for good")})
+    what = f"has failed and runs again in {event.retry_in}"
+    return Line(WARNING, _RUN, {"run": _of_run(event, what)})
 
 
-@line_of.register(InstanceUnrecorded)
-def _(event: InstanceUnrecorded) -> Line:
-    if event.write is Write.START:
-        text = "instance %s: its start cannot be recorded, it is tried again: %r"
-        args: tuple[object, ...] = (event.instance_id, event.exception)
-    else:
-        text = f"instance %s: {_NOT_WRITTEN[event.write]}, next try in %g s: %r"
-        args = (event.instance_id, event.retry_in.total_seconds(), event.exception)
-    return Line(ERROR, text, args, run_ids(event), event.exception)
+def _run_deferred(event: instance_events.RunDeferred) -> Line:
+    what = f"asks to be run again in {event.retry_in}"
+    # A RetryAfter is no failure, so its traceback is left out. In an exception group
+    # the last line is followed by a rule.
+    why = event.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
+    return Line(INFO, _RUN, {"run": _of_run(event, what), "error": why})
 
 
-@line_of.register(ClaimAnswerLost)
-def _(event: ClaimAnswerLost) -> Line:
-    text = "the answer to a claim was lost: %d instances are given back"
-    return Line(WARNING, text, (event.count,), {"node": event.node})
+def _of_run(
+    event: instance_events.RunFailed | instance_events.RunDeferred, what: str
+) -> str:
+    """How a run ended, with its number and its worker."""
+    on = "" if event.worker is None else f"on worker {event.worker} "
+    # After a give-back or a takeover the attempt is higher than the number of runs.
+    number = f"(run {event.runs}) " if event.runs not in (0, event.attempt) else ""
+    return f"{number}{on}{what}"
 
 
-@line_of.register(ListenerFailed)
-def _(event: ListenerFailed) -> Line:
-    text = "the listener %s failed when it was told of %s: %r"
-    args = event.listener, event.told, event.exception
-    return Line(ERROR, text, args, error=event.exception)
+def _given_back(event: instance_events.InstanceGivenBack) -> Line | None:
+    if not event.by_handler or event.again:
+        return None
+    what = "has not begun anything, counts as no run and is given back for"
+    return Line(INFO, _RUN, {"run": f"{what} {event.delay}", "error": event.reason})
 
 
-@line_of.register(EventsDropped)
-def _(event: EventsDropped) -> Line:
-    text = "the listener %s is too slow: %d events have been dropped so far"
-    return Line(WARNING, text, (event.listener, event.count))
-
-
-@line_of.register(NodeStarted)
-def _(event: NodeStarted) -> Line:
-    return Line(INFO, "node %s starts", (event.node,), {"node": event.node})
-
-
-@line_of.register(NodeStopped)
-def _(event: NodeStopped) -> Line:
-    text = f"node %s has stopped{'' if event.clean else ' and left work behind'}"
-    return Line(INFO, text, (event.node,), {"node": event.node})
-
-
-@line_of.register(LoopFailed)
-def _(event: LoopFailed) -> Line:
+def _loop_failed(event: node_events.LoopFailed) -> Line:
     return Line(
         WARNING if event.failures == 1 else DEBUG,
-        "the %s failed and will try again: %r",
-        (event.loop, event.exception),
-        {"ticker": event.loop, "failures": event.failures},
-        event.exception,
+        "the %(loop)s failed and will try again: %(exception)r",
+        ids={"ticker": event.loop, "failures": event.failures},
     )
 
 
-@line_of.register(LoopRecovered)
-def _(event: LoopRecovered) -> Line:
-    text = "the %s goes on after %d failures"
-    return Line(INFO, text, (event.loop, event.failures))
+def _node_stopped(event: node_events.NodeStopped) -> Line:
+    left = "" if event.clean else " and left work behind"
+    return Line(INFO, f"node %(node)s has stopped{left}")
 
 
-@line_of.register(ExecutorFailed)
-def _(event: ExecutorFailed) -> Line:
-    text = "the executor takes no more handlers: %r"
-    return Line(ERROR, text, (event.exception,))
+def _notice_given(event: node_events.NoticeGiven) -> Line:
+    return Line(WARNING if event.is_warning else INFO, "%(text)s")
 
 
-@line_of.register(ExecutorRecovered)
-def _(event: ExecutorRecovered) -> Line:
-    return Line(WARNING, "the executor takes handlers again")
-
-
-@line_of.register(ObjectiveBroken)
-def _(event: ObjectiveBroken) -> Line:
-    text = "%d of the last minute's %d runs are more than %g s late"
-    late = event.objective.total_seconds()
-    return Line(WARNING, text, (event.late, event.runs, late), {"node": event.node})
-
-
-@line_of.register(ObjectiveMet)
-def _(event: ObjectiveMet) -> Line:
-    text = "runs are at most %g s late again, after %.0f s"
-    spans = (event.objective.total_seconds(), event.after.total_seconds())
-    return Line(INFO, text, spans, {"node": event.node})
-
-
-@line_of.register(QueueUnserved)
-def _(event: QueueUnserved) -> Line:
-    return Line(WARNING, "%s", (event.text,))
-
-
-@line_of.register(NoticeGiven)
-def _(event: NoticeGiven) -> Line:
-    ids = {"definition_id": event.definition_id, "instance_id": event.instance_id}
-    known = {name: id for name, id in ids.items() if id is not None}
-    return Line(WARNING if event.is_warning else INFO, "%s", (event.text,), known)
-
-
-ANSWERED = "%s from %s: %s %s was answered by %d"
+_REQUEST = "%(who)s from %(where)s: %(method)s %(path)s was"
+ANSWERED = f"{_REQUEST} answered by %(status)d"
 _READS = ("GET", "HEAD", "OPTIONS")
 
 
-@line_of.register(RequestAllowed)
-def _(event: RequestAllowed) -> Line | None:
-    # What workers say of runs is told by the events of those.
+def _request_allowed(event: instance_events.RequestAllowed) -> Line | None:
+    # Requests of workers are told by the events of their runs.
     if event.method in _READS or event.scopes == ("workers",):
         return None
-    return Line(INFO, ANSWERED, (*_who(event), event.status), _ids(event))
+    return _request(event, ANSWERED)
 
 
-@line_of.register(RequestRefused)
-def _(event: RequestRefused) -> Line:
-    text = "%s from %s: %s %s was refused by %d: %s"
-    args = (*_who(event), event.status, event.reason)
-    return Line(INFO, text, args, _ids(event))
-
-
-def _who(event: RequestEvent) -> tuple[object, ...]:
+def _request(event: instance_events.RequestEvent, message: str) -> Line:
+    ids = {name: getattr(event, name) for name in ("subject", "address", "status")}
     who = "somebody" if event.subject is None else event.subject
-    return who, event.address or "nowhere", event.method, event.path
+    return Line(INFO, message, {"who": who, "where": event.address or "nowhere"}, ids)
 
 
-def _ids(event: RequestEvent) -> Mapping[str, object]:
-    return {"subject": event.subject, "address": event.address, "status": event.status}
-
-
-@line_of.register(RunFailed)
-def _(event: RunFailed) -> Line:
-    if event.retry_in is None:
-        what = f"{_on(event.worker)}has failed for good"
-        return _run_failed(ERROR, event, what, event.error, runs=event.runs)
-    what = f"{_on(event.worker)}has failed and runs again in {event.retry_in}"
-    return _run_failed(WARNING, event, what, event.error, runs=event.runs)
-
-
-@line_of.register(RunDeferred)
-def _(event: RunDeferred) -> Line:
-    what = f"{_on(event.worker)}asks to be run again in {event.retry_in}"
-    # What it raised to say so is no fault: where that was is not worth its lines.
-    # Below the last of a group is a rule.
-    why = event.error.rstrip(" +-\n").rpartition("\n")[2].lstrip(" |")
-    return _run_failed(INFO, event, what, why, runs=event.runs)
-
-
-@line_of.register(InstanceGivenBack)
-def _(event: InstanceGivenBack) -> Line | None:
-    if not event.by_handler or event.again:
-        return None
-    what = "has not begun anything, counts as no run"
-    what += f" and is given back for {event.delay}"
-    return _run_failed(INFO, event, what, event.reason)
-
-
-@line_of.register(RunLeftBehind)
-def _(event: RunLeftBehind) -> Line:
-    what = "was left behind, has failed and is given back"
-    return _run_failed(WARNING, event, what, event.error)
-
-
-@line_of.register(RunHung)
-def _(event: RunHung) -> Line:
-    text = "instance %s: attempt %d has no result in time, presumed hung"
-    return Line(WARNING, text, (event.instance_id, event.attempt), run_ids(event))
-
-
-@line_of.register(RunTimedOut)
-def _(event: RunTimedOut) -> Line:
-    what = "it is told to end" if event.ended else "it cannot be ended, presumed hung"
-    text = f"instance %s: attempt %d has no result after its timeout, %s: {what}"
-    args = event.instance_id, event.attempt, event.timeout
-    return Line(WARNING, text, args, run_ids(event))
-
-
-@line_of.register(CompletedRunFailed)
-def _(event: CompletedRunFailed) -> Line:
-    return Line(
+_Said: TypeAlias = Line | Callable[[Any], Line | None]
+_LINES: Mapping[type[Event], _Said] = {
+    definition_events.DeclarationOutdated: _declaration_outdated,
+    definition_events.DefinitionLocked: Line(
+        WARNING, f"definition %(definition_id)s: {_LOCKED}, its firing has to wait"
+    ),
+    definition_events.DefinitionSetAside: Line(
         ERROR,
-        "instance %s: attempt %d is completed, but failed afterwards: %s",
-        (event.instance_id, event.attempt, event.error),
-        run_ids(event),
-    )
-
-
-@line_of.register(ResultDiscarded)
-def _(event: ResultDiscarded) -> Line:
-    text = "instance %s: the result of attempt %d is discarded, its claim is lost"
-    return Line(WARNING, text, (event.instance_id, event.attempt), run_ids(event))
-
-
-@line_of.register(ResultLost)
-def _(event: ResultLost) -> Line:
-    text = "instance %s: its outcome cannot be told"
-    return Line(ERROR, text, (event.instance_id,), run_ids(event), event.exception)
-
-
-def _on(worker: str | None) -> str:
-    return "" if worker is None else f"on worker {worker} "
-
-
-def _run_failed(
-    level: int,
-    event: InstanceEvent,
-    what: str,
-    error: str | None,
-    *,
-    runs: int = 0,
-) -> Line:
-    if runs and runs != event.attempt:
-        # What was given back, or taken over, has been claimed more often than run.
-        what = f"(run {runs}) {what}"
-    of = event.name or event.definition_id
-    args = event.instance_id, of, event.attempt, what, error
-    return Line(level, "instance %s of %s: attempt %d %s: %s", args, run_ids(event))
-
-
-# Each says what its lines are.
+        "definition %(definition_id)s cannot fire and is left alone for"
+        " %(retry_in)d s: %(exception)r",
+    ),
+    definition_events.DefinitionsMoved: Line(
+        INFO,
+        "%(count)d definitions fire at other instants, by the present data of their"
+        " time zones",
+    ),
+    definition_events.InstanceSkipped: _skipped,
+    definition_events.InstancesBackfilled: Line(
+        INFO,
+        "%(what)s: %(count)d of its fire times from %(first)s to %(last)s are run after"
+        " all, by hand",
+    ),
+    definition_events.TriggerFailed: Line(
+        ERROR,
+        "definition %(definition_id)s: its trigger failed, it fires again in a minute:"
+        " %(exception)r",
+    ),
+    instance_events.ClaimAnswerLost: Line(
+        WARNING, "the answer to a claim was lost: %(count)d instances are given back"
+    ),
+    instance_events.CompletedRunFailed: Line(
+        ERROR, f"{_ATTEMPT} is completed, but failed afterwards: %(error)s"
+    ),
+    instance_events.InstanceDropped: Line(
+        WARNING, f"{_INSTANCE} is not run: %(reason)s"
+    ),
+    instance_events.InstanceGivenBack: _given_back,
+    instance_events.InstanceLapsed: Line(
+        WARNING, f"{_ATTEMPT} is not called, too little is left of its claim"
+    ),
+    instance_events.InstanceLocked: _instance_locked,
+    instance_events.InstanceLost: Line(WARNING, f"{_ATTEMPT} has lost its claim"),
+    instance_events.InstanceReplaced: Line(
+        INFO, f"{_INSTANCE} is to stop: a later one takes its place"
+    ),
+    instance_events.InstanceTakenOver: Line(
+        WARNING, f"{_INSTANCE}: its last run came to no end, it runs again"
+    ),
+    instance_events.InstanceUnrecorded: _instance_unrecorded,
+    instance_events.ResultDiscarded: Line(
+        WARNING,
+        "instance %(instance_id)s: the result of attempt %(attempt)d is discarded, its"
+        " claim is lost",
+    ),
+    instance_events.ResultLost: Line(
+        ERROR, "instance %(instance_id)s: its outcome cannot be told"
+    ),
+    instance_events.RunDeferred: _run_deferred,
+    instance_events.RunFailed: _run_failed,
+    instance_events.RunHung: Line(
+        WARNING, f"{_ATTEMPT} has no result in time, presumed hung"
+    ),
+    instance_events.RunLeftBehind: Line(
+        WARNING, _RUN, {"run": "was left behind, has failed and is given back"}
+    ),
+    instance_events.RunTimedOut: _run_timed_out,
+    instance_events.BusAway: Line(
+        WARNING, "the bus cannot be reached: what is to run over it waits"
+    ),
+    instance_events.BusBack: Line(INFO, "the bus answers again, after %(away).0f s"),
+    instance_events.StatusRefused: _status_refused,
+    instance_events.RequestAllowed: _request_allowed,
+    instance_events.RequestRefused: lambda event: _request(
+        event, f"{_REQUEST} refused by %(status)d: %(reason)s"
+    ),
+    listening.EventsDropped: Line(
+        WARNING,
+        "the listener %(listener)s is too slow: %(count)d events have been dropped so"
+        " far",
+    ),
+    listening.ListenerFailed: Line(
+        ERROR,
+        "the listener %(listener)s failed when it was told of %(told)s: %(exception)r",
+    ),
+    node_events.ExecutorFailed: Line(
+        ERROR, "the executor takes no more handlers: %(exception)r"
+    ),
+    node_events.ExecutorRecovered: Line(WARNING, "the executor takes handlers again"),
+    node_events.LoopFailed: _loop_failed,
+    node_events.LoopRecovered: Line(
+        INFO, "the %(loop)s goes on after %(failures)d failures"
+    ),
+    node_events.NodeStarted: Line(INFO, "node %(node)s starts"),
+    node_events.NodeStopped: _node_stopped,
+    node_events.NoticeGiven: _notice_given,
+    node_events.ObjectiveBroken: Line(
+        WARNING,
+        "%(late)d of the last minute's %(runs)d runs are more than %(objective)g s"
+        " late",
+    ),
+    node_events.ObjectiveMet: Line(
+        INFO, "runs are at most %(objective)g s late again, after %(after).0f s"
+    ),
+    node_events.QueueUnserved: Line(WARNING, "%(text)s"),
+}

@@ -1,4 +1,4 @@
-"""Listeners: what users give to be told of events, and of which."""
+"""Listeners: callables that users give to be told of events."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class Listener(Protocol):
     """A callable that is told of events, one at a time; what it returns is ignored."""
 
     def __call__(self, event: Event, /) -> object:
-        """Hear of an event."""
-        ...
+        """Take an event."""
 
 
 Heard = TypeVar("Heard", bound=Event)
@@ -29,11 +28,11 @@ Also = TypeVar("Also", bound=Event)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerFailed(Event):
-    """A listener raised; only the log is told, so that none is told of its own failure.
+    """A listener raised. Only the log is told, as a listener could fail at this again.
 
     Attributes:
         listener: Which, as text.
-        told: The name of the class of what it was told.
+        told: The name of the event's class.
         exception: What it raised.
     """
 
@@ -44,7 +43,7 @@ class ListenerFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsDropped(Event):
-    """A listener is too slow for what there is to tell; only the log is told.
+    """A listener is too slow for the events. Only the log is told.
 
     Attributes:
         listener: Which, as text.
@@ -86,9 +85,7 @@ def hears(
 def hears(*kinds: type[Event]) -> Callable[[Listener], Hears]: ...
 
 
-def hears(
-    *kinds: type[Heard],
-) -> Callable[[Callable[[Heard], object]], Hears]:
+def hears(*kinds: type[Heard]) -> Callable[[Callable[[Heard], object]], Hears]:
     """Make a listener that is told of these kinds of events only.
 
     ```python
@@ -101,10 +98,10 @@ def hears(
         *kinds: Classes of events; of one such as ``InstanceEvent`` all that inherit.
 
     Returns:
-        What makes one of a callable: a decorator.
+        A decorator that makes a listener from a callable.
 
     Raises:
-        ConfigurationError: None is given, or one is no class of events.
+        ConfigurationError: No class is given, or one is no class of events.
     """
     if not kinds:
         raise ConfigurationError("say which events it hears: @hears(InstanceFinished)")

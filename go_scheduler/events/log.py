@@ -7,15 +7,93 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.events.instance_events import RunEnded
 from go_scheduler.events.lines import line_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from go_scheduler.events.event import Event
 
 _LOG = logging.getLogger("go_scheduler.runs")
 _LINE = "%s: instance %s, attempt %d, %.3f s late, took %.3f s: %s"
+_LINES = 5
+
+
+class BoundedLog:
+    """Writes at most five lines between two calls of ``begin``.
+
+    Args:
+        log: Where to write.
+        most: Another number of lines.
+    """
+
+    def __init__(self, log: logging.Logger, *, most: float = _LINES) -> None:
+        self._log = log
+        self._most = most
+        self._lines = 0
+
+    def begin(self) -> None:
+        """Allow lines again, as at a new tick. Log how many lines were left out."""
+        left_out, self._lines = self._lines - self._most, 0
+        if left_out > 0:
+            self._log.warning("%d more such lines were left out", left_out)
+
+    def write(
+        self,
+        level: int,
+        message: str,
+        *args: object,
+        ids: Mapping[str, object],
+        error: BaseException | None = None,
+    ) -> None:
+        """Write a line, unless there were enough already.
+
+        Args:
+            level: One of the levels of ``logging``.
+            message: With a place for each of ``args``, or for each value of a mapping.
+            *args: The values.
+            ids: Attributes of the record. Whole numbers stay, all else becomes text.
+            error: Written with its traceback. A store that is away is no fault in any
+                code: its traceback is written at level DEBUG only.
+        """
+        self._lines += 1
+        if self._lines > self._most:
+            return
+        extra = {
+            key: value if isinstance(value, int) else str(value)
+            for key, value in ids.items()
+        }
+        is_away = isinstance(error, StoreUnavailableError)
+        if is_away and not self._log.isEnabledFor(logging.DEBUG):
+            error = None
+        self._log.log(level, message, *args, exc_info=error, extra=extra)
+
+
+class Log(BoundedLog):
+    """Writes the events of one part of a node.
+
+    Args:
+        room: The logger's name behind ``go_scheduler.``.
+        bounded: Whether it writes at most five lines between two calls of ``begin``.
+    """
+
+    def __init__(self, room: str, *, bounded: bool) -> None:
+        log = logging.getLogger(f"go_scheduler.{room}")
+        super().__init__(log, most=_LINES if bounded else math.inf)
+
+    def hear(self, event: Event) -> None:
+        """Write the event's line, if it has one."""
+        line = line_of(event)
+        if line is not None:
+            self.write(
+                line.level,
+                line.message,
+                line.values,
+                ids=line.ids,
+                error=line.error,
+            )
 
 
 class RunLog:
@@ -54,28 +132,3 @@ def _milliseconds(duration: timedelta | None) -> float | None:
     if duration is None:
         return None
     return round(duration / timedelta(milliseconds=1), 3)
-
-
-class Log:
-    """Writes what one part of a node tells, under the name of the part's room.
-
-    Args:
-        room: The logger's name behind ``go_scheduler.``.
-        bounded: Whether it writes a few lines only from one ``begin`` to the next.
-    """
-
-    def __init__(self, room: str, *, bounded: bool) -> None:
-        log = logging.getLogger(f"go_scheduler.{room}")
-        self._lines = BoundedLog(log) if bounded else BoundedLog(log, most=math.inf)
-
-    def begin(self) -> None:
-        """Begin anew, as at a tick: say how much was left out since the last time."""
-        self._lines.begin()
-
-    def hear(self, event: Event) -> None:
-        """Write the event's line, if it has one."""
-        line = line_of(event)
-        if line is not None:
-            self._lines.write(
-                line.level, line.message, *line.args, ids=line.ids, error=line.error
-            )

@@ -22,7 +22,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 Address: TypeAlias = IPv4Address | IPv6Address
 
 UNKNOWN = "unknown"
-"""The kind of what is no address."""
+"""The kind of a text that is no address."""
 
 _KINDS = (
     "is_unspecified",
@@ -32,19 +32,19 @@ _KINDS = (
     "is_private",
     "is_reserved",
 )
-# Public by their numbers, and answered by the machine's own provider.
+# Public addresses by number, but served by the cloud provider of the machine.
 _METADATA = (ip_address("168.63.129.16"), ip_address("192.0.0.192"))
 _SITE_LOCAL = IPv6Network("fec0::/10")
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-# What these relay to is in the address; older versions of Python take it for public.
+# The address holds the one it leads to; older versions of Python call it public.
 _TUNNELS = (IPv6Network("::/96"), IPv6Network("2001::/32"), IPv6Network("2002::/16"))
 
 
 def networks_of(texts: Collection[str]) -> Sequence[Network]:
-    """Networks by their texts, such as ``"10.1.0.0/16"``.
+    """Read networks from texts such as ``"10.1.0.0/16"``.
 
     Raises:
-        ConfigurationError: One is none.
+        ConfigurationError: A text is no network.
     """
     if isinstance(texts, str):
         raise ConfigurationError(f"networks must be a list, not {shown(texts)}")
@@ -55,7 +55,7 @@ def networks_of(texts: Collection[str]) -> Sequence[Network]:
 
 
 def refusal_of(text: str, allowed: Collection[Network]) -> str | None:
-    """Of what kind an address is that may not be connected to; None: it may.
+    """The kind of an address that must not be connected to; None: it may be.
 
     An address within another, such as the IPv4 address to which NAT64 leads, has to be
     allowed as well.
@@ -77,7 +77,7 @@ def refusal_of(text: str, allowed: Collection[Network]) -> str | None:
 
 
 def _kind_of(address: Address) -> str | None:
-    """Of what kind an address is that is not public; None: it is."""
+    """The kind of an address that is not public; None: it is public."""
     if address in _METADATA:
         return "metadata"
     if address in _SITE_LOCAL:

@@ -17,7 +17,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from go_scheduler.checks import check_name, check_positive, check_type
+from go_scheduler.checks import check_name, check_number, check_positive, check_type
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
@@ -26,9 +26,6 @@ from go_scheduler.handlers.webhook_settings import is_among
 from go_scheduler.run import Fail
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from uuid import UUID
-
     from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
 
@@ -48,81 +45,11 @@ _MOST_ATTACHMENTS = 20
 _OF_AN_ATTACHMENT = {"name", "content", "type"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
-    """A file in a mail."""
-
-    name: str
-    content: bytes
-    kind: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mail:
-    """What is to be sent, checked.
-
-    Attributes:
-        to: Who is named as the recipients.
-        cc: Who is named as copied to.
-        bcc: Who gets it besides, and is not named.
-        subject: Its subject.
-        text: As plain text; None: there is none.
-        html: As HTML; None: there is none.
-        headers: What else is said of it.
-        attachments: The files in it.
-    """
-
-    to: Sequence[Address]
-    cc: Sequence[Address]
-    bcc: Sequence[Address]
-    subject: str
-    text: str | None
-    html: str | None
-    headers: Mapping[str, str]
-    attachments: Sequence[Attachment]
-
-    @property
-    def recipients(self) -> Sequence[str]:
-        """Whoever gets it, each once."""
-        everybody = (*self.to, *self.cc, *self.bcc)
-        return list(dict.fromkeys(each.addr_spec for each in everybody))
-
-    def message(self, sender: Address, *, id: UUID, now: datetime) -> EmailMessage:
-        """The message that is sent.
-
-        Args:
-            sender: Whom it is from.
-            id: Of the instance, of which the id of the message is made.
-            now: When it is sent.
-        """
-        message = EmailMessage(SMTP)
-        message["From"] = sender
-        message["To"] = self.to
-        if self.cc:
-            message["Cc"] = self.cc
-        message["Subject"] = self.subject
-        message["Date"] = format_datetime(now)
-        message["Message-ID"] = f"<{id}@{sender.domain}>"
-        for name, value in self.headers.items():
-            message[name] = value
-        if self.text is not None:
-            message.set_content(self.text)
-        if self.html is not None:
-            add = message.set_content if self.text is None else message.add_alternative
-            add(self.html, subtype="html")
-        for each in self.attachments:
-            main, sub = each.kind.split("/")
-            message.add_attachment(
-                each.content, maintype=main, subtype=sub, filename=each.name
-            )
-        return message
-
-
 def address_of(name: str, text: str) -> Address:
     """An address, as in ``ada@example.org`` or ``Ada <ada@example.org>``.
 
     Raises:
-        ConfigurationError: It is none, or not one of ASCII characters.
+        ConfigurationError: It is no address, or not plain ASCII.
     """
     line = line_of(name, text)
     found = _BARE.fullmatch(line) or _NAMED.fullmatch(line)
@@ -141,7 +68,7 @@ def addresses_of(
     """Addresses, if mail may go to each of them.
 
     Raises:
-        ConfigurationError: One is none, or not allowed.
+        ConfigurationError: One is no address, or not allowed.
     """
     given = [texts] if isinstance(texts, str) else texts
     found = [address_of(name, each) for each in given]
@@ -152,7 +79,7 @@ def addresses_of(
 
 
 def line_of(name: str, text: str) -> str:
-    """A text that is one line of a header.
+    """Check a text that is to be one line of a header.
 
     Raises:
         ConfigurationError: It is longer, or has a line's end or another control
@@ -168,10 +95,10 @@ def line_of(name: str, text: str) -> str:
 
 
 def headers_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers, if they are a payload's to set.
+    """Check headers: a payload may not set all of them.
 
     Raises:
-        ConfigurationError: One is not.
+        ConfigurationError: One is not allowed.
     """
     if len(headers) > _MOST_HEADERS:
         raise ConfigurationError(f"headers: there are more than {_MOST_HEADERS}")
@@ -186,24 +113,14 @@ def headers_of(headers: Mapping[str, str]) -> dict[str, str]:
     return dict(headers)
 
 
-def attachments_of(attachments: Sequence[Mapping[str, str]]) -> Sequence[Attachment]:
-    """The files of ``{"name": …, "content": …, "type": …}``, in base64.
+def attach(message: EmailMessage, where: str, given: Mapping[str, str]) -> None:
+    """Add the file of ``{"name": …, "content": …, "type": …}``, in base64, to a mail.
 
     Raises:
-        ConfigurationError: One is not.
+        ConfigurationError: It is no such file.
     """
-    if len(attachments) > _MOST_ATTACHMENTS:
-        raise ConfigurationError(
-            f"attachments: there are more than {_MOST_ATTACHMENTS}"
-        )
-    return [
-        _attachment(f"attachments[{n}]", each) for n, each in enumerate(attachments)
-    ]
-
-
-def _attachment(where: str, given: Mapping[str, str]) -> Attachment:
     if unknown := given.keys() - _OF_AN_ATTACHMENT:
-        raise ConfigurationError(f"{where}: there is no {shown(min(unknown))} of it")
+        raise ConfigurationError(f"{where}: it has no {shown(min(unknown))}")
     for name in ("name", "content"):
         if name not in given:
             raise ConfigurationError(f"{where}.{name}: it is missing")
@@ -219,7 +136,8 @@ def _attachment(where: str, given: Mapping[str, str]) -> Attachment:
         content = base64.b64decode(given["content"], validate=True)
     except ValueError as error:
         raise ConfigurationError(f"{where}.content: it is no base64: {error}") from None
-    return Attachment(name=name, content=content, kind=kind)
+    main, sub = kind.split("/")
+    message.add_attachment(content, maintype=main, subtype=sub, filename=name)
 
 
 def _may_get(address: Address, allowed: Collection[str]) -> bool:
@@ -244,14 +162,14 @@ class MailServer:
     """The server that mails are handed to.
 
     Attributes:
-        host: Its name, for which its certificate has to be.
+        host: Its name, which its certificate must be for.
         port: Its port; commonly 587 for STARTTLS and 465 for TLS from the beginning.
-        security: ``"starttls"``, ``"tls"``, or ``"none"``, with which nobody logs in.
+        security: ``"starttls"``, ``"tls"``, or ``"none"``, which allows no login.
         user: Who logs in; None: nobody.
-        password: With what; it is not shown.
+        password: The password of ``user``; it is not shown.
         timeout: How long each step may take.
-        ca_file: The certificates, as PEM, that it is verified by; None: the system's.
-        hello: What it is greeted with; None: the domain of the sender.
+        ca_file: The certificates, as PEM, to verify it by; None: the system's.
+        hello: The name given in the SMTP greeting; None: the domain of the sender.
 
     Raises:
         ConfigurationError: A value is wrong.
@@ -320,17 +238,15 @@ class Email:
             raise ConfigurationError(
                 "recipients must be a list of addresses and domains, not a text"
             )
-        check_type("max_recipients", max_recipients, int)
-        if not 1 <= max_recipients <= _MOST_RECIPIENTS:
-            raise ConfigurationError(
-                f"max_recipients must be from 1 to {_MOST_RECIPIENTS}: {max_recipients}"
-            )
+        check_number("max_recipients", max_recipients, 1, _MOST_RECIPIENTS)
         self._server = server
         self._sender = address_of("sender", sender)
         self._allowed = None if recipients is None else tuple(recipients)
         self._most = max_recipients
         self._clock = clock or SystemClock()
-        self.payload: ParameterOrders[Mail] = ParameterOrders("email", self._mail)
+        self.payload: ParameterOrders[tuple[EmailMessage, Sequence[str]]] = (
+            ParameterOrders("email", self._mail)
+        )
 
     def __call__(self, instance: TaskInstance) -> None:
         """Send the mail of an instance.
@@ -340,13 +256,16 @@ class Email:
                 some of the recipients.
             EmailFailed: It was not sent, and may be tried again.
         """
-        mail = self.payload.of(instance)
-        now = self._clock.now()
-        message = mail.message(self._sender, id=instance.id, now=now)
+        message, recipients = self.payload.of(instance)
+        message["Date"] = format_datetime(self._clock.now())
+        message["Message-ID"] = f"<{instance.id}@{self._sender.domain}>"
         try:
-            refused = self._send(message, mail)
+            refused = self._send(message, recipients)
         except smtplib.SMTPRecipientsRefused as error:
-            _raise_refused("nobody gets it", error.recipients)
+            text = f"nobody gets it: {_refusals(error.recipients)}"
+            if all(code >= 500 for code, _ in error.recipients.values()):
+                raise Fail(text) from None
+            raise EmailFailed(text) from None
         except smtplib.SMTPNotSupportedError as error:
             raise Fail(f"{self._server.host}: {error}") from None
         except smtplib.SMTPResponseException as error:
@@ -370,29 +289,43 @@ class Email:
         bcc: str | list[str] | None = None,
         headers: dict[str, str] | None = None,
         attachments: list[dict[str, str]] | None = None,
-    ) -> Mail:
+    ) -> tuple[EmailMessage, Sequence[str]]:
+        """The mail that a payload asks for, and its recipients, each once."""
         if text is None and html is None:
             raise ConfigurationError("text: give text, html or both")
-        mail = Mail(
-            to=addresses_of("to", to, self._allowed),
-            cc=addresses_of("cc", cc or [], self._allowed),
-            bcc=addresses_of("bcc", bcc or [], self._allowed),
-            subject=line_of("subject", subject),
-            text=text,
-            html=html,
-            headers=headers_of(headers or {}),
-            attachments=attachments_of(attachments or []),
-        )
-        if not mail.to:
+        message = EmailMessage(SMTP)
+        message["From"] = self._sender
+        message["To"] = named = addresses_of("to", to, self._allowed)
+        if not named:
             raise ConfigurationError("to: name a recipient")
-        if len(mail.recipients) > self._most:
+        copied = addresses_of("cc", cc or [], self._allowed)
+        if copied:
+            message["Cc"] = copied
+        everybody = [*named, *copied, *addresses_of("bcc", bcc or [], self._allowed)]
+        recipients = list(dict.fromkeys(each.addr_spec for each in everybody))
+        if len(recipients) > self._most:
             raise ConfigurationError(
                 f"to: it has more than {self._most} recipients, with cc and bcc"
             )
-        return mail
+        message["Subject"] = line_of("subject", subject)
+        for name, value in headers_of(headers or {}).items():
+            message[name] = value
+        if text is not None:
+            message.set_content(text)
+        if html is not None:
+            add = message.set_content if text is None else message.add_alternative
+            add(html, subtype="html")
+        files = attachments or []
+        if len(files) > _MOST_ATTACHMENTS:
+            raise ConfigurationError(
+                f"attachments: there are more than {_MOST_ATTACHMENTS}"
+            )
+        for number, file in enumerate(files):
+            attach(message, f"attachments[{number}]", file)
+        return message, recipients
 
-    def _send(self, message: EmailMessage, mail: Mail) -> _Refused:
-        """Send it, and answer who does not get it."""
+    def _send(self, message: EmailMessage, recipients: Sequence[str]) -> _Refused:
+        """Send it, and return who was refused."""
         client = self._connected()
         try:
             if self._server.security == "starttls":
@@ -400,10 +333,8 @@ class Email:
             if self._server.user is not None:
                 assert self._server.password is not None
                 client.login(self._server.user, self._server.password)
-            refused = client.send_message(
-                message, self._sender.addr_spec, mail.recipients
-            )
-            # It is sent, whatever the server has to say to a farewell.
+            refused = client.send_message(message, self._sender.addr_spec, recipients)
+            # The mail is sent, even if closing the connection fails.
             with suppress(smtplib.SMTPException, OSError):
                 client.quit()
         finally:
@@ -425,13 +356,6 @@ class Email:
         return ssl.create_default_context(
             cafile=None if ca_file is None else str(ca_file)
         )
-
-
-def _raise_refused(what: str, refused: _Refused) -> None:
-    text = f"{what}: {_refusals(refused)}"
-    if all(code >= 500 for code, _ in refused.values()):
-        raise Fail(text) from None
-    raise EmailFailed(text) from None
 
 
 def _refusals(refused: _Refused) -> str:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MARK = "go_scheduler.type"
-"""What the metadata of a declared type has: its description, and its schema."""
+"""Keys in the metadata of a declared type: its description and its schema."""
 
 
 def unmarked(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Metadata as those see it who run something, without what is said of its type."""
+    """Metadata as handlers see it: without what describes the type."""
     return {name: value for name, value in metadata.items() if name != MARK}
 
 
@@ -45,16 +45,13 @@ class Executor(Protocol):
     @property
     def description(self) -> str:
         """What it does, for a person to read."""
-        ...
 
     @property
     def payload(self) -> Payload:
         """What checks its payloads."""
-        ...
 
     def __call__(self, instance: TaskInstance, /) -> object:
         """Do it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +61,8 @@ class JobType:
     Attributes:
         name: Its name.
         description: What it does, for a person to read; empty if nobody said.
-        schema: Of its payload: JSON schema, 2020-12.
-        definition: Its task: with the queue, the retry policy and whatever else is said
-            of it.
+        schema: The JSON schema (2020-12) of its payload.
+        definition: The definition of its task, with queue, retry policy and so on.
         over_bus: Whether its runs are published on a message bus, for workers there.
     """
 
@@ -114,8 +110,8 @@ class JobTypes(HandlerRegistry):
         Args:
             name: Of the type.
             executor: Such as a ``Webhook``.
-            definition: What else is said of the task, such as ``queue``, ``retry``,
-                ``timeout`` or ``expire_after``.
+            definition: Further fields of the task's definition, such as ``queue``,
+                ``retry``, ``timeout`` or ``expire_after``.
 
         Raises:
             ConfigurationError: The name is taken or none, or an argument is wrong.
@@ -145,13 +141,13 @@ class JobTypes(HandlerRegistry):
 
         Args:
             name: Of the type.
-            schema: Of the payload, which is an object: JSON schema, 2020-12.
-            description: What it does; None: as the first line of its docstring has it.
+            schema: The JSON schema (2020-12) of the payload, which is an object.
+            description: What it does; None: the first line of its docstring.
             definition: As for ``add``.
 
         Raises:
-            ConfigurationError: The name is taken or none, an argument is wrong, or the
-                schema is none; see ``Schema``.
+            ConfigurationError: The name is taken or no name, an argument is wrong, or
+                the schema is no schema; see ``Schema``.
         """
         payload = SchemaPayload(name, Schema(schema))
         known = task_definition(name, None, definition)
@@ -265,10 +261,10 @@ class SchemaPayload(Payload):
         return stored
 
     def read(self, stored: Mapping[str, JSON]) -> dict[str, object]:
-        """Nothing: the handler has it from its instance.
+        """Return nothing: the handler takes the payload from its instance.
 
         Raises:
-            Fail: It does not fit, by now: no further run would change that.
+            Fail: It does not fit any more; no further run would change that.
         """
         try:
             self._schema.check(stored)
@@ -278,4 +274,4 @@ class SchemaPayload(Payload):
 
 
 def _anything(instance: TaskInstance, **payload: object) -> None:
-    """Has the parameters of a handler whose schema says what it takes."""
+    """Stands for a handler whose payload a schema describes, not its parameters."""

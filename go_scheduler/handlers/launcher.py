@@ -1,7 +1,7 @@
-"""What stands between the shell executor and a program that has limits.
+"""Starts a program with limits, for the shell executor.
 
-It is run as a program of its own, which sets the limits and becomes the other one: they
-cannot be set in a child of a process that has threads before it is a program.
+This is run as a program, which sets the limits and then becomes the other program. In a
+process with threads, limits cannot safely be set between fork and exec.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> None:  # pragma: no cover - it ends as a program that measures nothing
-    """Set what the first argument says, and become the program of the others."""
+    """Set the limits of the first argument, and run the others as a program."""
     _, limits, *arguments = sys.argv
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limit in filter(None, limits.split(",")):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from go_scheduler.json import JSON
 
 Read: TypeAlias = Callable[[object], object]
-"""A value as a handler takes it, from what was enqueued or stored.
+"""Turns what was enqueued or stored into a value as a handler takes it.
 
 Raises:
     ValueError: It is not of the type.
@@ -51,13 +51,14 @@ _SCALARS: tuple[tuple[object, tuple[type, ...]], ...] = (
     (type(None), (type(None),)),
 )
 _CHOICES = (bool, int, str, type(None))
+_UNSAID = inspect.Parameter.empty
 
 
 def plain_type(annotation: object) -> Read | None:
-    """What reads the values of a type; None: it is none of those that are plain.
+    """The function that reads values of a plain type; None: the type is not plain.
 
-    It is the same with pydantic and without: who enqueues may not have it, who runs
-    may.
+    It works the same with and without pydantic, as the program that enqueues may lack
+    it while the one that runs has it.
     """
     if annotation in (Any, object):
         return _anything
@@ -74,11 +75,13 @@ def plain_type(annotation: object) -> Read | None:
     if kind is list:
         return _array(*known)
     if kind is tuple:
-        # tuple[()] is the empty one, and tuple any.
+        # tuple[()] is the empty tuple; a bare tuple may hold anything.
         is_any = not hasattr(annotation, "__args__")
         return _tuple(known, repeats=is_any or ... in within)
     if kind is dict:
-        return _object(known[1] if known else _anything) if _has_names(within) else None
+        # Keys of a JSON object are strings.
+        has_names = not within or within[0] in (str, Any, object)
+        return _object(known[1] if known else _anything) if has_names else None
     return _either(known)
 
 
@@ -102,7 +105,7 @@ def _scalar(annotation: object) -> Read | None:
 
 def _choice(words: tuple[object, ...]) -> Read | None:
     def read(value: object) -> object:
-        # Unlike 1, True is no 1.
+        # True == 1, but is not meant by Literal[1].
         if not any(type(value) is type(each) and value == each for each in words):
             raise ValueError(value)
         return value
@@ -152,22 +155,17 @@ def _object(item: Read) -> Read:
 
 
 def _items(value: object) -> list[object] | tuple[object, ...]:
-    """What is in a JSON array, which a tuple becomes as well."""
+    """The items of a JSON array; a tuple counts as one."""
     if not isinstance(value, list | tuple):
         raise ValueError(value)
     return value
-
-
-def _has_names(within: tuple[object, ...]) -> bool:
-    """Whether the keys of a dict may be those of a JSON object."""
-    return not within or within[0] in (str, Any, object)
 
 
 class Adapter(Protocol):
     """Checks the values of a parameter."""
 
     def dump(self, value: object) -> JSON:
-        """A value as JSON.
+        """Turn a value into JSON.
 
         Raises:
             ValueError: It is not of the parameter's type.
@@ -177,18 +175,18 @@ class Adapter(Protocol):
         """The value that was dumped.
 
         Raises:
-            ValueError: It is none of the parameter's type.
+            ValueError: It is not of the parameter's type.
         """
 
 
 def adapter_for(name: str, annotation: object) -> Adapter:
-    """What checks the values of a parameter.
+    """The adapter that checks the values of a parameter.
 
     Raises:
-        ConfigurationError: Its type is one that JSON cannot hold; or only pydantic
-            could say, and that is not installed.
+        ConfigurationError: JSON cannot hold its type; or that takes pydantic, which is
+            not installed.
     """
-    if annotation is inspect.Parameter.empty:
+    if annotation is _UNSAID:
         annotation = Any
     if (read := plain_type(annotation)) is not None:
         return PlainAdapter(name, annotation, read)
@@ -208,7 +206,7 @@ class PlainAdapter:
     Args:
         name: Of the parameter.
         annotation: The type.
-        read: What reads its values.
+        read: Reads its values.
     """
 
     def __init__(self, name: str, annotation: object, read: Read) -> None:
@@ -256,7 +254,7 @@ class PydanticAdapter:
     def dump(self, value: object) -> JSON:
         """The value as JSON, if that can be read again."""
         try:
-            # What is of another type is seen when it is read.
+            # A value of another type is noticed when it is read back.
             written = self._type.dump_python(
                 value, mode="json", by_alias=True, warnings=False
             )
@@ -280,7 +278,7 @@ class PydanticAdapter:
 
 
 RESERVED = ("at", "connection", "delay", "key", "payload")
-"""What ``enqueue`` takes for itself."""
+"""Parameters of ``enqueue`` itself."""
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -289,14 +287,14 @@ class Payload:
     """What a task is enqueued with: each argument by the name of its parameter.
 
     A first parameter that is annotated as ``TaskInstance``, or not annotated and called
-    ``instance``, is none of them: it is given the instance.
+    ``instance``, is not part of it: it is given the instance.
 
     Args:
         task: The task's name.
         function: Its handler.
 
     Attributes:
-        types: Of the parameters, by their names.
+        types: The types of the parameters, by name.
 
     Raises:
         ConfigurationError: A parameter cannot be given by its name, has a name that
@@ -324,7 +322,16 @@ class Payload:
             if each.kind is inspect.Parameter.VAR_KEYWORD:
                 self._others = each.name
                 continue
-            self._check(each)
+            if each.kind not in _BY_NAME:
+                raise ConfigurationError(
+                    f"task {task!r}: parameter {each} cannot be given by its name, as a"
+                    " payload has it"
+                )
+            if each.name in RESERVED:
+                raise ConfigurationError(
+                    f"task {task!r}: no parameter can be called {each.name}, which"
+                    " enqueue() takes for itself"
+                )
             hint = hints.get(each.name, each.annotation)
             self.types[each.name] = hint
             try:
@@ -338,16 +345,11 @@ class Payload:
         return tuple(
             name
             for name in self._adapters
-            if self._signature.parameters[name].default is inspect.Parameter.empty
+            if self._signature.parameters[name].default is _UNSAID
         )
 
-    @property
-    def takes_others(self) -> bool:
-        """Whether any further argument may be given, by whatever name."""
-        return self._others is not None
-
-    def default_of(self, name: str) -> JSON:
-        """What a parameter is if it is not given; None: nothing that JSON can hold."""
+    def _default_of(self, name: str) -> JSON:
+        """The default of a parameter; None if JSON cannot hold it."""
         default = self._signature.parameters[name].default
         try:
             return self._adapter(name).dump(default)
@@ -358,11 +360,43 @@ class Payload:
         """The JSON schema of what is stored.
 
         Raises:
-            ConfigurationError: pydantic, the extra ``types``, is not installed.
+            ConfigurationError: A parameter has no schema; or pydantic, the extra
+                ``types``, is not installed.
         """
-        from go_scheduler.handlers.parameters_schema import parameters_schema
+        if find_spec("pydantic") is None:
+            raise ConfigurationError(
+                "the schema of a task's parameters is made by pydantic: install the"
+                " extra types"
+            )
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticInvalidForJsonSchema
 
-        return parameters_schema(self)
+        kinds: dict[str, Any] = {
+            name: Any if kind is _UNSAID else kind for name, kind in self.types.items()
+        }
+        adapters: Any = [
+            (name, "validation", TypeAdapter(kind)) for name, kind in kinds.items()
+        ]
+        try:
+            schemas, shared = TypeAdapter.json_schemas(adapters)
+        except PydanticInvalidForJsonSchema as error:
+            raise ConfigurationError(
+                f"one of the parameters {', '.join(self.types)} has no JSON schema:"
+                f" {error.message.splitlines()[0]}"
+            ) from None
+        properties: dict[str, Any] = {
+            name: dict(schemas[name, "validation"]) for name in self.types
+        }
+        for name in self.types.keys() - {*self.required}:
+            if (default := self._default_of(name)) is not None:
+                properties[name]["default"] = default
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(self.required),
+            "additionalProperties": self._others is not None,
+        }
+        return cast("dict[str, JSON]", schema | shared)
 
     def arguments(self, /, *args: object, **kwargs: object) -> dict[str, object]:
         """The arguments of a call by the names of their parameters.
@@ -386,7 +420,9 @@ class Payload:
         """
         check_type("payload", given, Mapping)
         if not all(isinstance(name, str) for name in given):
-            raise ConfigurationError(f"a payload has names: {shown(given)}")
+            raise ConfigurationError(
+                f"the names in a payload must be texts: {shown(given)}"
+            )
         arguments = self.arguments(**given)
         try:
             return {
@@ -400,7 +436,7 @@ class Payload:
         """Arguments as the handler takes them.
 
         Raises:
-            Fail: They are not what it takes, by now: no further run would change that.
+            Fail: They do not fit any more; no further run would change that.
         """
         try:
             arguments = self.arguments(**stored)
@@ -419,7 +455,7 @@ class Payload:
                 return (
                     f"task {self._task!r} takes no {wrong!r}; did you mean {meant!r}?"
                 )
-        # What is missing as well is more to the point.
+        # A missing argument is told first, as that helps more.
         if others and "unexpected" in str(error):
             takes = ", ".join(known) or "nothing"
             return f"task {self._task!r} takes no {min(others)!r}; it takes {takes}"
@@ -428,18 +464,6 @@ class Payload:
     def _adapter(self, name: str) -> Adapter:
         return self._adapters.get(name, _OTHER)
 
-    def _check(self, parameter: inspect.Parameter) -> None:
-        if parameter.kind not in _BY_NAME:
-            raise ConfigurationError(
-                f"task {self._task!r}: parameter {parameter} cannot be given by its"
-                " name, as a payload has it"
-            )
-        if parameter.name in RESERVED:
-            raise ConfigurationError(
-                f"task {self._task!r}: no parameter can be called {parameter.name},"
-                " which enqueue() takes for itself"
-            )
-
 
 _OTHER = adapter_for("a further argument", Any)
 
@@ -447,7 +471,7 @@ _OTHER = adapter_for("a further argument", Any)
 def _is_instance(parameter: inspect.Parameter, hints: Mapping[str, object]) -> bool:
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         return False
-    if parameter.annotation is inspect.Parameter.empty:
+    if parameter.annotation is _UNSAID:
         return parameter.name == "instance"
     return hints[parameter.name] is TaskInstance
 
@@ -455,18 +479,18 @@ def _is_instance(parameter: inspect.Parameter, hints: Mapping[str, object]) -> b
 def _hints_of(
     task: str, function: Callable[..., object], parameters: Sequence[inspect.Parameter]
 ) -> Mapping[str, object]:
-    """The types of parameters, where they are annotated."""
+    """The types of the parameters that are annotated."""
     annotated = {
         each.name: each.annotation
         for each in parameters
-        if each.annotation is not inspect.Parameter.empty
+        if each.annotation is not _UNSAID
     }
     names = getattr(inspect.unwrap(function), "__globals__", {})
     try:
         return get_type_hints(
             SimpleNamespace(__annotations__=annotated),
             names,
-            # Commonly imported for type checkers alone.
+            # Often the name is imported for type checkers only.
             {"TaskInstance": TaskInstance},
             include_extras=True,
         )
@@ -481,13 +505,13 @@ _Order = TypeVar("_Order")
 
 
 class ParameterOrders(Payload, Generic[_Order]):
-    """A payload that is the arguments of a function, which makes an order of them.
+    """A payload that consists of the arguments of a function that makes an order.
 
     Args:
         task: What the executor is called in errors.
         make: The function. It raises ``ConfigurationError`` for what the executor
             would not do.
-        schema: Makes the JSON schema; None: that is made of the parameters.
+        schema: Makes the JSON schema; None: it is made from the parameters.
     """
 
     def __init__(
@@ -501,7 +525,7 @@ class ParameterOrders(Payload, Generic[_Order]):
         self._schema = schema
 
     def __reduce__(self) -> tuple[object, ...]:
-        # To other processes, where its checks are made anew.
+        # Pickled for other processes, where its checks are built again.
         return type(self), (self._task, self._make, self._schema)
 
     def schema(self) -> dict[str, JSON]:
@@ -509,10 +533,10 @@ class ParameterOrders(Payload, Generic[_Order]):
         return super().schema() if self._schema is None else self._schema()
 
     def write(self, given: Mapping[str, object]) -> dict[str, JSON]:
-        """A payload as it is stored, if there is an order in it.
+        """The payload as it is stored, if it is an order.
 
         Raises:
-            ConfigurationError: There is none, or the executor would not do it.
+            ConfigurationError: It is no order, or the executor would not do it.
         """
         stored = super().write(given)
         self._make(**self.read(stored))
@@ -522,7 +546,7 @@ class ParameterOrders(Payload, Generic[_Order]):
         """The order of an instance: its payload, or else its definition's metadata.
 
         Raises:
-            Fail: There is none that the executor would do.
+            Fail: It is no order that the executor would do.
         """
         given = instance.metadata if instance.payload is None else instance.payload
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import fields
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
 from go_scheduler.checks import check_name, check_takes_one, check_version
@@ -21,30 +22,20 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger
 
 Handler: TypeAlias = Callable[[TaskInstance], object]
-"""Called with a due instance, sync or async: returning is success, raising failure."""
+"""Called with a due instance; to return is success, to raise is failure."""
 
 NAMELESS = "no handler is registered for definitions without a name"
 
 TAKEN_BY_A_TASK = (
-    "queue",
-    "priority",
-    "metadata",
-    "expire_after",
-    "timeout",
-    "start_timeout",
-    "heartbeat_timeout",
-    "retry",
-    "catch_up",
-    "jitter",
-    "overlap",
-    "lock",
-    "max_per_node",
-    "max_queue",
-    "when_full",
+    *(
+        each.name
+        for each in fields(TaskDefinition)
+        if each.compare and each.name not in ("trigger", "id", "name")
+    ),
     "paused",
     "note",
 )
-"""What a task takes of its definition; all else is the store's, or its name's."""
+"""The fields of a definition that a task may set; the store or the name sets others."""
 
 _Handler = TypeVar("_Handler", bound=Handler)
 
@@ -76,8 +67,8 @@ class HandlerRegistry:
             owner has no versions.
 
     Raises:
-        ConfigurationError: The owner is no name, the version none that ``declare``
-            takes, or there is a version without an owner.
+        ConfigurationError: The owner is no name, ``declare`` does not take the version,
+            or there is a version without an owner.
     """
 
     def __init__(self, *, owner: str | None = None, version: int | None = None) -> None:
@@ -85,7 +76,7 @@ class HandlerRegistry:
         check_version(version)
         if version is not None and owner is None:
             raise ConfigurationError(
-                "a version is one of an owner's set: pass owner= too"
+                "a version belongs to an owner's set: pass owner= too"
             )
         self.version = version
         self.tasks: dict[str, Task[..., ..., object]] = {}
@@ -95,11 +86,11 @@ class HandlerRegistry:
         self._scheduler: Enqueues | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        # To other processes it goes without.
+        # Other processes have no use for this scheduler.
         return {**vars(self), "_scheduler": None}
 
     def __copy__(self) -> Self:
-        # What is added to the copy is not in this one; the tasks are the same.
+        # Handlers added to the copy are not added here; the tasks are shared.
         made = object.__new__(type(self))
         for name, value in self.__getstate__().items():
             kept = value.copy() if isinstance(value, (dict, set)) else value
@@ -156,9 +147,9 @@ class HandlerRegistry:
         is given the instance.
 
         Args:
-            name: Of the task, and of the handler.
+            name: The name of the task and of the handler.
             trigger: When it fires by itself; None: an ``OnDemandTrigger``.
-            definition: What else ``TaskDefinition`` takes, such as ``queue``, but for
+            definition: Further fields of ``TaskDefinition``, such as ``queue``, except
                 ``id`` and what the store keeps.
 
         Raises:
@@ -180,7 +171,7 @@ class HandlerRegistry:
         return cast("TaskDecorator", add)
 
     def _keep(self, task: Task[..., ..., object]) -> None:
-        """Have a task scheduled and enqueued."""
+        """Add a task, so that it is scheduled and can be enqueued."""
         self.tasks[task.name] = task
         self._names[task.definition.id] = task.name
         if self._scheduler is not None:
@@ -198,7 +189,7 @@ class HandlerRegistry:
         ```
 
         Args:
-            handlers: By the names that they are to run, which are registered here.
+            handlers: The other handlers, by names that are registered here.
 
         Raises:
             ConfigurationError: A name is not registered, a handler cannot be called
@@ -224,7 +215,7 @@ class HandlerRegistry:
         return routed
 
     def bind(self, scheduler: Enqueues) -> None:
-        """Let a scheduler take what is enqueued by the tasks, by later ones as well."""
+        """Let a scheduler take what the tasks enqueue, present and later ones."""
         self._scheduler = scheduler
         for each in self.tasks.values():
             each.bind(scheduler)
@@ -284,7 +275,7 @@ def _name_of(function: object) -> str:
 def task_definition(
     name: str, trigger: Trigger | None, more: Mapping[str, object]
 ) -> TaskDefinition:
-    """The definition of a task, with whatever else is said of it."""
+    """The definition of a task, with further fields."""
     if wrong := more.keys() - TAKEN_BY_A_TASK:
         raise ConfigurationError(
             f"task {name!r} takes no {', '.join(sorted(wrong))}: its id follows from"
@@ -304,7 +295,7 @@ def find_handler(handler: Handler, instance: TaskInstance) -> Handler | None:
 
 
 def check_handler(handler: object) -> None:
-    """Refuse what cannot be called with an instance, and what calling does not run.
+    """Refuse what cannot be called with an instance, and generator functions.
 
     Raises:
         ConfigurationError: It is not callable with one argument, or a generator
@@ -316,7 +307,7 @@ def check_handler(handler: object) -> None:
 
 
 def check_callable(handler: object) -> None:
-    """Refuse what cannot be called, and what calling does not run.
+    """Refuse what cannot be called, and generator functions.
 
     Raises:
         ConfigurationError: It is not callable, or a generator function.
@@ -325,13 +316,13 @@ def check_callable(handler: object) -> None:
         raise ConfigurationError(f"the handler cannot be called: {shown(handler)}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ConfigurationError(
-            "the handler is a generator function, of which a call runs nothing:"
+            "the handler is a generator function, and to call it runs nothing:"
             f" {shown(handler)}"
         )
 
 
 def refuse_generator(result: object) -> None:
-    """Refuse what a handler returned if nothing of it has run.
+    """Refuse a generator as the result of a handler: nothing of it has run.
 
     Raises:
         ConfigurationError: It is a generator.
@@ -341,7 +332,7 @@ def refuse_generator(result: object) -> None:
 
 
 def async_test(handler: Handler) -> Callable[[TaskInstance], bool]:
-    """What tells whether the handler of an instance is an ``async def``."""
+    """A function that tells whether an instance's handler is an ``async def``."""
     if isinstance(handler, HandlerRegistry):
         return handler.is_async
     answer = is_async_handler(handler)

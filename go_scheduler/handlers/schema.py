@@ -1,4 +1,4 @@
-"""JSON schemas of payloads: what is given is checked by one, and each is bounded."""
+"""JSON schemas of payloads, limited so that a check cannot take for ever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jsonschema import ValidationError
-    from jsonschema.protocols import Validator
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_LIMIT = 64 * 1024
@@ -83,11 +82,13 @@ class Schema:
         """
         frozen = freeze(value, name=name, limit=PAYLOAD_LIMIT)
         from jsonschema.exceptions import best_match
+        from referencing import Registry
 
         steps = _steps_left.set(count(_MOST_STEPS, -1))
         try:
-            errors = islice(_validator(self._own).iter_errors(frozen), _MOST_ERRORS)
-            error = best_match(errors)
+            # Without a registry, the library would fetch references over the network.
+            validator: Any = _validator_class()(self._own, registry=Registry())
+            error = best_match(islice(validator.iter_errors(frozen), _MOST_ERRORS))
         except RecursionError:
             raise ConfigurationError(
                 f"{name} cannot be checked: its schema refers to itself too often, or"
@@ -99,17 +100,9 @@ class Schema:
             raise ConfigurationError(f"{_path(name, error)} {_what(error)}")
 
 
-def _validator(schema: Mapping[str, object]) -> Validator:
-    from referencing import Registry
-
-    # Without a registry, the library itself would fetch what is referred to.
-    made = _validator_class()(schema, registry=Registry())
-    return cast("Validator", made)
-
-
 @cache
 def _validator_class() -> Callable[..., object]:
-    """The validator of the dialect, which gives up after so many references."""
+    """The validator of the dialect, which gives up after too many references."""
     try:
         from jsonschema import Draft202012Validator, validators
     except ImportError:
@@ -125,9 +118,9 @@ def _validator_class() -> Callable[..., object]:
 
 
 def _counted(follow: Callable[..., Any]) -> Callable[..., Iterator[ValidationError]]:
-    """A keyword that is followed only so often in one check.
+    """Make a keyword that is followed a limited number of times in one check.
 
-    Of a small schema, parts that refer to parts twice may make up billions.
+    In a small schema, parts that refer twice to others may add up to billions.
     """
 
     def follow_counted(
@@ -171,17 +164,17 @@ def _check_references(schema: Mapping[str, object], name: str) -> None:
 
 
 def _references(schema: Mapping[str, object], name: str) -> set[str]:
-    """What a schema refers to."""
+    """The references of a schema."""
     found = set()
     for part in _parts(schema):
         for word in ("$schema", "$id"):
             if isinstance(part.get(word), str) and part is not schema:
                 raise ConfigurationError(
-                    f"{name} has a {word} within it: the schema of a payload is one"
-                    " whole"
+                    f"{name} has a {word} within it: the schema of a payload is"
+                    " one document"
                 )
         for word in ("$ref", "$dynamicRef"):
-            # There may be a property of this name.
+            # If it is no text, a property has this name.
             if isinstance(refers_to := part.get(word), str):
                 found.add(refers_to)
     return found
@@ -189,7 +182,7 @@ def _references(schema: Mapping[str, object], name: str) -> set[str]:
 
 def _refuse_patterns(schema: Mapping[str, object], name: str) -> None:
     for part in _parts(schema):
-        # There may be a property of this name, which has a schema.
+        # If it is no text, a property has this name.
         if isinstance(part.get("pattern"), str) or "patternProperties" in part:
             raise ConfigurationError(
                 f"{name} has a regular expression, which may take for ever to match:"
@@ -211,7 +204,7 @@ def _parts(value: object) -> Iterator[Mapping[str, object]]:
 
 
 def _path(name: str, error: Any) -> str:
-    """Where in a value something is wrong."""
+    """The path to what is wrong in a value."""
     steps = (
         f"[{each}]" if isinstance(each, int) else f".{each}" for each in error.path
     )
@@ -220,6 +213,6 @@ def _path(name: str, error: Any) -> str:
 
 
 def _what(error: Any) -> str:
-    """What is wrong; of a long value its beginning."""
+    """The message of an error, shortened."""
     text = str(error.message).replace(repr(error.instance), shown(error.instance), 1)
     return text[:_LONGEST_MESSAGE]

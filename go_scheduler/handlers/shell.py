@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import check_name, check_positive, check_type
+from go_scheduler.checks import check_name, check_number, check_positive, check_type
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.formatting import shown
 from go_scheduler.handlers import launcher
@@ -37,15 +37,15 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of the machine a process may take: each of those that a command starts.
+    """How much of the machine each process of a command may use.
 
     Attributes:
-        cpu_seconds: Of the processor's time; None: any.
-        memory: Bytes of its address space; None: any.
-        open_files: How many files at once; None: as many as the server.
+        cpu_seconds: Processor time; None: unlimited.
+        memory: Bytes of address space; None: unlimited.
+        open_files: Files open at once; None: as many as the server may have.
 
     Raises:
-        ConfigurationError: One is no whole number above zero.
+        ConfigurationError: A limit is no whole number above zero.
     """
 
     cpu_seconds: int | None = None
@@ -54,20 +54,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("cpu_seconds", "memory", "open_files"):
-            if (value := getattr(self, name)) is None:
-                continue
-            check_type(name, value, int)
-            if value < 1:
-                raise ConfigurationError(f"{name} must be above zero: {shown(value)}")
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, 1)
 
     @property
     def text(self) -> str:
-        """As the launcher reads them; empty if there are none."""
-        named = {
-            "CPU": self.cpu_seconds,
-            "AS": self.memory,
-            "NOFILE": self.open_files,
-        }
+        """The limits as the launcher reads them; empty if there are none."""
+        named = {"CPU": self.cpu_seconds, "AS": self.memory, "NOFILE": self.open_files}
         return ",".join(f"{name}={each}" for name, each in named.items() if each)
 
 
@@ -84,12 +77,12 @@ class Command:
             ``environment``, and its arguments. In these, but not in the program,
             ``{name}`` is the value that the payload has by that name; what is put there
             never becomes several arguments.
-        options: The names whose values may begin with ``-``, which programs take for
-            options.
-        environment: All that it finds in its environment, besides
+        options: The names whose values may begin with ``-``, which makes a program take
+            them as options.
+        environment: Its whole environment, besides
             ``GO_SCHEDULER_INSTANCE_ID`` and ``GO_SCHEDULER_ATTEMPT``. It may hold
             secrets, and is not shown.
-        folder: In which it begins.
+        folder: The folder in which it runs.
         timeout: How long it may take. The definition's ``expire_after`` has to be
             longer, or it is ended by that.
         final_codes: The exit codes after which it is not tried again.
@@ -114,7 +107,7 @@ class Command:
         for name, value in self.environment.items():
             if "\0" in f"{name}{value}" or "=" in name or not name:
                 raise ConfigurationError(
-                    f"environment has {shown(name)}, which none can hold"
+                    f"environment has {shown(name)}, which no environment can hold"
                 )
         check_positive("timeout", self.timeout)
         if unknown := {*self.options} - {*self.names}:
@@ -137,16 +130,16 @@ class Command:
 
     @property
     def names(self) -> Sequence[str]:
-        """What a payload has to give, each once."""
+        """The names that a payload must give, each once."""
         found = (name for each in self.arguments for name in _PLACEHOLDER.findall(each))
         return tuple(dict.fromkeys(found))
 
     def filled(self, values: Mapping[str, object]) -> list[str]:
-        """The arguments with these values in their places.
+        """The arguments with these values filled in.
 
         Raises:
-            ConfigurationError: A value is missing, is none of those asked for, or would
-                be taken for an option.
+            ConfigurationError: A value is missing, was not asked for, or would be taken
+                for an option.
         """
         for name in values.keys() - {*self.names}:
             raise ConfigurationError(
@@ -202,7 +195,7 @@ _LOOK_EVERY = 0.2
 _DRAINED_WITHIN = 1.0
 
 _groups: set[int] = set()
-"""Those that run, each by the id of its first process."""
+"""The process groups that run, each by the id of its first process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,27 +207,11 @@ class Call:
     arguments: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """What came of a command.
-
-    Attributes:
-        code: Its exit code; of one that a signal has ended, that signal's number below
-            zero.
-        output: What it wrote, in the middle shortened.
-        why: Why it was ended; None: it ended by itself.
-    """
-
-    code: int
-    output: str
-    why: str | None
-
-
 class Output(asyncio.Protocol):
-    """Reads a pipe until its end, and keeps the first and the last of it.
+    """Reads a pipe to its end, and keeps the beginning and the end of the output.
 
     Args:
-        kept: How many bytes of each.
+        kept: How many bytes of each are kept.
     """
 
     def __init__(self, kept: int) -> None:
@@ -246,11 +223,11 @@ class Output(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note what is to be closed."""
+        """Keep the transport, to close it later."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Take what was written next."""
+        """Add what was written next."""
         room = self._kept - len(self._first)
         self._first += data[:room]
         self._last += data[room:]
@@ -259,17 +236,17 @@ class Output(asyncio.Protocol):
             self._dropped += excess
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that this was the end."""
+        """Note the end of the output."""
         self.ended.set_result(None)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         assert self._transport is not None
         self._transport.close()
 
     @property
     def text(self) -> str:
-        """What is kept."""
+        """The output that was kept."""
         between = b""
         if self._dropped:
             between = f"\n[… {self._dropped} bytes …]\n".encode()
@@ -278,16 +255,20 @@ class Output(asyncio.Protocol):
 
 async def run_command(
     call: Call, environment: Mapping[str, str], *, grace: timedelta, kept: int
-) -> Ended:
-    """Run a command to its end; no process of its group is left.
+) -> tuple[int, str, str | None]:
+    """Run a command to its end, and leave no process of its group.
 
-    If this is cancelled, it is ended too.
+    If this is cancelled, the command is ended too.
 
     Args:
         call: The command, and its arguments.
-        environment: All that it has.
+        environment: Its whole environment.
         grace: How long it has to end once it is told to.
         kept: How many bytes of its output are kept, of the first and of the last.
+
+    Returns:
+        Its exit code, negative if a signal ended it; its output, shortened in the
+        middle; and why it was ended, or None if it ended by itself.
 
     Raises:
         OSError: It could not be started.
@@ -309,20 +290,20 @@ async def run_command(
         finally:
             await _end(process, grace)
             _groups.discard(process.pid)
-        # What has left the group may keep the pipe open for ever.
+        # A process that left the group may keep the pipe open for ever.
         await asyncio.wait([output.ended], timeout=_DRAINED_WITHIN)
     finally:
         output.close()
     assert process.returncode is not None
-    return Ended(code=process.returncode, output=output.text, why=why)
+    return process.returncode, output.text, why
 
 
 async def _started(
     call: Call, environment: Mapping[str, str], writable: int
 ) -> tuple[Process, asyncio.CancelledError | None]:
-    """Start a command, even if this is cancelled meanwhile, which is answered.
+    """Start a command; return a cancellation that came meanwhile.
 
-    The event loop itself would end the first process of the group alone.
+    If cancelled, the event loop itself would only end the group's first process.
     """
     arguments = call.arguments
     if limits := call.command.limits.text:
@@ -349,7 +330,7 @@ async def _started(
 
 
 async def _wait(process: Process, timeout: timedelta) -> str | None:
-    """Wait for its end, and answer why that is to be brought about."""
+    """Wait for its end; return the reason if it must be ended."""
     ended = asyncio.ensure_future(process.wait())
     try:
         async with asyncio.timeout(timeout.total_seconds()):
@@ -371,7 +352,7 @@ async def _end(process: Process, grace: timedelta) -> None:
                 async with asyncio.timeout(grace.total_seconds()):
                     await process.wait()
     finally:
-        # Those too that it has started, which may outlive it.
+        # The whole group: processes that it started may outlive it.
         _signal(process.pid, signal.SIGKILL)
         await process.wait()
 
@@ -383,7 +364,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 @atexit.register
 def _end_all() -> None:
-    """End what a stop has left behind: it may run elsewhere soon."""
+    """End what a stop left behind, as it may soon run elsewhere."""
     for group in tuple(_groups):
         _signal(group, signal.SIGKILL)
 
@@ -399,7 +380,7 @@ class CommandFailed(Exception):
 class Shell:
     """Runs one of some commands: ``{"command": "backup", "arguments": {…}}``.
 
-    No shell has a part in it. The command has a process group of its own, which is
+    No shell is involved. The command has a process group of its own, which is
     ended, by ``SIGTERM`` and then by ``SIGKILL``, when it takes too long, or when its
     run is cancelled or lost; what is left of it when the command has ended is ended
     too. Its standard input is empty. Exit code 0 is success; after one of
@@ -428,11 +409,7 @@ class Shell:
             check_name("the name of a command", name)
             check_type(f"command {name!r}", command, Command)
         check_positive("grace", grace)
-        check_type("kept", kept, int)
-        if not 1 <= kept <= _KEPT_AT_MOST:
-            raise ConfigurationError(
-                f"kept must be from 1 to {_KEPT_AT_MOST} bytes: {kept}"
-            )
+        check_number("kept", kept, 1, _KEPT_AT_MOST)
         self._commands = dict(commands)
         self._grace = grace
         self._kept = kept
@@ -454,8 +431,21 @@ class Shell:
             "GO_SCHEDULER_INSTANCE_ID": str(instance.id),
             "GO_SCHEDULER_ATTEMPT": str(instance.attempt),
         }
-        ended = await run_command(call, environment, grace=self._grace, kept=self._kept)
-        _judge(call, ended)
+        code, output, why = await run_command(
+            call, environment, grace=self._grace, kept=self._kept
+        )
+        if why is None and code == 0:
+            return
+        how = f"ended with code {code}"
+        if why is not None:
+            how = f"was ended, as {why}"
+        elif code < 0:
+            how = f"was ended by signal {-code}"
+        wrote = f":\n{output}" if output else ", and wrote nothing"
+        text = f"command {call.name!r} {how}{wrote}"
+        if why is None and code in call.command.final_codes:
+            raise Fail(text)
+        raise CommandFailed(text)
 
     def _call(
         self, command: str, arguments: dict[str, str | int | float] | None = None
@@ -469,13 +459,13 @@ class Shell:
         return Call(command, found, found.filled(arguments or {}))
 
     def _schema(self) -> dict[str, JSON]:
-        """A choice of what each command takes."""
+        """The schema of a payload: one alternative for each command."""
         commands = sorted(self._commands.items())
         return {
             "type": "object",
             "properties": {"command": {"enum": sorted(self._commands)}},
             "required": ["command"],
-            "oneOf": [_schema_of(*each) for each in commands],
+            "oneOf": [_schema_of(name, each) for name, each in commands],
         }
 
 
@@ -497,28 +487,12 @@ def _schema_of(name: str, command: Command) -> dict[str, JSON]:
 
 
 def _unwanted() -> str | None:
-    """Why the run in which this is called is to be ended; None: it is not."""
+    """Why the current run must be ended; None: it may go on."""
     try:
         run = current_run()
     except SchedulerStateError:
-        # In a process of its own, which is ended as a whole.
+        # In a worker process there is no run; that process is ended as a whole.
         return None
     if run.lost:
         return "its run has been lost"
     return "its run was cancelled" if run.cancelled else None
-
-
-def _judge(call: Call, ended: Ended) -> None:
-    """Raise what a command that did not succeed has to."""
-    if ended.why is None and ended.code == 0:
-        return
-    how = f"was ended, as {ended.why}"
-    if ended.why is None and ended.code < 0:
-        how = f"was ended by signal {-ended.code}"
-    elif ended.why is None:
-        how = f"ended with code {ended.code}"
-    wrote = f":\n{ended.output}" if ended.output else ", and wrote nothing"
-    text = f"command {call.name!r} {how}{wrote}"
-    if ended.why is None and ended.code in call.command.final_codes:
-        raise Fail(text)
-    raise CommandFailed(text)

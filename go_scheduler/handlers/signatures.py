@@ -28,7 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class InvalidSignature(ValueError):
-    """A request that is not to be believed: its signature is missing, wrong or old."""
+    """A request that cannot be trusted: its signature is missing, wrong or old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class Delivery:
     """What a verified webhook says of itself.
 
     Attributes:
-        instance_id: Of the instance: the same for each repetition.
-        attempt: Higher for each later one.
+        instance_id: The id of the instance, the same for each repetition.
+        attempt: The attempt, higher for each repetition.
         sent_at: When it was signed, to the second.
     """
 
@@ -69,20 +69,20 @@ def verify_webhook(
 ) -> Delivery:
     """Verify a webhook that was received, before anything in it is believed.
 
-    The signature covers the time, the instance, the attempt and the body, not the
-    headers else. Within ``max_age`` a request can be repeated by whoever has seen it:
+    The signature covers the time, the instance, the attempt and the body, but no other
+    headers. Within ``max_age`` a request can be repeated by whoever has seen it:
     remember ``(instance_id, attempt)`` if that matters.
 
     Args:
-        headers: Of the request, in whatever case.
-        body: Of the request, as it came.
-        secrets: The key; while it is changed, the old and the new one.
-        max_age: How far the time in it may be from now, to either side.
+        headers: The request's headers, in upper or lower case.
+        body: The request's body, unchanged.
+        secrets: The key; while it is being changed, the old and the new one.
+        max_age: How far its time may be from now, in either direction.
         clock: Tells the time; None: the machine's.
 
     Raises:
-        InvalidSignature: It is not to be believed.
-        ConfigurationError: There is no secret, or ``max_age`` is none.
+        InvalidSignature: It cannot be trusted.
+        ConfigurationError: There is no secret, or ``max_age`` is no duration.
     """
     check_positive("max_age", max_age)
     keys = [secrets] if isinstance(secrets, str) else [*secrets]
@@ -101,7 +101,7 @@ def verify_webhook(
         _signature(key, body, timestamp=timestamp, id=id, attempt=attempt)
         for key in keys
     ]
-    # All are compared, so that the time taken tells nothing.
+    # All are compared, so that the time it takes reveals nothing.
     given = signature.encode(errors="replace")
     matches = [hmac.compare_digest(each.encode(), given) for each in expected]
     if not any(matches):

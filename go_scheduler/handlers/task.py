@@ -30,7 +30,7 @@ _Result = TypeVar("_Result", covariant=True)
 
 
 class Enqueues(Protocol):
-    """Takes what a task is to be done with: a scheduler."""
+    """Enqueues tasks: a scheduler."""
 
     def enqueue(self, name: str, /, *, payload: Mapping[str, object]) -> TaskInstance:
         """Have a task done."""
@@ -87,13 +87,13 @@ class Task(Generic[_Called, _Enqueued, _Result]):
         return f"<task {self.name!r}>"
 
     def __reduce__(self) -> str:
-        # By its name, as the function was that it stands in the place of.
+        # Pickled by name, like the function that it replaces.
         return str(vars(self)["__qualname__"])
 
     def enqueue(
         self, *args: _Enqueued.args, **kwargs: _Enqueued.kwargs
     ) -> TaskInstance:
-        """Have it done as soon as possible, with these arguments.
+        """Enqueue it with these arguments, to run as soon as possible.
 
         For a time, a key or a transaction of yours: ``scheduler.enqueue(name, ...)``.
 
@@ -112,25 +112,20 @@ class Task(Generic[_Called, _Enqueued, _Result]):
         return await self._enqueues().aenqueue(self.name, payload=payload)
 
     def bind(self, scheduler: Enqueues) -> None:
-        """Let a scheduler take what is enqueued."""
+        """Enqueue with this scheduler from now on."""
         self._scheduler = scheduler
 
     @property
     def handler(self) -> Callable[[TaskInstance], object]:
-        """What is called with an instance."""
-        if is_async_handler(self._function):
-            return self._run_async
-        return self._run
-
-    def _run(self, instance: TaskInstance) -> object:
-        return self._call(instance)
+        """The handler, which is called with an instance."""
+        return self._run_async if is_async_handler(self._function) else self._run
 
     async def _run_async(self, instance: TaskInstance) -> object:
-        result = self._call(instance)
+        result = self._run(instance)
         assert inspect.isawaitable(result)
         return await result
 
-    def _call(self, instance: TaskInstance) -> object:
+    def _run(self, instance: TaskInstance) -> object:
         arguments = self.payload.read(instance.payload or {})
         first = (instance,) if self.payload.takes_instance else ()
         return self._function(*first, **arguments)  # type: ignore[arg-type]
@@ -145,7 +140,7 @@ class Task(Generic[_Called, _Enqueued, _Result]):
 
 
 class TaskDecorator(Protocol):
-    """Makes a task of a function."""
+    """Makes a task from a function."""
 
     @overload
     def __call__(
@@ -159,7 +154,7 @@ class TaskDecorator(Protocol):
 
 
 def task_id(name: str) -> UUID:
-    """The id of the definition that is the task of this name."""
+    """The id of the definition of the task with this name."""
     return TaskDefinition.id_for(f"task {name}")
 
 

@@ -58,7 +58,7 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRequest:
-    """A request as it is sent, or sent on."""
+    """A request as it is sent, first or after a redirect."""
 
     method: str
     url: httpx.URL
@@ -70,167 +70,32 @@ class WebhookRequest:
 
     @property
     def host(self) -> str:
-        """To whom it goes, as names are written in DNS."""
+        """The host, as written in DNS."""
         return self.url.raw_host.decode("ascii")
 
     @property
     def port(self) -> int:
-        """To which port."""
+        """The port."""
         return self.url.port or _PORTS[self.url.scheme]
 
     @property
     def where(self) -> str:
-        """Where it goes, without what may be secret in a path."""
+        """Where it goes, for messages: without the path, which may be secret."""
         return f"{self.method} {self.url.scheme}://{self.url.netloc.decode('ascii')}"
 
 
-class Outgoing:
-    """Makes requests of payloads, and refuses what they may not do.
-
-    Args:
-        secrets: The keys of signatures, by their names.
-        authorizations: The values of a header, by their names.
-        settings: What webhooks may do.
-
-    Raises:
-        ConfigurationError: A secret is none, or has no name.
-    """
-
-    def __init__(
-        self,
-        secrets: Mapping[str, Secret],
-        authorizations: Mapping[str, Secret],
-        settings: WebhookSettings,
-    ) -> None:
-        for name, secret in (*secrets.items(), *authorizations.items()):
-            check_name("the name of a secret", name)
-            check_type(f"secret {name!r}", secret, Secret)
-        self._secrets = dict(secrets)
-        self._authorizations = dict(authorizations)
-        self._settings = settings
-        self._networks = networks_of(settings.networks)
-
-    def request(
-        self,
-        url: str,
-        method: Method = "POST",
-        headers: dict[str, str] | None = None,
-        json: Any = None,
-        body: str | None = None,
-        secret: str | None = None,
-        authorization: str | None = None,
-        timeout: float | None = None,
-    ) -> WebhookRequest:
-        """The request that a payload asks for.
-
-        Raises:
-            ConfigurationError: It is none, or not allowed.
-        """
-        if json is not None and body is not None:
-            raise ConfigurationError("json: give either json or body, not both")
-        content, kind = b"", None
-        if json is not None:
-            text = json_text.dumps(json, ensure_ascii=False, separators=(",", ":"))
-            content, kind = text.encode(), "application/json"
-        elif body is not None:
-            content, kind = body.encode(), "text/plain; charset=utf-8"
-        request = WebhookRequest(
-            method=method,
-            url=_url(url),
-            headers=_checked_headers(headers or {}, kind),
-            body=content,
-            secret=_named(self._secrets, "secret", secret),
-            authorization=_named(self._authorizations, "authorization", authorization),
-            timeout=self._timeout(timeout),
-        )
-        self._check(request)
-        for name, given in (
-            ("secret", request.secret),
-            ("authorization", request.authorization),
-        ):
-            if given is not None and not is_among(request.host, given.hosts):
-                raise ConfigurationError(f"{name}: it does not go to {request.host}")
-        if authorization is not None and request.url.scheme != "https":
-            raise ConfigurationError("authorization: it goes over https alone")
-        return request
-
-    def _timeout(self, seconds: float | None) -> timedelta:
-        most = self._settings.timeout
-        if seconds is None:
-            return most
-        if not 0 < seconds <= most.total_seconds():
-            raise ConfigurationError(
-                "timeout: it must be above zero and at most"
-                f" {most.total_seconds():g} seconds: {seconds}"
-            )
-        return timedelta(seconds=seconds)
-
-    def _check(self, request: WebhookRequest) -> None:
-        """Refuse what goes where nothing may go."""
-        hosts = self._settings.hosts
-        if hosts is not None and not is_among(request.host, hosts):
-            raise ConfigurationError(f"url: the host {request.host} is not allowed")
-        if request.port not in self._settings.ports:
-            raise ConfigurationError(f"url: the port {request.port} is not allowed")
-        # A number is known for what it is before it is resolved.
-        if ":" in request.host or request.host.replace(".", "").isdigit():
-            kind = self.refusal_of(request.host)
-            if kind not in (None, UNKNOWN):
-                raise ConfigurationError(
-                    f"url: {request.host} is {a(kind)} address, which is not allowed"
-                )
-
-    def refusal_of(self, address: str) -> str | None:
-        """Of what kind an address is that may not be connected to; None: it may."""
-        return refusal_of(address, self._networks)
-
-    def redirected(
-        self, request: WebhookRequest, status: int, location: str
-    ) -> WebhookRequest:
-        """The request that an answer asks for instead.
-
-        Raises:
-            Fail: It is not allowed.
-        """
-        try:
-            new = replace(request, url=_url(str(request.url.join(location))))
-            self._check(new)
-        # Of one that is none, urllib's.
-        except (ValueError, httpx.InvalidURL) as error:
-            raise Fail(f"{request.where} answered {status}: {error}") from None
-        # To another port, or without TLS, is another host.
-        upgraded = (new.url.scheme, new.port) == ("https", 443) and request.port == 80
-        at_home = (new.url.scheme, new.port) == (request.url.scheme, request.port)
-        if new.host != request.host or not (at_home or upgraded):
-            if not self._settings.other_hosts:
-                raise Fail(
-                    f"{request.where} answered {status}: it leads to another host"
-                )
-            kept = {
-                name: value
-                for name, value in request.headers.items()
-                if name.lower() == "content-type"
-            }
-            new = replace(new, headers=kept, secret=None, authorization=None)
-        if status == 303 or (status in (301, 302) and request.method == "POST"):
-            method = "HEAD" if request.method == "HEAD" else "GET"
-            bare = {k: v for k, v in new.headers.items() if k.lower() != "content-type"}
-            return replace(new, method=method, headers=bare, body=b"")
-        return new
-
-
 def _url(text: str) -> httpx.URL:
-    """A URL, if it is one to which anything goes.
+    """Read a URL that a request can be sent to.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is no such URL.
     """
     if len(text) > _LONGEST_URL:
         raise ConfigurationError(f"url: it has more than {_LONGEST_URL} characters")
     try:
         url = httpx.URL(text)
         host = url.host
-    # A name in punycode is only read when it is asked for.
+    # httpx decodes punycode only when the host is read.
     except (httpx.InvalidURL, UnicodeError) as error:
         raise ConfigurationError(f"url: {error}") from None
     if url.scheme not in _PORTS or not host:
@@ -270,7 +135,7 @@ def _named(known: Mapping[str, Secret], what: str, name: str | None) -> Secret |
 
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host, for a port."""
+"""Finds the addresses of a host, for a port."""
 
 _Answer: TypeAlias = tuple[int, httpx.Headers, str]
 
@@ -319,23 +184,28 @@ class Webhook:
         clock: Clock | None = None,
     ) -> None:
         self._settings = settings or WebhookSettings()
-        secrets, authorizations = secrets or {}, authorizations or {}
-        self._outgoing = Outgoing(secrets, authorizations, self._settings)
-        self._hidden = _hidden([*secrets.values(), *authorizations.values()])
+        self._secrets = dict(secrets or {})
+        self._authorizations = dict(authorizations or {})
+        given = (*self._secrets.items(), *self._authorizations.items())
+        for name, secret in given:
+            check_name("the name of a secret", name)
+            check_type(f"secret {name!r}", secret, Secret)
+        self._hidden = _hidden([secret for _, secret in given])
+        self._networks = networks_of(self._settings.networks)
         self._resolve = resolve or _resolve
         self._clock = clock or SystemClock()
         self.payload: ParameterOrders[WebhookRequest] = _Requests(
-            "webhook", self._outgoing.request
+            "webhook", self._request
         )
 
     async def __call__(self, instance: TaskInstance) -> None:
         """Send the request of an instance.
 
         Raises:
-            Fail: Its payload does not fit, it goes where it may not go, or the answer
-                is a final one.
+            Fail: Its payload does not fit, its address is not allowed, or the answer is
+                final.
             RetryAfter: The answer says when to try again.
-            WebhookFailed: There was no answer, or one that does not say.
+            WebhookFailed: There was no answer, or one that does not say when.
         """
         request = self.payload.of(instance)
         try:
@@ -350,6 +220,105 @@ class Webhook:
                 f"{request.where}: {type(error).__name__}: {error}"
             ) from None
 
+    def _request(
+        self,
+        url: str,
+        method: Method = "POST",
+        headers: dict[str, str] | None = None,
+        json: Any = None,
+        body: str | None = None,
+        secret: str | None = None,
+        authorization: str | None = None,
+        timeout: float | None = None,
+    ) -> WebhookRequest:
+        """The request that a payload asks for.
+
+        Raises:
+            ConfigurationError: It is no such request, or not allowed.
+        """
+        if json is not None and body is not None:
+            raise ConfigurationError("json: give either json or body, not both")
+        most = self._settings.timeout
+        if timeout is not None and not 0 < timeout <= most.total_seconds():
+            raise ConfigurationError(
+                "timeout: it must be above zero and at most"
+                f" {most.total_seconds():g} seconds: {timeout}"
+            )
+        content, kind = b"", None
+        if json is not None:
+            text = json_text.dumps(json, ensure_ascii=False, separators=(",", ":"))
+            content, kind = text.encode(), "application/json"
+        elif body is not None:
+            content, kind = body.encode(), "text/plain; charset=utf-8"
+        request = WebhookRequest(
+            method=method,
+            url=_url(url),
+            headers=_checked_headers(headers or {}, kind),
+            body=content,
+            secret=_named(self._secrets, "secret", secret),
+            authorization=_named(self._authorizations, "authorization", authorization),
+            timeout=most if timeout is None else timedelta(seconds=timeout),
+        )
+        self._check(request)
+        for name, given in (
+            ("secret", request.secret),
+            ("authorization", request.authorization),
+        ):
+            if given is not None and not is_among(request.host, given.hosts):
+                raise ConfigurationError(f"{name}: it does not go to {request.host}")
+        if authorization is not None and request.url.scheme != "https":
+            raise ConfigurationError("authorization: it goes over https alone")
+        return request
+
+    def _check(self, request: WebhookRequest) -> None:
+        """Refuse a host, port or address that is not allowed."""
+        hosts = self._settings.hosts
+        if hosts is not None and not is_among(request.host, hosts):
+            raise ConfigurationError(f"url: the host {request.host} is not allowed")
+        if request.port not in self._settings.ports:
+            raise ConfigurationError(f"url: the port {request.port} is not allowed")
+        # A host given as an address is checked before it is resolved.
+        if ":" in request.host or request.host.replace(".", "").isdigit():
+            kind = refusal_of(request.host, self._networks)
+            if kind not in (None, UNKNOWN):
+                raise ConfigurationError(
+                    f"url: {request.host} is {a(kind)} address, which is not allowed"
+                )
+
+    def _redirected(
+        self, request: WebhookRequest, status: int, location: str
+    ) -> WebhookRequest:
+        """The request that an answer asks for instead.
+
+        Raises:
+            Fail: It is not allowed.
+        """
+        try:
+            new = replace(request, url=_url(str(request.url.join(location))))
+            self._check(new)
+        # Raised by urllib if it is no URL.
+        except (ValueError, httpx.InvalidURL) as error:
+            raise Fail(f"{request.where} answered {status}: {error}") from None
+        # Another port, or no TLS any more, counts as another host.
+        upgraded = (new.url.scheme, new.port) == ("https", 443) and request.port == 80
+        at_home = (new.url.scheme, new.port) == (request.url.scheme, request.port)
+        if new.host != request.host or not (at_home or upgraded):
+            if not self._settings.other_hosts:
+                raise Fail(
+                    f"{request.where} answered {status}: it leads to another host"
+                )
+            kept = {
+                name: value
+                for name, value in request.headers.items()
+                if name.lower() == "content-type"
+            }
+            new = replace(new, headers=kept, secret=None, authorization=None)
+        if status == 303 or (status in (301, 302) and request.method == "POST"):
+            method = "HEAD" if request.method == "HEAD" else "GET"
+            bare = {k: v for k, v in new.headers.items() if k.lower() != "content-type"}
+            return replace(new, method=method, headers=bare, body=b"")
+        return new
+
     async def _deliver(self, request: WebhookRequest, instance: TaskInstance) -> None:
         left = self._settings.redirects
         while True:
@@ -363,7 +332,7 @@ class Webhook:
                     f" {self._settings.redirects} times"
                 )
             left -= 1
-            request = self._outgoing.redirected(request, status, location)
+            request = self._redirected(request, status, location)
 
     async def _exchange(
         self, request: WebhookRequest, instance: TaskInstance
@@ -419,7 +388,7 @@ class Webhook:
     async def _addresses(self, request: WebhookRequest) -> Sequence[str]:
         found = tuple(dict.fromkeys(await self._resolve(request.host, request.port)))
         for each in found:
-            kind = self._outgoing.refusal_of(each)
+            kind = refusal_of(each, self._networks)
             if kind is not None:
                 raise Fail(
                     f"{request.where}: it has {a(kind)} address, which is not allowed"
@@ -436,7 +405,7 @@ class Webhook:
             "User-Agent": f"go_scheduler/{__version__}",
             "Accept": "*/*",
             **request.headers,
-            # What is packed may become any size.
+            # Compressed answers could unpack to any size.
             "Accept-Encoding": "identity",
             "Idempotency-Key": str(instance.id),
             INSTANCE: str(instance.id),
@@ -457,7 +426,7 @@ class Webhook:
     def _judge(
         self, request: WebhookRequest, status: int, headers: httpx.Headers, text: str
     ) -> None:
-        """Raise what an answer that is no success has to."""
+        """Raise if an answer is no success."""
         if 200 <= status < 300:
             return
         why = f"{request.where} answered {status}{': ' if text else ''}{text}"
@@ -469,7 +438,7 @@ class Webhook:
         raise RetryAfter(min(max(delay, ZERO), self._settings.max_retry_after), why)
 
     def _delay(self, text: str) -> timedelta | None:
-        """How long an answer asks to wait; None: it does not."""
+        """How long an answer asks to wait; None: it does not ask."""
         if re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
             return timedelta(seconds=int(text))
         try:
@@ -483,7 +452,7 @@ class _Requests(ParameterOrders[WebhookRequest]):
     """The payloads of webhooks."""
 
     def write(self, given: Mapping[str, object]) -> dict[str, JSON]:
-        """As of any executor; what is to be sent as JSON is no body."""
+        """The payload as it is stored; JSON belongs in ``json``, not in ``body``."""
         if isinstance(given, Mapping) and isinstance(given.get("body"), dict | list):
             raise ConfigurationError(
                 "body: it must be a text; json takes any JSON value"
@@ -492,15 +461,12 @@ class _Requests(ParameterOrders[WebhookRequest]):
 
 
 def _hidden(secrets: Sequence[Secret]) -> Sequence[str]:
-    """What no answer may bring into an error: the longest first."""
-    # As they stand, without the scheme before them, and as JSON has them.
-    values = {part for each in secrets for part in (each.value, _token(each.value))}
+    """Secret texts to hide in errors, the longest first."""
+    # As given, without the scheme in front, and as written in JSON.
+    given = [each.value for each in secrets]
+    values = {*given, *(each.split(" ")[-1] or each for each in given)}
     found = values | {json_text.dumps(each)[1:-1] for each in values}
     return sorted(found, key=len, reverse=True)
-
-
-def _token(value: str) -> str:
-    return value.split(" ")[-1] or value
 
 
 async def _resolve(host: str, port: int) -> Sequence[str]:
@@ -511,7 +477,7 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
 
 @cache
 def _tls(ca_file: str | None) -> ssl.SSLContext:
-    """What verifies receivers; it takes long to load."""
+    """The TLS context; it takes long to load."""
     if ca_file is None:
         return httpx.create_ssl_context(trust_env=False)
     import ssl

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from go_scheduler.checks import check_at_least, check_positive, check_type
+from go_scheduler.checks import check_at_least, check_number, check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
@@ -24,17 +24,18 @@ class Secret:
 
     Attributes:
         value: The secret itself; it is not shown.
-        hosts: To which it goes, and to no others: a payload says where a webhook goes.
+        hosts: The only hosts it is sent to, as the payload chooses the URL.
 
     Raises:
-        ConfigurationError: It is empty or no line of plain text, or no host is named.
+        ConfigurationError: It is empty or not one line of text, or no host is named.
     """
 
     value: str = field(repr=False)
     hosts: Collection[str]
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.value, str) and self.value and _is_plain(self.value)):
+        is_text = isinstance(self.value, str) and self.value != ""
+        if not (is_text and self.value.isascii() and self.value.isprintable()):
             raise ConfigurationError(
                 "a secret must be a text of printable ASCII characters, and not empty"
             )
@@ -51,18 +52,17 @@ class WebhookSettings:
         hosts: The only ones they may go to; a name that begins with a dot stands for
             all below it. None: any with a public address.
         ports: The only ports.
-        networks: Addresses they may go to though they are not public, such as
+        networks: Addresses that are allowed though they are not public, such as
             ``"10.1.0.0/16"``.
         redirects: How many are followed, at most 10, each checked as the URL is.
-        other_hosts: Whether redirects to other hosts are, without any secret, and
+        other_hosts: Whether redirects to other hosts are followed, without secrets and
             without the headers of the payload.
         connect_timeout: How long a connection may take.
-        read_timeout: How long the receiver may say nothing.
-        timeout: How long all of it may take; a payload may ask for less.
+        read_timeout: How long the receiver may be silent.
+        timeout: How long the whole request may take; a payload may ask for less.
         max_answer: How many bytes of an answer are read.
         max_retry_after: The longest wait that an answer may ask for.
-        ca_file: The certificates, as PEM, that receivers are verified by; None: those
-            that httpx has.
+        ca_file: The certificates, as PEM, to verify receivers by; None: those of httpx.
 
     Raises:
         ConfigurationError: A value is wrong.
@@ -87,16 +87,16 @@ class WebhookSettings:
         for name in ("connect_timeout", "read_timeout", "timeout"):
             check_positive(name, getattr(self, name))
         check_at_least("max_retry_after", self.max_retry_after, ZERO)
-        _check_number("redirects", self.redirects, 0, _MOST_REDIRECTS)
-        _check_number("max_answer", self.max_answer, _LEAST_ANSWER, _MOST_ANSWER)
+        check_number("redirects", self.redirects, 0, _MOST_REDIRECTS)
+        check_number("max_answer", self.max_answer, _LEAST_ANSWER, _MOST_ANSWER)
         for port in self.ports:
-            _check_number("a port", port, 1, 65535)
+            check_number("a port", port, 1, 65535)
         if self.ca_file is not None and not Path(self.ca_file).is_file():
             raise ConfigurationError(f"ca_file: there is no file {self.ca_file}")
 
 
 def checked_hosts(hosts: object) -> tuple[str, ...]:
-    """Names of hosts, as they are compared.
+    """Check names of hosts, and write them as they are compared.
 
     Raises:
         ConfigurationError: They are no list of names.
@@ -117,19 +117,8 @@ def host_name(host: str) -> str:
 
 
 def is_among(host: str, hosts: Collection[str]) -> bool:
-    """Whether a host is one of some, or below one that begins with a dot."""
+    """Whether a host is among these, or below one that begins with a dot."""
     name = host_name(host)
     return any(
         name == each or (each.startswith(".") and name.endswith(each)) for each in hosts
     )
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable()
-
-
-def _check_number(name: str, value: object, least: int, most: int) -> None:
-    check_type(name, value, int)
-    assert isinstance(value, int)
-    if not least <= value <= most:
-        raise ConfigurationError(f"{name} must be from {least} to {most}: {value}")

@@ -27,7 +27,7 @@ BOUNDS_IN_SECONDS = (
 """The upper bounds, each half as much again as the one before or a little less."""
 
 BOUNDS = tuple(timedelta(seconds=each) for each in BOUNDS_IN_SECONDS)
-"""The same; what is later than the last stands in one bucket more."""
+"""The same; what is later than the last has a bucket of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Histogram:
 
     @classmethod
     def of(cls, buckets: Iterable[tuple[timedelta | None, int]]) -> Histogram:
-        """That of some buckets, such as ``buckets()`` gives, of whatever bounds."""
+        """The histogram of buckets as ``buckets()`` gives them, with any bounds."""
         counts = [0] * (len(BOUNDS) + 1)
         for bound, count in buckets:
             number = len(BOUNDS) if bound is None else bisect_left(BOUNDS, bound)
@@ -65,7 +65,7 @@ class Histogram:
         return sum(self.counts)
 
     def quantile(self, share: float) -> timedelta | None:
-        """How late at most so large a share of the runs began.
+        """How late at most a share of the runs began.
 
         Args:
             share: Above 0, and at most 1: 0.99 is the 99th percentile.
@@ -91,7 +91,7 @@ class Counts:
 
     Attributes:
         queue: Their queue.
-        name: That of their definitions; None: they have none.
+        name: The name of their definitions; None: they have none.
         fired: How many were made of fire times.
         ended: How many ended with which outcome, and under *retried* how many runs
             ended after which their instance runs again.
@@ -111,7 +111,7 @@ class Counts:
     took: timedelta = timedelta(0)
 
     def __add__(self, other: Counts) -> Counts:
-        """What two nodes have counted, under the queue and name of the first."""
+        """The sum of two counts, with the queue and name of the first."""
         return Counts(
             queue=self.queue,
             name=self.name,
@@ -127,7 +127,7 @@ class Counts:
 MINUTE = timedelta(minutes=1)
 
 RETRIED = "retried"
-"""What stands beside the outcomes: a run has ended, and its instance runs again."""
+"""Counted beside the outcomes: a run has ended, and its instance runs again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class QueueStats:
     lateness: Histogram = field(default_factory=Histogram)
 
     def __add__(self, other: QueueStats) -> QueueStats:
-        """The counts of two nodes, for the same minute and queue."""
+        """The sum of two nodes' counts of the same minute and queue."""
         return QueueStats(
             at=self.at,
             queue=self.queue,
@@ -162,15 +162,15 @@ def _added(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int
 
 
 COUNTED = 10_000
-"""So many are counted, and no more, where nothing else is said."""
+"""How far is counted, by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """How many there are, as far as was counted; as text, such as ``10,000+``.
+    """A number of things, counted up to a limit; as text, such as ``10,000+``.
 
     Attributes:
-        count: So many.
+        count: How many were counted.
         more: Whether there are more, or may be.
     """
 
@@ -179,7 +179,7 @@ class Counted:
 
     @classmethod
     def up_to(cls, most: int, found: int) -> Counted:
-        """A number that need be known no further than this."""
+        """A number that is counted up to ``most``."""
         return cls(count=min(most, found), more=found > most)
 
     def __str__(self) -> str:

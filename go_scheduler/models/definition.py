@@ -11,14 +11,14 @@ from uuid import UUID, uuid4, uuid5
 from go_scheduler.argument_hints import write_instead
 from go_scheduler.checks import (
     LEAST_EXPIRE_AFTER,
+    PRIORITIES,
     check_at_least,
-    check_count,
     check_id,
     check_name,
     check_note,
+    check_number,
     check_policy,
     check_positive,
-    check_priority,
     check_trace_context,
     check_type,
 )
@@ -46,7 +46,7 @@ class Pause:
     note: str | None = None
 
     def explained(self, reason: str, first: datetime, last: datetime) -> str:
-        """A reason why something was skipped, with the pause if that was part of it.
+        """The reason of a skip, with the pause if that was part of the reason.
 
         Args:
             reason: The reason.
@@ -62,7 +62,7 @@ class Pause:
 
 
 def explained_by_pause(reason: str, since: datetime, note: str | None) -> str:
-    """A reason why something was skipped, with the pause that has not ended."""
+    """The reason of a skip, with the pause that has not ended."""
     return _with_note(f"{reason}; paused since {utc_text(since)}", note)
 
 
@@ -73,6 +73,7 @@ def _with_note(reason: str, note: str | None) -> str:
 METADATA_LIMIT = 64 * 1024
 """The most bytes a definition's metadata may have, as JSON text in UTF-8."""
 
+_MOST_COUNTED = 10**9
 _WHEN_FULL = ("refuse", "drop")
 _LIMITS = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")
 _IDS = UUID("7c0ee4ed-6d0c-4dbb-8f5c-0b1a6c1d8a52")
@@ -141,10 +142,10 @@ class TaskDefinition:
         note: Why it was paused. Kept like that.
         paused_at: Since when it has been paused. Kept by the store.
         last_pause: The last pause that has ended. Kept by the store.
-        overdue: Whether its one fire time had passed when it was scheduled: of its
-            ``catch_up`` only ``drop_after`` holds for it. Nothing is said by it of one
-            that was scheduled in time and is late now. Kept by the store.
-        trace_context: In which trace it was put or last changed, as whoever traces
+        overdue: Whether its only fire time had passed already when it was scheduled; of
+            its ``catch_up`` only ``drop_after`` applies then. It does not tell whether
+            one that was scheduled in time is late now. Kept by the store.
+        trace_context: The trace in which it was put or last changed, as the tracer
             wrote it, such as the traceparent of W3C, a space and the tracestate: at
             most 600 characters of ASCII.
             ``schedule`` sets it where there is a trace; a store may leave it out.
@@ -190,16 +191,17 @@ class TaskDefinition:
     trace_context: str | None = field(default=None, compare=False)
     completed_at: datetime | None = field(default=None, compare=False)
     revision: int | None = field(default=None, compare=False)
-    # Whose revision it is: dataclasses.replace() passes it on, with whatever new id.
+    # The id that the revision belongs to: dataclasses.replace() may change the id.
     _revision_of: UUID | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_type("trigger", self.trigger, Trigger)
         self._identify()
-        if self.name is not None:
-            object.__setattr__(self, "name", check_name("name", self.name))
+        for name in ("name", "lock", "owner"):
+            if (text := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check_name(name, text))
         object.__setattr__(self, "queue", check_name("queue", self.queue))
-        check_priority(self.priority)
+        check_number("priority", self.priority, PRIORITIES[0], PRIORITIES[-1])
         for name in _LIMITS:
             if (limit := getattr(self, name)) is not None:
                 check_at_least(name, limit, LEAST_EXPIRE_AFTER)
@@ -210,19 +212,15 @@ class TaskDefinition:
         if self.jitter is not None:
             check_positive("jitter", self.jitter)
         object.__setattr__(self, "overlap", check_overlap(self.overlap))
-        if self.lock is not None:
-            object.__setattr__(self, "lock", check_name("lock", self.lock))
         for name in ("max_per_node", "max_queue"):
             if (most := getattr(self, name)) is not None:
-                check_count(name, most)
+                check_number(name, most, 1, _MOST_COUNTED)
         if self.when_full not in _WHEN_FULL:
             raise ConfigurationError(
                 f"when_full must be one of {', '.join(map(repr, _WHEN_FULL))}:"
                 f" {shown(self.when_full)}"
             )
         check_type("paused", self.paused, bool)
-        if self.owner is not None:
-            object.__setattr__(self, "owner", check_name("owner", self.owner))
         if self.note is not None:
             object.__setattr__(self, "note", check_note(self.note))
         if (context := self.trace_context) is not None:
@@ -236,7 +234,7 @@ class TaskDefinition:
                 object.__setattr__(self, name, utc(value, name=name))
 
     def _identify(self) -> None:
-        """Settle the id, whether it was passed, and whose revision it has."""
+        """Set the id, note whether it was passed, and keep the revision with its id."""
         id: UUID | None = self.id
         named: bool | None = self.named
         passed = id is not None

@@ -19,7 +19,7 @@ class Stage(StrEnum):
     """How far a run has come that was handed on over a bus."""
 
     PUBLISHED = "published"
-    """It is on the bus, and no worker has said a word of it."""
+    """It is on the bus, and no worker has accepted it."""
     ACCEPTED = "accepted"
     """A worker has it, and has not begun it."""
     STARTED = "started"
@@ -27,7 +27,7 @@ class Stage(StrEnum):
 
 
 def stage_of(accepted_at: datetime | None, start_by: datetime | None) -> Stage | None:
-    """The stage of a run, by what is kept of it; None: it is none of a bus."""
+    """The stage of a run, from its stored fields; None: it is not on a bus."""
     if start_by is None:
         return None if accepted_at is None else Stage.STARTED
     return Stage.PUBLISHED if accepted_at is None else Stage.ACCEPTED
@@ -84,7 +84,7 @@ class Skipped:
 
     @classmethod
     def itself(cls, at: datetime, reason: str) -> Skipped:
-        """What an instance stands for that was made and is not run."""
+        """The record of one instance that was made and will not run."""
         return cls(first=at, last=at, count=1, reason=reason)
 
 
@@ -121,20 +121,19 @@ class TaskInstance:
             nobody knows. What a claim or a start answers is without it.
         result: What ``complete`` was told of its success, a read-only JSON value.
         created_at: When it was made; None: nobody knows.
-        client: What a worker elsewhere has said of the last run of which it did: when
-            that began and ended by its own clock; a read-only JSON value, or None.
-        own_trace_context: In which trace it was asked for; None: in that of its
-            definition, or nobody knows.
+        client: What a remote worker reported of its last run: when that began and
+            ended by the worker's clock; a read-only JSON value, or None.
+        own_trace_context: The trace in which it was asked for; None: that of its
+            definition, or not known.
         accepted_at: When a worker on a bus accepted its present or last run; None: none
             has.
         start_by: Until when its run on a bus is to be accepted, or else to begin; None:
             it has begun, or is on none.
-        progress: What was told last of how far its run has come, a read-only JSON
-            value.
+        progress: The last report of how far its run has come, a read-only JSON value.
         given_back: Why it was given back without having been run, until a node claims
             it again; None: it was not, or nobody has said.
-        silence: What is known of the run before, if its claim has lapsed on a bus. Only
-            the claim that takes it over answers that.
+        silence: What is known of the previous run, if its claim lapsed on a bus; only
+            set in the answer of the claim that takes it over.
     """
 
     id: UUID
@@ -185,7 +184,7 @@ class TaskInstance:
 
     @property
     def trace_context(self) -> str | None:
-        """In which trace it was asked for, or else its definition was put."""
+        """The trace in which it was asked for, else that of its definition."""
         return self.own_trace_context or self.definition.trace_context
 
     @property
@@ -206,7 +205,7 @@ class TaskInstance:
 
 
 RUNS_KEPT = 20
-"""Of so many runs of an instance the end is kept: of the last ones."""
+"""How many of the last runs of an instance are recorded with their end."""
 
 
 class RunEnd(StrEnum):
@@ -235,7 +234,7 @@ class TaskRun:
         outcome: How it ended.
         error: What it raised, with a traceback; None: nothing is known.
         worker: Who ran it outside of that node; None: nobody, or nobody knows.
-        lost_in: With the outcome *lost*, in which stage it was on a bus; None: it was
+        lost_in: With the outcome *lost*, the stage that it had on a bus; None: it was
             on none.
     """
 

@@ -84,7 +84,7 @@ class Deleted:
 
 
 class Extension(StrEnum):
-    """What is said to a run that asks for more time."""
+    """The answer to a run that asks for more time."""
 
     GO_ON = "go on"
     """It has the time."""

@@ -17,12 +17,12 @@ Value = TypeVar("Value", bound="DataclassInstance")
 
 
 def trusted(kind: Callable[Fields, Value]) -> Callable[Fields, Value]:
-    """What makes the same values as a class does, of fields as it keeps them.
+    """Make a function that builds values of a class without its checks.
 
-    A frozen class writes its fields one by one past its own refusal. Here they are
-    written plainly, to an object of a class that refuses and checks nothing and has the
-    same slots; at last that becomes one of ``kind``. It takes fields by position, too,
-    which is faster still where there are many.
+    A frozen class has to set each field by ``object.__setattr__``, which is slow. Here
+    the fields are set on an object of a plain class with the same slots, whose class is
+    then changed to ``kind``. Fields may also be given by position, which is faster
+    still if there are many.
 
     Args:
         kind: A frozen dataclass whose slots are its fields. Its defaults are shared.
@@ -43,7 +43,7 @@ def trusted(kind: Callable[Fields, Value]) -> Callable[Fields, Value]:
         "known": known,
         "default": {each.name: _default(each) for each in fields(known)},
     }
-    # As dataclasses make their methods: a call for each field would take longer.
+    # Generated as code, as dataclasses do: a call for each field would take longer.
     exec("\n".join(lines), scope)
     return cast("Callable[Fields, Value]", scope["make"])
 
@@ -63,7 +63,7 @@ _OWN = "go_scheduler.models."
 
 
 class _Maker(NamedTuple):
-    """How the fields of a class are read all at once, where each is, what makes it."""
+    """Of a class: how all fields are read at once, their positions, and its maker."""
 
     read: Callable[[object], tuple[Any, ...]]
     place: Mapping[str, int]
@@ -71,15 +71,14 @@ class _Maker(NamedTuple):
 
 
 def changed(value: Value, **others: object) -> Value:
-    """A copy in which these fields are others, as ``dataclasses.replace`` makes it.
+    """Copy a value with other fields, as ``dataclasses.replace`` does, but unchecked.
 
-    What is checked when a value is made has been checked of the one that is copied, and
-    is not checked of the others: they are this package's own. It takes a tenth of the
-    time.
+    The copied value was checked when it was made, and the new fields come from this
+    package. It takes a tenth of the time.
 
     Args:
         value: A definition or an instance.
-        others: Fields, each as it is kept.
+        others: The new fields, as they are kept.
     """
     maker = _maker_of(type(value))
     if maker is None:
@@ -91,10 +90,10 @@ def changed(value: Value, **others: object) -> Value:
     return copy
 
 
-# Classes of users come and go.
+# Bounded, as users may make many classes.
 @lru_cache(maxsize=64)
 def _maker_of(kind: type[DataclassInstance]) -> _Maker | None:
-    """That of a class; None: a user's own, which may have more than fields."""
+    """The maker of a class; None for a user's own class, which may have more state."""
     if not kind.__module__.startswith(_OWN):
         return None
     names = [each.name for each in fields(kind)]

@@ -16,22 +16,22 @@ from go_scheduler.formatting import shown
 @write_instead('CatchUp(mode="all", within=timedelta(hours=1))')
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """What becomes of fire times that are late, as nothing served them in time.
+    """What becomes of fire times that are late because nothing served them in time.
 
-    What is late by the ``grace`` at most runs, each of it. What is later was *missed*,
-    and the ``mode`` says what of it runs. What does not run is recorded as skipped.
+    Fire times that are late by ``grace`` at most all run. Later ones were *missed*, and
+    the ``mode`` says which of them run. What does not run is recorded as skipped.
 
     All is counted from ``execute_at``. A ``DelayTrigger`` has no times that could be
     missed: what it fires runs, however late.
 
     Attributes:
-        mode: Of what was missed, ``"latest"`` runs the latest, unless a later fire time
-            runs anyway; ``"all"`` runs all, the oldest first; ``"none"`` runs nothing.
-        grace: How late a fire time may be and is not missed; zero or more.
-        within: How late what was missed may be and still runs; None: as late as it is.
-        drop_after: What is later than this is not run, whatever the rest says: neither
-            a one-off, nor what was in time when its instance was made, nor a retry.
-            None: however late it is.
+        mode: ``"latest"`` runs the latest that was missed, unless a later fire time
+            runs anyway; ``"all"`` runs all of them, the oldest first; ``"none"`` none.
+        grace: How late a fire time may be without being missed; zero or more.
+        within: How late a missed one may be and still run; None: any time.
+        drop_after: What is later than this never runs, whatever the other fields say.
+            That includes one-offs, retries, and what was in time when its instance was
+            made. None: nothing is too late.
 
     Raises:
         ConfigurationError: The mode is none of these, or a duration is none, below zero
@@ -62,24 +62,24 @@ class CatchUp:
 
     @property
     def dropping_alone(self) -> CatchUp:
-        """The same, as far as it holds for what was late when it was scheduled."""
+        """The part that applies to what was late already when it was scheduled."""
         return CatchUp(mode="all", drop_after=self.drop_after)
 
     def drops(self, late: timedelta) -> bool:
-        """Whether what is so late is not run in any case."""
+        """Whether what is so late never runs."""
         return self.drop_after is not None and late > self.drop_after
 
     @property
     def each(self) -> timedelta | None:
-        """How late a fire time may be that runs whatever else runs; None: as it is."""
+        """How late a fire time may be that runs in any case; None: any time."""
         if self.mode == "all":
             return self.latest
         return self._or_dropped(self.grace)
 
     @property
     def latest(self) -> timedelta | None:
-        """How late one may be that runs if no later one does, or if all do."""
-        # What is not missed has nothing to do with how far back is caught up.
+        """How late the latest missed one may be, or each if all run."""
+        # ``within`` does not restrict what is not missed.
         within = None if self.within is None else max(self.within, self.grace)
         return self._or_dropped(within)
 
@@ -87,7 +87,7 @@ class CatchUp:
         """Why what is too late does not run, for a person to read.
 
         Args:
-            instead: What is to be said of a later fire time; None: there is none.
+            instead: What to say of a later fire time that runs; None: there is none.
         """
         is_latest = self.mode == "latest" and instead is None
         late = self.latest if is_latest else self.each

@@ -28,13 +28,13 @@ class Overlap(StrEnum):
 
 
 def check_overlap(value: object) -> Overlap:
-    """An overlap, or the one that a text stands for.
+    """Check an overlap, given as such or as its text.
 
     Raises:
-        ConfigurationError: It is neither.
+        ConfigurationError: It is no overlap.
     """
     if isinstance(value, str):
-        # A text of an enumeration of the user's is equal to ours, and shown otherwise.
+        # A member of a user's own StrEnum equals ours, but must not be kept.
         value = next((each for each in Overlap if each == value), value)
     check_type("overlap", value, Overlap)
     assert isinstance(value, Overlap)

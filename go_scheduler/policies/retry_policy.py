@@ -12,6 +12,7 @@ from go_scheduler.checks import (
     LONGEST,
     check_at_least,
     check_name,
+    check_number,
     check_type,
 )
 from go_scheduler.clock import ZERO
@@ -30,10 +31,10 @@ _GROWING = {
     "max_delay": timedelta(minutes=5),
     "jitter": 0.2,
 }
-"""What holds of a delay of which nothing is said."""
+"""The values if no ``delay`` is given."""
 
 _STEADY = {"factor": 1.0, "max_delay": None, "jitter": 0.0}
-"""What holds beside a delay that is said."""
+"""The values beside a ``delay`` that is given."""
 
 
 @write_instead("RetryPolicy(max_attempts=5, delay=timedelta(seconds=10), factor=2)")
@@ -42,10 +43,10 @@ class RetryPolicy:
     """When a run that did not succeed is followed by another.
 
     The n-th retry begins ``delay * factor ** (n - 1)`` after the failure, ``max_delay``
-    at most, and up to ``jitter`` later than that. What is not said depends on whether
-    a ``delay`` is: without one the first retry begins after 15 seconds, each further
-    one after twice as long, up to five minutes, and each up to a fifth later. A
-    ``delay`` that is said stays the same, without any jitter.
+    at most, and up to ``jitter`` later than that. The defaults depend on ``delay``.
+    Without one, the first retry begins after 15 seconds, each further one after twice
+    as long, up to five minutes, and each up to a fifth later. With one, each retry
+    begins after that delay, without any jitter.
 
     With ``delay=None`` the next run begins when ``expire_after`` has passed since the
     last one began: see ``after_expiry``. A run that is presumed hung is followed at
@@ -56,12 +57,11 @@ class RetryPolicy:
         max_attempts: Runs after which the instance is *failed*, at most a billion;
             None: no end. A run is counted before its handler is called, so a handler
             that kills its process is bounded too.
-        delay: How long after a failure the first retry begins; None: as said above.
+        delay: How long after a failure the first retry begins; None: see above.
         factor: How many times longer each delay is than the one before, 1 to 1,000.
         max_delay: The longest delay, jitter not included; None: no bound but 100 years.
         jitter: How far retries are spread: a part of the delay, from 0 to 1, or a time.
-            So much is added at most, the same for the same run of the same instance,
-            and another for each other.
+            It is the most that is added; what is added follows from instance and run.
         stop_on: Exceptions after which the instance is *failed* at once, each by its
             class or by the name of that, such as ``"builtins.KeyError"``, or without
             its module, ``"KeyError"``. Those that are derived from it count as well.
@@ -84,7 +84,8 @@ class RetryPolicy:
         for name, value in unsaid.items():
             if getattr(self, name) is _UNSAID:
                 object.__setattr__(self, name, value)
-        _check_attempts(self.max_attempts)
+        if self.max_attempts is not None:
+            check_number("max_attempts", self.max_attempts, 1, _MOST_ATTEMPTS)
         object.__setattr__(self, "factor", _checked_factor(self.factor))
         object.__setattr__(self, "jitter", _checked_jitter(self.jitter))
         object.__setattr__(self, "stop_on", _names(self.stop_on))
@@ -159,10 +160,10 @@ class RetryPolicy:
 
 
 def names_of(kind: type[BaseException]) -> tuple[str, ...]:
-    """The names by which ``stop_on`` knows an exception's class: its own and others'.
+    """The names by which ``stop_on`` knows a class: its own and its bases'.
 
     Returns:
-        Of the class and of all that it is derived from, with their modules and without.
+        The names of the class and of its bases, with and without module.
     """
     return tuple(
         name for each in kind.__mro__ for name in (_full_name(each), each.__qualname__)
@@ -174,23 +175,12 @@ def _full_name(kind: type) -> str:
 
 
 def _share(instance_id: UUID, runs: int) -> float:
-    """A number from 0 to 1, anywhere the same for the same run."""
-    # Here, as few have any: it takes long to import.
+    """A number from 0 to 1, the same everywhere for the same run."""
+    # Imported here, as it takes long and few policies need it.
     from hashlib import blake2b
 
     seed = instance_id.bytes + runs.to_bytes(8, "big")
     return int.from_bytes(blake2b(seed, digest_size=6).digest(), "big") / 2**48
-
-
-def _check_attempts(runs: object) -> None:
-    if runs is None:
-        return
-    is_whole = _is_number(runs, 1, _MOST_ATTEMPTS) and isinstance(runs, int)
-    if not is_whole:
-        raise ConfigurationError(
-            f"max_attempts must be a whole number from 1 to {_MOST_ATTEMPTS:,}, or"
-            f" None: {shown(runs)}"
-        )
 
 
 def _checked_factor(factor: object) -> float:

@@ -11,7 +11,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import Observation
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from go_scheduler.events.bounded_log import BoundedLog
+from go_scheduler.events.log import BoundedLog
 from go_scheduler.models import Histogram
 from go_scheduler.models.counts import BOUNDS_IN_SECONDS
 from go_scheduler.telemetry import figures

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from tests.client.house import House
 from tests.conftest import SHARED
+
+if TYPE_CHECKING:
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
 
 
 @pytest.fixture(params=["memory", SHARED[0]])
@@ -12,3 +19,9 @@ def engine(request: pytest.FixtureRequest) -> str:
     """The kind of store that the test runs on."""
     kind: str = request.param
     return kind
+
+
+@pytest.fixture
+def house(store: Store, clock: ManualClock) -> House:
+    """A scheduler that is asked about one definition."""
+    return House(store, clock)

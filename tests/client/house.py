@@ -33,7 +33,7 @@ class House:
         handler: Handler | None = None,
         **settings: object,
     ) -> None:
-        self.clock = clock
+        self.clock, self.store = clock, store
         handler = (lambda _: None) if handler is None else handler
         # Long windows: a day is soon over.
         windows = ("schedule_window", "runner_window", "cleanup_window", "lease")

@@ -19,6 +19,7 @@ from go_scheduler import (
     ExecuteOnceTrigger,
     IntervalTrigger,
     MemoryStore,
+    Scheduler,
     ScheduleWarning,
     State,
     StoreUnavailableError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from go_scheduler.stores.base import Store
+    from go_scheduler.testing import ManualClock
 
 
 @pytest.fixture
@@ -102,6 +104,32 @@ REFUSED: list[tuple[str, Callable[[Client], object]]] = [
     ("error 5", lambda client: client.fail(NOBODY, 1, 5)),  # type: ignore[arg-type]
     ("extend by none", lambda client: client.extend(NOBODY, 1, timedelta(0))),
     ("delay 5", lambda client: client.release(NOBODY, 1, delay=5)),  # type: ignore[arg-type]
+    *(
+        (f"retry {limit}", lambda client, limit=limit: client.retry_failed(limit=limit))
+        for limit in (0, -1, True, "all")
+    ),
+    ("counts 0", lambda client: client.counts_up_to(0)),
+    ("counts True", lambda client: client.counts_up_to(True)),
+    ("backlog", lambda client: client.backlog("many")),  # type: ignore[arg-type]
+    ("ended", lambda client: client.list_ended("lost")),
+    ("ended after", lambda client: client.list_ended("failed", after="?")),
+    ("claims", lambda client: client.list_claims(limit=0)),
+    ("fired id", lambda client: client.list_fired("x", since=START, before=START)),  # type: ignore[arg-type]
+    ("fired", lambda client: client.list_fired(NOBODY, since=1, before=START)),  # type: ignore[arg-type]
+    ("unscheduled", lambda client: client.list_unscheduled(NOBODY, limit=1001)),
+    ("one bound", lambda client: client.count_fired(NOBODY, [START])),
+    ("bounds", lambda client: client.count_fired(NOBODY, [START] * 102)),
+    ("no times", lambda client: client.count_fired(NOBODY, [1, 2])),  # type: ignore[list-item]
+    ("names", lambda client: client.search_names(7)),  # type: ignore[arg-type]
+    ("names NUL", lambda client: client.search_names("\0")),
+    ("key", lambda client: client.search_key(None)),  # type: ignore[arg-type]
+    ("stats naive", lambda client: client.stats_since(NAIVE)),
+    ("stats until", lambda client: client.stats_since(START, 7)),  # type: ignore[arg-type]
+    ("pause ids", lambda client: client.pause_definitions(ids=7)),  # type: ignore[arg-type]
+    ("pause metadata", lambda client: client.pause_definitions(metadata=[])),  # type: ignore[arg-type]
+    ("resume queue", lambda client: client.resume_definitions(queue="\0")),
+    ("delete name", lambda client: client.delete_definitions(name=7)),  # type: ignore[arg-type]
+    ("pause note", lambda client: client.pause_definitions("x" * (NOTE_LIMIT + 1))),
 ]
 
 
@@ -118,12 +146,9 @@ def test_a_wrong_argument_is_refused(
     assert client.list_definitions() == [kept]
 
 
-def test_what_is_no_store_is_refused() -> None:
+def test_what_is_no_store_is_refused_and_a_url_is_not_shown() -> None:
     with pytest.raises(ConfigurationError, match="store must be a Store, not 1"):
         Client(1)  # type: ignore[arg-type]
-
-
-def test_a_url_is_no_store_and_is_not_shown() -> None:
     with pytest.raises(ConfigurationError, match="store must be a Store") as caught:
         Client("postgresql://user:secret@host/database")  # type: ignore[arg-type]
     assert "open_store(), in go_scheduler.stores, makes one of a URL" in str(
@@ -166,20 +191,16 @@ def test_definitions_are_deleted_by_metadata_page_after_page(
     assert client.delete_definitions(metadata={"odd": None}) == 200
 
 
-def test_definitions_are_deleted_by_ids_and_metadata(client: Client) -> None:
-    one, other = client.schedule(soon(metadata={"a": 1})), client.schedule(soon())
+def test_what_is_deleted_meets_every_condition(client: Client) -> None:
+    one = client.schedule(soon(name="a", metadata={"a": 1}))
+    other = client.schedule(soon(queue="b"))
     ids = iter([one.id, other.id])
+    assert client.delete_definitions(name="a", queue="b") == 0
     assert client.delete_definitions(ids=ids, metadata={"a": 1}) == 1  # type: ignore[arg-type]
     assert client.list_definitions() == [other]
-
-
-def test_definitions_are_deleted_by_name_and_queue(client: Client) -> None:
-    one, other = client.schedule(soon(name="a")), client.schedule(soon(queue="b"))
-    assert client.delete_definitions(name="a", queue="b") == 0
-    assert client.delete_definitions(name="a") == 1
-    assert client.list_definitions() == [other]
     assert client.delete_definitions(queue="b") == 1
-    assert one not in client.list_definitions()
+    with pytest.raises(ConfigurationError, match="say which definitions to delete"):
+        client.delete_definitions()
 
 
 def test_some_definitions_are_paused_or_all(client: Client) -> None:
@@ -200,30 +221,6 @@ def test_some_definitions_are_paused_or_all(client: Client) -> None:
     assert other in client.list_definitions()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"ids": 7}, {"ids": ["a"]}, {"metadata": []}, {"name": 7}, {"queue": "\0"}],
-)
-def test_conditions_that_are_none_are_refused(
-    client: Client, wrong: dict[str, object]
-) -> None:
-    kept = client.schedule(soon())
-    calls: list[Callable[..., object]] = [
-        client.pause_definitions,
-        client.resume_definitions,
-        client.delete_definitions,
-    ]
-    for call in calls:
-        with pytest.raises(ConfigurationError):
-            call(**wrong)
-    with pytest.raises(ConfigurationError, match="note has 10001 characters"):
-        client.pause_definitions("x" * 10_001)
-    with pytest.raises(ConfigurationError, match="say which definitions to delete"):
-        client.delete_definitions()
-    assert client.list_definitions() == [kept]
-    assert not client.get_definition(kept.id).paused
-
-
 def test_a_state_may_be_written_as_a_text(client: Client, store: Store) -> None:
     [pending] = fire(store, client.schedule(soon()))
     for state in ("pending", State.PENDING):
@@ -239,13 +236,6 @@ def test_a_copy_of_a_paused_definition_is_paused(client: Client) -> None:
     assert (copy.paused, copy.note, copy.revision) == (True, "not yet", 1)
     again = client.schedule(replace(paused, id=uuid4(), paused=False, note=None))
     assert not again.paused
-
-
-def test_a_store_without_transactions_takes_part_in_none() -> None:
-    client = Client(MemoryStore())
-    with pytest.raises(ConfigurationError, match="MemoryStore takes part in no"):
-        client.schedule(soon(), connection=object())
-    assert client.list_definitions() == []
 
 
 class TestMany:
@@ -292,9 +282,21 @@ class TestWarnings:
 
     ODD = CronTrigger("*/7 * * * *")
 
-    def test_the_author_of_an_odd_schedule_is_warned(self, client: Client) -> None:
+    @pytest.mark.parametrize("awaited", [False, True])
+    def test_the_author_of_an_odd_schedule_is_warned_where_it_was_called(
+        self, client: Client, awaited: bool
+    ) -> None:
+        async def schedule() -> None:
+            await client.aschedule(TaskDefinition(trigger=self.ODD))
+
+        def call() -> None:
+            if awaited:
+                asyncio.run(schedule())
+            else:
+                client.schedule(TaskDefinition(trigger=self.ODD))
+
         with pytest.warns(ScheduleWarning, match=r"\*/7") as shown:
-            client.schedule(TaskDefinition(trigger=self.ODD))
+            call()
         assert [each.filename for each in shown] == [__file__]
 
     def test_a_part_of_a_schedule_may_be_odd(self, client: Client) -> None:
@@ -321,15 +323,28 @@ class TestWarnings:
         with pytest.warns(ScheduleWarning):
             client.schedule(odd)
 
-    def test_the_author_of_an_awaited_one_is_warned_where_it_was_called(
-        self, client: Client
-    ) -> None:
-        with pytest.warns(ScheduleWarning, match=r"\*/7") as shown:
-            asyncio.run(self.schedule(client))
-        assert [each.filename for each in shown] == [__file__]
 
-    async def schedule(self, client: Client) -> None:
-        await client.aschedule(TaskDefinition(trigger=self.ODD))
+def test_no_more_minutes_are_read_at_once_than_can_be() -> None:
+    client, until = Client(MemoryStore()), START + timedelta(minutes=2000)
+    assert client.stats_since(START, until) == []
+    with pytest.raises(ConfigurationError, match="more than 2,000 minutes: ask in"):
+        client.stats_since(START, until + timedelta(seconds=1))
+
+
+def test_ids_that_are_too_many_to_be_remembered_are_told(
+    store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.most_remembered = 2
+    with Scheduler(print, store, clock=clock, retention=timedelta(0)) as scheduler:
+        for number in range(4):
+            scheduler.schedule(
+                TaskDefinition(
+                    id=TaskDefinition.id_for(str(number)),
+                    trigger=ExecuteOnceTrigger(START),
+                )
+            )
+        clock.advance(timedelta(minutes=2))
+    assert "2 ids of definitions that have ended are forgotten" in caplog.text
 
 
 def test_a_check_answers_while_the_store_does_and_changes_nothing(

@@ -11,7 +11,6 @@ import pytest
 from go_scheduler import (
     ConfigurationError,
     CronTrigger,
-    ExecuteOnceTrigger,
     IntervalTrigger,
     Scheduler,
     ScheduleWarning,
@@ -61,15 +60,6 @@ def names(client: Client) -> set[str | None]:
 
 
 class TestDeclaring:
-    def test_what_is_declared_is_there_and_nothing_else_is(
-        self, client: Client
-    ) -> None:
-        assert client.declare([ONE, TWO], owner="app") == [ONE, TWO]
-        assert client.declare(iter([TWO, THREE]), owner="app") == [TWO, THREE]
-        assert names(client) == {"two", "three"}
-        assert client.get_definition(TWO.id).owner == "app"
-        assert client.get_definition(TWO.id).revision == 1
-
     def test_it_keeps_what_it_counts_from_at_each_start(
         self, client: Client, clock: ManualClock
     ) -> None:
@@ -88,32 +78,16 @@ class TestDeclaring:
         assert names(client) == {"one", "two"}
         assert client.get_definition(ONE.id).note == "no longer declared by app"
 
-    def test_what_was_scheduled_by_itself_is_adopted_if_asked_to(
+    def test_what_is_changed_by_hand_the_next_declaration_changes_back(
         self, client: Client
     ) -> None:
-        client.schedule(ONE)
-        with pytest.raises(ConfigurationError, match="adopt=True, or --adopt"):
-            client.declare([ONE], owner="app")
-        client.declare([ONE], owner="app", adopt=True)
-        assert names(client) == {"one"}
-
-    def test_what_schedule_changes_the_next_declaration_changes_back(
-        self, client: Client
-    ) -> None:
-        client.declare([ONE], owner="app")
+        client.declare([ONE, TWO], owner="app")
         changed = client.schedule(replace(ONE, metadata={"a": 1}))
         assert changed.owner == "app"
-        client.declare([ONE], owner="app")
+        client.delete_definition(TWO.id)
+        client.declare(iter([ONE, TWO]), owner="app")
         assert client.get_definition(ONE.id).metadata == {}
-
-    def test_what_is_deleted_by_hand_is_back_with_the_next_declaration(
-        self, client: Client
-    ) -> None:
-        client.declare([ONE], owner="app")
-        client.delete_definition(ONE.id)
-        assert names(client) == set()
-        client.declare([ONE], owner="app")
-        assert names(client) == {"one"}
+        assert names(client) == {"one", "two"}
 
     def test_the_author_of_an_odd_one_is_warned_once(self, client: Client) -> None:
         odd = named("odd", trigger=CronTrigger("*/7 * * * *"))
@@ -140,8 +114,8 @@ class TestRefusals:
             ({"owner": "x" * 201}, "owner"),
             ({"version": "1"}, "version must be an int"),
             ({"version": True}, "version must be an int"),
-            ({"version": -1}, "version must be a whole number from 0"),
-            ({"version": 2**63}, "version must be a whole number from 0"),
+            ({"version": -1}, "version must be from 0 to"),
+            ({"version": 2**63}, "version must be from 0 to"),
             (
                 {"removed": "forget"},
                 "removed must be 'delete', 'pause' or 'keep', not 'forget'",
@@ -160,12 +134,6 @@ class TestRefusals:
         with pytest.raises(ConfigurationError, match=problem):
             client.declare(arguments.pop("definitions"), **arguments)
         assert client.list_definitions() == []
-
-    def test_a_store_without_transactions_takes_part_in_none(
-        self, client: Client
-    ) -> None:
-        with pytest.raises(ConfigurationError, match="takes part in no transaction"):
-            client.declare([ONE], owner="app", connection="mine")
 
     def test_an_id_that_is_made_up_at_each_start_is_refused(
         self, client: Client
@@ -201,19 +169,6 @@ class TestSchedulers:
     @pytest.fixture(autouse=True)
     def _nothing_ran(self) -> None:
         self.ran = []
-
-    def test_what_is_declared_before_a_start_and_after_it_runs(
-        self, scheduler: Scheduler, clock: ManualClock
-    ) -> None:
-        once = named("once", trigger=ExecuteOnceTrigger(START + SECOND))
-        scheduler.declare([once], owner="app")
-        with scheduler:
-            clock.advance(2 * SECOND)
-            assert self.ran == ["once"]
-            now = named("now", trigger=ExecuteOnceTrigger(clock.now()))
-            scheduler.declare([now], owner="another app")
-            clock.advance(SECOND / 10)
-            assert self.ran == ["once", "now"]
 
     def test_what_goes_on_after_its_set_had_paused_it_runs(
         self, scheduler: Scheduler, clock: ManualClock

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,26 +12,15 @@ import go_scheduler
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.messages import Announcement
-from go_scheduler.testing.builders import (
-    HOUR,
-    LEASE,
-    MINUTE,
-    NODE,
-    OTHER_NODE,
-    TICK,
-)
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from go_scheduler.testing.builders import LEASE, MINUTE, NODE, OTHER_NODE, TICK
 from tests.conftest import seconds
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from go_scheduler.handlers.registry import Handler
-    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
@@ -104,48 +91,12 @@ def test_of_more_than_a_thousand_names_it_is_not_told_which(
 def test_a_node_without_a_handler_says_that_it_runs_nothing(
     store: Store, clock: ManualClock
 ) -> None:
-    scheduler = started(None, store, clock)
-    [node] = scheduler.nodes()
+    started(None, store, clock)
+    [node] = Client(store).nodes()
     assert (node.queues, node.names) == ((), ())
     assert not node.serves("default")
     assert not node.knows("send")
     assert node.takes_on
-
-
-def test_a_node_that_stops_says_so_and_goes_within_the_hour(
-    store: Store, clock: ManualClock
-) -> None:
-    one, two = started(print, store, clock), started(None, store, clock)
-    assert one.stop()
-    nodes = {each.id: each.stopping for each in two.nodes()}
-    assert sorted(nodes.values()) == [False, True]
-    assert two.stop()
-    assert all(each.stopping for each in two.nodes())
-    assert not any(each.takes_on for each in two.nodes())
-    clock.advance(HOUR + TICK)
-    assert two.nodes() == []
-
-
-def test_a_node_says_that_it_stops_while_its_handlers_run_on(
-    store: Store, clock: ManualClock
-) -> None:
-    began, end = threading.Event(), threading.Event()
-
-    def work(_: TaskInstance) -> None:
-        began.set()
-        # Two leases of the clock take a busy machine longer than one wait.
-        assert end.wait(10 * FAILED_AFTER)
-
-    with ThreadPoolExecutor() as executor:
-        scheduler = started(work, store, clock, executor=executor)
-        scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(clock.now())))
-        clock.advance(seconds(1))
-        assert began.wait(FAILED_AFTER)
-        assert not scheduler.stop(ZERO)
-        clock.advance(2 * LEASE)
-        [node] = scheduler.nodes()
-        end.set()
-    assert (node.stopping, node.alive, node.takes_on) == (True, True, False)
 
 
 @pytest.mark.parametrize(("lease", "alive_for"), [(LEASE, LEASE), (None, MINUTE)])

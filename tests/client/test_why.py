@@ -18,17 +18,15 @@ from go_scheduler.errors import (
 )
 from go_scheduler.formatting import duration_text, summary
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import Cancelled, NodeInfo, Outcome, Skipped, TaskDefinition
+from go_scheduler.models import Cancelled, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.scheduler import Scheduler
-from go_scheduler.stores.messages import Announcement, Release, Renewal
+from go_scheduler.stores.messages import Release, Renewal
 from go_scheduler.stores.rules import UNFIRED
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
     MINUTE,
     NODE,
-    OTHER_NODE,
     SECOND,
     TICK,
     claim,
@@ -66,11 +64,6 @@ DAY = timedelta(days=1)
 ONCE = RetryPolicy(max_attempts=1)
 
 
-@pytest.fixture
-def house(store: Store, clock: ManualClock) -> House:
-    return House(store, clock)
-
-
 # What has been.
 
 
@@ -94,22 +87,16 @@ def test_it_ran_then_on_a_node_and_took_so_long(
     )
 
 
-def test_a_time_without_a_fraction_stands_for_its_second(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_a_time_without_a_fraction_stands_for_its_second(house: House) -> None:
     house.schedule(ExecuteOnceTrigger(START + MINUTE + 7 * TICK))
     house.run_for(HOUR)
     assert house.why(START + MINUTE).because is Because.COMPLETED
     assert house.why(START + MINUTE + TICK).because is Because.NO_FIRE_TIME
 
 
-def test_a_run_that_started_late_says_by_how_much(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_a_run_that_started_late_says_by_how_much(house: House) -> None:
     house.schedule(BERLIN)
-    clock.advance(8 * HOUR + SECOND * 5)
+    house.clock.advance(8 * HOUR + SECOND * 5)
     house.run_for(SECOND)
     assert ", 5 s late, on node" in house.why(NINE).text
 
@@ -145,21 +132,17 @@ def test_it_succeeded_at_the_second_run(store: Store, clock: ManualClock) -> Non
     )
 
 
-def test_it_was_cancelled(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock)
-    instance = pending(store, definition(START + HOUR))
+def test_it_was_cancelled(house: House) -> None:
+    instance = pending(house.store, definition(START + HOUR))
     assert house.scheduler.cancel(instance.id) is Cancelled.CANCELLED
     why = house.scheduler.why(instance.definition.id, START + HOUR)
     assert why.because is Because.CANCELLED
     assert why.text == "It was cancelled at 2030-01-01 00:00:00 UTC."
 
 
-def test_what_was_skipped_is_told_alike_after_another_trigger(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_what_was_skipped_is_told_alike_after_another_trigger(house: House) -> None:
     old = house.schedule(CronTrigger("0 * * * *"), catch_up=CatchUp(mode="latest"))
-    clock.advance(5 * HOUR + SECOND)
+    house.clock.advance(5 * HOUR + SECOND)
     house.run_for(MINUTE)
     three = house.why(START + 3 * HOUR)
     assert three.text.startswith(
@@ -180,12 +163,9 @@ def test_what_was_skipped_is_told_alike_after_another_trigger(
     )
 
 
-def test_what_was_backfilled_says_so_and_not_that_it_was_skipped(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_what_was_backfilled_says_so_and_not_that_it_was_skipped(house: House) -> None:
     house.schedule(IntervalTrigger(MINUTE, START), catch_up=CatchUp(mode="none"))
-    clock.advance(DAY)
+    house.clock.advance(DAY)
     house.run_for(SECOND)
     found = house.scheduler.backfill(house.definition.id, START, START + 3 * MINUTE)
     assert found.first is not None
@@ -196,15 +176,11 @@ def test_what_was_backfilled_says_so_and_not_that_it_was_skipped(
     assert house.why(START + 3 * MINUTE).because is Because.SKIPPED
 
 
-def test_one_that_was_skipped_alone_is_no_plural(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_one_that_was_skipped_alone_is_no_plural(house: House) -> None:
     house.schedule(
-        ExecuteOnceTrigger(START + MINUTE),
-        catch_up=CatchUp(drop_after=MINUTE),
+        ExecuteOnceTrigger(START + MINUTE), catch_up=CatchUp(drop_after=MINUTE)
     )
-    clock.advance(HOUR)
+    house.clock.advance(HOUR)
     house.run_for(MINUTE)
     why = house.why(START + MINUTE)
     assert why.because is Because.SKIPPED
@@ -213,15 +189,14 @@ def test_one_that_was_skipped_alone_is_no_plural(
 
 
 def test_a_time_of_which_nothing_is_kept_says_how_long_it_would_be(
-    store: Store, clock: ManualClock
+    house: House,
 ) -> None:
-    house = House(store, clock)
     house.schedule(BERLIN)
     house.run_for(DAY + 9 * HOUR)
     why = house.why(NINE)
     assert why.because is Because.NOT_KEPT
     assert "ended instances are deleted 1 d after their end" in why.text
-    alone = Client(store).why(house.definition.id, NINE)
+    alone = Client(house.store).why(house.definition.id, NINE)
     assert "ended instances are deleted after the retention" in alone.text
 
 
@@ -235,9 +210,7 @@ def test_a_time_before_it_was_scheduled_has_no_instance(house: House) -> None:
     )
 
 
-def test_nothing_was_to_fire_then_and_the_nearest_times_are_these(
-    house: House,
-) -> None:
+def test_nothing_was_to_fire_then_and_the_nearest_times_are_these(house: House) -> None:
     with pytest.warns(ScheduleWarning):
         house.schedule(CronTrigger("30 2 * * *", timezone="Europe/Berlin"))
     why = house.why(datetime(2030, 3, 31, 12, tzinfo=UTC))
@@ -306,10 +279,7 @@ def test_an_instance_that_is_made_is_due_in_so_long(
     )
 
 
-def test_what_fires_after_the_end_of_each_run_is_not_known_before(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_what_fires_after_the_end_of_each_run_is_not_known_before(house: House) -> None:
     house.schedule(DelayTrigger(HOUR))
     assert house.why(START + 9 * DAY).because is Because.WAITS_FOR_END
 
@@ -364,12 +334,9 @@ def test_it_runs_at_a_worker_until_that_is_gone(
     )
 
 
-def test_it_is_paused_for_the_reason_in_the_note(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_it_is_paused_for_the_reason_in_the_note(house: House) -> None:
     house.schedule(BERLIN)
-    clock.advance(MINUTE)
+    house.clock.advance(MINUTE)
     house.scheduler.pause(house.definition.id, "the printer is away")
     house.run_for(9 * HOUR)
     for at in (None, NINE, NINE + DAY):
@@ -400,37 +367,24 @@ def test_what_waits_for_a_retry_is_frozen_by_a_pause(
 
 
 def test_what_was_backfilled_with_an_overlap_tells_of_the_one_that_it_waits_for(
-    store: Store, clock: ManualClock
+    house: House,
 ) -> None:
-    house = House(store, clock)
     old = house.schedule(IntervalTrigger(HOUR, START - DAY))
     house.scheduler.backfill(
         old.id, START - DAY, START - 22 * HOUR, overlap=Overlap.BUFFER_ALL
     )
-    first, second = claim(store, limit=2)
-    start(store, first)
-    start(store, second)
-    assert house.scheduler.why(second.id).holder == store.get_instance(first.id)
+    first, second = claim(house.store, limit=2)
+    start(house.store, first)
+    start(house.store, second)
+    assert house.scheduler.why(second.id).holder == house.store.get_instance(first.id)
     without = house.scheduler.why(second.id, machines=False)
-    assert without.holder == store.get_instance(first.id)
+    assert without.holder == house.store.get_instance(first.id)
 
 
-def test_it_waits_for_another_one_of_its_definition_to_end() -> None:
-    first = instance(started_at=START)
-    parked = replace(
-        instance(first.definition, claimed_by=None), id=uuid4(), parked=True
-    )
-    facts = facts_of(first.definition, START, parked, first)
-    why = about(replace(facts, holder=first), parked)
-    assert (why.because, why.since, why.holder) == (Because.PARKED, START, first)
-    assert why.text.startswith(
-        "It has been due since 2030-01-01 00:00:00 UTC, and waits until another one of"
-        f" its definition has ended. Instance {first.id}: It is running, since"
-    )
-    # Of a definition the one that runs is told first, which says what it waits for.
-    assert why_now(facts).because is Because.RUNNING
-    # It may have ended meanwhile.
-    assert about(facts, parked).text.endswith(
+def test_what_another_one_of_its_definition_held_up_goes_on_in_a_moment() -> None:
+    parked = replace(instance(claimed_by=None), parked=True)
+    why = about(facts_of(parked.definition, START, parked), parked)
+    assert why.text.endswith(
         " Just now nothing runs, and the next goes on in a moment. But no node is alive"
         " that takes anything: start a scheduler."
     )
@@ -450,21 +404,17 @@ def test_no_living_node_knows_its_name(store: Store, clock: ManualClock) -> None
     assert "for definitions without a name" in house.scheduler.why(instance.id).text
 
 
-def test_nodes_live_that_have_no_room(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock)
+def test_nodes_live_that_have_no_room(house: House) -> None:
     house.run_for(SECOND)
     [node] = house.scheduler.nodes()
-    instance = pending(store, definition(START))
+    instance = pending(house.store, definition(START))
     why = house.scheduler.why(instance.id)
     assert f"it may be taken by {node}, once there is room" in why.text
 
 
-def test_it_is_overdue_as_no_node_makes_its_instance(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_it_is_overdue_as_no_node_makes_its_instance(house: House) -> None:
     house.schedule(BERLIN)
-    clock.advance(9 * HOUR)
+    house.clock.advance(9 * HOUR)
     for at in (None, NINE):
         why = house.why(at)
         assert (why.because, why.since) == (Because.OVERDUE, NINE)
@@ -475,14 +425,13 @@ def test_it_is_overdue_as_no_node_makes_its_instance(
 
 
 def test_a_node_that_has_stopped_makes_no_instance_of_what_is_overdue(
-    store: Store, clock: ManualClock
+    house: House,
 ) -> None:
-    house = House(store, clock)
     house.run_for(SECOND)
     house.scheduler.stop()
-    client = Client(store)
+    client = Client(house.store)
     late = client.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START + MINUTE)))
-    clock.advance(HOUR)
+    house.clock.advance(HOUR)
     [node] = client.nodes()
     assert (node.alive, node.stopping) == (True, True)
     assert "But no node is alive that takes anything" in client.why(late.id).text
@@ -496,32 +445,19 @@ def test_a_node_that_has_stopped_makes_no_instance_of_what_is_overdue(
     ],
 )
 def test_what_is_overdue_though_nodes_live_asks_whether_they_know_the_trigger(
-    nodes: int, text: str
+    house: House, nodes: int, text: str
 ) -> None:
-    node = NodeInfo(
-        id=NODE,
-        host=None,
-        pid=None,
-        version=None,
-        queues=None,
-        names=None,
-        since=START,
-        seen_at=START,
-        stopping=False,
-        alive=True,
-    )
+    house.run_for(SECOND)
+    [node] = house.scheduler.nodes()
     facts = facts_of(definition(START - HOUR), START)
     why = why_now(replace(facts, nodes=[node] * nodes))
     assert why.because is Because.OVERDUE
     assert why.text.endswith(f", and no node has made its instance{text}")
 
 
-def test_what_was_due_a_moment_ago_should_have_fired(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_what_was_due_a_moment_ago_should_have_fired(house: House) -> None:
     house.schedule(ExecuteOnceTrigger(START))
-    clock.advance(SECOND)
+    house.clock.advance(SECOND)
     why = house.why()
     assert why.because is Because.TO_COME
     assert why.text == (
@@ -549,31 +485,6 @@ def test_what_is_given_back_was_due_when_it_was_and_is_offered_again(
     why = client.why(held.id)
     assert (why.because, why.since) == (Because.WAITS_FOR_NODE, held.execute_at)
     assert why.text.startswith("It has been due since 2030-01-01 00:00:01 UTC, and ")
-
-
-def test_any_process_knows_why_it_was_given_back(
-    store: Store, clock: ManualClock
-) -> None:
-    registry = HandlerRegistry()
-    registry.register("known")(lambda instance: None)
-    scheduler = Scheduler(registry, store, clock=clock)
-    scheduler.start()
-    typo = TaskDefinition(name="typo", trigger=ExecuteOnceTrigger(START + SECOND))
-    scheduler.schedule(typo)
-    clock.advance(2 * SECOND)
-    [waits] = store.list_instances()
-    # Whoever else serves the queue, and takes any name.
-    store.note_contact(
-        Announcement(node=OTHER_NODE, queues=("default",), lease=HOUR), unbroken=SECOND
-    )
-    reason = "no handler is registered for definitions 'typo' here; registered: 'known'"
-    client = Client(store)
-    assert waits.given_back == reason
-    why = client.why(waits.id)
-    assert why.text.endswith(f" It was given back: {reason}.")
-    assert why.reason == reason
-    assert "registered" not in str(client.why(waits.id, machines=False))
-    assert scheduler.stop()
 
 
 def test_why_it_was_given_back_is_said_until_it_is_claimed_again(
@@ -611,10 +522,7 @@ def test_nothing_is_known_of_an_id_that_never_was(store: Store) -> None:
         Client(store).why("nightly")  # type: ignore[arg-type]
 
 
-def test_an_id_that_has_ended_and_is_gone_is_remembered(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_an_id_that_has_ended_and_is_gone_is_remembered(house: House) -> None:
     house.schedule(ExecuteOnceTrigger(START), id=TaskDefinition.id_for("once"))
     house.run_for(DAY + 9 * HOUR)
     for at in (None, START):
@@ -624,9 +532,8 @@ def test_an_id_that_has_ended_and_is_gone_is_remembered(
 
 
 def test_an_instance_is_explained_by_its_own_id_also_of_what_is_deleted(
-    store: Store, clock: ManualClock
+    house: House,
 ) -> None:
-    house = House(store, clock)
     house.schedule(BERLIN)
     house.run_for(9 * HOUR)
     [instance] = house.scheduler.list_instances()

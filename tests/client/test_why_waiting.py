@@ -56,10 +56,9 @@ def busy_house(store: Store, clock: ManualClock) -> Iterator[House]:
             end.set()
 
 
-def test_it_is_paused_and_when_it_is_next(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock)
+def test_it_is_paused_and_when_it_is_next(house: House) -> None:
     house.schedule(IntervalTrigger(HOUR))
-    clock.advance(SECOND)
+    house.clock.advance(SECOND)
     house.scheduler.pause(house.definition.id, "the printer is away")
     assert house.why().text == (
         "It is paused since 2030-01-01 00:00:01 UTC (the printer is away), so that"
@@ -78,10 +77,7 @@ def test_what_runs_of_a_paused_one_is_told_and_that_it_is_paused(
     assert " It is paused since 2030-01-01 00:00:01 UTC (no more), so that" in why.text
 
 
-def test_it_is_held_by_a_node_of_a_host_until_then(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_it_is_held_by_a_node_of_a_host_until_then(house: House) -> None:
     house.schedule(IntervalTrigger(HOUR))
     house.run_for(SECOND)
     [node] = house.scheduler.nodes()
@@ -147,11 +143,10 @@ def test_one_that_a_node_holds_for_its_next_run_has_its_last_error(
     assert why.text.endswith(" It has run before. Last error: ValueError: no paper.")
 
 
-def test_as_many_were_skipped_for_this_reason(store: Store, clock: ManualClock) -> None:
-    house = House(store, clock)
+def test_as_many_were_skipped_for_this_reason(house: House) -> None:
     latest = CatchUp(mode="latest", grace=SECOND)
     house.schedule(IntervalTrigger(MINUTE), catch_up=latest)
-    clock.advance(55 * MINUTE + SECOND / 2)
+    house.clock.advance(55 * MINUTE + SECOND / 2)
     house.run_for(SECOND)
     why = house.why(START + 20 * MINUTE)
     assert why.because is Because.SKIPPED
@@ -167,14 +162,13 @@ def test_as_many_were_skipped_for_this_reason(store: Store, clock: ManualClock) 
 
 
 def test_it_is_found_by_its_fire_time_whenever_its_jitter_lets_it_run(
-    store: Store, clock: ManualClock
+    house: House,
 ) -> None:
-    house = House(store, clock)
     # By this id some ten are done within ten minutes; by another it may be one.
     house.schedule(IntervalTrigger(SECOND * 5), jitter=HOUR, id=NOBODY)
     house.run_for(timedelta(0))
     while not any(each.completed_at for each in house.scheduler.list_instances()):
-        clock.advance(10 * MINUTE)
+        house.clock.advance(10 * MINUTE)
     done = house.scheduler.list_instances(state=State.COMPLETED)
     for each in done[:: len(done) // 5]:
         assert each.fire_time is not None
@@ -183,10 +177,7 @@ def test_it_is_found_by_its_fire_time_whenever_its_jitter_lets_it_run(
         assert (why.because, why.instance.id) == (Because.COMPLETED, each.id)
 
 
-def test_when_its_jitter_will_let_it_run_is_told_before(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock)
+def test_when_its_jitter_will_let_it_run_is_told_before(house: House) -> None:
     house.schedule(ExecuteOnceTrigger(START + HOUR), jitter=HOUR)
     text = house.why().text
     house.run_for(SECOND)
@@ -194,7 +185,7 @@ def test_when_its_jitter_will_let_it_run_is_told_before(
     at = made.execute_at.replace(tzinfo=None).isoformat(" ", "microseconds")
     assert f", and is to run at {at} UTC by its jitter; " in text
     assert f"It is due at {at} UTC by its jitter, and is held by " in house.why().text
-    waiting = House(store, clock, queues=["other"])
+    waiting = House(house.store, house.clock, queues=["other"])
     waiting.schedule(ExecuteOnceTrigger(START + HOUR), jitter=HOUR)
     waiting.run_for(SECOND)
     assert re.search(r"It is due at .+ UTC by its jitter, in ", waiting.why().text)

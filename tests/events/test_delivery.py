@@ -96,9 +96,7 @@ def listener() -> Noting:
 
 
 @pytest.fixture
-def deliveries(
-    clock: Ahead,
-) -> Iterator[Making]:
+def deliveries(clock: Ahead) -> Iterator[Making]:
     """Makes deliveries, and closes them in the end."""
     made: list[Delivery] = []
     before = listening()
@@ -204,10 +202,7 @@ def test_a_listener_that_raises_goes_on_and_a_few_lines_say_so(
 
 
 def test_a_thread_that_has_nothing_to_tell_ends_and_the_next_event_starts_another(
-    delivery: Delivery,
-    listener: Noting,
-    clock: Ahead,
-    monkeypatch: pytest.MonkeyPatch,
+    delivery: Delivery, listener: Noting, clock: Ahead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery_module, "_IDLE", timedelta(0))
     delivery.put(event(0))
@@ -221,10 +216,7 @@ def test_a_thread_that_has_nothing_to_tell_ends_and_the_next_event_starts_anothe
 
 
 def test_where_no_thread_can_be_started_the_next_event_tries_again(
-    delivery: Delivery,
-    listener: Noting,
-    clock: Ahead,
-    monkeypatch: pytest.MonkeyPatch,
+    delivery: Delivery, listener: Noting, clock: Ahead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -249,21 +241,6 @@ def test_in_a_forked_process_it_begins_anew() -> None:
         check=False,
     )
     assert (done.stdout.split(), done.stderr) == (["child", "parent"], "")
-
-
-def test_a_listener_is_known_while_it_is_told(deliveries: Making) -> None:
-    known = threading.Event()
-    made: list[Delivery] = []
-
-    def look(_: Event) -> None:
-        assert made[0].is_current
-        known.set()
-
-    made.append(deliveries(look))
-    assert not made[0].is_current
-    made[0].put(event(0))
-    assert known.wait(FAILED_AFTER)
-    assert not made[0].is_current
 
 
 def test_a_listener_in_place_may_do_what_it_is_told_of() -> None:

@@ -21,56 +21,47 @@ from go_scheduler.events import (
 from go_scheduler.events.event_bus import Events
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from go_scheduler.testing import ManualClock
 
-AWAY = StoreUnavailableError("away")
+SECOND = timedelta(seconds=1)
 STARTED = NodeStarted(node=UUID(int=1), queues=("default",), max_workers=1)
+AWAY = StoreAway(loop="cleanup", error="away")
 
 
-class House:
-    """What is told of loops, and what is heard of the store."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.heard: list[Event] = []
-        listener = hears(StoreAway, StoreBack)(self.heard.append)
-        self.tell = Events([listener], clock).teller("ticking").tell
-
-    def fail(self, loop: str, error: Exception = AWAY) -> None:
-        self.tell(LoopFailed(loop=loop, failures=1, error=str(error), exception=error))
-
-    def recover(self, loop: str) -> None:
-        self.tell(LoopRecovered(loop=loop, failures=1))
+def fails(loop: str, error: Exception | None = None) -> LoopFailed:
+    raised = error or StoreUnavailableError("away")
+    return LoopFailed(loop=loop, failures=1, error=str(raised), exception=raised)
 
 
-@pytest.fixture
-def house(clock: ManualClock) -> House:
-    return House(clock)
+def recovers(loop: str) -> LoopRecovered:
+    return LoopRecovered(loop=loop, failures=1)
 
 
+OTHERWISE = fails("cleanup", ValueError("no"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "heard"),
+    [
+        ([fails("cleanup"), fails("keeper"), fails("cleanup")], [AWAY]),
+        ([fails("cleanup"), fails("keeper"), recovers("cleanup")], [AWAY]),
+        ([fails("cleanup"), recovers("cleanup")], [AWAY, StoreBack(away=SECOND)]),
+        ([OTHERWISE, recovers("cleanup")], []),
+        ([fails("cleanup"), OTHERWISE], [AWAY, StoreBack(away=SECOND)]),
+        (
+            [fails("cleanup"), STARTED, fails("keeper")],
+            [AWAY, StoreBack(away=SECOND), StoreAway(loop="keeper", error="away")],
+        ),
+    ],
+)
 def test_it_is_away_once_and_back_when_no_loop_misses_it(
-    house: House, clock: ManualClock
+    clock: ManualClock, happens: Sequence[Event], heard: Sequence[Event]
 ) -> None:
-    house.fail("cleanup")
-    house.fail("keeper")
-    house.fail("cleanup")
-    clock.advance(timedelta(seconds=3))
-    house.recover("cleanup")
-    assert house.heard == [StoreAway(loop="cleanup", error="away")]
-    house.recover("keeper")
-    assert house.heard[1:] == [StoreBack(away=timedelta(seconds=3))]
-
-
-def test_a_loop_that_fails_for_another_reason_has_its_store(house: House) -> None:
-    house.fail("cleanup", ValueError("no"))
-    house.recover("cleanup")
-    assert house.heard == []
-    house.fail("cleanup")
-    house.fail("cleanup", ValueError("no"))
-    assert [type(each) for each in house.heard] == [StoreAway, StoreBack]
-
-
-def test_a_new_node_begins_with_a_store(house: House) -> None:
-    house.fail("cleanup")
-    house.tell(STARTED)
-    house.fail("keeper")
-    assert [type(each) for each in house.heard] == [StoreAway, StoreBack, StoreAway]
+    told: list[Event] = []
+    events = Events([hears(StoreAway, StoreBack)(told.append)], clock)
+    for each in happens:
+        events.teller("ticking").tell(each)
+        clock.advance(SECOND)
+    assert told == heard

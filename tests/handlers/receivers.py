@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_POST = do_PUT = do_DELETE = _answer
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _answer
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing is written."""

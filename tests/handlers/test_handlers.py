@@ -107,8 +107,7 @@ def test_what_cannot_be_called_is_refused() -> None:
     ],
 )
 def test_an_async_handler_is_known_before_it_is_called(
-    handler: Handler,
-    expected: bool,
+    handler: Handler, expected: bool
 ) -> None:
     handlers = HandlerRegistry()
     handlers.register("it")(handler)
@@ -152,9 +151,9 @@ def yields(instance: TaskInstance) -> Iterator[None]:
 
 @pytest.mark.parametrize("handler", [yields, yields_async])
 def test_a_generator_function_is_refused(handler: Handler) -> None:
-    with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
+    with pytest.raises(ConfigurationError, match="and to call it runs nothing"):
         HandlerRegistry().register("generator")(handler)
-    with pytest.raises(ConfigurationError, match="of which a call runs nothing"):
+    with pytest.raises(ConfigurationError, match="and to call it runs nothing"):
         Scheduler(handler)
 
 

@@ -26,7 +26,7 @@ from go_scheduler import (
     Scheduler,
     State,
 )
-from go_scheduler.events import InstanceFinished, RunFailed, RunHung, hears
+from go_scheduler.events import Event, InstanceFinished, RunFailed, RunHung, hears
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.shell import Command, CommandFailed, Limits, Shell
@@ -324,34 +324,19 @@ class TestInAScheduler:
             assert told.wait(FAILED_AFTER)
             assert scheduler.get_instance(running.id).state is State.CANCELLED
 
-    def test_one_that_is_lost_is_ended(self, fifo: Path, watched: Watched) -> None:
-        told = threading.Event()
-        types = JobTypes()
-        types.add(
-            "shell",
-            script(DEAF.format(fifo=fifo)),
-            expire_after=seconds(0.5),
-            retry=RetryPolicy(max_attempts=1),
-        )
-
-        @hears(RunHung)
-        def hear(event: RunHung) -> None:
-            told.set()
-
-        with Scheduler(types, listeners=[hear]) as scheduler:
-            scheduler.enqueue("shell", command="it")
-            assert told.wait(FAILED_AFTER)
-            assert watched.is_over()
-
-    def test_one_whose_timeout_has_passed_is_ended(
-        self, fifo: Path, watched: Watched
+    @pytest.mark.parametrize(
+        ("limit", "end"), [("expire_after", RunHung), ("timeout", RunFailed)]
+    )
+    def test_one_that_is_lost_or_takes_too_long_is_ended(
+        self, fifo: Path, watched: Watched, limit: str, end: type[Event]
     ) -> None:
         told = threading.Event()
         types = JobTypes()
-        types.add("shell", script(DEAF.format(fifo=fifo)), timeout=seconds(0.5))
+        bounds: Any = {limit: seconds(0.5), "retry": RetryPolicy(max_attempts=1)}
+        types.add("shell", script(DEAF.format(fifo=fifo)), **bounds)
 
-        @hears(RunFailed)
-        def hear(event: RunFailed) -> None:
+        @hears(end)
+        def hear(event: Event) -> None:
             told.set()
 
         with Scheduler(types, listeners=[hear]) as scheduler:
@@ -473,9 +458,18 @@ def test_its_schema_says_what_each_command_takes() -> None:
         ({"arguments": ["no-such-program"]}, "there is no program 'no-such-program'"),
         ({"folder": "/no/such/folder"}, "there is no folder /no/such/folder"),
         ({"options": ["x"]}, "options names 'x', and no argument has {x}"),
-        ({"environment": {"A=B": "c"}}, "environment has 'A=B', which none can hold"),
-        ({"environment": {"": "c"}}, "environment has '', which none can hold"),
-        ({"environment": {"A": "\0"}}, "environment has 'A', which none can hold"),
+        (
+            {"environment": {"A=B": "c"}},
+            "environment has 'A=B', which no environment can hold",
+        ),
+        (
+            {"environment": {"": "c"}},
+            "environment has '', which no environment can hold",
+        ),
+        (
+            {"environment": {"A": "\0"}},
+            "environment has 'A', which no environment can hold",
+        ),
         ({"timeout": seconds(0)}, "timeout must be longer than zero"),
     ],
 )
@@ -488,12 +482,12 @@ def test_a_command_that_cannot_be_run_is_refused(wrong: Any, answer: str) -> Non
 @pytest.mark.parametrize(
     ("make", "answer"),
     [
-        (lambda: Limits(memory=0), "memory must be above zero: 0"),
+        (lambda: Limits(memory=0), "memory must be at least 1: 0"),
         (lambda: Limits(cpu_seconds=True), "cpu_seconds must be an int"),
         (lambda: Shell({"": BACKUP}), "the name of a command must have 1 to"),
         (lambda: Shell({"a": ["rm"]}), "command 'a' must be a Command"),  # type: ignore[dict-item]
         (lambda: Shell({}, grace=seconds(0)), "grace must be longer"),
-        (lambda: Shell({}, kept=0), "kept must be from 1 to 65536 bytes: 0"),
+        (lambda: Shell({}, kept=0), "kept must be from 1 to 65,536: 0"),
     ],
 )
 def test_what_is_wrong_with_the_others_is_refused(make: Any, answer: str) -> None:

@@ -28,10 +28,10 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from tests.client.test_backfilling import connected
 from tests.conftest import SQL, seconds
 from tests.http.serving import Calling
 from tests.http.work.house import server
+from tests.shop import Shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,7 +197,7 @@ def test_it_is_kept_within_a_transaction_of_the_users(
 ) -> None:
     client = house.client(store)
     client.schedule(TASK)
-    engine = connected(store_url)
+    engine = Shop(store_url).engine
     with engine.begin() as connection:
         made = client.enqueue("send", connection=connection)
         put = client.schedule(HOURLY, connection=connection)
