@@ -144,7 +144,7 @@ def test_a_bounded_count_says_that_there_are_more() -> None:
         State.PENDING: counts.Counted(count=5, more=True),
         State.RUNNING: counts.Counted(count=1),
     }
-    answer = StatsAnswer.of(found, nodes=1, workers=None)
+    answer = StatsAnswer.counted(found, nodes=1, workers=None)
     assert answer.instances == {State.PENDING: 5, State.RUNNING: 1}
     assert answer.more == [State.PENDING]
 

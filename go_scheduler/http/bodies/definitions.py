@@ -20,6 +20,7 @@ from go_scheduler.http.bodies.body import (
     Object,
     PageQuery,
     Seconds,
+    filled,
     if_given,
     of_field,
 )
@@ -91,14 +92,8 @@ class RetryBody(Body):
     def of(cls, policy: RetryPolicy) -> Self:
         """The body of a policy."""
         most = policy.jitter
-        return cls(
-            max_attempts=policy.max_attempts,
-            delay=policy.delay,
-            factor=policy.factor,
-            max_delay=policy.max_delay,
-            jitter=Span(seconds=most) if isinstance(most, timedelta) else most,
-            stop_on=[str(each) for each in policy.stop_on],
-        )
+        jitter = Span(seconds=most) if isinstance(most, timedelta) else most
+        return filled(cls, policy, jitter=jitter, stop_on=[*map(str, policy.stop_on)])
 
     def policy(self, field: str) -> RetryPolicy:
         """The policy.
@@ -135,7 +130,7 @@ class CatchUpBody(Body):
     @classmethod
     def of(cls, policy: CatchUp) -> Self:
         """The body of a policy."""
-        return cls.model_validate(policy, from_attributes=True)
+        return filled(cls, policy)
 
     def policy(self, field: str) -> CatchUp:
         """The policy.
@@ -345,6 +340,26 @@ def warnings_of(trigger: Trigger, now: datetime) -> list[str]:
 
 
 Overlapping = Annotated[Overlap, Strict(False)]
+Priority = Annotated[int, Field(json_schema_extra={"minimum": 0, "maximum": 3})]
+ExpireAfter = Annotated[
+    Seconds | None,
+    Field(description="How long a run may take before it is presumed hung."),
+]
+Timeout = Annotated[Seconds | None, Field(description="When a run is told to end.")]
+StartTimeout = Annotated[
+    Seconds | None,
+    Field(description="How long a bus may wait until it is accepted, then begun."),
+]
+HeartbeatTimeout = Annotated[
+    Seconds | None, Field(description="How long its worker on a bus may be silent.")
+]
+Retry = Annotated[RetryBody | None, Field(description="null: the server's default.")]
+JitterSpan = Annotated[
+    Seconds | None, Field(description="How much later it runs, at most.")
+]
+Lock = Annotated[Name | None, Field(description="One of all with this lock runs.")]
+ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
+Owner = Annotated[Name | None, Field(description="In whose declared set it is.")]
 MaxQueue = Annotated[
     int | None,
     Field(
@@ -407,25 +422,19 @@ class DefinitionBody(Body):
     id: Id | None = Field(None, description="null: one is made up.")
     name: Name | None = Field(None, description="Which handler or worker runs it.")
     queue: Name = "default"
-    priority: int = Field(1, json_schema_extra={"minimum": 0, "maximum": 3})
+    priority: Priority = 1
     metadata: Object = Field(default_factory=dict, description="At most 64 KiB.")
-    expire_after: Seconds | None = Field(
-        None, description="How long a run may take before it is presumed hung."
-    )
-    timeout: Seconds | None = Field(None, description="When a run is told to end.")
-    start_timeout: Seconds | None = Field(
-        None, description="How long a bus may wait until it is accepted, then begun."
-    )
-    heartbeat_timeout: Seconds | None = Field(
-        None, description="How long its worker on a bus may be silent."
-    )
-    retry: RetryBody | None = Field(None, description="null: the server's default.")
+    expire_after: ExpireAfter = None
+    timeout: Timeout = None
+    start_timeout: StartTimeout = None
+    heartbeat_timeout: HeartbeatTimeout = None
+    retry: Retry = None
     catch_up: CatchUpBody | None = Field(
         None, description="null: the server's default."
     )
-    jitter: Seconds | None = Field(None, description="How much later it runs, at most.")
+    jitter: JitterSpan = None
     overlap: Overlapping = Overlap.ALLOW
-    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    lock: Lock = None
     max_per_node: int | None = Field(
         None,
         description="How many of it one node has at once; null: any number.",
@@ -433,7 +442,7 @@ class DefinitionBody(Body):
     )
     max_queue: MaxQueue = None
     when_full: WhenFull = "refuse"
-    owner: Name | None = Field(None, description="In whose declared set it is.")
+    owner: Owner = None
     paused: bool = Field(False, description="Of a new one; else pause and resume it.")
     note: str | None = Field(None, description="Why it is paused.")
 
@@ -456,34 +465,19 @@ class DefinitionBody(Body):
         Raises:
             Problem: 422, with the wrong field.
         """
-        trigger = trigger_of(self.trigger, now)
-        retry = if_given(self.retry, lambda it: it.policy("retry"))
-        catch_up = if_given(self.catch_up, lambda it: it.policy("catch_up"))
+        id = id or self.id
+        given = {name: getattr(self, name) for name in DefinitionBody.model_fields}
+        del given["owner"]
+        given |= {
+            "trigger": trigger_of(self.trigger, now),
+            "id": id or uuid4(),
+            "named": id is not None,
+            "retry": if_given(self.retry, lambda it: it.policy("retry")),
+            "catch_up": if_given(self.catch_up, lambda it: it.policy("catch_up")),
+            "revision": revision,
+        }
         with of_field("", tuple(type(self).model_fields)):
-            return TaskDefinition(
-                trigger=trigger,
-                id=id or self.id or uuid4(),
-                named=(id or self.id) is not None,
-                name=self.name,
-                queue=self.queue,
-                priority=self.priority,
-                metadata=self.metadata,
-                expire_after=self.expire_after,
-                timeout=self.timeout,
-                start_timeout=self.start_timeout,
-                heartbeat_timeout=self.heartbeat_timeout,
-                retry=retry,
-                catch_up=catch_up,
-                jitter=self.jitter,
-                overlap=self.overlap,
-                lock=self.lock,
-                max_per_node=self.max_per_node,
-                max_queue=self.max_queue,
-                when_full=self.when_full,
-                paused=self.paused,
-                note=self.note,
-                revision=revision,
-            )
+            return TaskDefinition(**given)
 
 
 class DefinitionPut(DefinitionBody):
@@ -493,13 +487,13 @@ class DefinitionPut(DefinitionBody):
     """
 
     revision: int | None = None
-    state: Any = Field(None, json_schema_extra={"readOnly": True})
-    next_fire_time: Any = Field(None, json_schema_extra={"readOnly": True})
-    paused_at: Any = Field(None, json_schema_extra={"readOnly": True})
-    completed_at: Any = Field(None, json_schema_extra={"readOnly": True})
-    recurring: Any = Field(None, json_schema_extra={"readOnly": True})
-    description: Any = Field(None, json_schema_extra={"readOnly": True})
-    warnings: Any = Field(None, json_schema_extra={"readOnly": True})
+    state: ReadOnly = None
+    next_fire_time: ReadOnly = None
+    paused_at: ReadOnly = None
+    completed_at: ReadOnly = None
+    recurring: ReadOnly = None
+    description: ReadOnly = None
+    warnings: ReadOnly = None
 
 
 class DefinitionAnswer(Answer):
@@ -539,34 +533,13 @@ class DefinitionAnswer(Answer):
     @classmethod
     def of(cls, definition: TaskDefinition) -> Self:
         """The answer for a definition."""
-        return cls(
-            id=definition.id,
-            name=definition.name,
-            queue=definition.queue,
-            priority=definition.priority,
+        return filled(
+            cls,
+            definition,
             trigger=TriggerAnswer.of(definition.trigger),
             metadata=dict(definition.metadata),
-            expire_after=definition.expire_after,
-            timeout=definition.timeout,
-            start_timeout=definition.start_timeout,
-            heartbeat_timeout=definition.heartbeat_timeout,
             retry=if_given(definition.retry, RetryBody.of),
             catch_up=if_given(definition.catch_up, CatchUpBody.of),
-            jitter=definition.jitter,
-            overlap=definition.overlap,
-            lock=definition.lock,
-            max_per_node=definition.max_per_node,
-            max_queue=definition.max_queue,
-            when_full=definition.when_full,
-            paused=definition.paused,
-            note=definition.note,
-            state=definition.state,
-            next_fire_time=definition.next_fire_time,
-            paused_at=definition.paused_at,
-            completed_at=definition.completed_at,
-            owner=definition.owner,
-            revision=definition.revision,
-            recurring=definition.recurring,
             description=description_of(definition.trigger),
         )
 

@@ -9,7 +9,6 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from go_scheduler.client.backfilling import Backfill
 from go_scheduler.handlers.job_types import unmarked
 from go_scheduler.http.bodies.body import (
     Answer,
@@ -21,6 +20,7 @@ from go_scheduler.http.bodies.body import (
     PageQuery,
     Query,
     Seconds,
+    filled,
     if_given,
 )
 from go_scheduler.http.bodies.definitions import (
@@ -38,9 +38,7 @@ from go_scheduler.models import (
     Stage,
     State,
     TaskInstance,
-    TaskRun,
 )
-from go_scheduler.models.instance import Skipped
 from go_scheduler.triggers import PreviewedTime, Trigger, preview
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.trigger_timeouts import ask
@@ -88,11 +86,6 @@ class SkippedAnswer(Answer):
     last: Instant
     count: int
     reason: str
-
-    @classmethod
-    def of(cls, skipped: Skipped) -> Self:
-        """The answer for skipped fire times."""
-        return cls.model_validate(skipped, from_attributes=True)
 
 
 class InstanceAnswer(Answer):
@@ -143,38 +136,17 @@ class InstanceAnswer(Answer):
     def of(cls, instance: TaskInstance) -> Self:
         """The answer for an instance."""
         definition = instance.definition
-        return cls(
-            id=instance.id,
+        return filled(
+            cls,
+            instance,
             definition_id=definition.id,
             name=definition.name,
             queue=definition.queue,
-            state=instance.state,
-            fire_time=instance.fire_time,
-            execute_at=instance.execute_at,
-            due_at=instance.due_at,
-            attempt=instance.attempt,
-            runs=instance.runs,
             max_attempts=if_given(definition.retry, lambda it: it.max_attempts),
             payload=if_given(instance.payload, dict),
             metadata=unmarked(instance.metadata),
-            key=instance.key,
-            claimed_by=instance.claimed_by,
-            worker=instance.worker,
-            created_at=instance.created_at,
             updated_at=_updated_at(instance),
-            started_at=instance.started_at,
-            completed_at=instance.completed_at,
-            outcome=instance.outcome,
-            error=instance.error,
-            result=instance.result,
-            client=instance.client,
-            stage=instance.stage,
-            accepted_at=instance.accepted_at,
-            start_by=instance.start_by,
-            progress=instance.progress,
             skipped=if_given(instance.skipped, SkippedAnswer.of),
-            cancel_requested=instance.cancel_requested,
-            parked=instance.parked,
         )
 
 
@@ -199,11 +171,6 @@ class RunAnswer(Answer):
     outcome: RunEnd
     error: str | None
     lost_in: Stage | None
-
-    @classmethod
-    def of(cls, run: TaskRun) -> Self:
-        """The answer for a run."""
-        return cls.model_validate(run, from_attributes=True)
 
 
 class RunsAnswer(Answer):
@@ -266,11 +233,6 @@ class BackfillAnswer(Answer):
         description="Where the limit ended it: pass it on as `start`; null: at the end."
     )
 
-    @classmethod
-    def of(cls, found: Backfill) -> Self:
-        """The answer for a backfill."""
-        return cls.model_validate(found, from_attributes=True)
-
 
 class CancelAnswer(Answer):
     """What a request to cancel came to."""
@@ -293,9 +255,8 @@ class PreviewedAnswer(Answer):
     @classmethod
     def of(cls, time: PreviewedTime) -> Self:
         """The answer for a previewed time."""
-        return cls(
-            at=utc(time.at, name="at"), local=time.at.isoformat(), effect=time.effect
-        )
+        at = utc(time.at, name="at")
+        return cls(at=at, local=time.at.isoformat(), effect=time.effect)
 
 
 class PreviewAnswer(Answer):
@@ -307,7 +268,7 @@ class PreviewAnswer(Answer):
     warnings: list[str] = Field(description="What its author may not have meant.")
 
     @classmethod
-    def of(cls, trigger: Trigger, n: int, after: datetime) -> Self:
+    def computed(cls, trigger: Trigger, n: int, after: datetime) -> Self:
         """The answer for a trigger, whose fire times are computed here."""
         times = ask(trigger, lambda: preview(trigger, n, after))
         return cls(
@@ -369,16 +330,11 @@ class WhyAnswer(Answer):
     @classmethod
     def of(cls, why: Why) -> Self:
         """The answer for an explanation."""
-        return cls(
-            definition_id=why.definition_id,
-            at=why.at,
-            because=why.because,
-            text=why.text,
+        return filled(
+            cls,
+            why,
             instance=if_given(why.instance, InstanceAnswer.of),
             node=if_given(why.node, NodeAnswer.of),
             holder=if_given(why.holder, InstanceAnswer.of),
-            since=why.since,
-            until=why.until,
-            reason=why.reason,
             nearest=[PreviewedAnswer.of(each) for each in why.nearest],
         )

@@ -19,15 +19,26 @@ from go_scheduler.http.bodies.body import (
     Instant,
     Name,
     Object,
+    PageOf,
     Query,
     Seconds,
+    filled,
     if_given,
     of_field,
 )
 from go_scheduler.http.bodies.definitions import (
+    ExpireAfter,
+    HeartbeatTimeout,
+    JitterSpan,
+    Lock,
     MaxQueue,
     Overlapping,
+    Owner,
+    Priority,
+    Retry,
     RetryBody,
+    StartTimeout,
+    Timeout,
     WhenFull,
 )
 from go_scheduler.http.jobs.known_types import check_type_name, said_of
@@ -50,6 +61,19 @@ _MOST_LINES = 10**12
 Count = Annotated[float, Field(ge=0, le=_CENTURY, allow_inf_nan=False)]
 
 
+SETTINGS = (
+    "queue",
+    "priority",
+    "timeout",
+    "expire_after",
+    "start_timeout",
+    "heartbeat_timeout",
+    "lock",
+    "metadata",
+)
+"""The settings of a job that may differ from its type, beside ``retry``."""
+
+
 class JobBody(Body):
     """What is to be done, and when.
 
@@ -66,21 +90,15 @@ class JobBody(Body):
     key: Name | None = Field(
         None, description="While a job of the type has it, no second one is made."
     )
-    jitter: Seconds | None = Field(None, description="How much later it runs, at most.")
+    jitter: JitterSpan = None
     queue: Name | None = None
     priority: int | None = Field(None, json_schema_extra={"minimum": 0, "maximum": 3})
     retry: RetryBody | None = None
-    timeout: Seconds | None = Field(None, description="When a run is told to end.")
-    start_timeout: Seconds | None = Field(
-        None, description="How long a bus may wait until it is accepted, then begun."
-    )
-    heartbeat_timeout: Seconds | None = Field(
-        None, description="How long its worker on a bus may be silent."
-    )
-    expire_after: Seconds | None = Field(
-        None, description="How long a run may take before it is presumed hung."
-    )
-    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    timeout: Timeout = None
+    start_timeout: StartTimeout = None
+    heartbeat_timeout: HeartbeatTimeout = None
+    expire_after: ExpireAfter = None
+    lock: Lock = None
     metadata: Object | None = Field(None, description="At most 64 KiB.")
     owner: Name | None = Field(None, description="Of a definition of its own.")
 
@@ -90,17 +108,8 @@ class JobBody(Body):
         Raises:
             Problem: 422, a policy is wrong.
         """
-        said: dict[str, Any] = {
-            "queue": self.queue,
-            "priority": self.priority,
-            "retry": if_given(self.retry, lambda it: it.policy("retry")),
-            "timeout": self.timeout,
-            "start_timeout": self.start_timeout,
-            "heartbeat_timeout": self.heartbeat_timeout,
-            "expire_after": self.expire_after,
-            "lock": self.lock,
-            "metadata": self.metadata,
-        }
+        said = {name: getattr(self, name) for name in SETTINGS}
+        said["retry"] = if_given(self.retry, lambda it: it.policy("retry"))
         return {
             name: value
             for name, value in said.items()
@@ -180,20 +189,14 @@ class TypeBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [_TYPE]})
 
     queue: Name = "default"
-    priority: int = Field(1, json_schema_extra={"minimum": 0, "maximum": 3})
-    retry: RetryBody | None = Field(None, description="null: the server's default.")
-    timeout: Seconds | None = Field(None, description="When a run is told to end.")
-    start_timeout: Seconds | None = Field(
-        None, description="How long a bus may wait until it is accepted, then begun."
-    )
-    heartbeat_timeout: Seconds | None = Field(
-        None, description="How long its worker on a bus may be silent."
-    )
-    expire_after: Seconds | None = Field(
-        None, description="How long a run may take before it is presumed hung."
-    )
+    priority: Priority = 1
+    retry: Retry = None
+    timeout: Timeout = None
+    start_timeout: StartTimeout = None
+    heartbeat_timeout: HeartbeatTimeout = None
+    expire_after: ExpireAfter = None
     overlap: Overlapping = Overlap.ALLOW
-    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    lock: Lock = None
     max_queue: MaxQueue = None
     when_full: WhenFull = "refuse"
     description: str = Field("", max_length=10_000)
@@ -203,7 +206,7 @@ class TypeBody(Body):
         description="A JSON schema (2020-12) for the payload, checked when a job is"
         " submitted; null: any object.",
     )
-    owner: Name | None = Field(None, description="In whose declared set it is.")
+    owner: Owner = None
 
     def definition(self, name: str) -> TaskDefinition:
         """The definition of the type.
@@ -218,24 +221,17 @@ class TypeBody(Body):
                 schema = Schema(self.payload_schema, patterns=False)
                 said["schema"] = schema.value
             metadata = freeze({MARK: said}, name="schema", limit=METADATA_LIMIT)
-        retry = if_given(self.retry, lambda it: it.policy("retry"))
+        given = dict(self)
+        for each in ("description", "payload_schema", "owner"):
+            del given[each]
+        given["retry"] = if_given(self.retry, lambda it: it.policy("retry"))
         with of_field("", tuple(type(self).model_fields)):
             return TaskDefinition(
                 id=task_id(name),
                 name=name,
                 trigger=OnDemandTrigger(),
-                queue=self.queue,
-                priority=self.priority,
-                retry=retry,
-                timeout=self.timeout,
-                start_timeout=self.start_timeout,
-                heartbeat_timeout=self.heartbeat_timeout,
-                expire_after=self.expire_after,
-                overlap=self.overlap,
-                lock=self.lock,
-                max_queue=self.max_queue,
-                when_full=self.when_full,
                 metadata=metadata,
+                **given,
             )
 
 
@@ -272,34 +268,18 @@ class TypeAnswer(Answer):
         schema, described = said.get("schema"), said.get("description")
         if job_type is not None:
             schema, described = job_type.schema, job_type.description
-        return cls(
+        return filled(
+            cls,
+            definition,
             type=definition.name or "",
             description=described if isinstance(described, str) else "",
-            schema=dict(schema) if isinstance(schema, Mapping) else None,
+            payload_schema=dict(schema) if isinstance(schema, Mapping) else None,
             runs_here=job_type is not None,
             over_bus=job_type is not None and job_type.over_bus,
             definition_id=definition.id,
-            queue=definition.queue,
-            priority=definition.priority,
             retry=if_given(definition.retry, RetryBody.of),
-            timeout=definition.timeout,
-            start_timeout=definition.start_timeout,
-            heartbeat_timeout=definition.heartbeat_timeout,
-            expire_after=definition.expire_after,
-            overlap=definition.overlap,
-            lock=definition.lock,
-            max_queue=definition.max_queue,
-            when_full=definition.when_full,
-            paused=definition.paused,
-            owner=definition.owner,
-            revision=definition.revision,
         )
 
 
-class TypesAnswer(Answer):
+class TypesAnswer(PageOf[TypeAnswer]):
     """A page of types."""
-
-    items: list[TypeAnswer]
-    next: str | None = Field(
-        description="Pass it on as `after` to read the next page; null: there is none."
-    )

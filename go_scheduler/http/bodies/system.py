@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from go_scheduler.http.bodies.body import Answer, Instant
-from go_scheduler.models import Counted, NodeInfo, State
+from go_scheduler.models import Counted, State
 
 
 class HealthAnswer(Answer):
@@ -31,11 +31,6 @@ class NodeAnswer(Answer):
     seen_at: Instant
     stopping: bool
     alive: bool
-
-    @classmethod
-    def of(cls, node: NodeInfo) -> Self:
-        """The answer for a node."""
-        return cls.model_validate(node, from_attributes=True)
 
 
 class NodesAnswer(Answer):
@@ -62,7 +57,7 @@ class StatsAnswer(Answer):
     )
 
     @classmethod
-    def of(
+    def counted(
         cls,
         counts: Mapping[State, Counted],
         *,

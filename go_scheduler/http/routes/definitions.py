@@ -21,7 +21,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.http.access.authentication import allowed
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.bodies.body import PageOf, of_field, read_object
+from go_scheduler.http.bodies.body import PageOf, if_given, of_field, read_object
 from go_scheduler.http.bodies.definitions import (
     DefinitionAnswer,
     DefinitionBody,
@@ -44,7 +44,7 @@ from go_scheduler.http.bodies.instances import (
 )
 from go_scheduler.http.context import Here
 from go_scheduler.http.jobs.known_types import is_type
-from go_scheduler.http.paths import path_from_outside
+from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid
 from go_scheduler.http.routes.visibility import (
     check_declares,
@@ -130,14 +130,15 @@ async def stored_definition(
     """A definition; None: there is none.
 
     Raises:
-        Problem: 404, there is one that the caller may not see.
+        TaskDefinitionNotFoundError: There is one that the caller may not see.
     """
-    with suppress(TaskDefinitionNotFoundError):
+    try:
         definition = await here.client.aget_definition(id)
-        if not caller.sees(definition):
-            raise _not_theirs(id)
-        return definition
-    return None
+    except TaskDefinitionNotFoundError:
+        return None
+    if not caller.sees(definition):
+        raise TaskDefinitionNotFoundError(id)
+    return definition
 
 
 async def put(
@@ -181,7 +182,7 @@ async def put(
         # Somebody else has put it meanwhile, perhaps one whom the caller may not see.
         for each in await here.client.alist_definitions(ids=[definition.id]):
             if not caller.sees(each):
-                raise _not_theirs(each.id) from None
+                raise TaskDefinitionNotFoundError(each.id) from None
         raise
     if not put:
         raise Problem(
@@ -257,16 +258,6 @@ def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
             )
 
 
-def _not_theirs(id: UUID) -> Problem:
-    # No TaskDefinitionNotFoundError: callers take that for a free id.
-    return Problem(
-        404,
-        "no-definition",
-        "No such definition",
-        f"no task definition has the id {id}",
-    )
-
-
 router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
 
 Reader = Annotated[Caller, allowed("jobs:read")]
@@ -303,9 +294,7 @@ async def create_definition(
         if not made.is_same(definition):
             raise
         response.status_code = 200
-    response.headers["Location"] = path_from_outside(
-        request, f"/v1/definitions/{made.id}"
-    )
+    set_location(request, response, f"/v1/definitions/{made.id}")
     return _put(made, now, response)
 
 
@@ -349,9 +338,7 @@ async def put_definition(
     made = await put_again(put_it, again=not said)
     if not is_there:
         response.status_code = 201
-        response.headers["Location"] = path_from_outside(
-            request, f"/v1/definitions/{id}"
-        )
+        set_location(request, response, f"/v1/definitions/{id}")
     return _put(made, now, response)
 
 
@@ -396,19 +383,11 @@ async def list_definitions(
     """List definitions, by their ids or their next fire times, a page at a time."""
     if asked.queue is not None:
         caller.check_queue(asked.queue)
-    metadata = asked.metadata
+    contained = if_given(asked.metadata, lambda it: read_object("metadata", it))
+    query = dict(asked) | {"metadata": contained}
     with of_field("", tuple(DefinitionsQuery.model_fields)):
         page = await here.client.alist_definitions(
-            name=asked.name,
-            queue=asked.queue,
-            owner=asked.owner,
-            queues=caller.queues,
-            owners=caller.owners,
-            state=asked.state,
-            metadata=None if metadata is None else read_object("metadata", metadata),
-            soonest_first=asked.soonest_first,
-            after=asked.after,
-            limit=asked.limit,
+            **query, queues=caller.queues, owners=caller.owners
         )
     answers = await on_thread(lambda: [DefinitionAnswer.of(each) for each in page])
     return PageOf(items=answers, next=page.next)
@@ -474,19 +453,11 @@ async def run_now(
     payload = await here.job_types.payload_for(definition, caller, body.payload)
     instance_id = uuid4()
     with of_field("", tuple(RunBody.model_fields), otherwise="payload"):
-        instance = await here.client.arun_now(
-            id,
-            payload=payload,
-            at=body.at,
-            delay=body.delay,
-            key=body.key,
-            id=instance_id,
-        )
+        given = dict(body) | {"payload": payload}
+        instance = await here.client.arun_now(id, **given, id=instance_id)
     if instance.id != instance_id:
         response.status_code = 200
-    response.headers["Location"] = path_from_outside(
-        request, f"/v1/instances/{instance.id}"
-    )
+    set_location(request, response, f"/v1/instances/{instance.id}")
     return InstanceAnswer.of(instance)
 
 
@@ -510,7 +481,7 @@ async def preview_definition(
     """The next fire times of a definition's trigger."""
     definition = await seen_definition(here, caller, id)
     after = asked.after or here.clock.now()
-    return await on_thread(PreviewAnswer.of, definition.trigger, asked.n, after)
+    return await on_thread(PreviewAnswer.computed, definition.trigger, asked.n, after)
 
 
 @router.get("/{id}/why")
@@ -529,6 +500,5 @@ def _one(definition: TaskDefinition, response: Response) -> DefinitionAnswer:
 
 def _put(definition: TaskDefinition, now: datetime, response: Response) -> PutAnswer:
     response.headers["ETag"] = etag(definition)
-    answer = PutAnswer.of(definition)
-    answer.warnings = warnings_of(definition.trigger, now)
-    return answer
+    answer = DefinitionAnswer.of(definition)
+    return PutAnswer(**dict(answer), warnings=warnings_of(definition.trigger, now))

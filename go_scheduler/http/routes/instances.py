@@ -35,16 +35,7 @@ async def list_instances(
     """List instances, by the time when they are to run, a page at a time."""
     with of_field("", tuple(InstancesQuery.model_fields)):
         page = await here.client.alist_instances(
-            definition_id=asked.definition_id,
-            name=asked.name,
-            key=asked.key,
-            state=asked.state,
-            since=asked.since,
-            queues=caller.queues,
-            owners=caller.owners,
-            newest_first=asked.newest_first,
-            after=asked.after,
-            limit=asked.limit,
+            **dict(asked), queues=caller.queues, owners=caller.owners
         )
     answers = await on_thread(lambda: [InstanceAnswer.of(each) for each in page])
     return PageOf(items=answers, next=page.next)

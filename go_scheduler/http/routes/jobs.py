@@ -20,7 +20,7 @@ from go_scheduler.http.context import Here
 from go_scheduler.http.jobs.importing import Import
 from go_scheduler.http.jobs.jitter import Spread
 from go_scheduler.http.jobs.submitting import Submitting, planned
-from go_scheduler.http.paths import path_from_outside
+from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -64,9 +64,7 @@ async def submit(
     [found] = await submitting.write([job])
     if isinstance(found, Problem):
         raise found
-    response.headers["Location"] = path_from_outside(
-        request, f"/v1/instances/{found.id}"
-    )
+    set_location(request, response, f"/v1/instances/{found.id}")
     response.status_code = 201 if found.id == job.job.id else 200
     return SubmittedAnswer(
         instance_id=found.id,

@@ -100,9 +100,9 @@ async def stats(here: Here, caller: RunReader) -> StatsAnswer:
     client = here.client
     counts = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
     if is_restricted(caller):
-        return StatsAnswer.of(counts, nodes=None, workers=None)
+        return StatsAnswer.counted(counts, nodes=None, workers=None)
     nodes = await client.anodes()
-    return StatsAnswer.of(
+    return StatsAnswer.counted(
         counts,
         nodes=sum(1 for each in nodes if each.alive),
         workers=None if here.work is None else here.work.waiting_workers,
@@ -127,7 +127,7 @@ async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswe
 
     def asked() -> PreviewAnswer:
         trigger = trigger_of(body.trigger, now)
-        return PreviewAnswer.of(trigger, body.n, body.after or now)
+        return PreviewAnswer.computed(trigger, body.n, body.after or now)
 
     return await on_thread(asked)
 
