@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
@@ -19,8 +19,8 @@ from go_scheduler import RetryAfter, current_run
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.http import Work, Worker
 from go_scheduler.http.remote_errors import NotAllowedError
-from go_scheduler.http.working.life import Given, Life, Reports
-from go_scheduler.http.working.life import Server as Asked
+from go_scheduler.http.worker import Given, Life, Reports
+from go_scheduler.http.worker import Server as Asked
 from go_scheduler.working.worker import Ending, Pauses
 from tests.patience import FAILED_AFTER
 
@@ -327,7 +327,7 @@ def test_what_nobody_takes_is_told_no_longer_at_last(
     server.say("complete", *[(503, PROBLEM)] * 20)
 
     async def tell() -> None:
-        async with Asked(server.url, None) as asked:
+        async with aclosing(Asked(server.url, None)) as asked:
             reports = Reports(asked, timedelta(seconds=0.2))
             await reports.tell(_given(), Ending())
 
@@ -357,7 +357,7 @@ def test_who_cannot_tell_what_came_of_runs_takes_no_more(server: Scripted) -> No
 def test_large_results_are_told_apart(server: Scripted) -> None:
 
     async def tell() -> None:
-        async with Asked(server.url, None) as asked:
+        async with aclosing(Asked(server.url, None)) as asked:
             reports = Reports(asked)
             result = "x" * 60_000
             ends = (reports.tell(_given(), Ending(result=result)) for _ in range(7))
