@@ -187,23 +187,13 @@ def test_the_number_of_waiting_workers_is_limited() -> None:
     a, b, c = (Caller(subject=each, scopes=frozenset()) for each in "abc")
     waiting = Waiting(each=1, all=2)
     for _ in range(2):
-        with waiting.place(a):
-            with pytest.raises(Problem, match="of this caller") as refused:
-                waiting.place(a).__enter__()
-            assert refused.value.headers == {"Retry-After": "5"}
-            with (
-                waiting.place(b),
-                pytest.raises(Problem, match="2 workers are waiting"),
-            ):
-                waiting.place(c).__enter__()
-
-
-def test_a_worker_that_leaves_no_longer_waits() -> None:
-    waiting, caller = Waiting(), Caller(subject="a", scopes=frozenset())
-    with waiting.place(caller):
-        with waiting.place(caller):
+        with waiting.place(a), waiting.place(b):
             assert waiting.count == 2
-        assert waiting.count == 1
+            for caller, why in ((a, "of this caller"), (c, "2 workers are waiting")):
+                with pytest.raises(Problem, match=why) as refused:
+                    waiting.place(caller).__enter__()
+                assert refused.value.headers == {"Retry-After": "5"}
+        assert waiting.count == 0
 
 
 def test_an_access_that_lets_nobody_in_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from go_scheduler.http.access.authentication import OpenAccess
-from go_scheduler.http.access.loopback import is_loopback, is_safe_url
+from go_scheduler.http.access.loopback import is_safe_url
 from tests.http.access.house import JSON, PATHS, probing, sent, served
 from tests.http.serving import Calling, is_problem
 
@@ -129,17 +129,6 @@ def test_another_machine_is_refused_wherever_the_server_is_bound() -> None:
         answer = http.get(READ)
     assert is_problem(answer, 403, "not-local")
     assert "only this machine" in answer.json()["detail"]
-
-
-@pytest.mark.parametrize(
-    ("host", "is_own"),
-    [
-        *((each, True) for each in ("localhost", "127.0.0.1", "127.1.2.3", "::1")),
-        *((each, False) for each in ("0.0.0.0", "::", "", "10.0.0.1", "example.org")),
-    ],
-)
-def test_only_loopback_names_are_of_this_machine(host: str, is_own: bool) -> None:
-    assert is_loopback(host) is is_own
 
 
 @pytest.mark.parametrize(
