@@ -1,4 +1,4 @@
-"""A worker: runs handlers here that a server elsewhere has work for."""
+"""A worker in Python: takes work from an HTTP server, and runs handlers for it."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ __all__ = ["Work", "Worker"]
 
 
 class Given(worker.Given):
-    """What a worker was handed and still has.
+    """A run that the server has handed out to this worker.
 
     Args:
-        item: As the server sends it.
+        item: The item of the server's answer.
         extend: Asks the server for more time, without waiting for its answer.
 
     Attributes:
-        times: When it began and ended by this machine's clock, as the server takes
-            them; empty: it has not ended.
+        times: When the run began and ended by this machine's clock, as the body of a
+            report has them; empty while it runs.
     """
 
     place = "a worker of an HTTP server"
@@ -90,7 +90,7 @@ def _work_of(item: Mapping[str, Any]) -> Work:
         metadata=frozen(metadata, "metadata") if metadata else NOTHING,
         attempt=item["attempt"],
         execute_at=datetime.fromisoformat(item["execute_at"]),
-        # A server may be of a version without these.
+        # Servers of earlier versions do not send the following fields.
         definition_id=None if definition_id is None else UUID(definition_id),
         queue=item.get("queue"),
         traceparent=item.get("traceparent"),
@@ -100,16 +100,17 @@ def _work_of(item: Mapping[str, Any]) -> Work:
 
 _PATIENCE = 30.0
 _CONNECTIONS = 20
-# Shorter than servers keep theirs: one that is closed at this instant costs a request.
+# Shorter than the keep-alive of servers: a request on a connection that the server
+# closes at the same moment fails.
 _CONNECTION_KEPT = 4.0
 _JSON = {"Content-Type": "application/json"}
 
 
 class AwayError(StoreUnavailableError):
-    """The server cannot be reached, or says so: asking again may help.
+    """The server or its store does not answer; trying again may help.
 
     Attributes:
-        seconds: After how many it wants to be asked again; 0: it does not say.
+        seconds: The ``Retry-After`` of the answer, in seconds; 0: there is none.
     """
 
     def __init__(self, why: str, seconds: float = 0.0) -> None:
@@ -118,19 +119,19 @@ class AwayError(StoreUnavailableError):
 
 
 class LostError(Exception):
-    """The run is not the worker's any more, or its instance has ended otherwise."""
+    """The worker has lost the claim of a run, or the instance has ended."""
 
 
 class Server:
-    """Asks a server, on connections that it keeps, within one event loop.
+    """Sends requests to a server, with a connection pool, within one event loop.
 
     Args:
-        url: Of the server.
-        token: Says who asks; one that is called is asked for it at first, and again
-            when the server does not take it any more.
+        url: The URL of the server.
+        token: The token, or a function that returns it. The function is called before
+            the first request, and again when the server refuses the token.
 
     Attributes:
-        hands_out: Whether it has begun to answer who waits for work.
+        hands_out: Whether the answer to the current poll has begun.
     """
 
     def __init__(self, url: str, token: Token) -> None:
@@ -153,7 +154,7 @@ class Server:
     async def take(
         self, queues: str, *, most: int, wait: float, worker: str
     ) -> Sequence[Mapping[str, Any]]:
-        """Wait for work; answers the items, none if there was none in that time."""
+        """Wait for work; returns the items, none if no work came in that time."""
         self.hands_out = False
         answer = await self._ask(
             "GET",
@@ -165,12 +166,12 @@ class Server:
         return found if answer is None else answer["work"]
 
     async def tell(self, given: Given, what: str, **body: object) -> Any:
-        """Say something of a run; answers what the server says to it."""
+        """Report something about a run; returns the server's answer."""
         path = f"/{given.work.instance_id}/{what}"
         return await self._ask("POST", path, json={"token": given.token, **body})
 
     async def complete(self, completed: Sequence[bytes]) -> Sequence[Exception | None]:
-        """Say of several runs that they have succeeded; answers for each, in order."""
+        """Report several successes; returns the error of each, in order."""
         content = b'{"completed": [' + b",".join(completed) + b"]}"
         answer = await self._ask("POST", "/complete", content=content, headers=_JSON)
         told = [
@@ -186,17 +187,17 @@ class Server:
         return told
 
     async def _note_answer(self, answer: httpx.Response) -> None:
-        # Nothing but work is asked for by this method.
+        # Only polls for work are sent by GET.
         if answer.request.method == "GET" and answer.is_success:
             self.hands_out = True
 
     async def _ask(self, method: str, path: str, **options: Any) -> Any:
-        """The body of the answer; None: it has none.
+        """Send a request; returns the body of the answer, or None without a body.
 
         Raises:
-            AwayError: It may help to ask again.
+            AwayError: Trying again may help.
             LostError: 409.
-            GoSchedulerError: The server refuses it.
+            GoSchedulerError: The server refuses the request.
         """
         try:
             answer = await self._http.request(method, f"/v1/work{path}", **options)
@@ -209,7 +210,7 @@ class Server:
 
 
 class Bearer(httpx.Auth):
-    """Says who asks, by a header."""
+    """Adds the token to each request."""
 
     def __init__(self, token: str | Callable[[], str]) -> None:
         self._given = token
@@ -218,7 +219,7 @@ class Bearer(httpx.Auth):
     async def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Send the token, and another one if there is one and this is refused."""
+        """Send the token; if it is refused, get another one and send that once."""
         if self._token is None:
             await self._ask()
         request.headers["Authorization"] = f"Bearer {self._token}"
@@ -237,10 +238,10 @@ class Bearer(httpx.Auth):
 
 
 def checked_url(url: object) -> str:
-    """The URL of a server, without what it ends with.
+    """The URL of a server, without a slash at its end.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is no http or https URL with a host.
     """
     try:
         parsed = httpx.URL(url)  # type: ignore[arg-type]
@@ -276,13 +277,13 @@ BEYOND = timedelta(minutes=10)
 
 
 class Reports:
-    """Tells a server of runs, again and again while it is away.
+    """Reports runs to a server, and repeats a report while the server is away.
 
-    Successes are told together: those that come while others are being told.
+    Successes that come in while a report is under way are sent together afterwards.
 
     Args:
         server: The server.
-        beyond: For how long after the lease is over what came of a run is still told.
+        beyond: How long after the end of the lease the result of a run is still sent.
     """
 
     def __init__(self, server: Server, beyond: timedelta = BEYOND) -> None:
@@ -292,7 +293,7 @@ class Reports:
         self._telling: asyncio.Task[None] | None = None
 
     async def keep(self, given: Given) -> None:
-        """Send a heartbeat every third of the lease, until the run is lost."""
+        """Send a heartbeat after each third of the lease, until the run is lost."""
         third = given.lease / 3
         pauses, pause = Pauses(third), third
         while not given.lost:
@@ -307,7 +308,7 @@ class Reports:
                 pauses, pause = Pauses(third), third
 
     async def extend(self, given: Given, seconds: float) -> None:
-        """Ask for more time; if the server does not answer, heartbeats go on."""
+        """Ask for more time; heartbeats go on if the server does not answer."""
         try:
             answer = await self._server.tell(given, "extend", seconds=seconds)
             self._note(given, answer)
@@ -317,15 +318,15 @@ class Reports:
             _lose(given, error)
 
     async def give_back(self, given: Given) -> None:
-        """Say that a run has not begun; if nobody hears it, its lease lapses."""
+        """Release a run that has not begun; if that fails, its lease lapses."""
         try:
             await self._server.tell(given, "release")
         except (AwayError, LostError, GoSchedulerError) as error:
             _LOG.warning("%s is not given back: %s", given.work.instance_id, error)
 
     async def tell(self, given: Given, ending: Ending) -> None:
-        """Say what came of a run, and go on trying until its time is long over."""
-        # As often as heartbeats are tried, which keep it from running elsewhere.
+        """Send the result of a run, and repeat that until its time is over."""
+        # As often as heartbeats, which keep the instance from running elsewhere.
         loop, pauses = asyncio.get_running_loop(), Pauses(given.lease / 3)
         until = loop.time() + given.lease + self._beyond
         while True:
@@ -346,7 +347,7 @@ class Reports:
             await asyncio.sleep(pause)
 
     async def _fail(self, given: Given, failure: Failure) -> None:
-        # Of what is lost only a success counts.
+        # The server takes only a success of a run that is lost.
         if given.lost:
             raise LostError("it runs elsewhere")
         if (delay := failure.given_back_for) is not None:
@@ -383,7 +384,7 @@ class Reports:
         self._telling = None
 
     def _some(self) -> list[tuple[bytes, asyncio.Future[Exception | None]]]:
-        """The first that go into one body."""
+        """Take the successes that fit into one body."""
         size = count = 0
         for text, _ in self._completed[:_MOST_REPORTS]:
             size += len(text)
@@ -404,29 +405,30 @@ def _lose(given: Given, error: Exception) -> None:
 
 
 def _untold(given: Given, error: Exception) -> None:
-    _LOG.warning("what came of %s is not recorded: %s", given.work.instance_id, error)
+    _LOG.warning("the result of %s is not recorded: %s", given.work.instance_id, error)
 
 
 _CLOCK = SystemClock()
 _MOST_ASKED_FOR = 100
-# For each place: a server that takes no reports is asked for no more work.
+# The most unsent results for each worker thread: no more work is taken from a server
+# that takes no reports.
 _UNTOLD = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a worker is like.
+    """The settings of a worker.
 
     Attributes:
-        url: Of its server.
-        handler: What it calls.
-        queues: Whose work it takes, with commas between them.
+        url: The URL of its server.
+        handler: The handler.
+        queues: Its queues, with commas between them.
         max_workers: The most handlers that run at once.
-        token: Says who asks.
-        name: What the server knows it by.
-        wait: How long it waits for work before it asks anew.
-        telemetry: Has a span around each call of a handler; None: there is none.
-        beyond: For how long after the lease is over what came of a run is still told.
+        token: The token, or a function that returns it; None: no token is sent.
+        name: The name of the worker that the server shows.
+        wait: How long a poll waits for work.
+        telemetry: Makes a span around each call of a handler; None: no spans.
+        beyond: How long after the end of the lease the result of a run is still sent.
     """
 
     url: str
@@ -441,10 +443,10 @@ class Settings:
 
 
 class Life(worker.Life):
-    """Waits for work and has it done, until it is told to stop.
+    """One start of a worker: takes work and runs it, until it is stopped.
 
     Args:
-        settings: What it is like.
+        settings: The settings of the worker.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -462,15 +464,15 @@ class Life(worker.Life):
             polling.cancel()
             await asyncio.wait([polling])
             await self._until_left()
-        # What it was refused for; else it was cancelled.
+        # Raises the error if the server has refused the worker.
         if not polling.cancelled():
             polling.result()
 
     async def _poll(self) -> None:
-        """Take work whenever there is a place for it.
+        """Take work whenever a handler may be called.
 
         Raises:
-            GoSchedulerError: The server refuses it.
+            GoSchedulerError: The server refuses the worker.
         """
         settings, pauses, is_away = self._settings, Pauses(), False
         while True:
@@ -493,7 +495,7 @@ class Life(worker.Life):
                 self._begin(each)
 
     async def _take(self, most: int) -> Sequence[Mapping[str, Any]]:
-        """Wait for work; what still comes after a stop is given back."""
+        """Wait for work; work that arrives after a stop is released."""
         settings = self._settings
         taking = asyncio.create_task(
             self._server.take(
@@ -516,7 +518,7 @@ class Life(worker.Life):
             raise
 
     def _room(self) -> int:
-        """How much more it takes: less, if much is still to be told."""
+        """How many more runs it takes: fewer if many results are not sent yet."""
         most, untold = self._settings.max_workers, len(self._runs) - self._called
         return min(_MOST_ASKED_FOR, most - self._called, _UNTOLD * most - untold)
 
@@ -550,7 +552,7 @@ class Life(worker.Life):
             self._changed.set()
 
     def _extend_soon(self, given: Given, by: timedelta) -> None:
-        """Ask for more time; from any thread."""
+        """Ask for more time, from any thread."""
 
         def extend() -> None:
             self._spawn(self._reports.extend(given, by.total_seconds()))
@@ -563,7 +565,7 @@ _LONGEST_WAIT = timedelta(seconds=60)
 
 
 class Worker(LivingWorker):
-    """Waits for work of a server by long-poll, and runs it here.
+    """Takes work from a server by long-poll, and runs it in this process.
 
     ```python
     def handle(work: Work) -> object:
@@ -572,29 +574,29 @@ class Worker(LivingWorker):
     Worker("http://127.0.0.1:8710", handle, queues=("mail",)).run()
     ```
 
-    Sync handlers are called on threads, ``async def`` ones on an event loop. What they
-    return is the result, if it is JSON; what they raise is the error: ``RetryAfter``,
-    ``Fail`` and ``GiveBack`` decide as in any handler. Inside them ``current_run()``
-    says whether the run was cancelled or lost, and its ``extend`` asks for more time;
-    heartbeats are sent meanwhile. A server that is away is asked again, by and by, and
-    told then what came of runs.
+    Sync handlers are called on threads, async handlers on an event loop. The return
+    value is the result, if it is JSON. An exception is the error of the run;
+    ``RetryAfter``, ``Fail`` and ``GiveBack`` work as in any handler. In a handler,
+    ``current_run()`` says whether the run was cancelled or lost, and its ``extend``
+    asks for more time. The worker sends heartbeats meanwhile. While the server is away,
+    the worker tries again with growing pauses, and sends the results of runs later.
 
     Args:
-        url: Of the server, such as ``http://127.0.0.1:8710``.
+        url: The URL of the server, such as ``http://127.0.0.1:8710``.
         handler: Called with ``Work``; or a ``HandlerRegistry``, whose handlers are
             called by type, as by a scheduler.
-        queues: Whose work to take.
+        queues: The queues whose work is taken.
         max_workers: The most handlers that run at once.
-        token: An API key, or a token of the issuer; or what answers one, called on a
-            thread, at first and when the server does not take the last one any more.
-            None: the server asks for none.
+        token: An API key, or a token of the issuer; or a function that returns it. The
+            function is called on a thread, before the first request and when the
+            server refuses the token. None: no token is sent.
         plain_http: Whether the token may be sent to another machine by http, where
             others may read it on its way.
-        name: What the server shows to people; None: this machine's name, and the
+        name: The name that the server shows; None: the name of this machine, and the
             number of this process.
-        wait: How long to wait for work before asking anew, at most a minute.
-        telemetry: Has a span around each call of a handler, in the trace in which it
-            was asked for, such as a ``Telemetry``; None: nobody traces.
+        wait: How long a poll waits for work, at most a minute.
+        telemetry: Makes a span around each call of a handler, in the trace of the
+            instance, such as a ``Telemetry``; None: no spans.
 
     Raises:
         ConfigurationError: An argument is wrong.
@@ -637,7 +639,7 @@ class Worker(LivingWorker):
 
 
 def _joined(queues: Iterable[str]) -> str:
-    """Queues as they are asked for."""
+    """The queues as the query of a poll has them."""
     names = checked_queues(queues)
     for each in names:
         if "," in each:

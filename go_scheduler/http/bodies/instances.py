@@ -80,7 +80,7 @@ _ANSWER: JsonDict = {
 
 
 class SkippedAnswer(Answer):
-    """Which fire times an instance stands for, and why they do not run."""
+    """The skipped fire times that an instance stands for, and the reason."""
 
     first: Instant
     last: Instant
@@ -89,7 +89,7 @@ class SkippedAnswer(Answer):
 
 
 class InstanceAnswer(Answer):
-    """An instance: one firing of a definition, or what was made of it by hand."""
+    """An instance: one run of a definition, by its schedule or by hand."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_ANSWER]})
 
@@ -113,7 +113,7 @@ class InstanceAnswer(Answer):
     worker: str | None
     created_at: Instant | None
     updated_at: Instant | None = Field(
-        description="When it was last made, started, ended or made to run again."
+        description="When it was last created, started, ended or retried."
     )
     started_at: Instant | None
     completed_at: Instant | None
@@ -121,13 +121,13 @@ class InstanceAnswer(Answer):
     error: str | None
     result: Any
     client: Any = Field(
-        description="What the worker said of its last run: `started_at` and `ended_at`"
-        " by its own clock; null: nothing."
+        description="The `started_at` and `ended_at` of the last run by the worker's"
+        " clock; null: the worker sent none."
     )
-    stage: Stage | None = Field(description="How far its run has come on a bus.")
+    stage: Stage | None = Field(description="The progress of its run on a message bus.")
     accepted_at: Instant | None
     start_by: Instant | None
-    progress: Any = Field(description="What was told last; null: nothing.")
+    progress: Any = Field(description="The last progress of the handler; null: none.")
     skipped: SkippedAnswer | None
     cancel_requested: bool
     parked: bool
@@ -180,18 +180,20 @@ class RunsAnswer(Answer):
 
 
 class InstancesQuery(PageQuery):
-    """Which instances."""
+    """The filter of a list of instances."""
 
     definition_id: Id | None = None
     name: Name | None = None
     key: Name | None = None
     state: State | None = None
-    since: Instant | None = Field(None, description="Their `execute_at` is not before.")
+    since: Instant | None = Field(
+        None, description="Only instances whose `execute_at` is not before."
+    )
     newest_first: bool = False
 
 
 class RunBody(Body):
-    """How a definition is to be run once more."""
+    """The arguments of one more run of a definition."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"payload": {"order": 7}}]}
@@ -201,12 +203,12 @@ class RunBody(Body):
     at: Instant | None = Field(None, description="null: as soon as possible.")
     delay: Seconds | None = Field(None, description="Instead of `at`.")
     key: Name | None = Field(
-        None, description="While an instance has it, no second one is made."
+        None, description="While an instance has this key, no second instance is made."
     )
 
 
 class BackfillBody(Body):
-    """Which past of a schedule is to run."""
+    """The past period of a schedule that is to run."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -217,28 +219,28 @@ class BackfillBody(Body):
     )
 
     start: Instant
-    end: Instant = Field(description="The first instant after.")
+    end: Instant = Field(description="The end of the period; exclusive.")
     overlap: Overlapping | None = Field(None, description="null: the definition's.")
-    limit: int = Field(1000, ge=1, le=10_000, description="The most to make.")
+    limit: int = Field(1000, ge=1, le=10_000, description="The most instances to make.")
 
 
 class BackfillAnswer(Answer):
-    """What a backfill has come to."""
+    """The result of a backfill."""
 
-    made: int = Field(description="How many fire times were given an instance.")
-    there: int = Field(description="How many had one already.")
+    made: int = Field(description="How many instances were made.")
+    there: int = Field(description="How many fire times had an instance already.")
     first: Instant | None
     last: Instant | None
     next: Instant | None = Field(
-        description="Where the limit ended it: pass it on as `start`; null: at the end."
+        description="Pass it on as `start` to go on after the limit; null: all is done."
     )
 
 
 class CancelAnswer(Answer):
-    """What a request to cancel came to."""
+    """The result of a request to cancel."""
 
     cancelled: Cancelled = Field(
-        description="`cancelled`: it will not run; `requested`: it runs, and is told."
+        description="`cancelled`: it will not run; `requested`: its run is to stop."
     )
 
 
@@ -246,10 +248,10 @@ Count = Annotated[int, Field(ge=1, le=1000, description="How many fire times.")]
 
 
 class PreviewedAnswer(Answer):
-    """One fire time, and what the clocks do to it."""
+    """One fire time, and the effect of a clock change on it."""
 
     at: Instant = Field(description="In UTC.")
-    local: str = Field(description="In the schedule's own zone.")
+    local: str = Field(description="In the time zone of the schedule.")
     effect: str | None
 
     @classmethod
@@ -265,7 +267,9 @@ class PreviewAnswer(Answer):
     trigger: TriggerAnswer
     description: str | None
     times: list[PreviewedAnswer]
-    warnings: list[str] = Field(description="What its author may not have meant.")
+    warnings: list[str] = Field(
+        description="Warnings about a trigger that its author may not have meant."
+    )
 
     @classmethod
     def computed(cls, trigger: Trigger, n: int, after: datetime) -> Self:
@@ -280,14 +284,14 @@ class PreviewAnswer(Answer):
 
 
 class PreviewQuery(Query):
-    """How many fire times of a definition, and from when on."""
+    """How many fire times of a definition to preview, and from when on."""
 
     n: Count = 10
     after: Instant | None = Field(None, description="null: the present time.")
 
 
 class PreviewBody(Body):
-    """Which fire times of a trigger that need not be stored."""
+    """A trigger, and how many of its fire times to preview."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -301,27 +305,27 @@ class PreviewBody(Body):
 
 
 class WhyQuery(Query):
-    """About which instant."""
+    """The instant that is asked about."""
 
-    at: Instant | None = Field(None, description="null: how things stand now.")
+    at: Instant | None = Field(None, description="null: the present time.")
 
 
 class WhyOfQuery(WhyQuery):
-    """About what, and which instant."""
+    """The definition or instance that is asked about, and the instant."""
 
-    definition_id: Id = Field(description="That of a definition, or of an instance.")
+    definition_id: Id = Field(description="The id of a definition or of an instance.")
 
 
 class WhyAnswer(Answer):
-    """What happened, happens or will happen, and what decided it."""
+    """What happened, happens or will happen, and the reason."""
 
     definition_id: UUID
     at: Instant
     because: Because
     text: str = Field(description="The same in plain sentences.")
     instance: InstanceAnswer | None
-    node: NodeAnswer | None = Field(description="null without the scope `admin`, too.")
-    holder: InstanceAnswer | None = Field(description="The one that it waits for.")
+    node: NodeAnswer | None = Field(description="Also null without the scope `admin`.")
+    holder: InstanceAnswer | None = Field(description="The instance that it waits for.")
     since: Instant | None
     until: Instant | None
     reason: str | None

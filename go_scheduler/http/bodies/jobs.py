@@ -75,9 +75,9 @@ SETTINGS = (
 
 
 class JobBody(Body):
-    """What is to be done, and when.
+    """A job: its type, its payload, and its time.
 
-    What its type says holds unless the job says otherwise; a job that does has a
+    Settings that are left out are those of the type. A job with other settings has a
     definition of its own.
     """
 
@@ -88,7 +88,7 @@ class JobBody(Body):
     at: Instant | None = Field(None, description="null: as soon as possible.")
     delay: Seconds | None = Field(None, description="Instead of `at`.")
     key: Name | None = Field(
-        None, description="While a job of the type has it, no second one is made."
+        None, description="While a job of the type has this key, no second job is made."
     )
     jitter: JitterSpan = None
     queue: Name | None = None
@@ -100,7 +100,7 @@ class JobBody(Body):
     expire_after: ExpireAfter = None
     lock: Lock = None
     metadata: Object | None = Field(None, description="At most 64 KiB.")
-    owner: Name | None = Field(None, description="Of a definition of its own.")
+    owner: Name | None = Field(None, description="The owner of its own definition.")
 
     def settings(self, base: TaskDefinition) -> dict[str, Any]:
         """The settings that differ from those of its type.
@@ -118,42 +118,43 @@ class JobBody(Body):
 
 
 class SubmittedAnswer(Answer):
-    """What a job has become."""
+    """The instance of a job."""
 
     instance_id: UUID
     definition_id: UUID
-    state: State = Field(description="Where it stands; skipped: it was dropped.")
+    state: State = Field(description="skipped: the job was dropped.")
 
 
 class ImportQuery(Query):
-    """How many jobs are imported."""
+    """The parameters of an import."""
 
     import_: str | None = Field(
         None,
         alias="import",
         min_length=1,
         max_length=_LONGEST_IMPORT,
-        description="A name for the import: repeated by it, no line is made twice."
-        " null: one is made up, and told.",
+        description="A name for the import. An import that is repeated with the same"
+        " name makes no line twice. null: the server makes up a name, and answers it.",
     )
     first: int = Field(
         1,
         ge=1,
         le=_MOST_LINES,
-        description="The number of the first line, of an import that comes in parts.",
+        description="The number of the first line, if an import comes in parts.",
     )
     start: Instant | None = Field(None, description="null: the present time.")
     window: Count | None = Field(
-        None, description="Over how many seconds they are staggered evenly."
+        None, description="Over how many seconds the jobs are staggered evenly."
     )
     interval: Count | None = Field(
-        None, description="How many seconds after the one before each is to run."
+        None, description="The seconds between a job and the next one."
     )
     jitter: Count | None = Field(
-        None, description="How many seconds later each runs, at most."
+        None, description="The longest random delay of each job, in seconds."
     )
     on_error: Literal["stop", "skip"] = Field(
-        "stop", description="What becomes of the lines after one that is refused."
+        "stop",
+        description="Whether the lines after a refused line are left out, or go on.",
     )
 
     @model_validator(mode="before")
@@ -184,7 +185,7 @@ class ImportQuery(Query):
 
 
 class TypeBody(Body):
-    """A type of jobs, for workers elsewhere."""
+    """A type of jobs for workers."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_TYPE]})
 
@@ -242,7 +243,7 @@ class TypeAnswer(Answer):
     description: str
     payload_schema: Object | None = Field(alias="schema")
     runs_here: bool = Field(
-        description="Whether the server runs it itself, or by workers on its bus."
+        description="Whether the server itself, or a worker on its bus, runs it."
     )
     over_bus: bool = Field(False, description="Whether workers on its bus run it.")
     definition_id: UUID

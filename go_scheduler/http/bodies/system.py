@@ -13,13 +13,13 @@ from go_scheduler.models import Counted, State
 
 
 class HealthAnswer(Answer):
-    """That the server is well."""
+    """The server is healthy."""
 
     status: Literal["ok"] = "ok"
 
 
 class NodeAnswer(Answer):
-    """One start of a scheduler, and what it runs; null: not known."""
+    """A node: one start of a scheduler, with its queues and handlers; null: unknown."""
 
     id: UUID
     host: str | None
@@ -40,20 +40,20 @@ class NodesAnswer(Answer):
 
 
 class StatsAnswer(Answer):
-    """How much there is."""
+    """The numbers of instances, nodes and workers."""
 
     instances: dict[State, int] = Field(
-        description="How many are in each state, as far as they are counted."
+        description="The number of instances in each state, up to a bound."
     )
     more: list[State] = Field(
-        description="The states of which there are more than that, or may be."
+        description="The states that have, or may have, more instances than the number."
     )
     nodes: int | None = Field(
-        description="How many are alive; null: the caller is restricted."
+        description="The number of live nodes; null: the caller is restricted."
     )
     workers: int | None = Field(
-        description="How many wait for work here; null: no work is handed out here,"
-        " or the caller is restricted."
+        description="The number of workers that wait for work of this server; null: it"
+        " hands out no work, or the caller is restricted."
     )
 
     @classmethod

@@ -62,10 +62,14 @@ if TYPE_CHECKING:
 
 IfMatch = Annotated[
     str | None,
-    Header(description="Only if it is as read: the `ETag` of that.", examples=['"3"']),
+    Header(
+        description="Only if the definition is unchanged: the `ETag` of the read.",
+        examples=['"3"'],
+    ),
 ]
 IfNoneMatch = Annotated[
-    str | None, Header(description="`*`: only if there is none yet.", examples=["*"])
+    str | None,
+    Header(description="`*`: only if there is no such definition yet.", examples=["*"]),
 ]
 
 _TAG = r'(?:W/)?"[^"]*"'
@@ -279,12 +283,12 @@ async def create_definition(
 ) -> PutAnswer:
     """Create a definition.
 
-    Where there is one with its id, that is a conflict; where that is the same, it is
-    answered by 200, so that this may be repeated.
+    If another definition has its id, that is a conflict. If the same definition exists
+    already, the answer is 200, so the request may be repeated.
     """
     now = here.clock.now()
     if body.id is not None and is_restricted(caller):
-        # They must not learn whether somebody else has the id.
+        # The caller must not learn whether somebody else has the id.
         await stored_definition(here, caller, body.id)
     definition = await on_thread(body.definition, now, revision=0)
     try:
@@ -311,9 +315,9 @@ async def put_definition(
 ) -> PutAnswer:
     """Create a definition, or replace the one with this id.
 
-    What was read may be sent back changed. Its `revision`, if it has one, must be the
-    stored one, as an `If-Match` says it too. Of one that is there `paused` and `note`
-    stay as they are.
+    The answer of a read may be changed and sent back. Its `revision`, if it has one,
+    must be the stored one, as with `If-Match`. If the definition exists, its `paused`
+    and `note` stay as they are.
     """
     if body.id not in (None, id):
         raise invalid("id", "it must be that of the path, or be left out")
@@ -356,8 +360,8 @@ async def change_definition(
 ) -> PutAnswer:
     """Change some fields of a definition, by a merge patch (RFC 7396).
 
-    What is not there stays; null is as if it had never been set. A trigger is replaced
-    as a whole.
+    Fields that are left out stay; null resets a field to its default. A trigger is
+    replaced as a whole.
     """
     now = here.clock.now()
 
@@ -380,7 +384,7 @@ async def change_definition(
 async def list_definitions(
     asked: Annotated[DefinitionsQuery, Query()], here: Here, caller: Reader
 ) -> PageOf[DefinitionAnswer]:
-    """List definitions, by their ids or their next fire times, a page at a time."""
+    """List definitions by their ids or next fire times, a page at a time."""
     if asked.queue is not None:
         caller.check_queue(asked.queue)
     contained = if_given(asked.metadata, lambda it: read_object("metadata", it))
@@ -403,7 +407,7 @@ async def get_definition(
 
 @router.delete("/{id}")
 async def delete_definition(id: UUID, here: Here, caller: Writer) -> DeleteAnswer:
-    """Delete a definition, and what of it has not started."""
+    """Delete a definition, and its instances that have not started."""
     await check_sees(here, caller, id)
     deleted = await here.client.adelete_definition(id)
     if deleted is None:
@@ -419,7 +423,7 @@ async def pause(
     response: Response,
     body: PauseBody | None = None,
 ) -> DefinitionAnswer:
-    """Pause a definition: nothing of it starts until it is resumed."""
+    """Pause a definition; none of its instances starts until it is resumed."""
     await check_sees(here, caller, id)
     with of_field("", ("note",)):
         paused = await here.client.apause(id, None if body is None else body.note)
@@ -446,7 +450,7 @@ async def run_now(
 ) -> InstanceAnswer:
     """Run a definition once more, now or at a time.
 
-    Where an instance has the `key` already, that is answered by 200.
+    If an instance has the `key` already, the answer is 200 with that instance.
     """
     definition = await seen_definition(here, caller, id)
     body = body or RunBody.model_validate({})
@@ -465,7 +469,7 @@ async def run_now(
 async def backfill(
     id: UUID, body: BackfillBody, here: Here, caller: Runner
 ) -> BackfillAnswer:
-    """Run what a schedule has not run, for a time that has passed."""
+    """Run the fire times of a past period that have no instance."""
     await check_sees(here, caller, id)
     with of_field("", tuple(BackfillBody.model_fields)):
         found = await here.client.abackfill(
@@ -488,7 +492,7 @@ async def preview_definition(
 async def why_definition(
     id: UUID, asked: Annotated[WhyQuery, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
-    """What happened to a definition at an instant, or will, and what decided it."""
+    """What happened or will happen to a definition at an instant, and the reason."""
     await check_sees(here, caller, id)
     return WhyAnswer.of(await seen_why(here, caller, id, asked.at))
 

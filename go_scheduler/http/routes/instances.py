@@ -32,7 +32,7 @@ Runner = Annotated[Caller, allowed("runs:write")]
 async def list_instances(
     asked: Annotated[InstancesQuery, Query()], here: Here, caller: Reader
 ) -> PageOf[InstanceAnswer]:
-    """List instances, by the time when they are to run, a page at a time."""
+    """List instances by the time when they are to run, a page at a time."""
     with of_field("", tuple(InstancesQuery.model_fields)):
         page = await here.client.alist_instances(
             **dict(asked), queues=caller.queues, owners=caller.owners
@@ -49,7 +49,7 @@ async def get_instance(id: UUID, here: Here, caller: Reader) -> InstanceAnswer:
 
 @router.get("/{id}/runs")
 async def list_runs(id: UUID, here: Here, caller: Reader) -> RunsAnswer:
-    """How the runs of an instance ended that did not end it well: the last twenty."""
+    """The failed runs of an instance, at most the last twenty."""
     await seen_instance(here, caller, id)
     runs = await here.client.alist_runs(id)
     return RunsAnswer(items=[RunAnswer.of(each) for each in runs])
@@ -69,7 +69,7 @@ async def cancel(id: UUID, here: Here, caller: Runner) -> CancelAnswer:
 
 @router.post("/{id}/retry")
 async def retry(id: UUID, here: Here, caller: Runner) -> InstanceAnswer:
-    """Run an instance again that has failed, as soon as possible."""
+    """Run a failed instance again, as soon as possible."""
     if is_restricted(caller):
         await seen_instance(here, caller, id)
     return InstanceAnswer.of(await here.client.aretry(id))

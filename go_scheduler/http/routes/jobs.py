@@ -34,7 +34,7 @@ _READ_AT = "a job that was submitted is read at /v1/instances/{instance_id}"
     responses={
         200: {
             "model": SubmittedAnswer,
-            "description": "There is a job with this key already.",
+            "description": "A job with this key exists already.",
         }
     },
 )
@@ -48,7 +48,7 @@ async def submit(
         Name | None, Header(description="The `key`, if the body has none.")
     ] = None,
 ) -> SubmittedAnswer:
-    """Submit a job, once by its key."""
+    """Submit a job; jobs with the same key are made once."""
     if body.key is not None and idempotency_key not in (None, body.key):
         raise invalid("key", "it is another one than the header Idempotency-Key has")
     known = await here.job_types.find(body.type)
@@ -108,7 +108,7 @@ class _Told(StreamingResponse):
     media_type = _LINES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Who reads the body notices a disconnect.
+        # The reader of the body notices a disconnect.
         await self.stream_response(send)
 
 
@@ -129,7 +129,7 @@ async def import_jobs(
     asked: Annotated[ImportQuery, Query()],
     request: Request,
 ) -> _Told:
-    """Submit a job by each line of JSON, and tell by lines how far it has come."""
+    """Submit a job for each line of JSON; lines of the answer show the progress."""
     asked.check()
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Problem(

@@ -45,13 +45,13 @@ Admin = Annotated[Caller, allowed("admin")]
 
 @router.get("/healthz")
 async def healthz() -> HealthAnswer:
-    """Whether the process lives: nothing else is asked."""
+    """Whether the process runs; nothing else is checked."""
     return HealthAnswer()
 
 
 @router.get("/readyz")
 async def readyz(here: Here) -> HealthAnswer:
-    """Whether the store answers, and the loops of a scheduler that runs here tick."""
+    """Whether the store answers, and the scheduler of this process is healthy."""
     await here.readiness.check()
     if not _is_well(here):
         raise Problem(
@@ -66,7 +66,7 @@ async def readyz(here: Here) -> HealthAnswer:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(here: Here, caller: Admin) -> str:
-    """What there is, as Prometheus reads it; of queues and owners, if restricted."""
+    """The metrics for Prometheus; a restricted caller sees its queues and owners."""
     client, restricted = here.client, is_restricted(caller)
     counted = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
     # A backlog counts all owners of a queue together.
@@ -86,7 +86,7 @@ async def metrics(here: Here, caller: Admin) -> str:
 
 @router.get("/openapi.json", include_in_schema=False)
 async def openapi(request: Request, caller: Reader) -> dict[str, Any]:
-    """What there is to be called, as OpenAPI 3.1 describes it."""
+    """The description of the API, by OpenAPI 3.1."""
     described: dict[str, Any] = request.app.openapi()
     return described
 
@@ -95,7 +95,7 @@ async def openapi(request: Request, caller: Reader) -> dict[str, Any]:
 async def stats(here: Here, caller: RunReader) -> StatsAnswer:
     """How many instances are in each state, and how many nodes there are.
 
-    Those who are restricted have their own counted.
+    For a restricted caller, only its instances are counted.
     """
     client = here.client
     counts = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
@@ -113,7 +113,7 @@ async def stats(here: Here, caller: RunReader) -> StatsAnswer:
 async def nodes(here: Here, caller: Admin) -> NodesAnswer:
     """The nodes that the store has seen within the last hour.
 
-    Those who are restricted to queues or owners do not see them.
+    A caller who is restricted to queues or owners may not see them.
     """
     check_unrestricted(caller)
     found = await here.client.anodes()
@@ -122,7 +122,7 @@ async def nodes(here: Here, caller: Admin) -> NodesAnswer:
 
 @router.post("/v1/preview")
 async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswer:
-    """The next fire times of a trigger that need not be stored."""
+    """The next fire times of a trigger; nothing is stored."""
     now = here.clock.now()
 
     def asked() -> PreviewAnswer:
@@ -136,7 +136,7 @@ async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswe
 async def why(
     asked: Annotated[WhyOfQuery, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
-    """What happened at an instant, or will, and what decided it."""
+    """What happened or will happen at an instant, and the reason."""
     id = asked.definition_id
     if is_restricted(caller):
         try:

@@ -1,4 +1,4 @@
-"""Types of jobs: those that the server runs, and those declared for workers."""
+"""Routes of job types: types that the server runs, and types for workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def list_types(
     caller: Annotated[Caller, allowed("jobs:read")],
     asked: Annotated[PageQuery, Query()],
 ) -> TypesAnswer:
-    """List types: on the first page those that the server runs, then those declared."""
+    """List types: first the types that the server runs, then the declared types."""
     own = here.job_types.tasks
     items: list[TypeAnswer] = []
     if asked.after is None:
@@ -75,7 +75,7 @@ async def get_type(
 
 @router.put(
     "/types/{type:path}",
-    responses={201: {"model": TypeAnswer, "description": "It is a new one."}},
+    responses={201: {"model": TypeAnswer, "description": "The type is new."}},
 )
 async def put_type(
     here: Here,
@@ -84,14 +84,14 @@ async def put_type(
     body: TypeBody,
     response: Response,
 ) -> TypeAnswer:
-    """Declare a type for workers elsewhere, or change it."""
+    """Declare a type for workers, or change it."""
     definition = body.definition(type)
     caller.check_queue(definition.queue)
     check_declares(caller)
     owner = caller.owner_for(body.owner)
     there = await _declared(here, caller, type)
     if is_restricted(caller):
-        # Somebody else may have put another one meanwhile.
+        # Another caller may have put the type meanwhile.
         revision = 0 if there is None else there.revision
         definition = replace(definition, revision=revision)
     try:
@@ -100,7 +100,7 @@ async def put_type(
         else:
             put = await here.client.adeclare([definition], owner=owner, removed="keep")
     except ConfigurationError:
-        # Somebody else has taken the name meanwhile, or the owner is invalid.
+        # Another caller has taken the name meanwhile, or the owner is invalid.
         await _declared(here, caller, type)
         raise
     if not put:
@@ -114,7 +114,7 @@ async def put_type(
 async def delete_type(
     here: Here, caller: Annotated[Caller, allowed("jobs:write")], type: Type
 ) -> None:
-    """Delete a declared type, and the jobs of it that have not started."""
+    """Delete a declared type, and its jobs that have not started."""
     there = await _declared(here, caller, type)
     if there is None:
         raise no_type(type)
