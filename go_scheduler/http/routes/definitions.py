@@ -19,7 +19,13 @@ from go_scheduler.errors import (
     ConflictError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.http.access.authentication import allowed
+from go_scheduler.http.access.authentication import (
+    JobPauser,
+    JobReader,
+    JobWriter,
+    RunReader,
+    RunWriter,
+)
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.bodies.body import PageOf, if_given, of_field, read_object
 from go_scheduler.http.bodies.definitions import (
@@ -264,12 +270,6 @@ def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
 
 router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
 
-Reader = Annotated[Caller, allowed("jobs:read")]
-Writer = Annotated[Caller, allowed("jobs:write")]
-Pauser = Annotated[Caller, allowed("jobs:pause")]
-RunReader = Annotated[Caller, allowed("runs:read")]
-Runner = Annotated[Caller, allowed("runs:write")]
-
 _PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
 
 
@@ -277,7 +277,7 @@ _PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
 async def create_definition(
     body: DefinitionBody,
     here: Here,
-    caller: Writer,
+    caller: JobWriter,
     request: Request,
     response: Response,
 ) -> PutAnswer:
@@ -307,7 +307,7 @@ async def put_definition(
     id: UUID,
     body: DefinitionPut,
     here: Here,
-    caller: Writer,
+    caller: JobWriter,
     request: Request,
     response: Response,
     if_match: IfMatch = None,
@@ -354,7 +354,7 @@ async def change_definition(
         Body(media_type="application/merge-patch+json", examples=[_PATCH]),
     ],
     here: Here,
-    caller: Writer,
+    caller: JobWriter,
     response: Response,
     if_match: IfMatch = None,
 ) -> PutAnswer:
@@ -382,7 +382,7 @@ async def change_definition(
 
 @router.get("")
 async def list_definitions(
-    asked: Annotated[DefinitionsQuery, Query()], here: Here, caller: Reader
+    asked: Annotated[DefinitionsQuery, Query()], here: Here, caller: JobReader
 ) -> PageOf[DefinitionAnswer]:
     """List definitions by their ids or next fire times, a page at a time."""
     if asked.queue is not None:
@@ -399,14 +399,14 @@ async def list_definitions(
 
 @router.get("/{id}")
 async def get_definition(
-    id: UUID, here: Here, caller: Reader, response: Response
+    id: UUID, here: Here, caller: JobReader, response: Response
 ) -> DefinitionAnswer:
     """Read a definition."""
     return _one(await seen_definition(here, caller, id), response)
 
 
 @router.delete("/{id}")
-async def delete_definition(id: UUID, here: Here, caller: Writer) -> DeleteAnswer:
+async def delete_definition(id: UUID, here: Here, caller: JobWriter) -> DeleteAnswer:
     """Delete a definition, and its instances that have not started."""
     await check_sees(here, caller, id)
     deleted = await here.client.adelete_definition(id)
@@ -419,7 +419,7 @@ async def delete_definition(id: UUID, here: Here, caller: Writer) -> DeleteAnswe
 async def pause(
     id: UUID,
     here: Here,
-    caller: Pauser,
+    caller: JobPauser,
     response: Response,
     body: PauseBody | None = None,
 ) -> DefinitionAnswer:
@@ -432,7 +432,7 @@ async def pause(
 
 @router.post("/{id}/resume")
 async def resume(
-    id: UUID, here: Here, caller: Pauser, response: Response
+    id: UUID, here: Here, caller: JobPauser, response: Response
 ) -> DefinitionAnswer:
     """End the pause of a definition."""
     await check_sees(here, caller, id)
@@ -443,7 +443,7 @@ async def resume(
 async def run_now(
     id: UUID,
     here: Here,
-    caller: Runner,
+    caller: RunWriter,
     request: Request,
     response: Response,
     body: RunBody | None = None,
@@ -467,7 +467,7 @@ async def run_now(
 
 @router.post("/{id}/backfill")
 async def backfill(
-    id: UUID, body: BackfillBody, here: Here, caller: Runner
+    id: UUID, body: BackfillBody, here: Here, caller: RunWriter
 ) -> BackfillAnswer:
     """Run the fire times of a past period that have no instance."""
     await check_sees(here, caller, id)
@@ -480,7 +480,7 @@ async def backfill(
 
 @router.get("/{id}/preview")
 async def preview_definition(
-    id: UUID, asked: Annotated[PreviewQuery, Query()], here: Here, caller: Reader
+    id: UUID, asked: Annotated[PreviewQuery, Query()], here: Here, caller: JobReader
 ) -> PreviewAnswer:
     """The next fire times of a definition's trigger."""
     definition = await seen_definition(here, caller, id)

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from go_scheduler.http.access.authentication import allowed
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.authentication import JobWriter
 from go_scheduler.http.bodies.body import Name
 from go_scheduler.http.bodies.jobs import ImportQuery, JobBody, SubmittedAnswer
 from go_scheduler.http.context import Here
@@ -40,7 +39,7 @@ _READ_AT = "a job that was submitted is read at /v1/instances/{instance_id}"
 )
 async def submit(
     here: Here,
-    caller: Annotated[Caller, allowed("jobs:write")],
+    caller: JobWriter,
     body: JobBody,
     request: Request,
     response: Response,
@@ -125,7 +124,7 @@ class _Told(StreamingResponse):
 )
 async def import_jobs(
     here: Here,
-    caller: Annotated[Caller, allowed("jobs:write")],
+    caller: JobWriter,
     asked: Annotated[ImportQuery, Query()],
     request: Request,
 ) -> _Told:

@@ -1,4 +1,4 @@
-"""Routes of health, metrics, counts, previews and explanations."""
+"""Routes of login metadata, health, metrics, counts, previews and explanations."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.http.access.authentication import allowed
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.authentication import (
+    METADATA,
+    Admin,
+    JobReader,
+    RunReader,
+)
+from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.caller import SCOPES
 from go_scheduler.http.bodies.definitions import trigger_of
 from go_scheduler.http.bodies.instances import (
     PreviewAnswer,
@@ -36,11 +43,37 @@ from go_scheduler.http.routes.visibility import (
 )
 from go_scheduler.scheduler import Scheduler
 
+login = APIRouter(tags=["login"])
 router = APIRouter(tags=["system"])
 
-Reader = Annotated[Caller, allowed("jobs:read")]
-RunReader = Annotated[Caller, allowed("runs:read")]
-Admin = Annotated[Caller, allowed("admin")]
+
+class ProtectedResource(BaseModel):
+    """The issuer of tokens for this server, and the supported scopes."""
+
+    resource: str
+    authorization_servers: list[str]
+    scopes_supported: list[str] = sorted(SCOPES)
+    bearer_methods_supported: list[str] = ["header"]
+    client_id: str | None
+
+
+@login.get(METADATA)
+async def protected_resource(request: Request, here: Here) -> ProtectedResource:
+    """The issuer of tokens for this server; this needs no token."""
+    access = here.access
+    issuer = access.issuer if isinstance(access, BearerAccess) else None
+    if issuer is None:
+        raise Problem(
+            404,
+            "no-issuer",
+            "Nowhere to sign in",
+            "this server has no issuer of tokens: send an API key, or nothing at all",
+        )
+    return ProtectedResource(
+        resource=str(request.base_url).rstrip("/"),
+        authorization_servers=[issuer.issuer],
+        client_id=issuer.client_id,
+    )
 
 
 @router.get("/healthz")
@@ -85,7 +118,7 @@ async def metrics(here: Here, caller: Admin) -> str:
 
 
 @router.get("/openapi.json", include_in_schema=False)
-async def openapi(request: Request, caller: Reader) -> dict[str, Any]:
+async def openapi(request: Request, caller: JobReader) -> dict[str, Any]:
     """The description of the API, by OpenAPI 3.1."""
     described: dict[str, Any] = request.app.openapi()
     return described
@@ -121,7 +154,7 @@ async def nodes(here: Here, caller: Admin) -> NodesAnswer:
 
 
 @router.post("/v1/preview")
-async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswer:
+async def preview(body: PreviewBody, here: Here, caller: JobReader) -> PreviewAnswer:
     """The next fire times of a trigger; nothing is stored."""
     now = here.clock.now()
 

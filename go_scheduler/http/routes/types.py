@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import MARK
 from go_scheduler.handlers.task import task_id
-from go_scheduler.http.access.authentication import allowed
+from go_scheduler.http.access.authentication import JobReader, JobWriter
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.bodies.body import PageQuery
 from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
@@ -33,7 +33,7 @@ Type = Annotated[str, Path(description="The name of the type.")]
 @router.get("/types")
 async def list_types(
     here: Here,
-    caller: Annotated[Caller, allowed("jobs:read")],
+    caller: JobReader,
     asked: Annotated[PageQuery, Query()],
 ) -> TypesAnswer:
     """List types: first the types that the server runs, then the declared types."""
@@ -59,9 +59,7 @@ async def list_types(
 
 
 @router.get("/types/{type:path}")
-async def get_type(
-    here: Here, caller: Annotated[Caller, allowed("jobs:read")], type: Type
-) -> TypeAnswer:
+async def get_type(here: Here, caller: JobReader, type: Type) -> TypeAnswer:
     """Read a type."""
     if (task := here.job_types.tasks.get(type)) is not None:
         known = await here.job_types.find(type)
@@ -79,7 +77,7 @@ async def get_type(
 )
 async def put_type(
     here: Here,
-    caller: Annotated[Caller, allowed("jobs:write")],
+    caller: JobWriter,
     type: Type,
     body: TypeBody,
     response: Response,
@@ -111,9 +109,7 @@ async def put_type(
 
 
 @router.delete("/types/{type:path}", status_code=204, response_model=None)
-async def delete_type(
-    here: Here, caller: Annotated[Caller, allowed("jobs:write")], type: Type
-) -> None:
+async def delete_type(here: Here, caller: JobWriter, type: Type) -> None:
     """Delete a declared type, and its jobs that have not started."""
     there = await _declared(here, caller, type)
     if there is None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from go_scheduler.checks import check_at_least, check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.http.access.authentication import allowed
+from go_scheduler.http.access.authentication import Worker
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.bodies.body import of_field
 from go_scheduler.http.bodies.work import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # Routes are tried in this order: the most frequent stand first.
 router = APIRouter(prefix="/v1/work", tags=["work"])
 
-Worker = Annotated[Caller, allowed("workers")]
 _NOT_KEPT = {"Cache-Control": "no-store"}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     204: {"description": "No work came in that time."}
