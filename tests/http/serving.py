@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -18,7 +19,6 @@ from go_scheduler.http.access.caller import SCOPES, Caller
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 
     from fastapi import Request
@@ -155,6 +155,17 @@ def is_problem(answer: httpx.Response, status: int, slug: str) -> bool:
     found = answer.status_code, answer.json().get("type")
     assert found == (status, kind), answer.text
     return True
+
+
+def sent(
+    where: tuple[str, int], *head: str, body: bytes = b"", ends: bool = False
+) -> str:
+    """Send a request as it is written, and read until the server closes."""
+    with socket.create_connection(where, FAILED_AFTER) as connection:
+        connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
+        if ends:
+            connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
 class _Server(uvicorn.Server):
