@@ -30,7 +30,7 @@ LINES = {"Content-Type": "application/x-ndjson"}
 
 
 def get(url: str, **options: Any) -> httpx.Response:
-    """Send a GET request, and wait however slow this machine is."""
+    """Send a GET request, with a timeout for slow machines."""
     return httpx.get(url, timeout=FAILED_AFTER, **options)
 
 
@@ -94,7 +94,7 @@ class Calling:
         return self.request("OPTIONS", path, **options)
 
     def cookie(self, name: str) -> str:
-        """A cookie that it keeps, as it would be sent."""
+        """A stored cookie, as the header has it."""
         return f"{name}={self._client.cookies[name]}"
 
     @property
@@ -102,7 +102,7 @@ class Calling:
         return dict(self._client.cookies)
 
     def forget(self) -> None:
-        """Keep no cookies."""
+        """Delete all cookies."""
         self._client.cookies.clear()
 
     def run(self, call: Coroutine[Any, Any, _T]) -> _T:
@@ -110,7 +110,7 @@ class Calling:
 
 
 class As(OpenAccess):
-    """Takes everybody for one caller, whom a test may change.
+    """Takes everybody for the same caller, whom a test may change.
 
     Args:
         **fields: Those of ``Caller``; without scopes, the caller has all.
@@ -169,7 +169,7 @@ def sent(
 
 
 class _Server(uvicorn.Server):
-    """Says when it has started, and leaves signals alone."""
+    """Sets an event when it has started."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""A request that takes more of a server than it may is refused."""
+"""Requests beyond the limits of a server are refused."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_malformed_json_is_refused(http: Calling, body: str | bytes) -> None:
 
 @pytest.mark.slow
 def test_a_slow_sender_is_cut_off() -> None:
-    """The body has a time limit; of an import, each part has."""
+    """The body has a time limit; for an import, each part has."""
     with served(application(read=SOON)) as where:
         told = sent(
             where,
@@ -237,7 +237,7 @@ def test_calls_of_the_store_have_threads_and_a_bounded_backlog(
 ) -> None:
     threads = Threads(clock, threads=2, calls=4)
     begun, go_on = threading.Semaphore(0), threading.Event()
-    # Whatever fails, no thread hangs.
+    # No thread hangs if the test fails.
     request.addfinalizer(go_on.set)
 
     def hold() -> bool:

@@ -27,7 +27,7 @@ JSON = "Content-Type: application/json"
 
 
 class Key:
-    """An API key, what the server knows of it, and the header that sends it."""
+    """An API key, its entry in the configuration, and the header that sends it."""
 
     def __init__(self, subject: str = "reports", **given: Any) -> None:
         new = new_key()
@@ -43,7 +43,7 @@ def with_keys(*keys: Key, **options: Any) -> FastAPI:
 
 
 def probing(client: Client | None = None, **options: Any) -> FastAPI:
-    """An application whose routes answer who has called."""
+    """An application whose routes answer the caller."""
     app = create_app(client or Client(MemoryStore()), **options)
     for scope, path in PATHS.items():
         its_caller = allowed(scope)

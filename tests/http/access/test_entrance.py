@@ -1,4 +1,4 @@
-"""Authentication by keys: who gets in, how often, and what the log tells."""
+"""Authentication by keys, rate limits, CORS, and the audit."""
 
 from __future__ import annotations
 

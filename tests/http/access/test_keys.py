@@ -22,7 +22,7 @@ SECOND = timedelta(seconds=1)
 
 
 def caller(clock: ManualClock, text: str = NEW.key, **given: Any) -> Caller:
-    """The caller whom a key is taken for."""
+    """The caller with a key."""
     key = ApiKey(**{"subject": "reports", "hash": NEW.kept, "scopes": []} | given)
     return ApiKeys([key], clock).caller_of(text)
 
@@ -32,7 +32,7 @@ def caller(clock: ManualClock, text: str = NEW.key, **given: Any) -> Caller:
     [
         (["runs:write", "workers"], {"runs:write", "workers"}),
         (["admin"], {*SCOPES}),
-        # The name that these scopes had together.
+        # The former name of these scopes together.
         (["jobs:run"], {"jobs:pause", "runs:write"}),
     ],
 )

@@ -1,4 +1,4 @@
-"""The page on access says what is so, and what it shows can be used."""
+"""The page on access is correct, and its examples work."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ WRONG = "its signature or contents are wrong"
 
 
 class Server:
-    """Takes the tokens of a provider."""
+    """Checks the tokens of a provider."""
 
     def __init__(self, oidc: Provider, clock: ManualClock) -> None:
         self.oidc = oidc
@@ -76,7 +76,7 @@ def part(content: bytes) -> str:
 
 
 def unsigned(header: dict[str, object], token: str) -> str:
-    """Another header before the claims of a token, and no signature."""
+    """The claims of a token with another header, and without a signature."""
     claims = token.split(".")[1]
     return f"{part(json.dumps(header).encode())}.{claims}."
 

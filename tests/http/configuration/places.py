@@ -69,7 +69,7 @@ def _section_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _between(annotation: Any) -> str:
-    """How one of several is named."""
+    """The part of a name that stands for one of several sections."""
     text = str(annotation)
     if text.startswith("dict"):
         return ".NAME"

@@ -1,4 +1,4 @@
-"""What only shows once a configuration is used is told before that."""
+"""Settings that a server could not use are refused before it starts."""
 
 from __future__ import annotations
 

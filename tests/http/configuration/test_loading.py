@@ -1,4 +1,4 @@
-"""The configuration: from where it is read, what is refused, and how it is shown."""
+"""The configuration: its sources, its errors, and how it is shown."""
 
 from __future__ import annotations
 

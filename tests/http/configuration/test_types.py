@@ -1,4 +1,4 @@
-"""The settings of work that is handed out, and of types of jobs."""
+"""The settings of work for workers, and of types of jobs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NO_SETTINGS = {
     *("settings", "resolve", "clock", "server"),
     *("handler", "store", "executor", "loop", "listeners"),
 }
-"""Parameters that are no settings."""
+"""Parameters that are not set by the configuration."""
 
 OWN_TYPES = """
 from go_scheduler.handlers.job_types import JobTypes

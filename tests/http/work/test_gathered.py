@@ -1,4 +1,4 @@
-"""What many ask for at once is written together, and each hears what became of its."""
+"""Concurrent requests are written together, and each gets its own answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Writes:
-    """Doubles numbers, many in one write, and holds the first until it is let go on."""
+    """Doubles numbers, many in one write; the writes wait for an event."""
 
     def __init__(self) -> None:
         self.batches: list[Sequence[int]] = []

@@ -52,7 +52,7 @@ class AwayStore(MemoryStore):
 
 
 class SlowStore(MemoryStore):
-    """Connects as slowly as a database that is elsewhere."""
+    """Connects slowly, as to a remote database."""
 
     def connect(self) -> None:
         threading.Event().wait(0.05)
@@ -94,7 +94,7 @@ async def until(done: Callable[[], bool]) -> None:
 
 
 def running(call: Callable[[House], Any], **options: Any) -> None:
-    """Run a test with crews, and stop these."""
+    """Run a test with crews, and stop them."""
 
     async def run() -> None:
         house = House(options.pop("store", None) or MemoryStore(), **options)
@@ -210,7 +210,7 @@ def test_one_caller_is_refused_more_crews_than_one_may_have() -> None:
         [error] = refused.json()["errors"]
         assert error["field"] == "queues"
         assert "of this caller wait for 2 different sets" in error["detail"]
-        # There is room for others, and instead of those for which nobody waits.
+        # Other callers get places, also those of crews for which nobody waits.
         for name, queue in ("xc", "xd", "xe", "xa", "yc", "yf", "xc"):
             access.caller = replace(access.caller, subject=name)
             assert one.ask(queue, wait=0).status_code == 204

@@ -1,4 +1,4 @@
-"""However many wait, they cost the store what one node does."""
+"""A thousand waiting workers cost the store as much as one node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORKERS = 1_000
 
 @contextmanager
 def executed(store: SQLStore) -> Iterator[list[str]]:
-    """What the store executes meanwhile."""
+    """The statements that the store executes within the context."""
     found: list[str] = []
 
     def note(connection: object, cursor: object, statement: str, *_: object) -> None:
@@ -93,14 +93,14 @@ def test_a_thousand_that_wait_cost_no_more_than_an_idle_node(
         await crews.stop()
         return len(by_a_crew)
 
-    # The one may look once more than the other in these minutes.
+    # One of them may poll once more than the other within these minutes.
     assert asyncio.run(wait_and_leave()) <= len(by_a_node) * 1.01
 
 
 def test_what_is_due_at_one_instant_is_handed_out_then_and_not_early(
     store: Store, clock: ManualClock
 ) -> None:
-    """By the clock of the store, which is moved by hand."""
+    """By the manual clock of the store."""
     main = Scheduler(None, store, clock=clock)
     at = clock.now() + timedelta(seconds=90)
     for _ in range(20):

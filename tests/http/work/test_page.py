@@ -1,4 +1,4 @@
-"""The worker that the page shows does its work."""
+"""The worker script of the documentation works."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_who_sends_heartbeats_is_told_that_a_run_has_timed_out(
     assert instance.started_at is not None
     assert instance.expires_at is not None
     kept = instance.expires_at - instance.started_at
-    # The last within its time is followed by another while it is still kept.
+    # The last heartbeat within the timeout is followed by another within the lease.
     assert kept > timedelta(seconds=timeout + 10)
 
 
@@ -93,6 +93,6 @@ def test_no_more_is_remembered_than_there_is_room_for(
     assert [each is None for each in remembered] == [True, False, False]
     [*_, last] = remembered
     assert last is not None
-    # None of what may be large.
+    # Large fields are left out.
     assert not last.definition.metadata
     assert last.error is None

@@ -43,7 +43,7 @@ PROBLEM = {"type": "urn:go_scheduler:x", "title": "x", "detail": "for a reason"}
 
 
 class Scripted(ThreadingHTTPServer):
-    """Answers each request by what a test says, and holds later polls open."""
+    """Gives the answers that a test has set, and holds further requests open."""
 
     daemon_threads = True
 
@@ -60,7 +60,7 @@ class Scripted(ThreadingHTTPServer):
         self.answers[what] = list(answers)
 
     def next(self, what: str) -> tuple[str | None, Any]:
-        """The next request of a kind: who asks, and its body."""
+        """The next request of a kind: its token and its body."""
         while True:
             found, token, body = self.asked.get(timeout=FAILED_AFTER)
             if found == what:
@@ -103,7 +103,7 @@ class _Answering(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Tell nobody."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_fewer_answers_than_successes_have_them_told_again(server: Scripted) -> 
 def test_what_is_handed_out_as_it_stops_is_given_back(
     server: Scripted, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its server has begun to answer, so that hanging up would lose the work."""
+    """The answer has begun, so a disconnect would lose the work."""
     server.say("work", (200, WORK))
     server.say("release", (status, PROBLEM))
     server.rest.clear()

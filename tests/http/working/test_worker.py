@@ -1,4 +1,4 @@
-"""A worker in Python runs what a server hands out, and says what came of it."""
+"""A worker in Python takes work from a server, runs it, and reports the result."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def one() -> Iterator[Server]:
 def working(
     one: Server, handler: Callable[[Any], object], **options: Any
 ) -> Iterator[Worker]:
-    """A worker, whose server hands out no more when it ends."""
+    """Run a worker of this server."""
     with Worker(one.url, handler, **options) as worker:
         yield worker
 
@@ -61,7 +61,7 @@ def ended(one: Server, made: TaskInstance) -> TaskInstance:
 
 
 def done(one: Server, handler: Callable[[Any], object], **options: Any) -> TaskInstance:
-    """What becomes of an instance that a handler is called for."""
+    """An instance, after a worker with this handler has run it."""
     with working(one, handler):
         return ended(one, one.scheduler.run_now(one.task(name="x").id, **options))
 
@@ -73,7 +73,7 @@ def test_a_handler_is_called_with_its_work(one: Server) -> None:
         made = one.scheduler.run_now(task.id, payload={"order": [7]})
         instance = ended(one, made)
     assert instance.state is State.COMPLETED
-    # When it was by the worker's own clock.
+    # The times by the worker's clock.
     said: Any = instance.client
     assert said["started_at"] <= said["ended_at"]
     assert instance.worker == "a worker"
@@ -257,7 +257,7 @@ def test_it_awaits_what_runs_when_it_stops(one: Server) -> None:
     go_on.set()
     stopping.join(FAILED_AFTER)
     assert one.scheduler.get_instance(made.id).state is State.COMPLETED
-    # Another life.
+    # It may start again.
     with worker:
         assert ended(one, one.scheduler.run_now(one.task().id)).state is State.COMPLETED
 
