@@ -71,17 +71,7 @@ class Server:
 
     def wait_for_waiting(self, queues: str, count: int) -> None:
         """Wait until workers for so many instances wait."""
-        self.wait_until(lambda: self.waiting(queues) >= count)
-
-    def wait_until(self, done: Callable[[], bool]) -> None:
-        """Wait until a condition is true."""
-
-        async def wait() -> None:
-            async with asyncio.timeout(FAILED_AFTER):
-                while not done():
-                    await asyncio.sleep(0.001)
-
-        asyncio.run(wait())
+        wait_until(lambda: self.waiting(queues) >= count)
 
     def take(self, queues: str = "default", **asked: Any) -> list[dict[str, Any]]:
         """Wait for work, and return it."""
@@ -117,6 +107,17 @@ class Server:
 
     def instance(self, work: dict[str, Any]) -> TaskInstance:
         return self.scheduler.get_instance(UUID(work["instance_id"]))
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Wait until a condition is true."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(FAILED_AFTER):
+            while not done():
+                await asyncio.sleep(0.001)
+
+    asyncio.run(wait())
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
-from tests.http.work.house import server
+from tests.http.work.house import server, wait_until
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_it_is_started_by_the_write_that_creates_it() -> None:
         def sent(**job: Any) -> None:
             waiting = one.ask_meanwhile("mail")
             # Until its crew has found nothing to claim.
-            one.wait_until(lambda: one.scheduler._taker("mail") is not None)
+            wait_until(lambda: one.scheduler._taker("mail") is not None)
             if job:
                 one.client.post("/v1/jobs", json=job).raise_for_status()
             else:

@@ -25,7 +25,7 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.http.serving import As
-from tests.http.work.house import server
+from tests.http.work.house import server, wait_until
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_who_has_hung_up_as_it_is_handed_over_is_not_taken_to_be_there() -> None
             [served] = one.crews._roster._served.values()
             [waiter] = served._crew._waiters
             one.once()
-            one.wait_until(lambda: bool(waiter.found))
+            wait_until(lambda: bool(waiter.found))
             hung_up.close()
         finally:
             goes_on.set()
@@ -268,7 +268,7 @@ def test_a_worker_that_vanishes_is_not_there_any_more() -> None:
             asked = "GET /v1/work?queues=default HTTP/1.1\r\nHost: localhost\r\n\r\n"
             vanishing.sendall(asked.encode())
             one.wait_for_waiting("default", 1)
-        one.wait_until(lambda: one.waiting() == 0)
+        wait_until(lambda: one.waiting() == 0)
         one.once()
         assert one.take_one()["attempt"] == 1
 

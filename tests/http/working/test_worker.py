@@ -27,7 +27,7 @@ from go_scheduler.handlers.job_types import MARK
 from go_scheduler.http import Work, Worker
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores.memory.store import MemoryStore
-from tests.http.work.house import Server, server
+from tests.http.work.house import Server, server, wait_until
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def working(
 
 def ended(one: Server, made: TaskInstance) -> TaskInstance:
     """An instance once it has ended."""
-    one.wait_until(lambda: one.scheduler.get_instance(made.id).completed_at is not None)
+    wait_until(lambda: one.scheduler.get_instance(made.id).completed_at is not None)
     return one.scheduler.get_instance(made.id)
 
 
@@ -284,7 +284,7 @@ def test_it_keeps_what_takes_long_and_hears_that_it_was_cancelled() -> None:
 
     def handler(_: Work) -> None:
         called.set()
-        one.wait_until(lambda: current_run().cancelled)
+        wait_until(lambda: current_run().cancelled)
         assert not current_run().lost
         current_run().extend(timedelta(hours=1))
         raise Fail("stopped")
@@ -300,7 +300,7 @@ def test_it_keeps_what_takes_long_and_hears_that_it_was_cancelled() -> None:
             return one.scheduler.get_instance(made.id).expires_at
 
         before = kept_until()
-        one.wait_until(lambda: kept_until() != before)
+        wait_until(lambda: kept_until() != before)
         one.scheduler.cancel(made.id)
         assert ended(one, made).state is State.CANCELLED
 
@@ -311,7 +311,7 @@ def test_it_hears_that_a_run_is_lost(caplog: pytest.LogCaptureFixture) -> None:
 
     def handler(_: Work) -> None:
         called.set()
-        one.wait_until(lambda: current_run().lost)
+        wait_until(lambda: current_run().lost)
         with pytest.raises(Exception, match="is not this run's any more"):
             current_run().extend(SHORT)
         over.set()
@@ -338,7 +338,7 @@ def test_it_asks_for_more_time(one: Server) -> None:
 
         before = expires_at()
         current_run().extend(timedelta(hours=1))
-        one.wait_until(lambda: expires_at() > before + timedelta(minutes=30))
+        wait_until(lambda: expires_at() > before + timedelta(minutes=30))
 
     assert done(one, handler).error is None
 
