@@ -36,14 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler import TaskDefinition
 
-OK = {"status": "ok"}
 SOON = timedelta(milliseconds=50)
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_a_server_whose_store_answers_is_well(shared: Calling, path: str) -> None:
-    answer = shared.get(path)
-    assert (answer.status_code, answer.json()) == (200, OK)
 
 
 def test_an_application_makes_its_routes_before_the_first_request(

@@ -116,20 +116,6 @@ def test_a_body_is_read_only_after_authentication() -> None:
         assert status == 401
 
 
-def test_a_restricted_caller_is_kept_from_other_queues() -> None:
-    key = Key(scopes=["jobs:read"], queues=["mail"], owners=["shop"])
-    with Calling(with_keys(key), headers=key.header) as http:
-        assert http.get(READ, params={"queue": "mail"}).json() == {
-            "subject": "reports",
-            "scopes": ["jobs:read"],
-            "queues": ["mail"],
-            "owners": ["shop"],
-        }
-        refused = http.get(READ, params={"queue": "sms"})
-        assert is_problem(refused, 403, "queue")
-        assert "'sms' is none of them" in refused.json()["detail"]
-
-
 def test_each_key_has_a_rate_of_its_own(clock: ManualClock) -> None:
     one, other = Key("a", scopes=["jobs:read"]), Key("b", scopes=["jobs:read"])
     with Calling(with_keys(one, other, limits=ONCE, clock=clock)) as http:

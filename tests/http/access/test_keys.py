@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -77,12 +76,6 @@ def test_a_key_expires(clock: ManualClock) -> None:
     clock.advance(SECOND)
     with pytest.raises(Problem, match="has expired"):
         caller(clock, expires_at=until)
-
-
-def test_two_keys_that_begin_alike_are_refused(clock: ManualClock) -> None:
-    key = ApiKey(subject="a", hash=NEW.kept, scopes=["admin"])
-    with pytest.raises(ConfigurationError, match="keys of a and b both"):
-        ApiKeys([key, replace(key, subject="b")], clock)
 
 
 @pytest.mark.parametrize(

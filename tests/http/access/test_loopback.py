@@ -109,12 +109,6 @@ def test_a_body_has_a_type_that_no_page_may_send_unasked(
     assert ("urn:go_scheduler:media-type" in answer) is (status == 415)
 
 
-def test_an_import_takes_lines(port: int) -> None:
-    head = "Content-Type: application/x-ndjson", "Content-Length: 2"
-    status, _ = sent(port, "POST /v1/jobs/import", "Host: localhost", *head, body="{}")
-    assert status not in (403, 415)
-
-
 def test_another_machine_is_refused_wherever_the_server_is_bound() -> None:
     with Calling(probing(), address="10.0.0.7") as http:
         answer = http.get(READ)

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from go_scheduler.models import State
 from go_scheduler.models.values import changed
 from go_scheduler.running.desk import HandedOut
 from go_scheduler.stores.memory.store import MemoryStore
@@ -71,14 +70,6 @@ def test_who_sends_heartbeats_is_told_that_a_run_has_timed_out(
     kept = instance.expires_at - instance.started_at
     # The last heartbeat within the timeout is followed by another within the lease.
     assert kept > timedelta(seconds=timeout + 10)
-
-
-def test_a_run_that_is_not_remembered_any_more_is_completed_all_the_same(
-    shared: Server, work: dict[str, Any]
-) -> None:
-    shared.crews._handed_out._instances.clear()
-    assert shared.tell(work, "complete").status_code == 200
-    assert shared.instance(work).state is State.COMPLETED
 
 
 def test_no_more_is_remembered_than_there_is_room_for(

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from go_scheduler import RetryAfter, current_run
+from go_scheduler import current_run
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.http import Work, Worker
 from go_scheduler.http.remote_errors import NotAllowedError
@@ -250,18 +250,6 @@ def test_a_success_that_is_refused_is_logged(
     with working(server, print):
         server.next("complete")
     assert "is not recorded: for a reason" in caplog.text
-
-
-def test_a_failure_says_when_it_may_run_again(server: Scripted) -> None:
-    def handler(_: Work) -> None:
-        raise RetryAfter(timedelta(seconds=5))
-
-    server.say("work", (200, WORK))
-    server.say("error", (200, {"answer": "recorded"}))
-    with working(server, handler):
-        _, body = server.next("error")
-    assert body["retry_after"] == 5
-    assert "fail" not in body
 
 
 @pytest.mark.slow

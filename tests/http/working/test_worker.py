@@ -262,22 +262,6 @@ def test_it_awaits_what_runs_when_it_stops(one: Server) -> None:
         assert ended(one, one.scheduler.run_now(one.task().id)).state is State.COMPLETED
 
 
-def test_it_leaves_what_takes_too_long(one: Server) -> None:
-    called, go_on = threading.Event(), threading.Event()
-
-    def handler(_: Work) -> None:
-        called.set()
-        assert go_on.wait(FAILED_AFTER)
-
-    worker = Worker(one.url, handler)
-    worker.start()
-    made = one.scheduler.run_now(one.task().id)
-    assert called.wait(FAILED_AFTER)
-    assert not worker.stop(timedelta(0))
-    assert one.scheduler.get_instance(made.id).state is State.RUNNING
-    go_on.set()
-
-
 @pytest.mark.slow
 def test_it_keeps_what_takes_long_and_hears_that_it_was_cancelled() -> None:
     called = threading.Event()
