@@ -121,14 +121,19 @@ def test_a_server_is_ready_while_its_scheduler_runs() -> None:
         assert is_problem(http.get("/readyz"), 503, "not-ready")
 
 
-def test_instances_are_counted(http: Calling, memory: MemoryStore) -> None:
-    pending(memory)
+def test_instances_are_counted(
+    http: Calling, memory: MemoryStore, clock: ManualClock
+) -> None:
+    due_at = pending(memory).due_at
+    clock.advance(due_at + seconds(30) - clock.now())
     stats = http.get("/v1/stats").json()
     assert stats["instances"]["pending"] == 1
     assert (stats["nodes"], stats["workers"]) == (0, None)
     answer = http.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain")
     assert 'go_scheduler_instances{state="pending"} 1.0\n' in answer.text
+    for name, value in (("backlog_age_seconds", 30.0), ("serving_nodes", 0.0)):
+        assert f'go_scheduler_{name}{{queue="default"}} {value}\n' in answer.text
     assert "waiting_workers" not in answer.text
 
 
