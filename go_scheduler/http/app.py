@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.dependencies import utils
 from fastapi.openapi.utils import get_fields_from_routes
 from fastapi.routing import APIRoute
@@ -25,7 +25,7 @@ from go_scheduler.http.limits import Limited, Limits, MediaTypes, Threads
 from go_scheduler.http.openapi import describe, operation_id
 from go_scheduler.http.paths import path_within
 from go_scheduler.http.problems import answer_problems
-from go_scheduler.http.routes import definitions, instances, login, system
+from go_scheduler.http.routes import definitions, instances, system
 from go_scheduler.http.routes import jobs as jobs_routes
 from go_scheduler.http.routes import types as types_routes
 from go_scheduler.http.routes import work as work_routes
@@ -87,14 +87,14 @@ class MountedPages:
 
 
 # Routes are tried in this order: the most frequent stand first.
-_ROUTES = (
-    work_routes,
-    jobs_routes,
-    instances,
-    definitions,
-    types_routes,
-    login,
-    system,
+_ROUTERS = (
+    work_routes.router,
+    jobs_routes.router,
+    instances.router,
+    definitions.router,
+    types_routes.router,
+    system.login,
+    system.router,
 )
 
 
@@ -163,17 +163,17 @@ def create_app(
     answer_problems(app)
     allow_origins(app, context.access.origins)
     app.add_middleware(Limited, limits=limits, threads=context.threads)
-    for each in _ROUTES:
-        app.include_router(each.router)
-    routes = [route for each in _ROUTES for route in _described(each.router)]
+    for each in _ROUTERS:
+        app.include_router(each)
+    routes = [
+        route
+        for each in _ROUTERS
+        for route in each.routes
+        if isinstance(route, APIRoute) and route.include_in_schema
+    ]
     _make_routes(app, routes)
     describe(app, routes)
     return app
-
-
-def _described(router: APIRouter) -> list[APIRoute]:
-    routes = (each for each in router.routes if isinstance(each, APIRoute))
-    return [each for each in routes if each.include_in_schema]
 
 
 def _make_routes(app: FastAPI, described: Iterable[APIRoute]) -> None:

@@ -43,15 +43,12 @@ class Readiness:
             StoreError: It does not answer, or did not within the last second.
         """
         asking = self._asking
-        if asking is None or (asking.done() and self._age >= _KEPT):
-            self._asked_at = self._clock.elapsed()
+        now = self._clock.elapsed()
+        if asking is None or (asking.done() and now - self._asked_at >= _KEPT):
+            self._asked_at = now
             asking = self._asking = asyncio.create_task(self._client.acheck())
         # Others may wait for the same check when one caller gives up.
         await asyncio.shield(asking)
-
-    @property
-    def _age(self) -> timedelta:
-        return self._clock.elapsed() - self._asked_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

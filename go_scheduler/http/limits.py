@@ -19,7 +19,13 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http.access.rate_limits import Rate
 from go_scheduler.http.access.refusals import wrong_type
 from go_scheduler.http.paths import path_within
-from go_scheduler.http.problems import RETRY_AFTER, Problem
+from go_scheduler.http.problems import (
+    CLOSE,
+    Problem,
+    headers_too_large,
+    store_away,
+    too_slow,
+)
 from go_scheduler.http.trace_context import trace_context_of
 
 if TYPE_CHECKING:
@@ -105,7 +111,6 @@ class Threads(Executor):
 _JSON = ("application/json", "application/merge-patch+json")
 _LINES = ("application/jsonl", "application/x-ndjson", *_JSON)
 _WITH_BODY = ("POST", "PUT", "PATCH")
-_CLOSE = {"Connection": "close"}
 
 _OPEN_ENDED = {"/v1/jobs/import": _LINES, "/v1/work": _JSON}
 """Paths without limits of time and of the body's size, and their media types."""
@@ -174,19 +179,17 @@ class Limited:
         limits, headers = self._limits, Headers(scope=scope)
         size = sum(len(name) + len(value) for name, value in scope["headers"])
         if len(headers) > limits.headers or size > limits.header_bytes:
-            return Problem(
-                431,
-                "headers",
-                "Request Header Fields Too Large",
+            return headers_too_large(
                 f"at most {limits.headers} headers of together {limits.header_bytes}"
-                " bytes are taken",
-                headers=_CLOSE,
+                " bytes are taken"
             )
         if not _has_body(headers):
             return None
         is_open_ended = path_within(scope) in _OPEN_ENDED
         if _length(headers) > limits.body_bytes and not is_open_ended:
-            return _too_large(limits)
+            detail = f"a body may have {limits.body_bytes} bytes"
+            title = "Content Too Large"
+            return Problem(413, "too-large", title, detail, headers=CLOSE)
         return None
 
 
@@ -242,7 +245,7 @@ class _Timed:
             raise HTTPException(400)
         if self._size > self._limits.body_bytes and not self._open_ended:
             # FastAPI makes a 400 of any other exception while it reads a body.
-            raise HTTPException(413, headers=_CLOSE)
+            raise HTTPException(413, headers=CLOSE)
         if not message.get("more_body", False):
             self._reading = False
             self._allow(self._to_answer)
@@ -250,20 +253,10 @@ class _Timed:
 
     def _too_slow(self) -> Problem:
         if self._reading:
-            return Problem(
-                408,
-                "too-slow",
-                "Request Timeout",
-                "the body took too long to arrive",
-                headers=_CLOSE,
-            )
-        return Problem(
-            503,
-            "store-unavailable",
-            "The store cannot be reached",
+            return too_slow("the body took too long to arrive")
+        return store_away(
             "the store did not answer in time; what was asked for may happen all the"
-            " same",
-            headers=RETRY_AFTER,
+            " same"
         )
 
 
@@ -297,13 +290,3 @@ def _length(headers: Headers) -> int:
     given = headers.get("content-length", "0")
     # Python refuses to read a number of thousands of digits.
     return int(given[:20]) if given.isdecimal() and given.isascii() else 0
-
-
-def _too_large(limits: Limits) -> Problem:
-    return Problem(
-        413,
-        "too-large",
-        "Content Too Large",
-        f"a body may have {limits.body_bytes} bytes",
-        headers=_CLOSE,
-    )

@@ -53,26 +53,15 @@ class OfStore:
         now: datetime,
     ) -> None:
         taking = [each for each in nodes if each.takes_on]
-        self.readings: list[tuple[Figure, list[Reading]]] = [
-            (
-                figures.INSTANCES,
-                [((state.value,), each.count) for state, each in instances.items()],
-            ),
+        ages = [max(0.0, (now - each.oldest).total_seconds()) for each in backlog]
+        served = [sum(node.serves(it.queue) for node in taking) for it in backlog]
+        queues = [(each.queue,) for each in backlog]
+        counts = [((state.value,), each.count) for state, each in instances.items()]
+        self.readings: list[tuple[Figure, Iterable[Reading]]] = [
+            (figures.INSTANCES, counts),
             (figures.BACKLOG, [((each.queue,), each.due.count) for each in backlog]),
-            (
-                figures.BACKLOG_AGE,
-                [
-                    ((each.queue,), max(0.0, (now - each.oldest).total_seconds()))
-                    for each in backlog
-                ],
-            ),
-            (
-                figures.SERVING,
-                [
-                    ((each.queue,), sum(node.serves(each.queue) for node in taking))
-                    for each in backlog
-                ],
-            ),
+            (figures.BACKLOG_AGE, [*zip(queues, ages, strict=True)]),
+            (figures.SERVING, [*zip(queues, served, strict=True)]),
         ]
         if counts_nodes:
             self.readings.append(
@@ -108,38 +97,29 @@ class _Once(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metrics."""
         for figure, readings in self._of_store.readings:
-            yield _gauge(figure, readings)
+            yield _family(GaugeMetricFamily, figure, readings)
         if self._gathered is not None:
             yield from _of_nodes(self._gathered)
 
 
 def _of_nodes(found: Gathered) -> Iterator[Metric]:
     for figure, read in COUNTED.items():
-        counter = CounterMetricFamily(
-            figure.in_prometheus, figure.text, labels=figure.labels
-        )
-        for labels, value in read(found):
-            counter.add_metric(labels, value)
-        yield counter
+        yield _family(CounterMetricFamily, figure, read(found))
     for figure, read in PRESENT.items():
-        yield _gauge(figure, read(found))
-    yield _histogram(
-        figures.LATENESS,
-        found,
-        lambda each: (each.lateness, each.late),
-    )
-    yield _histogram(
-        figures.DURATION,
-        found,
-        lambda each: (each.durations, each.took),
-    )
+        yield _family(GaugeMetricFamily, figure, read(found))
+    yield _histogram(figures.LATENESS, found, lambda it: (it.lateness, it.late))
+    yield _histogram(figures.DURATION, found, lambda it: (it.durations, it.took))
 
 
-def _gauge(figure: Figure, readings: Iterable[Reading]) -> Metric:
-    gauge = GaugeMetricFamily(figure.in_prometheus, figure.text, labels=figure.labels)
+def _family(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    figure: Figure,
+    readings: Iterable[Reading],
+) -> Metric:
+    family = kind(figure.in_prometheus, figure.text, labels=figure.labels)
     for labels, value in readings:
-        gauge.add_metric(labels, value)
-    return gauge
+        family.add_metric(labels, value)
+    return family
 
 
 def _histogram(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastapi import Request
+    from fastapi import Request, Response
     from starlette.types import Scope
 
 
@@ -15,6 +15,11 @@ def path_within(scope: Scope) -> str:
     root: str = scope.get("root_path", "")
     # Some proxies and servers strip the root path, and some do not.
     return path[len(root) :] if f"{path}/".startswith(f"{root}/") else path
+
+
+def set_location(request: Request, response: Response, path: str) -> None:
+    """Set the ``Location`` of an answer to a path of the application."""
+    response.headers["Location"] = path_from_outside(request, path)
 
 
 def path_from_outside(request: Request, path: str) -> str:

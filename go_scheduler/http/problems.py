@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = {"Retry-After": "2"}
 """The header of an answer that asks to try again soon."""
+CLOSE = {"Connection": "close"}
+"""The header of the last answer on a connection."""
 
 _CONDITIONS = ("if-match", "if-none-match")
 _LOG = logging.getLogger("go_scheduler.http")
@@ -103,6 +105,30 @@ class Problem(Exception):
         )
 
 
+def not_allowed(
+    slug: str, detail: str, *, headers: Mapping[str, str] | None = None
+) -> Problem:
+    """403: the caller may not send this request."""
+    return Problem(403, slug, "Not allowed", detail, headers=headers)
+
+
+def store_away(detail: str) -> Problem:
+    """503: the store does not answer, or not in time."""
+    title = "The store cannot be reached"
+    return Problem(503, "store-unavailable", title, detail, headers=RETRY_AFTER)
+
+
+def headers_too_large(detail: str) -> Problem:
+    """431; the connection is closed."""
+    title = "Request Header Fields Too Large"
+    return Problem(431, "headers", title, detail, headers=CLOSE)
+
+
+def too_slow(detail: str) -> Problem:
+    """408: the request took too long to arrive; the connection is closed."""
+    return Problem(408, "too-slow", "Request Timeout", detail, headers=CLOSE)
+
+
 def invalid(field: str, detail: str) -> Problem:
     """The problem of one wrong field.
 
@@ -127,12 +153,8 @@ def problem_of(error: GoSchedulerError, *, conditional: bool = False) -> Problem
         conditional: Whether the request named a revision.
     """
     if isinstance(error, StoreError):
-        return Problem(
-            503,
-            "store-unavailable",
-            "The store cannot be reached",
-            "the store does not answer at the moment, or is too busy: try again",
-            headers=RETRY_AFTER,
+        return store_away(
+            "the store does not answer at the moment, or is too busy: try again"
         )
     if isinstance(error, ConflictError) and conditional:
         return Problem(412, "revision", "It has been changed", str(error))

@@ -52,82 +52,24 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.json import JSON
-    from go_scheduler.models import DefinitionState
 
 
 def definition_of(answer: Any) -> TaskDefinition:
     """A definition."""
     body = DefinitionAnswer.model_validate(answer)
-    return TaskDefinition(
-        trigger=load_trigger(body.trigger.kind, body.trigger.state),
-        id=body.id,
-        name=body.name,
-        queue=body.queue,
-        priority=body.priority,
-        metadata=body.metadata,
-        expire_after=body.expire_after,
-        timeout=body.timeout,
-        start_timeout=body.start_timeout,
-        heartbeat_timeout=body.heartbeat_timeout,
-        retry=if_given(body.retry, lambda it: it.policy("retry")),
-        catch_up=if_given(body.catch_up, lambda it: it.policy("catch_up")),
-        jitter=body.jitter,
-        overlap=body.overlap,
-        lock=body.lock,
-        max_per_node=body.max_per_node,
-        max_queue=body.max_queue,
-        when_full=body.when_full,
-        owner=body.owner,
-        next_fire_time=body.next_fire_time,
-        paused=body.paused,
-        note=body.note,
-        paused_at=body.paused_at,
-        completed_at=body.completed_at,
-        revision=body.revision,
-    )
+    given = dict(body) | {
+        "trigger": load_trigger(body.trigger.kind, body.trigger.state),
+        "retry": if_given(body.retry, lambda it: it.policy("retry")),
+        "catch_up": if_given(body.catch_up, lambda it: it.policy("catch_up")),
+    }
+    for each in ("state", "recurring", "description"):
+        del given[each]
+    return TaskDefinition(**given)
 
 
 def instance_of(answer: Any) -> TaskInstance:
     """An instance; its definition has only the fields of the answer."""
     return _instance(InstanceAnswer.model_validate(answer))
-
-
-def run_of(answer: Any, instance_id: UUID) -> TaskRun:
-    """A run that did not end its instance well."""
-    body = RunAnswer.model_validate(answer)
-    return TaskRun(instance_id=instance_id, **dict(body))
-
-
-def node_of(answer: Any) -> NodeInfo:
-    """A node."""
-    return _node(NodeAnswer.model_validate(answer))
-
-
-def counts_of(answer: Any) -> Mapping[State, Counted]:
-    """How many instances are in each state."""
-    body = StatsAnswer.model_validate(answer)
-    return {
-        state: Counted(count=count, more=state in body.more)
-        for state, count in body.instances.items()
-    }
-
-
-def why_of(answer: Any) -> Why:
-    """Why something happens or does not."""
-    body = WhyAnswer.model_validate(answer)
-    return Why(
-        definition_id=body.definition_id,
-        at=body.at,
-        because=body.because,
-        text=body.text,
-        instance=if_given(body.instance, _instance),
-        node=if_given(body.node, _node),
-        holder=if_given(body.holder, _instance),
-        since=body.since,
-        until=body.until,
-        reason=body.reason,
-        nearest=tuple(map(_previewed, body.nearest)),
-    )
 
 
 def _instance(body: InstanceAnswer) -> TaskInstance:
@@ -163,8 +105,10 @@ _Item = TypeVar("_Item")
 _PATIENCE = 60.0
 
 
-class RemoteRequests:
-    """Sends requests to a server, on connections that it keeps.
+class Remote:
+    """Calls a server by the methods that ``Client`` has for a store.
+
+    It keeps its connections open.
 
     Args:
         url: The URL of the server, such as ``http://127.0.0.1:8710``.
@@ -214,73 +158,6 @@ class RemoteRequests:
     ) -> None:
         """Close them."""
         self._http.close()
-
-    def _page(
-        self, path: str, asked: Mapping[str, Any], read: Callable[[Any], _Item]
-    ) -> Page[_Item]:
-        answer = self._ask("GET", path, asked=asked)
-        return Page(map(read, answer["items"]), next=answer["next"])
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        asked: Mapping[str, Any] | None = None,
-        id: UUID | None = None,
-    ) -> Any:
-        """Send a request, and return the JSON of the answer.
-
-        Raises:
-            GoSchedulerError: The server is away, or refuses the request.
-        """
-        sent = {} if body is None else {"json": body}
-        response = self._response(method, path, asked=asked, id=id, **sent)
-        return None if response.status_code == 204 else self._read(response)
-
-    def _read(self, response: httpx.Response) -> Any:
-        try:
-            return response.json()
-        except ValueError:
-            raise self._stranger() from None
-
-    def _response(
-        self,
-        method: str,
-        path: str,
-        *,
-        asked: Mapping[str, Any] | None = None,
-        id: UUID | None = None,
-        **sent: Any,
-    ) -> httpx.Response:
-        said = {name: each for name, each in (asked or {}).items() if each is not None}
-        try:
-            response = self._http.request(
-                method, f"/v1{path}", params=said or None, **sent
-            )
-        except httpx.HTTPError as error:
-            raise StoreUnavailableError(
-                f"the server at {self._url} does not answer: {error}"
-            ) from error
-        if response.is_success:
-            return response
-        if response.is_redirect:
-            raise self._stranger()
-        try:
-            problem = response.json()
-        except ValueError:
-            problem = None
-        problem = problem if isinstance(problem, dict) else {}
-        challenge = response.headers.get("WWW-Authenticate", "")
-        raise error_of(response.status_code, problem, id, challenge)
-
-    def _stranger(self) -> GoSchedulerError:
-        return GoSchedulerError(f"{self._url} is no server of go_scheduler")
-
-
-class Remote(RemoteRequests):
-    """Calls a server by the methods that ``Client`` has for a store."""
 
     def schedule(self, definition: TaskDefinition) -> TaskDefinition:
         """Insert a definition, or replace the one with its id."""
@@ -350,20 +227,11 @@ class Remote(RemoteRequests):
         return definition_of(self._of_definition("GET", definition_id))
 
     def list_definitions(
-        self,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        owner: str | None = None,
-        state: DefinitionState | str | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        **page: Any,
+        self, *, metadata: Mapping[str, JSON] | None = None, **query: Any
     ) -> Page[TaskDefinition]:
         """Read a page of the definitions that meet every condition given."""
-        contained = None if metadata is None else json.dumps(metadata)
-        asked = {"name": name, "queue": queue, "owner": owner, "state": state}
-        asked |= {"metadata": contained, **page}
-        return self._page("/definitions", asked, definition_of)
+        query["metadata"] = if_given(metadata, json.dumps)
+        return self._page("/definitions", query, definition_of)
 
     def delete_definition(self, definition_id: UUID) -> Deleted | None:
         """Delete a definition; None: there was none."""
@@ -396,7 +264,7 @@ class Remote(RemoteRequests):
         body = {
             "payload": payload,
             "at": _time(at),
-            "delay": _seconds(delay),
+            "delay": if_given(delay, lambda it: it.total_seconds()),
             "key": key,
         }
         return instance_of(self._of_definition("POST", definition_id, "/run", body))
@@ -404,7 +272,15 @@ class Remote(RemoteRequests):
     def why(self, definition_id: UUID, at: datetime | None = None) -> Why:
         """Explain what happened or will happen to a definition or an instance."""
         asked = {"definition_id": str(definition_id), "at": _time(at)}
-        return why_of(self._ask("GET", "/why", asked=asked, id=definition_id))
+        answer = self._ask("GET", "/why", asked=asked, id=definition_id)
+        body = WhyAnswer.model_validate(answer)
+        found = dict(body) | {
+            "instance": if_given(body.instance, _instance),
+            "node": if_given(body.node, _node),
+            "holder": if_given(body.holder, _instance),
+            "nearest": tuple(map(_previewed, body.nearest)),
+        }
+        return Why(**found)
 
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""
@@ -414,21 +290,19 @@ class Remote(RemoteRequests):
         self,
         *,
         definition_id: UUID | None = None,
-        name: str | None = None,
-        state: State | str | None = None,
         since: datetime | None = None,
-        **page: Any,
+        **query: Any,
     ) -> Page[TaskInstance]:
         """Read a page of the instances that meet every condition given."""
-        of = None if definition_id is None else str(definition_id)
-        asked = {"definition_id": of, "name": name, "state": state}
-        asked |= {"since": _time(since), **page}
-        return self._page("/instances", asked, instance_of)
+        query["definition_id"] = if_given(definition_id, str)
+        query["since"] = _time(since)
+        return self._page("/instances", query, instance_of)
 
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         """Read the failed runs of an instance."""
         answer = self._of_instance("GET", instance_id, "/runs")
-        return [run_of(each, instance_id) for each in answer["items"]]
+        found = map(RunAnswer.model_validate, answer["items"])
+        return [TaskRun(instance_id=instance_id, **dict(each)) for each in found]
 
     def cancel(self, instance_id: UUID) -> Cancelled | None:
         """Cancel an instance; None: it had ended before."""
@@ -444,11 +318,79 @@ class Remote(RemoteRequests):
 
     def counts_up_to(self) -> Mapping[State, Counted]:
         """Count the instances in each state, up to a bound."""
-        return counts_of(self._ask("GET", "/stats"))
+        body = StatsAnswer.model_validate(self._ask("GET", "/stats"))
+        return {
+            state: Counted(count=count, more=state in body.more)
+            for state, count in body.instances.items()
+        }
 
     def nodes(self) -> Sequence[NodeInfo]:
         """The nodes that the store has seen within the last hour."""
-        return [node_of(each) for each in self._ask("GET", "/nodes")["items"]]
+        found = map(NodeAnswer.model_validate, self._ask("GET", "/nodes")["items"])
+        return [*map(_node, found)]
+
+    def _page(
+        self, path: str, asked: Mapping[str, Any], read: Callable[[Any], _Item]
+    ) -> Page[_Item]:
+        answer = self._ask("GET", path, asked=asked)
+        return Page(map(read, answer["items"]), next=answer["next"])
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        asked: Mapping[str, Any] | None = None,
+        id: UUID | None = None,
+    ) -> Any:
+        """Send a request, and return the JSON of the answer.
+
+        Raises:
+            GoSchedulerError: The server is away, or refuses the request.
+        """
+        sent = {} if body is None else {"json": body}
+        response = self._response(method, path, asked=asked, id=id, **sent)
+        return None if response.status_code == 204 else self._read(response)
+
+    def _read(self, response: httpx.Response) -> Any:
+        try:
+            return response.json()
+        except ValueError:
+            raise self._stranger() from None
+
+    def _response(
+        self,
+        method: str,
+        path: str,
+        *,
+        asked: Mapping[str, Any] | None = None,
+        id: UUID | None = None,
+        **sent: Any,
+    ) -> httpx.Response:
+        said = {name: each for name, each in (asked or {}).items() if each is not None}
+        try:
+            response = self._http.request(
+                method, f"/v1{path}", params=said or None, **sent
+            )
+        except httpx.HTTPError as error:
+            raise StoreUnavailableError(
+                f"the server at {self._url} does not answer: {error}"
+            ) from error
+        if response.is_success:
+            return response
+        if response.is_redirect:
+            raise self._stranger()
+        try:
+            problem = response.json()
+        except ValueError:
+            problem = None
+        problem = problem if isinstance(problem, dict) else {}
+        challenge = response.headers.get("WWW-Authenticate", "")
+        raise error_of(response.status_code, problem, id, challenge)
+
+    def _stranger(self) -> GoSchedulerError:
+        return GoSchedulerError(f"{self._url} is no server of go_scheduler")
 
     def _of_type(self, method: str, name: str, body: object = None) -> Any:
         return self._ask(method, f"/types/{quote(name, safe='')}", body)
@@ -464,7 +406,3 @@ class Remote(RemoteRequests):
 
 def _time(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
-
-
-def _seconds(length: timedelta | None) -> float | None:
-    return None if length is None else length.total_seconds()

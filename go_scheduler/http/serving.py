@@ -32,7 +32,13 @@ from go_scheduler.http.app import MountedPages, create_app
 from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.limits import Limited
 from go_scheduler.http.logs import RequestLog, written_log
-from go_scheduler.http.problems import RETRY_AFTER, Problem
+from go_scheduler.http.problems import (
+    CLOSE,
+    RETRY_AFTER,
+    Problem,
+    headers_too_large,
+    too_slow,
+)
 from go_scheduler.scheduler import NO_HANDLER, Scheduler
 from go_scheduler.stores.opening import open_store
 from go_scheduler.telemetry.figures import Gathering
@@ -135,7 +141,6 @@ else:
     Protocol = asyncio.Protocol
 
 _LOG = logging.getLogger("go_scheduler.http")
-_CLOSE = {"Connection": "close"}
 # How many bytes are read of a body that was answered before its end, or ahead of the
 # next request.
 _LEFT_OVER = 1024 * 1024
@@ -316,27 +321,11 @@ _TOO_MANY = _written(
         "connections",
         "Too many connections",
         "the server has as many connections as it takes: come again later",
-        headers=RETRY_AFTER | _CLOSE,
+        headers=RETRY_AFTER | CLOSE,
     )
 )
-_TOO_SLOW = _written(
-    Problem(
-        408,
-        "too-slow",
-        "Request Timeout",
-        "the head of the request took too long to arrive",
-        headers=_CLOSE,
-    )
-)
-_TOO_LONG = _written(
-    Problem(
-        431,
-        "headers",
-        "Request Header Fields Too Large",
-        "the head of the request is too long",
-        headers=_CLOSE,
-    )
-)
+_TOO_SLOW = _written(too_slow("the head of the request took too long to arrive"))
+_TOO_LONG = _written(headers_too_large("the head of the request is too long"))
 
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def client(memory: MemoryStore) -> Client:
 
 @pytest.fixture
 def app(client: Client, clock: ManualClock) -> FastAPI:
-    """An application without loops."""
+    """An application whose scheduler does not run."""
     return create_app(client, clock=clock)
 
 
@@ -67,7 +67,7 @@ def shared(shared_client: Client) -> Iterator[Calling]:
 
 @pytest.fixture
 def refusing(shared: Calling, shared_client: Client) -> Iterator[Calling]:
-    """The shared application, in which a test may leave nothing new."""
+    """The shared application; a test must leave nothing new in it."""
     before = shared_client.list_definitions(), shared_client.list_instances()
     yield shared
     after = shared_client.list_definitions(), shared_client.list_instances()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -18,7 +19,6 @@ from go_scheduler.http.access.caller import SCOPES, Caller
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 
     from fastapi import Request
@@ -30,7 +30,7 @@ LINES = {"Content-Type": "application/x-ndjson"}
 
 
 def get(url: str, **options: Any) -> httpx.Response:
-    """Send a GET request, and wait however slow this machine is."""
+    """Send a GET request, with a timeout for slow machines."""
     return httpx.get(url, timeout=FAILED_AFTER, **options)
 
 
@@ -94,7 +94,7 @@ class Calling:
         return self.request("OPTIONS", path, **options)
 
     def cookie(self, name: str) -> str:
-        """A cookie that it keeps, as it would be sent."""
+        """A stored cookie, as the header has it."""
         return f"{name}={self._client.cookies[name]}"
 
     @property
@@ -102,7 +102,7 @@ class Calling:
         return dict(self._client.cookies)
 
     def forget(self) -> None:
-        """Keep no cookies."""
+        """Delete all cookies."""
         self._client.cookies.clear()
 
     def run(self, call: Coroutine[Any, Any, _T]) -> _T:
@@ -110,7 +110,7 @@ class Calling:
 
 
 class As(OpenAccess):
-    """Takes everybody for one caller, whom a test may change.
+    """Takes everybody for the same caller, whom a test may change.
 
     Args:
         **fields: Those of ``Caller``; without scopes, the caller has all.
@@ -157,8 +157,19 @@ def is_problem(answer: httpx.Response, status: int, slug: str) -> bool:
     return True
 
 
+def sent(
+    where: tuple[str, int], *head: str, body: bytes = b"", ends: bool = False
+) -> str:
+    """Send a request as it is written, and read until the server closes."""
+    with socket.create_connection(where, FAILED_AFTER) as connection:
+        connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
+        if ends:
+            connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+
 class _Server(uvicorn.Server):
-    """Says when it has started, and leaves signals alone."""
+    """Sets an event when it has started."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

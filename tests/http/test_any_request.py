@@ -1,4 +1,4 @@
-"""Whatever is sent: nothing is an error of the server's, and answers are as described.
+"""No request is an error of the server, and answers match the description.
 
 ``GO_SCHEDULER_HTTP_CALLS=10000 pytest tests/http/test_any_request.py`` sends so many.
 """
@@ -45,12 +45,12 @@ CHECKS = [
 
 @schemathesis.serializer("application/x-ndjson")
 def as_lines(_: Any, value: Any) -> bytes:
-    """Whatever is sent where lines are read."""
+    """The body of an import."""
     return str(value).encode(errors="surrogatepass")
 
 
 def cases(operation: Any, ids: dict[str, str]) -> SearchStrategy[Any]:
-    """Requests for an operation, right and wrong, of what is there and what is not."""
+    """Valid and invalid requests for an operation, with known and unknown ids."""
     known: list[dict[str, str] | None] = [None]
     if "{id}" in operation.path:
         known.append({"id": ids[operation.path.split("/")[2]]})
@@ -103,7 +103,7 @@ def test_no_request_is_an_error_of_the_servers() -> None:
             except Exception as error:
                 failed.append(error)
 
-        # Some have few requests that differ.
+        # For some operations there are few different requests.
         while seen.total() < CALLS and not failed:
             for operation in operations:
                 send(operation)

@@ -187,7 +187,7 @@ class Mute(Trigger):
 
 
 class Lunar(Mute):
-    """A user's trigger that can."""
+    """A user's trigger that describes itself."""
 
     kind: ClassVar[str] = "lunar for http"
 

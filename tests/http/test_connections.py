@@ -1,4 +1,4 @@
-"""A connection that takes too long, or is one too many, costs no other one."""
+"""Slow or surplus connections do not disturb other connections."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Server:
         self.made: Any = bounded(bounds, Noted)
 
     def bound(self, **given: Any) -> None:
-        """Have other bounds from now on."""
+        """Change the bounds."""
         self.made.bounds = replace(self.made.bounds, **given)
 
     def connected(self) -> closing[socket.socket]:
@@ -120,7 +120,7 @@ def test_a_head_that_takes_too_long_or_has_no_end_is_refused(
             told = read_all(connection)
             assert told.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
             assert b'"type":"urn:go_scheduler:too-slow"' in told
-        # A new connection that sends nothing is closed without a word.
+        # A new connection that sends nothing is closed without an answer.
         with server.connected() as silent:
             assert read_all(silent) == b""
 
@@ -136,7 +136,7 @@ def test_the_rest_of_a_body_that_is_answered_is_read_within_bounds(
         server.bound(**bounds)
         with suppress(ConnectionError):
             connection.sendall(b"x" * (2000 if bounds else 1_200_000))
-        # What is sent is no request, and has no answer.
+        # The data is no request, and has no answer.
         told = read_all(connection)
         assert not any(status in told for status in (b" 408 ", b" 431 "))
 

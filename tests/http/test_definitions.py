@@ -207,7 +207,7 @@ def test_a_change_of_a_definition_that_others_change_is_repeated(
     memory: MemoryStore, calling: Callable[..., Calling], method: str
 ) -> None:
     client = Busy(memory)
-    # Only callers who are restricted put what they have read.
+    # Only the puts of restricted callers name the revision that was read.
     http = calling(client, access=As(queues={"default"}))
     path = path_of(created(http))
     body = {"name": "mine"} | ({"trigger": DAILY} if method == "PUT" else {})

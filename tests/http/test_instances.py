@@ -11,8 +11,7 @@ import pytest
 from go_scheduler import Outcome
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
-from go_scheduler.http.bodies.instances import InstanceAnswer, RunAnswer
-from go_scheduler.models import RunEnd, Stage, TaskRun
+from go_scheduler.http.bodies.instances import InstanceAnswer
 from go_scheduler.testing.builders import LEASE, claimed, finish, pending, running
 from go_scheduler.testing.clock import START
 from tests.conftest import instance
@@ -84,17 +83,6 @@ def test_an_answer_has_the_stage_and_progress_of_a_run_on_a_bus() -> None:
     assert (found["stage"], found["progress"]) == ("accepted", {"done": 3})
     assert found["accepted_at"] == "2030-01-01T00:00:00Z"
     assert found["start_by"] == "2030-01-01T00:00:20Z"
-    run = TaskRun(
-        instance_id=accepted.id,
-        attempt=1,
-        node=None,
-        started_at=START,
-        ended_at=START,
-        outcome=RunEnd.LOST,
-        error=None,
-        lost_in=Stage.STARTED,
-    )
-    assert RunAnswer.of(run).model_dump(mode="json")["lost_in"] == "started"
 
 
 @pytest.mark.parametrize("call", ["GET ", "GET /runs", "POST /cancel", "POST /retry"])

@@ -1,13 +1,11 @@
-"""A request that takes more of a server than it may is refused."""
+"""Requests beyond the limits of a server are refused."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import threading
 from concurrent.futures import wait
-from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -25,7 +23,7 @@ from go_scheduler import (
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.limits import Limits, Threads
-from tests.http.serving import LINES, Calling, client_of, is_problem, served
+from tests.http.serving import LINES, Calling, client_of, is_problem, sent, served
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
 SOON = timedelta(milliseconds=50)
 JSON = {"Content-Type": "application/json"}
+HOST = "Host: 127.0.0.1"
 ERRORS = {
     "fail": OSError("/etc/secret"),
     "late": TimeoutError(),
@@ -80,18 +79,6 @@ def application(**limits: object) -> FastAPI:
 def http() -> Iterator[Calling]:
     with Calling(application()) as http:
         yield http
-
-
-def exchange(
-    where: tuple[str, int], *lines: str, body: bytes, ends: bool = False
-) -> str:
-    """Send a request as it is written, and read until the server closes."""
-    with closing(socket.create_connection(where, FAILED_AFTER)) as connection:
-        head = "\r\n".join([*lines, "Host: 127.0.0.1", "", ""])
-        connection.sendall(head.encode() + body)
-        if ends:
-            connection.shutdown(socket.SHUT_WR)
-        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
 @pytest.mark.slow
@@ -152,20 +139,22 @@ def test_malformed_json_is_refused(http: Calling, body: str | bytes) -> None:
 
 @pytest.mark.slow
 def test_a_slow_sender_is_cut_off() -> None:
-    """The body has a time limit; of an import, each part has."""
+    """The body has a time limit; for an import, each part has."""
     with served(application(read=SOON)) as where:
-        told = exchange(
+        told = sent(
             where,
             "POST /echo HTTP/1.1",
+            HOST,
             "Content-Type: application/json",
             "Content-Length: 5",
             body=b"{",
         )
         assert told.startswith("HTTP/1.1 408 ")
         assert "urn:go_scheduler:too-slow" in told
-        told = exchange(
+        told = sent(
             where,
             "POST /v1/jobs/import HTTP/1.1",
+            HOST,
             "Content-Type: application/x-ndjson",
             "Transfer-Encoding: chunked",
             body=b"2\r\n{}\r\n",
@@ -178,9 +167,10 @@ def test_a_false_length_does_no_harm() -> None:
     with client_of(application()) as client:
         where = client.base_url.host, client.base_url.port or 0
         for length in ("9", "1" * 5000):
-            told = exchange(
+            told = sent(
                 where,
                 "POST /echo HTTP/1.1",
+                HOST,
                 "Content-Type: application/json",
                 f"Content-Length: {length}",
                 body=b"{}",
@@ -247,7 +237,7 @@ def test_calls_of_the_store_have_threads_and_a_bounded_backlog(
 ) -> None:
     threads = Threads(clock, threads=2, calls=4)
     begun, go_on = threading.Semaphore(0), threading.Event()
-    # Whatever fails, no thread hangs.
+    # No thread hangs if the test fails.
     request.addfinalizer(go_on.set)
 
     def hold() -> bool:

@@ -33,7 +33,7 @@ class Command(NamedTuple):
 
 
 def commands(page: str = PAGE) -> list[Command]:
-    """All that is typed in the blocks of a page, in their order."""
+    """The commands of the blocks of a page, in their order."""
     found: list[Command] = []
     for block in re.findall(r"^```console\n(.*?)^```$", page, re.M | re.S):
         for text in re.split(r"^\$ ", block, flags=re.M)[1:]:
@@ -70,7 +70,7 @@ def test_each_command_prints_what_is_shown(
         )
     printed = done.stdout.split(END)
     for (text, expected), found in zip(shown, printed, strict=False):
-        # Of a long answer the page shows a part.
+        # The page shows a part of a long answer.
         pattern = ".*".join(map(re.escape, expected.split("…")))
         assert re.fullmatch(pattern, found.strip(), re.S), (text, found, done.stderr)
 

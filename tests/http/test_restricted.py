@@ -55,7 +55,7 @@ def test_a_caller_reads_and_changes_their_queue_alone(
     assert http.post(f"{path}/pause").status_code == 200
     assert http.post(f"/v1/instances/{instance.id}/cancel").status_code == 200
     assert http.post(f"/v1/instances/{instance.id}/retry").status_code == 409
-    # Nor do they move it to a queue that they may not see.
+    # Restricted callers do not move it to a queue that they may not see.
     for answer in (
         http.patch(path, json={"queue": "theirs"}),
         http.get("/v1/definitions", params={"queue": "theirs"}),

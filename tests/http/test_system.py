@@ -36,14 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler import TaskDefinition
 
-OK = {"status": "ok"}
 SOON = timedelta(milliseconds=50)
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_a_server_whose_store_answers_is_well(shared: Calling, path: str) -> None:
-    answer = shared.get(path)
-    assert (answer.status_code, answer.json()) == (200, OK)
 
 
 def test_an_application_makes_its_routes_before_the_first_request(
@@ -128,14 +121,19 @@ def test_a_server_is_ready_while_its_scheduler_runs() -> None:
         assert is_problem(http.get("/readyz"), 503, "not-ready")
 
 
-def test_instances_are_counted(http: Calling, memory: MemoryStore) -> None:
-    pending(memory)
+def test_instances_are_counted(
+    http: Calling, memory: MemoryStore, clock: ManualClock
+) -> None:
+    due_at = pending(memory).due_at
+    clock.advance(due_at + seconds(30) - clock.now())
     stats = http.get("/v1/stats").json()
     assert stats["instances"]["pending"] == 1
     assert (stats["nodes"], stats["workers"]) == (0, None)
     answer = http.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain")
     assert 'go_scheduler_instances{state="pending"} 1.0\n' in answer.text
+    for name, value in (("backlog_age_seconds", 30.0), ("serving_nodes", 0.0)):
+        assert f'go_scheduler_{name}{{queue="default"}} {value}\n' in answer.text
     assert "waiting_workers" not in answer.text
 
 
@@ -144,7 +142,7 @@ def test_a_bounded_count_says_that_there_are_more() -> None:
         State.PENDING: counts.Counted(count=5, more=True),
         State.RUNNING: counts.Counted(count=1),
     }
-    answer = StatsAnswer.of(found, nodes=1, workers=None)
+    answer = StatsAnswer.counted(found, nodes=1, workers=None)
     assert answer.instances == {State.PENDING: 5, State.RUNNING: 1}
     assert answer.more == [State.PENDING]
 

@@ -30,7 +30,7 @@ from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests.conftest import SQL, seconds
 from tests.http.serving import Calling
-from tests.http.work.house import server
+from tests.http.work.house import server, wait_until
 from tests.shop import Shop
 
 if TYPE_CHECKING:
@@ -376,9 +376,7 @@ def test_one_trace_leads_to_a_worker_elsewhere(
         id = UUID(answer.json()["instance_id"])
         assert one.scheduler.get_instance(id).trace_context == f"{ELSEWHERE} a=1"
         with Worker(one.url, handler, queues=["mail"], telemetry=house.telemetry):
-            one.wait_until(
-                lambda: one.scheduler.get_instance(id).completed_at is not None
-            )
+            wait_until(lambda: one.scheduler.get_instance(id).completed_at is not None)
         result = one.scheduler.get_instance(id).result
     run = house.one("process send")
     assert f"{context(run).trace_id:032x}-{parent(run):016x}" in ELSEWHERE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from urllib.parse import quote
 
 from fastapi import Request, Security
@@ -33,15 +33,6 @@ REFUSALS = (401, 403, 429)
 
 _SECOND = timedelta(seconds=1)
 _LONGEST_PATH = 200
-
-
-class _Told(TypedDict):
-    subject: str | None
-    address: str | None
-    method: str
-    path: str
-    scopes: tuple[str, ...]
-    status: int
 
 
 class Audit:
@@ -78,7 +69,7 @@ class Audit:
         self._bounded.tell(RequestRefused(**_told(request, status), reason=reason))
 
 
-def _told(request: Request, status: int) -> _Told:
+def _told(request: Request, status: int) -> dict[str, Any]:
     caller = getattr(request.state, "caller", None)
     # Quoted, without line feeds: nobody may forge a line of the log.
     path = quote(request.scope["path"])[:_LONGEST_PATH]
@@ -180,6 +171,15 @@ class Allowed(SecurityBase):
     # Older versions of FastAPI cannot resolve annotations of callable objects that are
     # texts.
     __call__.__annotations__.update({"request": Request, "return": Caller})
+
+
+JobReader = Annotated[Caller, allowed("jobs:read")]
+JobWriter = Annotated[Caller, allowed("jobs:write")]
+JobPauser = Annotated[Caller, allowed("jobs:pause")]
+RunReader = Annotated[Caller, allowed("runs:read")]
+RunWriter = Annotated[Caller, allowed("runs:write")]
+Worker = Annotated[Caller, allowed("workers")]
+Admin = Annotated[Caller, allowed("admin")]
 
 
 METADATA = "/.well-known/oauth-protected-resource"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
-from go_scheduler.http.problems import Problem, invalid
+from go_scheduler.http.problems import invalid, not_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -53,10 +53,8 @@ class Caller:
         """
         missing = [each for each in scopes if each not in self.scopes]
         if missing:
-            raise Problem(
-                403,
+            raise not_allowed(
                 "scope",
-                "Not allowed",
                 f"this needs the scope {' '.join(missing)}, which the caller has not",
                 headers={
                     "WWW-Authenticate": 'Bearer realm="go_scheduler",'
@@ -71,10 +69,8 @@ class Caller:
             Problem: 403.
         """
         if self.queues is not None and queue not in self.queues:
-            raise Problem(
-                403,
+            raise not_allowed(
                 "queue",
-                "Not allowed",
                 f"the caller is restricted to some queues, and {queue!r} is none of"
                 " them",
             )
@@ -87,10 +83,8 @@ class Caller:
         """
         self.check_queue(queue)
         if self.owners is not None:
-            raise Problem(
-                403,
+            raise not_allowed(
                 "owner",
-                "Not allowed",
                 "the caller is restricted to some owners, and work is handed out by"
                 " queue: let it be restricted to queues instead",
             )
@@ -108,9 +102,7 @@ class Caller:
         if self.owners is None or owner in self.owners:
             return owner
         if owner is not None:
-            raise Problem(
-                403, "owner", "Not allowed", f"the caller has nothing of {owner!r}"
-            )
+            raise not_allowed("owner", f"the caller has nothing of {owner!r}")
         if len(self.owners) != 1:
             raise invalid("owner", "say whose it is: the caller has several owners")
         return next(iter(self.owners))

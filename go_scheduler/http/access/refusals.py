@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
-from go_scheduler.http.problems import Problem
+from go_scheduler.http.problems import Problem, not_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +24,8 @@ REALM = "go_scheduler"
 
 def without_token() -> Problem:
     """401 for a request without a token."""
-    return Problem(
-        401,
-        "unauthenticated",
-        "Not authenticated",
-        "send a token or an API key: Authorization: Bearer …",
-        headers={"WWW-Authenticate": f'Bearer realm="{REALM}"'},
-    )
+    detail = "send a token or an API key: Authorization: Bearer …"
+    return _challenge(401, "unauthenticated", "Not authenticated", detail)
 
 
 def bad_token(reason: str) -> Problem:
@@ -39,29 +34,22 @@ def bad_token(reason: str) -> Problem:
     Args:
         reason: The reason, in ASCII without quotes, as a header repeats it.
     """
-    return Problem(
-        401,
-        "token",
-        "Not authenticated",
-        f"the token is not taken: {reason}",
-        headers={
-            "WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_token",'
-            f' error_description="{reason}"'
-        },
-    )
+    error = f', error="invalid_token", error_description="{reason}"'
+    detail = f"the token is not taken: {reason}"
+    return _challenge(401, "token", "Not authenticated", detail, error)
 
 
 def bad_request(reason: str) -> Problem:
     """400 for credentials that break RFC 6750."""
-    return Problem(
-        400,
-        "credentials",
-        "Bad credentials",
-        reason,
-        headers={
-            "WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_request"'
-        },
-    )
+    error = ', error="invalid_request"'
+    return _challenge(400, "credentials", "Bad credentials", reason, error)
+
+
+def _challenge(
+    status: int, slug: str, title: str, detail: str, error: str = ""
+) -> Problem:
+    headers = {"WWW-Authenticate": f'Bearer realm="{REALM}"{error}'}
+    return Problem(status, slug, title, detail, headers=headers)
 
 
 def provider_away() -> Problem:
@@ -101,7 +89,7 @@ def wrong_type(types: Sequence[str]) -> Problem:
 
 def not_here(detail: str) -> Problem:
     """403: without authentication, nobody may send this request."""
-    return Problem(403, "not-local", "Not allowed", detail)
+    return not_allowed("not-local", detail)
 
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

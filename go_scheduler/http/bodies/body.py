@@ -7,7 +7,7 @@ import re
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar
 from uuid import UUID
 
 from pydantic import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
+_Model = TypeVar("_Model", bound=BaseModel)
 
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII
@@ -105,6 +106,21 @@ Limit = Annotated[int, Field(ge=1, le=1000)]
 """The most items of a page."""
 
 
+def filled(model: type[_Model], value: object, **others: Any) -> _Model:
+    """A model with the fields of a value.
+
+    Args:
+        model: The class of the model.
+        value: The value, with attributes of the same names.
+        **others: The fields that the value does not have as they are.
+    """
+    given = {
+        field.alias or name: others[name] if name in others else getattr(value, name)
+        for name, field in model.model_fields.items()
+    }
+    return model(**given)
+
+
 def if_given(value: _Given | None, of: Callable[[_Given], _Made]) -> _Made | None:
     """Convert a value; None stays None."""
     return None if value is None else of(value)
@@ -166,6 +182,11 @@ class PageQuery(Query):
 
 class Answer(BaseModel):
     """What is answered as JSON."""
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """The answer for a value with the same fields."""
+        return filled(cls, value)
 
 
 class PageOf(Answer, Generic[_Item]):

@@ -20,6 +20,7 @@ from go_scheduler.http.bodies.body import (
     Object,
     PageQuery,
     Seconds,
+    filled,
     if_given,
     of_field,
 )
@@ -66,39 +67,33 @@ class RetryBody(Body):
     # Factories, as the schema has no defaults: they depend on whether there is a delay.
     delay: Seconds | None = Field(
         default_factory=lambda: timedelta(seconds=15),
-        description="null: when `expire_after` has passed since the run began. If it is"
-        " left out 15.",
+        description="null: until `expire_after` has passed since the run began. The"
+        " default is 15.",
     )
     factor: float = Field(
         default_factory=lambda: 2.0,
-        description="1 to 1,000. If it is left out 2, or 1 beside a `delay`.",
+        description="1 to 1,000. The default is 2, or 1 beside a `delay`.",
     )
     max_delay: Seconds | None = Field(
         default_factory=lambda: timedelta(minutes=5),
-        description="If it is left out 300, or null beside a `delay`.",
+        description="The default is 300, or null beside a `delay`.",
     )
     jitter: Jitter = Field(
         default_factory=lambda: 0.2,
-        description='A part of the delay, or a time: `{"seconds": 5}`. If it is left'
-        " out 0.2, or 0 beside a `delay`.",
+        description='A part of the delay, or a time: `{"seconds": 5}`. The default is'
+        " 0.2, or 0 beside a `delay`.",
     )
     stop_on: list[str] = Field(
         default_factory=list,
-        description="Exceptions after which it is not tried again, by their names.",
+        description="The names of exceptions that are not retried.",
     )
 
     @classmethod
     def of(cls, policy: RetryPolicy) -> Self:
         """The body of a policy."""
         most = policy.jitter
-        return cls(
-            max_attempts=policy.max_attempts,
-            delay=policy.delay,
-            factor=policy.factor,
-            max_delay=policy.max_delay,
-            jitter=Span(seconds=most) if isinstance(most, timedelta) else most,
-            stop_on=[str(each) for each in policy.stop_on],
-        )
+        jitter = Span(seconds=most) if isinstance(most, timedelta) else most
+        return filled(cls, policy, jitter=jitter, stop_on=[*map(str, policy.stop_on)])
 
     def policy(self, field: str) -> RetryPolicy:
         """The policy.
@@ -123,19 +118,19 @@ class CatchUpBody(Body):
 
     mode: Literal["latest", "all", "none"] = "latest"
     grace: Seconds = Field(
-        timedelta(seconds=10), description="How late is not missed yet."
+        timedelta(seconds=10), description="A fire time is missed after this delay."
     )
     within: Seconds | None = Field(
-        None, description="How late what was missed still runs; null: as late as it is."
+        None, description="A missed fire time runs up to this delay; null: always."
     )
     drop_after: Seconds | None = Field(
-        None, description="What is later never runs; null: however late."
+        None, description="Instances later than this never run; null: no limit."
     )
 
     @classmethod
     def of(cls, policy: CatchUp) -> Self:
         """The body of a policy."""
-        return cls.model_validate(policy, from_attributes=True)
+        return filled(cls, policy)
 
     def policy(self, field: str) -> CatchUp:
         """The policy.
@@ -152,7 +147,7 @@ class CatchUpBody(Body):
 
 Gap = Annotated[
     Literal["next", "skip"],
-    Field(description="When a local time fires that does not exist."),
+    Field(description="When a local time that does not exist fires."),
 ]
 Twice = Annotated[
     Literal["first", "second", "both"],
@@ -196,7 +191,7 @@ class At(Body):
 
 
 class AfterEnd(Body):
-    """So long after each run has ended."""
+    """A delay after the end of each run."""
 
     after_end: Seconds = Field(examples=[60])
 
@@ -237,7 +232,7 @@ class Phrase(Body):
 
 
 class OnDemand(Body):
-    """Only when somebody asks for it."""
+    """No schedule: runs are requested."""
 
     on_demand: Literal[True]
 
@@ -247,7 +242,7 @@ class OnDemand(Body):
 
 
 class ByKind(Body):
-    """Any kind of trigger that the server knows, as it answers them."""
+    """Any kind of trigger that the server knows, in the form of its answers."""
 
     kind: str = Field(examples=["interval"])
     state: dict[str, Any] = Field(
@@ -345,16 +340,46 @@ def warnings_of(trigger: Trigger, now: datetime) -> list[str]:
 
 
 Overlapping = Annotated[Overlap, Strict(False)]
+Priority = Annotated[int, Field(json_schema_extra={"minimum": 0, "maximum": 3})]
+ExpireAfter = Annotated[
+    Seconds | None,
+    Field(description="After this time a run counts as hung."),
+]
+Timeout = Annotated[
+    Seconds | None, Field(description="After this time a run is asked to stop.")
+]
+StartTimeout = Annotated[
+    Seconds | None,
+    Field(
+        description="How long a run on a bus may wait to be accepted, then to begin."
+    ),
+]
+HeartbeatTimeout = Annotated[
+    Seconds | None,
+    Field(description="How long a worker on a bus may send no heartbeat."),
+]
+Retry = Annotated[RetryBody | None, Field(description="null: the server's default.")]
+JitterSpan = Annotated[
+    Seconds | None, Field(description="The longest random delay of a run.")
+]
+Lock = Annotated[
+    Name | None,
+    Field(description="Of all instances with this lock, one runs at a time."),
+]
+ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
+Owner = Annotated[
+    Name | None, Field(description="The owner of the declared set that it is in.")
+]
 MaxQueue = Annotated[
     int | None,
     Field(
-        description="How many of it may wait; null: any number.",
+        description="The most instances that may wait; null: any number.",
         json_schema_extra={"minimum": 1},
     ),
 ]
 WhenFull = Annotated[
     Literal["refuse", "drop"],
-    Field(description="What becomes of more that is added; drop: it is skipped."),
+    Field(description="Whether a further instance is refused, or skipped (drop)."),
 ]
 
 _EXAMPLE: JsonDict = {
@@ -399,42 +424,40 @@ _ANSWER: JsonDict = {
 
 
 class DefinitionBody(Body):
-    """What to run, and when."""
+    """A definition: what to run, and when."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     trigger: TriggerBody
-    id: Id | None = Field(None, description="null: one is made up.")
-    name: Name | None = Field(None, description="Which handler or worker runs it.")
+    id: Id | None = Field(None, description="null: the server makes one up.")
+    name: Name | None = Field(
+        None, description="The name of the handler, or the type for workers."
+    )
     queue: Name = "default"
-    priority: int = Field(1, json_schema_extra={"minimum": 0, "maximum": 3})
+    priority: Priority = 1
     metadata: Object = Field(default_factory=dict, description="At most 64 KiB.")
-    expire_after: Seconds | None = Field(
-        None, description="How long a run may take before it is presumed hung."
-    )
-    timeout: Seconds | None = Field(None, description="When a run is told to end.")
-    start_timeout: Seconds | None = Field(
-        None, description="How long a bus may wait until it is accepted, then begun."
-    )
-    heartbeat_timeout: Seconds | None = Field(
-        None, description="How long its worker on a bus may be silent."
-    )
-    retry: RetryBody | None = Field(None, description="null: the server's default.")
+    expire_after: ExpireAfter = None
+    timeout: Timeout = None
+    start_timeout: StartTimeout = None
+    heartbeat_timeout: HeartbeatTimeout = None
+    retry: Retry = None
     catch_up: CatchUpBody | None = Field(
         None, description="null: the server's default."
     )
-    jitter: Seconds | None = Field(None, description="How much later it runs, at most.")
+    jitter: JitterSpan = None
     overlap: Overlapping = Overlap.ALLOW
-    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    lock: Lock = None
     max_per_node: int | None = Field(
         None,
-        description="How many of it one node has at once; null: any number.",
+        description="The most instances on one node at once; null: any number.",
         json_schema_extra={"minimum": 1},
     )
     max_queue: MaxQueue = None
     when_full: WhenFull = "refuse"
-    owner: Name | None = Field(None, description="In whose declared set it is.")
-    paused: bool = Field(False, description="Of a new one; else pause and resume it.")
+    owner: Owner = None
+    paused: bool = Field(
+        False, description="For a new definition; otherwise pause and resume it."
+    )
     note: str | None = Field(None, description="Why it is paused.")
 
     @classmethod
@@ -456,50 +479,35 @@ class DefinitionBody(Body):
         Raises:
             Problem: 422, with the wrong field.
         """
-        trigger = trigger_of(self.trigger, now)
-        retry = if_given(self.retry, lambda it: it.policy("retry"))
-        catch_up = if_given(self.catch_up, lambda it: it.policy("catch_up"))
+        id = id or self.id
+        given = {name: getattr(self, name) for name in DefinitionBody.model_fields}
+        del given["owner"]
+        given |= {
+            "trigger": trigger_of(self.trigger, now),
+            "id": id or uuid4(),
+            "named": id is not None,
+            "retry": if_given(self.retry, lambda it: it.policy("retry")),
+            "catch_up": if_given(self.catch_up, lambda it: it.policy("catch_up")),
+            "revision": revision,
+        }
         with of_field("", tuple(type(self).model_fields)):
-            return TaskDefinition(
-                trigger=trigger,
-                id=id or self.id or uuid4(),
-                named=(id or self.id) is not None,
-                name=self.name,
-                queue=self.queue,
-                priority=self.priority,
-                metadata=self.metadata,
-                expire_after=self.expire_after,
-                timeout=self.timeout,
-                start_timeout=self.start_timeout,
-                heartbeat_timeout=self.heartbeat_timeout,
-                retry=retry,
-                catch_up=catch_up,
-                jitter=self.jitter,
-                overlap=self.overlap,
-                lock=self.lock,
-                max_per_node=self.max_per_node,
-                max_queue=self.max_queue,
-                when_full=self.when_full,
-                paused=self.paused,
-                note=self.note,
-                revision=revision,
-            )
+            return TaskDefinition(**given)
 
 
 class DefinitionPut(DefinitionBody):
-    """What to run, and when; what the server keeps may be sent back as it was read.
+    """A definition, as it was created or as it was read.
 
-    Of that, the ``revision`` must be the stored one; the rest is not looked at.
+    The ``revision`` must be the stored one; other read-only fields are ignored.
     """
 
     revision: int | None = None
-    state: Any = Field(None, json_schema_extra={"readOnly": True})
-    next_fire_time: Any = Field(None, json_schema_extra={"readOnly": True})
-    paused_at: Any = Field(None, json_schema_extra={"readOnly": True})
-    completed_at: Any = Field(None, json_schema_extra={"readOnly": True})
-    recurring: Any = Field(None, json_schema_extra={"readOnly": True})
-    description: Any = Field(None, json_schema_extra={"readOnly": True})
-    warnings: Any = Field(None, json_schema_extra={"readOnly": True})
+    state: ReadOnly = None
+    next_fire_time: ReadOnly = None
+    paused_at: ReadOnly = None
+    completed_at: ReadOnly = None
+    recurring: ReadOnly = None
+    description: ReadOnly = None
+    warnings: ReadOnly = None
 
 
 class DefinitionAnswer(Answer):
@@ -539,40 +547,19 @@ class DefinitionAnswer(Answer):
     @classmethod
     def of(cls, definition: TaskDefinition) -> Self:
         """The answer for a definition."""
-        return cls(
-            id=definition.id,
-            name=definition.name,
-            queue=definition.queue,
-            priority=definition.priority,
+        return filled(
+            cls,
+            definition,
             trigger=TriggerAnswer.of(definition.trigger),
             metadata=dict(definition.metadata),
-            expire_after=definition.expire_after,
-            timeout=definition.timeout,
-            start_timeout=definition.start_timeout,
-            heartbeat_timeout=definition.heartbeat_timeout,
             retry=if_given(definition.retry, RetryBody.of),
             catch_up=if_given(definition.catch_up, CatchUpBody.of),
-            jitter=definition.jitter,
-            overlap=definition.overlap,
-            lock=definition.lock,
-            max_per_node=definition.max_per_node,
-            max_queue=definition.max_queue,
-            when_full=definition.when_full,
-            paused=definition.paused,
-            note=definition.note,
-            state=definition.state,
-            next_fire_time=definition.next_fire_time,
-            paused_at=definition.paused_at,
-            completed_at=definition.completed_at,
-            owner=definition.owner,
-            revision=definition.revision,
-            recurring=definition.recurring,
             description=description_of(definition.trigger),
         )
 
 
 class PutAnswer(DefinitionAnswer):
-    """A definition as it was put."""
+    """A definition after it was stored, with warnings."""
 
     warnings: list[str] = Field(
         default_factory=list, description="What its author may not have meant."
@@ -580,7 +567,7 @@ class PutAnswer(DefinitionAnswer):
 
 
 class PauseBody(Body):
-    """Why a definition is paused."""
+    """The note of a pause."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"note": "the mail server moves"}]}
@@ -590,22 +577,24 @@ class PauseBody(Body):
 
 
 class DeleteAnswer(Answer):
-    """What the delete of a definition came to."""
+    """The result of a delete."""
 
     running: int = Field(
-        description="How many of its instances had started. They run, or are about to;"
-        " their results are dropped."
+        description="The number of its instances that have started. They go on; their"
+        " results are dropped."
     )
 
 
 class DefinitionsQuery(PageQuery):
-    """Which definitions."""
+    """The filter of a list of definitions."""
 
     name: Name | None = None
     queue: Name | None = None
     owner: Name | None = None
     state: DefinitionState | None = None
     metadata: str | None = Field(
-        None, description="What theirs contains, as JSON.", examples=['{"shop": 7}']
+        None,
+        description="Only definitions whose metadata contains this JSON.",
+        examples=['{"shop": 7}'],
     )
-    soonest_first: bool = Field(False, description="By their next fire time.")
+    soonest_first: bool = Field(False, description="Sort by the next fire time.")

@@ -9,7 +9,6 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from go_scheduler.client.backfilling import Backfill
 from go_scheduler.handlers.job_types import unmarked
 from go_scheduler.http.bodies.body import (
     Answer,
@@ -21,6 +20,7 @@ from go_scheduler.http.bodies.body import (
     PageQuery,
     Query,
     Seconds,
+    filled,
     if_given,
 )
 from go_scheduler.http.bodies.definitions import (
@@ -38,9 +38,7 @@ from go_scheduler.models import (
     Stage,
     State,
     TaskInstance,
-    TaskRun,
 )
-from go_scheduler.models.instance import Skipped
 from go_scheduler.triggers import PreviewedTime, Trigger, preview
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.trigger_timeouts import ask
@@ -82,21 +80,16 @@ _ANSWER: JsonDict = {
 
 
 class SkippedAnswer(Answer):
-    """Which fire times an instance stands for, and why they do not run."""
+    """The skipped fire times that an instance stands for, and the reason."""
 
     first: Instant
     last: Instant
     count: int
     reason: str
 
-    @classmethod
-    def of(cls, skipped: Skipped) -> Self:
-        """The answer for skipped fire times."""
-        return cls.model_validate(skipped, from_attributes=True)
-
 
 class InstanceAnswer(Answer):
-    """An instance: one firing of a definition, or what was made of it by hand."""
+    """An instance: one run of a definition, by its schedule or by hand."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_ANSWER]})
 
@@ -120,7 +113,7 @@ class InstanceAnswer(Answer):
     worker: str | None
     created_at: Instant | None
     updated_at: Instant | None = Field(
-        description="When it was last made, started, ended or made to run again."
+        description="When it was last created, started, ended or retried."
     )
     started_at: Instant | None
     completed_at: Instant | None
@@ -128,13 +121,13 @@ class InstanceAnswer(Answer):
     error: str | None
     result: Any
     client: Any = Field(
-        description="What the worker said of its last run: `started_at` and `ended_at`"
-        " by its own clock; null: nothing."
+        description="The `started_at` and `ended_at` of the last run by the worker's"
+        " clock; null: the worker sent none."
     )
-    stage: Stage | None = Field(description="How far its run has come on a bus.")
+    stage: Stage | None = Field(description="The progress of its run on a message bus.")
     accepted_at: Instant | None
     start_by: Instant | None
-    progress: Any = Field(description="What was told last; null: nothing.")
+    progress: Any = Field(description="The last progress of the handler; null: none.")
     skipped: SkippedAnswer | None
     cancel_requested: bool
     parked: bool
@@ -143,38 +136,17 @@ class InstanceAnswer(Answer):
     def of(cls, instance: TaskInstance) -> Self:
         """The answer for an instance."""
         definition = instance.definition
-        return cls(
-            id=instance.id,
+        return filled(
+            cls,
+            instance,
             definition_id=definition.id,
             name=definition.name,
             queue=definition.queue,
-            state=instance.state,
-            fire_time=instance.fire_time,
-            execute_at=instance.execute_at,
-            due_at=instance.due_at,
-            attempt=instance.attempt,
-            runs=instance.runs,
             max_attempts=if_given(definition.retry, lambda it: it.max_attempts),
             payload=if_given(instance.payload, dict),
             metadata=unmarked(instance.metadata),
-            key=instance.key,
-            claimed_by=instance.claimed_by,
-            worker=instance.worker,
-            created_at=instance.created_at,
             updated_at=_updated_at(instance),
-            started_at=instance.started_at,
-            completed_at=instance.completed_at,
-            outcome=instance.outcome,
-            error=instance.error,
-            result=instance.result,
-            client=instance.client,
-            stage=instance.stage,
-            accepted_at=instance.accepted_at,
-            start_by=instance.start_by,
-            progress=instance.progress,
             skipped=if_given(instance.skipped, SkippedAnswer.of),
-            cancel_requested=instance.cancel_requested,
-            parked=instance.parked,
         )
 
 
@@ -200,11 +172,6 @@ class RunAnswer(Answer):
     error: str | None
     lost_in: Stage | None
 
-    @classmethod
-    def of(cls, run: TaskRun) -> Self:
-        """The answer for a run."""
-        return cls.model_validate(run, from_attributes=True)
-
 
 class RunsAnswer(Answer):
     """The failed runs of an instance, the earliest first."""
@@ -213,18 +180,20 @@ class RunsAnswer(Answer):
 
 
 class InstancesQuery(PageQuery):
-    """Which instances."""
+    """The filter of a list of instances."""
 
     definition_id: Id | None = None
     name: Name | None = None
     key: Name | None = None
     state: State | None = None
-    since: Instant | None = Field(None, description="Their `execute_at` is not before.")
+    since: Instant | None = Field(
+        None, description="Only instances whose `execute_at` is not before."
+    )
     newest_first: bool = False
 
 
 class RunBody(Body):
-    """How a definition is to be run once more."""
+    """The arguments of one more run of a definition."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"payload": {"order": 7}}]}
@@ -234,12 +203,12 @@ class RunBody(Body):
     at: Instant | None = Field(None, description="null: as soon as possible.")
     delay: Seconds | None = Field(None, description="Instead of `at`.")
     key: Name | None = Field(
-        None, description="While an instance has it, no second one is made."
+        None, description="While an instance has this key, no second instance is made."
     )
 
 
 class BackfillBody(Body):
-    """Which past of a schedule is to run."""
+    """The past period of a schedule that is to run."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -250,33 +219,28 @@ class BackfillBody(Body):
     )
 
     start: Instant
-    end: Instant = Field(description="The first instant after.")
+    end: Instant = Field(description="The end of the period; exclusive.")
     overlap: Overlapping | None = Field(None, description="null: the definition's.")
-    limit: int = Field(1000, ge=1, le=10_000, description="The most to make.")
+    limit: int = Field(1000, ge=1, le=10_000, description="The most instances to make.")
 
 
 class BackfillAnswer(Answer):
-    """What a backfill has come to."""
+    """The result of a backfill."""
 
-    made: int = Field(description="How many fire times were given an instance.")
-    there: int = Field(description="How many had one already.")
+    made: int = Field(description="How many instances were made.")
+    there: int = Field(description="How many fire times had an instance already.")
     first: Instant | None
     last: Instant | None
     next: Instant | None = Field(
-        description="Where the limit ended it: pass it on as `start`; null: at the end."
+        description="Pass it on as `start` to go on after the limit; null: all is done."
     )
-
-    @classmethod
-    def of(cls, found: Backfill) -> Self:
-        """The answer for a backfill."""
-        return cls.model_validate(found, from_attributes=True)
 
 
 class CancelAnswer(Answer):
-    """What a request to cancel came to."""
+    """The result of a request to cancel."""
 
     cancelled: Cancelled = Field(
-        description="`cancelled`: it will not run; `requested`: it runs, and is told."
+        description="`cancelled`: it will not run; `requested`: its run is to stop."
     )
 
 
@@ -284,18 +248,17 @@ Count = Annotated[int, Field(ge=1, le=1000, description="How many fire times.")]
 
 
 class PreviewedAnswer(Answer):
-    """One fire time, and what the clocks do to it."""
+    """One fire time, and the effect of a clock change on it."""
 
     at: Instant = Field(description="In UTC.")
-    local: str = Field(description="In the schedule's own zone.")
+    local: str = Field(description="In the time zone of the schedule.")
     effect: str | None
 
     @classmethod
     def of(cls, time: PreviewedTime) -> Self:
         """The answer for a previewed time."""
-        return cls(
-            at=utc(time.at, name="at"), local=time.at.isoformat(), effect=time.effect
-        )
+        at = utc(time.at, name="at")
+        return cls(at=at, local=time.at.isoformat(), effect=time.effect)
 
 
 class PreviewAnswer(Answer):
@@ -304,10 +267,12 @@ class PreviewAnswer(Answer):
     trigger: TriggerAnswer
     description: str | None
     times: list[PreviewedAnswer]
-    warnings: list[str] = Field(description="What its author may not have meant.")
+    warnings: list[str] = Field(
+        description="Warnings about a trigger that its author may not have meant."
+    )
 
     @classmethod
-    def of(cls, trigger: Trigger, n: int, after: datetime) -> Self:
+    def computed(cls, trigger: Trigger, n: int, after: datetime) -> Self:
         """The answer for a trigger, whose fire times are computed here."""
         times = ask(trigger, lambda: preview(trigger, n, after))
         return cls(
@@ -319,14 +284,14 @@ class PreviewAnswer(Answer):
 
 
 class PreviewQuery(Query):
-    """How many fire times of a definition, and from when on."""
+    """How many fire times of a definition to preview, and from when on."""
 
     n: Count = 10
     after: Instant | None = Field(None, description="null: the present time.")
 
 
 class PreviewBody(Body):
-    """Which fire times of a trigger that need not be stored."""
+    """A trigger, and how many of its fire times to preview."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -340,27 +305,27 @@ class PreviewBody(Body):
 
 
 class WhyQuery(Query):
-    """About which instant."""
+    """The instant that is asked about."""
 
-    at: Instant | None = Field(None, description="null: how things stand now.")
+    at: Instant | None = Field(None, description="null: the present time.")
 
 
 class WhyOfQuery(WhyQuery):
-    """About what, and which instant."""
+    """The definition or instance that is asked about, and the instant."""
 
-    definition_id: Id = Field(description="That of a definition, or of an instance.")
+    definition_id: Id = Field(description="The id of a definition or of an instance.")
 
 
 class WhyAnswer(Answer):
-    """What happened, happens or will happen, and what decided it."""
+    """What happened, happens or will happen, and the reason."""
 
     definition_id: UUID
     at: Instant
     because: Because
     text: str = Field(description="The same in plain sentences.")
     instance: InstanceAnswer | None
-    node: NodeAnswer | None = Field(description="null without the scope `admin`, too.")
-    holder: InstanceAnswer | None = Field(description="The one that it waits for.")
+    node: NodeAnswer | None = Field(description="Also null without the scope `admin`.")
+    holder: InstanceAnswer | None = Field(description="The instance that it waits for.")
     since: Instant | None
     until: Instant | None
     reason: str | None
@@ -369,16 +334,11 @@ class WhyAnswer(Answer):
     @classmethod
     def of(cls, why: Why) -> Self:
         """The answer for an explanation."""
-        return cls(
-            definition_id=why.definition_id,
-            at=why.at,
-            because=why.because,
-            text=why.text,
+        return filled(
+            cls,
+            why,
             instance=if_given(why.instance, InstanceAnswer.of),
             node=if_given(why.node, NodeAnswer.of),
             holder=if_given(why.holder, InstanceAnswer.of),
-            since=why.since,
-            until=why.until,
-            reason=why.reason,
             nearest=[PreviewedAnswer.of(each) for each in why.nearest],
         )

@@ -19,15 +19,26 @@ from go_scheduler.http.bodies.body import (
     Instant,
     Name,
     Object,
+    PageOf,
     Query,
     Seconds,
+    filled,
     if_given,
     of_field,
 )
 from go_scheduler.http.bodies.definitions import (
+    ExpireAfter,
+    HeartbeatTimeout,
+    JitterSpan,
+    Lock,
     MaxQueue,
     Overlapping,
+    Owner,
+    Priority,
+    Retry,
     RetryBody,
+    StartTimeout,
+    Timeout,
     WhenFull,
 )
 from go_scheduler.http.jobs.known_types import check_type_name, said_of
@@ -50,10 +61,23 @@ _MOST_LINES = 10**12
 Count = Annotated[float, Field(ge=0, le=_CENTURY, allow_inf_nan=False)]
 
 
-class JobBody(Body):
-    """What is to be done, and when.
+SETTINGS = (
+    "queue",
+    "priority",
+    "timeout",
+    "expire_after",
+    "start_timeout",
+    "heartbeat_timeout",
+    "lock",
+    "metadata",
+)
+"""The settings of a job that may differ from its type, beside ``retry``."""
 
-    What its type says holds unless the job says otherwise; a job that does has a
+
+class JobBody(Body):
+    """A job: its type, its payload, and its time.
+
+    Settings that are left out are those of the type. A job with other settings has a
     definition of its own.
     """
 
@@ -64,25 +88,19 @@ class JobBody(Body):
     at: Instant | None = Field(None, description="null: as soon as possible.")
     delay: Seconds | None = Field(None, description="Instead of `at`.")
     key: Name | None = Field(
-        None, description="While a job of the type has it, no second one is made."
+        None, description="While a job of the type has this key, no second job is made."
     )
-    jitter: Seconds | None = Field(None, description="How much later it runs, at most.")
+    jitter: JitterSpan = None
     queue: Name | None = None
     priority: int | None = Field(None, json_schema_extra={"minimum": 0, "maximum": 3})
     retry: RetryBody | None = None
-    timeout: Seconds | None = Field(None, description="When a run is told to end.")
-    start_timeout: Seconds | None = Field(
-        None, description="How long a bus may wait until it is accepted, then begun."
-    )
-    heartbeat_timeout: Seconds | None = Field(
-        None, description="How long its worker on a bus may be silent."
-    )
-    expire_after: Seconds | None = Field(
-        None, description="How long a run may take before it is presumed hung."
-    )
-    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    timeout: Timeout = None
+    start_timeout: StartTimeout = None
+    heartbeat_timeout: HeartbeatTimeout = None
+    expire_after: ExpireAfter = None
+    lock: Lock = None
     metadata: Object | None = Field(None, description="At most 64 KiB.")
-    owner: Name | None = Field(None, description="Of a definition of its own.")
+    owner: Name | None = Field(None, description="The owner of its own definition.")
 
     def settings(self, base: TaskDefinition) -> dict[str, Any]:
         """The settings that differ from those of its type.
@@ -90,17 +108,8 @@ class JobBody(Body):
         Raises:
             Problem: 422, a policy is wrong.
         """
-        said: dict[str, Any] = {
-            "queue": self.queue,
-            "priority": self.priority,
-            "retry": if_given(self.retry, lambda it: it.policy("retry")),
-            "timeout": self.timeout,
-            "start_timeout": self.start_timeout,
-            "heartbeat_timeout": self.heartbeat_timeout,
-            "expire_after": self.expire_after,
-            "lock": self.lock,
-            "metadata": self.metadata,
-        }
+        said = {name: getattr(self, name) for name in SETTINGS}
+        said["retry"] = if_given(self.retry, lambda it: it.policy("retry"))
         return {
             name: value
             for name, value in said.items()
@@ -109,42 +118,43 @@ class JobBody(Body):
 
 
 class SubmittedAnswer(Answer):
-    """What a job has become."""
+    """The instance of a job."""
 
     instance_id: UUID
     definition_id: UUID
-    state: State = Field(description="Where it stands; skipped: it was dropped.")
+    state: State = Field(description="skipped: the job was dropped.")
 
 
 class ImportQuery(Query):
-    """How many jobs are imported."""
+    """The parameters of an import."""
 
     import_: str | None = Field(
         None,
         alias="import",
         min_length=1,
         max_length=_LONGEST_IMPORT,
-        description="A name for the import: repeated by it, no line is made twice."
-        " null: one is made up, and told.",
+        description="A name for the import. An import that is repeated with the same"
+        " name makes no line twice. null: the server makes up a name, and answers it.",
     )
     first: int = Field(
         1,
         ge=1,
         le=_MOST_LINES,
-        description="The number of the first line, of an import that comes in parts.",
+        description="The number of the first line, if an import comes in parts.",
     )
     start: Instant | None = Field(None, description="null: the present time.")
     window: Count | None = Field(
-        None, description="Over how many seconds they are staggered evenly."
+        None, description="Over how many seconds the jobs are staggered evenly."
     )
     interval: Count | None = Field(
-        None, description="How many seconds after the one before each is to run."
+        None, description="The seconds between a job and the next one."
     )
     jitter: Count | None = Field(
-        None, description="How many seconds later each runs, at most."
+        None, description="The longest random delay of each job, in seconds."
     )
     on_error: Literal["stop", "skip"] = Field(
-        "stop", description="What becomes of the lines after one that is refused."
+        "stop",
+        description="Whether the lines after a refused line are left out, or go on.",
     )
 
     @model_validator(mode="before")
@@ -175,25 +185,19 @@ class ImportQuery(Query):
 
 
 class TypeBody(Body):
-    """A type of jobs, for workers elsewhere."""
+    """A type of jobs for workers."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_TYPE]})
 
     queue: Name = "default"
-    priority: int = Field(1, json_schema_extra={"minimum": 0, "maximum": 3})
-    retry: RetryBody | None = Field(None, description="null: the server's default.")
-    timeout: Seconds | None = Field(None, description="When a run is told to end.")
-    start_timeout: Seconds | None = Field(
-        None, description="How long a bus may wait until it is accepted, then begun."
-    )
-    heartbeat_timeout: Seconds | None = Field(
-        None, description="How long its worker on a bus may be silent."
-    )
-    expire_after: Seconds | None = Field(
-        None, description="How long a run may take before it is presumed hung."
-    )
+    priority: Priority = 1
+    retry: Retry = None
+    timeout: Timeout = None
+    start_timeout: StartTimeout = None
+    heartbeat_timeout: HeartbeatTimeout = None
+    expire_after: ExpireAfter = None
     overlap: Overlapping = Overlap.ALLOW
-    lock: Name | None = Field(None, description="One of all with this lock runs.")
+    lock: Lock = None
     max_queue: MaxQueue = None
     when_full: WhenFull = "refuse"
     description: str = Field("", max_length=10_000)
@@ -203,7 +207,7 @@ class TypeBody(Body):
         description="A JSON schema (2020-12) for the payload, checked when a job is"
         " submitted; null: any object.",
     )
-    owner: Name | None = Field(None, description="In whose declared set it is.")
+    owner: Owner = None
 
     def definition(self, name: str) -> TaskDefinition:
         """The definition of the type.
@@ -218,24 +222,17 @@ class TypeBody(Body):
                 schema = Schema(self.payload_schema, patterns=False)
                 said["schema"] = schema.value
             metadata = freeze({MARK: said}, name="schema", limit=METADATA_LIMIT)
-        retry = if_given(self.retry, lambda it: it.policy("retry"))
+        given = dict(self)
+        for each in ("description", "payload_schema", "owner"):
+            del given[each]
+        given["retry"] = if_given(self.retry, lambda it: it.policy("retry"))
         with of_field("", tuple(type(self).model_fields)):
             return TaskDefinition(
                 id=task_id(name),
                 name=name,
                 trigger=OnDemandTrigger(),
-                queue=self.queue,
-                priority=self.priority,
-                retry=retry,
-                timeout=self.timeout,
-                start_timeout=self.start_timeout,
-                heartbeat_timeout=self.heartbeat_timeout,
-                expire_after=self.expire_after,
-                overlap=self.overlap,
-                lock=self.lock,
-                max_queue=self.max_queue,
-                when_full=self.when_full,
                 metadata=metadata,
+                **given,
             )
 
 
@@ -246,7 +243,7 @@ class TypeAnswer(Answer):
     description: str
     payload_schema: Object | None = Field(alias="schema")
     runs_here: bool = Field(
-        description="Whether the server runs it itself, or by workers on its bus."
+        description="Whether the server itself, or a worker on its bus, runs it."
     )
     over_bus: bool = Field(False, description="Whether workers on its bus run it.")
     definition_id: UUID
@@ -272,34 +269,18 @@ class TypeAnswer(Answer):
         schema, described = said.get("schema"), said.get("description")
         if job_type is not None:
             schema, described = job_type.schema, job_type.description
-        return cls(
+        return filled(
+            cls,
+            definition,
             type=definition.name or "",
             description=described if isinstance(described, str) else "",
-            schema=dict(schema) if isinstance(schema, Mapping) else None,
+            payload_schema=dict(schema) if isinstance(schema, Mapping) else None,
             runs_here=job_type is not None,
             over_bus=job_type is not None and job_type.over_bus,
             definition_id=definition.id,
-            queue=definition.queue,
-            priority=definition.priority,
             retry=if_given(definition.retry, RetryBody.of),
-            timeout=definition.timeout,
-            start_timeout=definition.start_timeout,
-            heartbeat_timeout=definition.heartbeat_timeout,
-            expire_after=definition.expire_after,
-            overlap=definition.overlap,
-            lock=definition.lock,
-            max_queue=definition.max_queue,
-            when_full=definition.when_full,
-            paused=definition.paused,
-            owner=definition.owner,
-            revision=definition.revision,
         )
 
 
-class TypesAnswer(Answer):
+class TypesAnswer(PageOf[TypeAnswer]):
     """A page of types."""
-
-    items: list[TypeAnswer]
-    next: str | None = Field(
-        description="Pass it on as `after` to read the next page; null: there is none."
-    )

@@ -9,17 +9,17 @@ from uuid import UUID
 from pydantic import Field
 
 from go_scheduler.http.bodies.body import Answer, Instant
-from go_scheduler.models import Counted, NodeInfo, State
+from go_scheduler.models import Counted, State
 
 
 class HealthAnswer(Answer):
-    """That the server is well."""
+    """The server is healthy."""
 
     status: Literal["ok"] = "ok"
 
 
 class NodeAnswer(Answer):
-    """One start of a scheduler, and what it runs; null: not known."""
+    """A node: one start of a scheduler, with its queues and handlers; null: unknown."""
 
     id: UUID
     host: str | None
@@ -32,11 +32,6 @@ class NodeAnswer(Answer):
     stopping: bool
     alive: bool
 
-    @classmethod
-    def of(cls, node: NodeInfo) -> Self:
-        """The answer for a node."""
-        return cls.model_validate(node, from_attributes=True)
-
 
 class NodesAnswer(Answer):
     """The nodes that share the store."""
@@ -45,24 +40,24 @@ class NodesAnswer(Answer):
 
 
 class StatsAnswer(Answer):
-    """How much there is."""
+    """The numbers of instances, nodes and workers."""
 
     instances: dict[State, int] = Field(
-        description="How many are in each state, as far as they are counted."
+        description="The number of instances in each state, up to a bound."
     )
     more: list[State] = Field(
-        description="The states of which there are more than that, or may be."
+        description="The states that have, or may have, more instances than the number."
     )
     nodes: int | None = Field(
-        description="How many are alive; null: the caller is restricted."
+        description="The number of live nodes; null: the caller is restricted."
     )
     workers: int | None = Field(
-        description="How many wait for work here; null: no work is handed out here,"
-        " or the caller is restricted."
+        description="The number of workers that wait for work of this server; null: it"
+        " hands out no work, or the caller is restricted."
     )
 
     @classmethod
-    def of(
+    def counted(
         cls,
         counts: Mapping[State, Counted],
         *,

@@ -1,4 +1,4 @@
-"""Work over the wire: what workers wait for, are handed, and report."""
+"""Bodies of workers: requests for work, work, and reports."""
 
 from __future__ import annotations
 
@@ -31,22 +31,20 @@ if TYPE_CHECKING:
 
 _TOKEN = Field(
     max_length=2000,
-    description="As it came with the work; it holds for that run, and for its caller.",
+    description="The token of the work. It is valid for that run and its caller.",
 )
 
 
 class WorkQuery(Query):
-    """What a worker waits for."""
+    """A request for work."""
 
     queues: str = Field(
         min_length=1,
         max_length=20_000,
-        description="In which queues, separated by commas.",
+        description="The queues, separated by commas.",
         examples=["default", "mail,reports"],
     )
-    max: int = Field(
-        1, ge=1, le=100, description="How many instances it takes at most."
-    )
+    max: int = Field(1, ge=1, le=100, description="The most instances to take.")
     wait: float = Field(
         30, ge=0, le=60, description="How many seconds to wait for the first."
     )
@@ -54,7 +52,7 @@ class WorkQuery(Query):
         None,
         min_length=1,
         max_length=200,
-        description="What the worker calls itself, for people to read.",
+        description="The name of the worker, for people to read.",
     )
 
     @property
@@ -67,8 +65,8 @@ class WorkItem(Answer):
     """An instance to run."""
 
     instance_id: UUID
-    token: str = Field(description="Shown to keep and to end this run.")
-    attempt: int = Field(description="Rises with each time it is handed out.")
+    token: str = Field(description="Send it with heartbeats and reports of this run.")
+    attempt: int = Field(description="It rises each time the instance is handed out.")
     type: str | None = Field(description="The name of its definition.")
     payload: Object | None
     metadata: Object
@@ -76,24 +74,24 @@ class WorkItem(Answer):
     definition_id: UUID
     queue: str
     traceparent: str | None = Field(
-        description="The trace in which it was asked for, or else its definition was"
-        " put, as the header of that name."
+        description="The W3C trace context of the request for the run, or of the"
+        " definition."
     )
-    tracestate: str | None = Field(description="What belongs to that, likewise.")
+    tracestate: str | None = Field(description="The `tracestate` of that context.")
     lease: Seconds = Field(
-        description="So long the worker has it, unless it asks for more by a heartbeat:"
-        " then it is handed to somebody else."
+        description="The lease. Without a heartbeat within this time the instance is"
+        " handed to another worker."
     )
 
 
 class WorkAnswer(Answer):
-    """What a worker is to run."""
+    """Work for a worker."""
 
     work: list[WorkItem]
 
     @classmethod
     def of(cls, found: Sequence[Work]) -> Self:
-        """That of what was handed out."""
+        """The answer for work that was handed out."""
         return cls(
             work=[
                 WorkItem(
@@ -116,41 +114,41 @@ class WorkAnswer(Answer):
 
 
 class HeartbeatBody(Body):
-    """That a worker lives, and works."""
+    """A heartbeat."""
 
     token: str = _TOKEN
 
 
 class ReleaseBody(Body):
-    """That a run has not begun, and will not."""
+    """The release of a run that has not begun."""
 
     token: str = _TOKEN
-    delay: Seconds = Field(ZERO, description="For so long nobody is handed it.")
+    delay: Seconds = Field(
+        ZERO, description="The time until the instance is handed out again."
+    )
     reason: str | None = Field(
-        None, max_length=10_000, description="Why, for people to read."
+        None, max_length=10_000, description="The reason, for people to read."
     )
 
 
 class ExtendBody(Body):
-    """That a run takes longer."""
+    """A request for a longer lease."""
 
     token: str = _TOKEN
-    seconds: Seconds = Field(
-        description="It is kept for so long from now, unless it is for longer already."
-    )
+    seconds: Seconds = Field(description="The lease from now on; a longer lease stays.")
 
 
 class EndedBody(Body):
-    """That a run has ended, and when it was by the worker's clock."""
+    """The times of a run by the worker's clock."""
 
     token: str = _TOKEN
     started_at: Instant | None = Field(
-        None, description="By the worker's clock: kept, and nothing is done with it."
+        None, description="By the worker's clock; it is stored for people to read."
     )
     ended_at: Instant | None = Field(None, description="Likewise.")
 
     def client(self) -> str | None:
-        """The times, as they are kept.
+        """The times as they are stored.
 
         Raises:
             Problem: 422.
@@ -160,63 +158,64 @@ class EndedBody(Body):
 
 
 class CompleteBody(EndedBody):
-    """That a run has succeeded."""
+    """The success of a run."""
 
     result: Any = Field(
-        None, description="Kept with the instance: any JSON of at most 64 KiB."
+        None, description="Stored with the instance: any JSON of at most 64 KiB."
     )
 
 
 class CompletedItem(CompleteBody):
-    """The same, and of which."""
+    """The success of a run, with its instance."""
 
     instance_id: Id
 
 
 class CompletedBody(Body):
-    """That several runs have succeeded."""
+    """The successes of several runs."""
 
     completed: list[CompletedItem] = Field(min_length=1, max_length=100)
 
 
 class ErrorBody(EndedBody):
-    """That a run has failed."""
+    """The failure of a run."""
 
     message: str = Field(
         max_length=100_000, description="What went wrong, for people to read."
     )
     retry_after: Seconds | None = Field(
-        None, description="It runs again after so long; null: as its policy says."
+        None, description="The delay until the retry; null: by the retry policy."
     )
     fail: bool = Field(
-        False, description="Whether it has failed for good, and is not tried again."
+        False, description="Whether it has failed for good, and is not retried."
     )
 
 
 class GoOnAnswer(Answer):
-    """What a worker is to do with a run that it keeps."""
+    """Whether a run goes on."""
 
     answer: Literal["go_on", "stop"] = Field(
-        description="stop: somebody has cancelled it. One that is lost is told by 409."
+        description="stop: the run was cancelled or has timed out. The answer for a"
+        " lost run is 409."
     )
 
 
 class RecordedAnswer(Answer):
-    """That it has been recorded."""
+    """The report has been recorded."""
 
     answer: Literal["recorded"] = "recorded"
 
 
 class CompletedAnswer(Answer):
-    """What became of one of several."""
+    """The answer to one of several reports."""
 
     problem: dict[str, Any] | None = Field(
-        description="null: it has been recorded; else what would have been answered had"
-        " it been said alone."
+        description="null: it has been recorded; otherwise the problem that a single"
+        " report would have been answered by."
     )
 
 
 class CompletedAnswers(Answer):
-    """What became of each, in the order of what was said."""
+    """The answers to several reports, in their order."""
 
     answers: list[CompletedAnswer]

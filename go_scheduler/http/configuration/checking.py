@@ -70,7 +70,10 @@ def _parts(settings: Configuration) -> Iterator[tuple[Place, Callable[[], object
     scheduler = settings.scheduler
     yield ("scheduler", "retry"), scheduler.retry.policy
     yield ("scheduler", "catch_up"), partial(CatchUp, **dict(scheduler.catch_up))
-    yield ("scheduler",), partial(_scheduler, settings)
+    yield (
+        ("scheduler",),
+        lambda: Scheduler(None, MemoryStore(), **scheduler.arguments()),
+    )
     yield (
         ("work",),
         lambda: settings.work.hand_out(Scheduler(None, MemoryStore())),
@@ -90,10 +93,6 @@ def _access(access: AccessSection) -> Iterator[tuple[Place, Callable[[], object]
     if access.oidc is not None:
         yield ("access", "oidc"), partial(OidcIssuer, **dict(access.oidc))
     yield ("access", "origins"), partial(checked_origins, access.origins)
-
-
-def _scheduler(settings: Configuration) -> Scheduler:
-    return Scheduler(None, MemoryStore(), **settings.scheduler.arguments())
 
 
 def _exact(place: Place, text: str) -> tuple[Place, str]:

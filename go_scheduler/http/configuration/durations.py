@@ -9,24 +9,16 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 
 _UNITS = {
-    "ms": "milliseconds",
-    "s": "seconds",
-    "sec": "seconds",
-    "second": "seconds",
-    "seconds": "seconds",
-    "m": "minutes",
-    "min": "minutes",
-    "minute": "minutes",
-    "minutes": "minutes",
-    "h": "hours",
-    "hour": "hours",
-    "hours": "hours",
-    "d": "days",
-    "day": "days",
-    "days": "days",
-    "w": "weeks",
-    "week": "weeks",
-    "weeks": "weeks",
+    word: unit
+    for unit, words in {
+        "milliseconds": "ms",
+        "seconds": "s sec second seconds",
+        "minutes": "m min minute minutes",
+        "hours": "h hour hours",
+        "days": "d day days",
+        "weeks": "w week weeks",
+    }.items()
+    for word in words.split()
 }
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, SecretStr
 
@@ -17,10 +17,7 @@ from go_scheduler.handlers.shell import Command, Limits, Shell
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import Secret, WebhookSettings
 from go_scheduler.http.configuration.imported import imported
-from go_scheduler.http.configuration.section import Duration, Section, Texts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from go_scheduler.http.configuration.section import Duration, Section, Texts, errors_at
 
 
 class SecretSection(Section):
@@ -35,10 +32,8 @@ class SecretSection(Section):
         Raises:
             ConfigurationError: The value or a host is wrong.
         """
-        try:
+        with errors_at(place):
             return Secret(value=self.value.get_secret_value(), hosts=self.hosts)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{place}: {error}") from None
 
 
 class WebhookSection(Section):
@@ -77,14 +72,12 @@ class WebhookSection(Section):
             }
             for of in ("secrets", "authorizations")
         )
-        try:
+        with errors_at("types.webhook"):
             return Webhook(
                 secrets=secrets,
                 authorizations=authorizations,
                 settings=WebhookSettings(**given),
             )
-        except ConfigurationError as error:
-            raise ConfigurationError(f"types.webhook: {error}") from None
 
 
 class EmailSection(Section):
@@ -114,10 +107,8 @@ class EmailSection(Section):
         }
         if self.password is not None:
             given["password"] = self.password.get_secret_value()
-        try:
+        with errors_at("types.email"):
             return Email(MailServer(**given), **mail)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"types.email: {error}") from None
 
 
 class CommandLimitsSection(Section):
@@ -149,12 +140,13 @@ class CommandSection(Section):
         Raises:
             ConfigurationError: There is no such program or folder, or a value is wrong.
         """
-        found = {name: getattr(self, name) for name in type(self).model_fields}
-        found["limits"] = Limits(**dict(self.limits))
+        found = dict(self) | {"limits": Limits(**dict(self.limits))}
         if self.environment is None:
             del found["environment"]
         else:
-            found["environment"] = _open(self.environment)
+            found["environment"] = {
+                name: each.get_secret_value() for name, each in self.environment.items()
+            }
         return Command(**found)
 
 
@@ -177,12 +169,8 @@ class ShellSection(Section):
         """
         commands = {}
         for name, each in self.commands.items():
-            try:
+            with errors_at(f"types.shell.commands.{name}"):
                 commands[name] = each.command()
-            except ConfigurationError as error:
-                raise ConfigurationError(
-                    f"types.shell.commands.{name}: {error}"
-                ) from None
         return Shell(commands, grace=self.grace)
 
 
@@ -231,7 +219,3 @@ def _types_of(module: str) -> JobTypes:
             f"types.module, {module}, must be a JobTypes, not {shown(found)}"
         )
     return found
-
-
-def _open(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
-    return {name: each.get_secret_value() for name, each in secrets.items()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -101,6 +102,15 @@ def _read_secret(found: dict[Any, Any], name: str) -> None:
             "{text}",
             {"text": text},
         ) from None
+
+
+@contextmanager
+def errors_at(place: str) -> Iterator[None]:
+    """Put the path of a setting before errors within the context."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{place}: {error}") from None
 
 
 def unknown_name(name: str, known: list[str]) -> str:

@@ -17,7 +17,7 @@ from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKey
 from go_scheduler.http.access.rate_limits import Rate, Waiting
-from go_scheduler.http.configuration.section import Duration, Section, Texts
+from go_scheduler.http.configuration.section import Duration, Section, Texts, errors_at
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.limits import Limits
 from go_scheduler.http.work.crews import Crews
@@ -47,8 +47,7 @@ class KeySection(Section):
         Raises:
             ConfigurationError: A value is wrong.
         """
-        given = {name: getattr(self, name) for name in type(self).model_fields}
-        return ApiKey(**given | {"hash": self.hash.get_secret_value()})
+        return ApiKey(**dict(self) | {"hash": self.hash.get_secret_value()})
 
 
 class OidcSection(Section):
@@ -271,8 +270,7 @@ class SchedulerSection(Section):
         Raises:
             ConfigurationError: A policy is wrong.
         """
-        found = {name: getattr(self, name) for name in type(self).model_fields}
-        return found | {
+        return dict(self) | {
             "retry": self.retry.policy(),
             "catch_up": CatchUp(**dict(self.catch_up)),
         }
@@ -437,7 +435,7 @@ class DispatchSection(Section):
             heartbeat_timeout=self.heartbeat_timeout,
         )
         for name, each in self.types.items():
-            try:
+            with errors_at(f"dispatch.types.{name}"):
                 Schema(each.payload, name="payload")  # named as it is here
                 add = types.job_type(
                     name,
@@ -445,7 +443,5 @@ class DispatchSection(Section):
                     description=each.description,
                     **each.definition(queue),
                 )
-            except ConfigurationError as error:
-                raise ConfigurationError(f"dispatch.types.{name}: {error}") from None
             add(dispatcher)
         return dispatcher

@@ -293,10 +293,12 @@ class Import:
 
     async def _write(self, batch: Sequence[Line]) -> tuple[Sequence[Event], bool]:
         """Write a batch; returns its events, and whether the import goes on."""
-        bodies = await on_thread(self._parse, batch)
+        longest = self._here.limits.body_bytes
+        bodies = await on_thread(lambda: [read(it, longest=longest) for it in batch])
         names = {each.type for each in bodies if isinstance(each, JobBody)}
         types = await self._here.job_types.find_all(names)
-        plans = await on_thread(self._plan, batch, bodies, types)
+        parsed = zip(batch, bodies, strict=True)
+        plans = await on_thread(lambda: [self._plan(*it, types) for it in parsed])
         taken = self._taken(plans)
         jobs = [each for each in taken if isinstance(each, Planned)]
         found = iter(await self._submitting.write(jobs))
@@ -322,27 +324,12 @@ class Import:
         refused = (n for n, each in enumerate(plans) if isinstance(each, Problem))
         return plans[: next(refused, len(plans)) + 1]
 
-    def _parse(self, batch: Sequence[Line]) -> Sequence[JobBody | Problem]:
-        longest = self._here.limits.body_bytes
-        return [read(each, longest=longest) for each in batch]
-
     def _plan(
-        self,
-        batch: Sequence[Line],
-        bodies: Sequence[JobBody | Problem],
-        types: Mapping[str, KnownType],
-    ) -> Sequence[Planned | Problem]:
-        return [
-            body if isinstance(body, Problem) else self._planned(line, body, types)
-            for line, body in zip(batch, bodies, strict=True)
-        ]
-
-    def _key_of(self, line: Line) -> str:
-        return f"import {self.name}:{line.number}"
-
-    def _planned(
-        self, line: Line, body: JobBody, types: Mapping[str, KnownType]
+        self, line: Line, body: JobBody | Problem, types: Mapping[str, KnownType]
     ) -> Planned | Problem:
+        if isinstance(body, Problem):
+            return body
+        own_key = f"import {self.name}:{line.number}"
         try:
             if body.type not in types:
                 return no_type(body.type)
@@ -350,7 +337,7 @@ class Import:
                 body,
                 types[body.type],
                 self._caller,
-                key=self._key_of(line) if body.key is None else body.key,
+                key=own_key if body.key is None else body.key,
                 number=line.number,
                 spread=self._spread,
             )

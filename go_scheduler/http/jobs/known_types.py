@@ -129,6 +129,7 @@ class KnownTypes:
         clock: Measures the age of an entry.
 
     Attributes:
+        tasks: The tasks of this server, by name.
         keys: Locks of the keys whose jobs are being written.
     """
 
@@ -137,15 +138,12 @@ class KnownTypes:
     ) -> None:
         self._client = client
         self._types = types
-        self._tasks = {} if types is None else types.tasks
+        self.tasks: Mapping[str, Task[..., ..., object]] = (
+            {} if types is None else types.tasks
+        )
         self._clock = clock
         self.keys = Keys()
         self._kept: OrderedDict[str, tuple[timedelta, KnownType]] = OrderedDict()
-
-    @property
-    def tasks(self) -> Mapping[str, Task[..., ..., object]]:
-        """The tasks of this server, by name."""
-        return self._tasks
 
     async def find(self, name: str) -> KnownType:
         """Find a type.
@@ -177,7 +175,7 @@ class KnownTypes:
                 name: each for each in stored if (name := missing[each.id]) == each.name
             }
             for name in missing.values():
-                if name in by_name or name in self._tasks:
+                if name in by_name or name in self.tasks:
                     found[name] = self._keep(name, by_name.get(name))
         return found
 
@@ -219,7 +217,7 @@ class KnownTypes:
         self._kept.pop(name, None)
 
     def _keep(self, name: str, stored: TaskDefinition | None) -> KnownType:
-        task = self._tasks.get(name)
+        task = self.tasks.get(name)
         schema = None if stored is None or task is not None else _schema_of(stored)
         known = KnownType(name=name, task=task, stored=stored, schema=schema)
         self._kept[name] = self._clock.elapsed(), known

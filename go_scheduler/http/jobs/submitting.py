@@ -17,6 +17,7 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.http.bodies.body import of_field
+from go_scheduler.http.bodies.jobs import SETTINGS
 from go_scheduler.http.jobs.jitter import Spread, drawn
 from go_scheduler.http.jobs.known_types import no_type
 from go_scheduler.http.problems import Problem, invalid, problem_of
@@ -34,17 +35,6 @@ if TYPE_CHECKING:
     from go_scheduler.http.jobs.known_types import KnownType, KnownTypes
     from go_scheduler.json import JSON
     from go_scheduler.models import TaskInstance
-
-_FIELDS = (
-    "queue",
-    "priority",
-    "timeout",
-    "expire_after",
-    "start_timeout",
-    "heartbeat_timeout",
-    "lock",
-    "metadata",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +134,7 @@ def _own_ids(body: JobBody, caller: Caller, key: str | None) -> Sequence[UUID]:
 def _own(
     base: TaskDefinition, settings: dict[str, Any], *, id: UUID, named: bool
 ) -> TaskDefinition:
-    with of_field("", _FIELDS):
+    with of_field("", SETTINGS):
         own = replace(
             base,
             id=id,

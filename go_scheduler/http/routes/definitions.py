@@ -19,9 +19,15 @@ from go_scheduler.errors import (
     ConflictError,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.http.access.authentication import allowed
+from go_scheduler.http.access.authentication import (
+    JobPauser,
+    JobReader,
+    JobWriter,
+    RunReader,
+    RunWriter,
+)
 from go_scheduler.http.access.caller import Caller
-from go_scheduler.http.bodies.body import PageOf, of_field, read_object
+from go_scheduler.http.bodies.body import PageOf, if_given, of_field, read_object
 from go_scheduler.http.bodies.definitions import (
     DefinitionAnswer,
     DefinitionBody,
@@ -44,7 +50,7 @@ from go_scheduler.http.bodies.instances import (
 )
 from go_scheduler.http.context import Here
 from go_scheduler.http.jobs.known_types import is_type
-from go_scheduler.http.paths import path_from_outside
+from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid
 from go_scheduler.http.routes.visibility import (
     check_declares,
@@ -62,10 +68,14 @@ if TYPE_CHECKING:
 
 IfMatch = Annotated[
     str | None,
-    Header(description="Only if it is as read: the `ETag` of that.", examples=['"3"']),
+    Header(
+        description="Only if the definition is unchanged: the `ETag` of the read.",
+        examples=['"3"'],
+    ),
 ]
 IfNoneMatch = Annotated[
-    str | None, Header(description="`*`: only if there is none yet.", examples=["*"])
+    str | None,
+    Header(description="`*`: only if there is no such definition yet.", examples=["*"]),
 ]
 
 _TAG = r'(?:W/)?"[^"]*"'
@@ -130,14 +140,15 @@ async def stored_definition(
     """A definition; None: there is none.
 
     Raises:
-        Problem: 404, there is one that the caller may not see.
+        TaskDefinitionNotFoundError: There is one that the caller may not see.
     """
-    with suppress(TaskDefinitionNotFoundError):
+    try:
         definition = await here.client.aget_definition(id)
-        if not caller.sees(definition):
-            raise _not_theirs(id)
-        return definition
-    return None
+    except TaskDefinitionNotFoundError:
+        return None
+    if not caller.sees(definition):
+        raise TaskDefinitionNotFoundError(id)
+    return definition
 
 
 async def put(
@@ -181,7 +192,7 @@ async def put(
         # Somebody else has put it meanwhile, perhaps one whom the caller may not see.
         for each in await here.client.alist_definitions(ids=[definition.id]):
             if not caller.sees(each):
-                raise _not_theirs(each.id) from None
+                raise TaskDefinitionNotFoundError(each.id) from None
         raise
     if not put:
         raise Problem(
@@ -257,23 +268,7 @@ def _check_is_no_type_here(here: Context, definition: TaskDefinition) -> None:
             )
 
 
-def _not_theirs(id: UUID) -> Problem:
-    # No TaskDefinitionNotFoundError: callers take that for a free id.
-    return Problem(
-        404,
-        "no-definition",
-        "No such definition",
-        f"no task definition has the id {id}",
-    )
-
-
 router = APIRouter(prefix="/v1/definitions", tags=["definitions"])
-
-Reader = Annotated[Caller, allowed("jobs:read")]
-Writer = Annotated[Caller, allowed("jobs:write")]
-Pauser = Annotated[Caller, allowed("jobs:pause")]
-RunReader = Annotated[Caller, allowed("runs:read")]
-Runner = Annotated[Caller, allowed("runs:write")]
 
 _PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
 
@@ -282,18 +277,18 @@ _PATCH = {"queue": "slow", "retry": {"max_attempts": 3}, "lock": None}
 async def create_definition(
     body: DefinitionBody,
     here: Here,
-    caller: Writer,
+    caller: JobWriter,
     request: Request,
     response: Response,
 ) -> PutAnswer:
     """Create a definition.
 
-    Where there is one with its id, that is a conflict; where that is the same, it is
-    answered by 200, so that this may be repeated.
+    If another definition has its id, that is a conflict. If the same definition exists
+    already, the answer is 200, so the request may be repeated.
     """
     now = here.clock.now()
     if body.id is not None and is_restricted(caller):
-        # They must not learn whether somebody else has the id.
+        # The caller must not learn whether somebody else has the id.
         await stored_definition(here, caller, body.id)
     definition = await on_thread(body.definition, now, revision=0)
     try:
@@ -303,9 +298,7 @@ async def create_definition(
         if not made.is_same(definition):
             raise
         response.status_code = 200
-    response.headers["Location"] = path_from_outside(
-        request, f"/v1/definitions/{made.id}"
-    )
+    set_location(request, response, f"/v1/definitions/{made.id}")
     return _put(made, now, response)
 
 
@@ -314,7 +307,7 @@ async def put_definition(
     id: UUID,
     body: DefinitionPut,
     here: Here,
-    caller: Writer,
+    caller: JobWriter,
     request: Request,
     response: Response,
     if_match: IfMatch = None,
@@ -322,9 +315,9 @@ async def put_definition(
 ) -> PutAnswer:
     """Create a definition, or replace the one with this id.
 
-    What was read may be sent back changed. Its `revision`, if it has one, must be the
-    stored one, as an `If-Match` says it too. Of one that is there `paused` and `note`
-    stay as they are.
+    The answer of a read may be changed and sent back. Its `revision`, if it has one,
+    must be the stored one, as with `If-Match`. If the definition exists, its `paused`
+    and `note` stay as they are.
     """
     if body.id not in (None, id):
         raise invalid("id", "it must be that of the path, or be left out")
@@ -349,9 +342,7 @@ async def put_definition(
     made = await put_again(put_it, again=not said)
     if not is_there:
         response.status_code = 201
-        response.headers["Location"] = path_from_outside(
-            request, f"/v1/definitions/{id}"
-        )
+        set_location(request, response, f"/v1/definitions/{id}")
     return _put(made, now, response)
 
 
@@ -363,14 +354,14 @@ async def change_definition(
         Body(media_type="application/merge-patch+json", examples=[_PATCH]),
     ],
     here: Here,
-    caller: Writer,
+    caller: JobWriter,
     response: Response,
     if_match: IfMatch = None,
 ) -> PutAnswer:
     """Change some fields of a definition, by a merge patch (RFC 7396).
 
-    What is not there stays; null is as if it had never been set. A trigger is replaced
-    as a whole.
+    Fields that are left out stay; null resets a field to its default. A trigger is
+    replaced as a whole.
     """
     now = here.clock.now()
 
@@ -391,24 +382,16 @@ async def change_definition(
 
 @router.get("")
 async def list_definitions(
-    asked: Annotated[DefinitionsQuery, Query()], here: Here, caller: Reader
+    asked: Annotated[DefinitionsQuery, Query()], here: Here, caller: JobReader
 ) -> PageOf[DefinitionAnswer]:
-    """List definitions, by their ids or their next fire times, a page at a time."""
+    """List definitions by their ids or next fire times, a page at a time."""
     if asked.queue is not None:
         caller.check_queue(asked.queue)
-    metadata = asked.metadata
+    contained = if_given(asked.metadata, lambda it: read_object("metadata", it))
+    query = dict(asked) | {"metadata": contained}
     with of_field("", tuple(DefinitionsQuery.model_fields)):
         page = await here.client.alist_definitions(
-            name=asked.name,
-            queue=asked.queue,
-            owner=asked.owner,
-            queues=caller.queues,
-            owners=caller.owners,
-            state=asked.state,
-            metadata=None if metadata is None else read_object("metadata", metadata),
-            soonest_first=asked.soonest_first,
-            after=asked.after,
-            limit=asked.limit,
+            **query, queues=caller.queues, owners=caller.owners
         )
     answers = await on_thread(lambda: [DefinitionAnswer.of(each) for each in page])
     return PageOf(items=answers, next=page.next)
@@ -416,15 +399,15 @@ async def list_definitions(
 
 @router.get("/{id}")
 async def get_definition(
-    id: UUID, here: Here, caller: Reader, response: Response
+    id: UUID, here: Here, caller: JobReader, response: Response
 ) -> DefinitionAnswer:
     """Read a definition."""
     return _one(await seen_definition(here, caller, id), response)
 
 
 @router.delete("/{id}")
-async def delete_definition(id: UUID, here: Here, caller: Writer) -> DeleteAnswer:
-    """Delete a definition, and what of it has not started."""
+async def delete_definition(id: UUID, here: Here, caller: JobWriter) -> DeleteAnswer:
+    """Delete a definition, and its instances that have not started."""
     await check_sees(here, caller, id)
     deleted = await here.client.adelete_definition(id)
     if deleted is None:
@@ -436,11 +419,11 @@ async def delete_definition(id: UUID, here: Here, caller: Writer) -> DeleteAnswe
 async def pause(
     id: UUID,
     here: Here,
-    caller: Pauser,
+    caller: JobPauser,
     response: Response,
     body: PauseBody | None = None,
 ) -> DefinitionAnswer:
-    """Pause a definition: nothing of it starts until it is resumed."""
+    """Pause a definition; none of its instances starts until it is resumed."""
     await check_sees(here, caller, id)
     with of_field("", ("note",)):
         paused = await here.client.apause(id, None if body is None else body.note)
@@ -449,7 +432,7 @@ async def pause(
 
 @router.post("/{id}/resume")
 async def resume(
-    id: UUID, here: Here, caller: Pauser, response: Response
+    id: UUID, here: Here, caller: JobPauser, response: Response
 ) -> DefinitionAnswer:
     """End the pause of a definition."""
     await check_sees(here, caller, id)
@@ -460,41 +443,33 @@ async def resume(
 async def run_now(
     id: UUID,
     here: Here,
-    caller: Runner,
+    caller: RunWriter,
     request: Request,
     response: Response,
     body: RunBody | None = None,
 ) -> InstanceAnswer:
     """Run a definition once more, now or at a time.
 
-    Where an instance has the `key` already, that is answered by 200.
+    If an instance has the `key` already, the answer is 200 with that instance.
     """
     definition = await seen_definition(here, caller, id)
     body = body or RunBody.model_validate({})
     payload = await here.job_types.payload_for(definition, caller, body.payload)
     instance_id = uuid4()
     with of_field("", tuple(RunBody.model_fields), otherwise="payload"):
-        instance = await here.client.arun_now(
-            id,
-            payload=payload,
-            at=body.at,
-            delay=body.delay,
-            key=body.key,
-            id=instance_id,
-        )
+        given = dict(body) | {"payload": payload}
+        instance = await here.client.arun_now(id, **given, id=instance_id)
     if instance.id != instance_id:
         response.status_code = 200
-    response.headers["Location"] = path_from_outside(
-        request, f"/v1/instances/{instance.id}"
-    )
+    set_location(request, response, f"/v1/instances/{instance.id}")
     return InstanceAnswer.of(instance)
 
 
 @router.post("/{id}/backfill")
 async def backfill(
-    id: UUID, body: BackfillBody, here: Here, caller: Runner
+    id: UUID, body: BackfillBody, here: Here, caller: RunWriter
 ) -> BackfillAnswer:
-    """Run what a schedule has not run, for a time that has passed."""
+    """Run the fire times of a past period that have no instance."""
     await check_sees(here, caller, id)
     with of_field("", tuple(BackfillBody.model_fields)):
         found = await here.client.abackfill(
@@ -505,19 +480,19 @@ async def backfill(
 
 @router.get("/{id}/preview")
 async def preview_definition(
-    id: UUID, asked: Annotated[PreviewQuery, Query()], here: Here, caller: Reader
+    id: UUID, asked: Annotated[PreviewQuery, Query()], here: Here, caller: JobReader
 ) -> PreviewAnswer:
     """The next fire times of a definition's trigger."""
     definition = await seen_definition(here, caller, id)
     after = asked.after or here.clock.now()
-    return await on_thread(PreviewAnswer.of, definition.trigger, asked.n, after)
+    return await on_thread(PreviewAnswer.computed, definition.trigger, asked.n, after)
 
 
 @router.get("/{id}/why")
 async def why_definition(
     id: UUID, asked: Annotated[WhyQuery, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
-    """What happened to a definition at an instant, or will, and what decided it."""
+    """What happened or will happen to a definition at an instant, and the reason."""
     await check_sees(here, caller, id)
     return WhyAnswer.of(await seen_why(here, caller, id, asked.at))
 
@@ -529,6 +504,5 @@ def _one(definition: TaskDefinition, response: Response) -> DefinitionAnswer:
 
 def _put(definition: TaskDefinition, now: datetime, response: Response) -> PutAnswer:
     response.headers["ETag"] = etag(definition)
-    answer = PutAnswer.of(definition)
-    answer.warnings = warnings_of(definition.trigger, now)
-    return answer
+    answer = DefinitionAnswer.of(definition)
+    return PutAnswer(**dict(answer), warnings=warnings_of(definition.trigger, now))

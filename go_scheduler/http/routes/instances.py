@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import TaskInstanceStateError
-from go_scheduler.http.access.authentication import allowed
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.authentication import RunReader, RunWriter
 from go_scheduler.http.bodies.body import PageOf, of_field
 from go_scheduler.http.bodies.instances import (
     CancelAnswer,
@@ -24,48 +23,36 @@ from go_scheduler.http.routes.visibility import is_restricted, seen_instance
 
 router = APIRouter(prefix="/v1/instances", tags=["instances"])
 
-Reader = Annotated[Caller, allowed("runs:read")]
-Runner = Annotated[Caller, allowed("runs:write")]
-
 
 @router.get("")
 async def list_instances(
-    asked: Annotated[InstancesQuery, Query()], here: Here, caller: Reader
+    asked: Annotated[InstancesQuery, Query()], here: Here, caller: RunReader
 ) -> PageOf[InstanceAnswer]:
-    """List instances, by the time when they are to run, a page at a time."""
+    """List instances by the time when they are to run, a page at a time."""
     with of_field("", tuple(InstancesQuery.model_fields)):
         page = await here.client.alist_instances(
-            definition_id=asked.definition_id,
-            name=asked.name,
-            key=asked.key,
-            state=asked.state,
-            since=asked.since,
-            queues=caller.queues,
-            owners=caller.owners,
-            newest_first=asked.newest_first,
-            after=asked.after,
-            limit=asked.limit,
+            **dict(asked), queues=caller.queues, owners=caller.owners
         )
     answers = await on_thread(lambda: [InstanceAnswer.of(each) for each in page])
     return PageOf(items=answers, next=page.next)
 
 
 @router.get("/{id}")
-async def get_instance(id: UUID, here: Here, caller: Reader) -> InstanceAnswer:
+async def get_instance(id: UUID, here: Here, caller: RunReader) -> InstanceAnswer:
     """Read an instance."""
     return InstanceAnswer.of(await seen_instance(here, caller, id))
 
 
 @router.get("/{id}/runs")
-async def list_runs(id: UUID, here: Here, caller: Reader) -> RunsAnswer:
-    """How the runs of an instance ended that did not end it well: the last twenty."""
+async def list_runs(id: UUID, here: Here, caller: RunReader) -> RunsAnswer:
+    """The failed runs of an instance, at most the last twenty."""
     await seen_instance(here, caller, id)
     runs = await here.client.alist_runs(id)
     return RunsAnswer(items=[RunAnswer.of(each) for each in runs])
 
 
 @router.post("/{id}/cancel")
-async def cancel(id: UUID, here: Here, caller: Runner) -> CancelAnswer:
+async def cancel(id: UUID, here: Here, caller: RunWriter) -> CancelAnswer:
     """Cancel an instance that has not started, or ask its run to stop."""
     if is_restricted(caller):
         await seen_instance(here, caller, id)
@@ -77,8 +64,8 @@ async def cancel(id: UUID, here: Here, caller: Runner) -> CancelAnswer:
 
 
 @router.post("/{id}/retry")
-async def retry(id: UUID, here: Here, caller: Runner) -> InstanceAnswer:
-    """Run an instance again that has failed, as soon as possible."""
+async def retry(id: UUID, here: Here, caller: RunWriter) -> InstanceAnswer:
+    """Run a failed instance again, as soon as possible."""
     if is_restricted(caller):
         await seen_instance(here, caller, id)
     return InstanceAnswer.of(await here.client.aretry(id))

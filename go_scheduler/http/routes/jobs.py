@@ -12,15 +12,14 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from go_scheduler.http.access.authentication import allowed
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.authentication import JobWriter
 from go_scheduler.http.bodies.body import Name
 from go_scheduler.http.bodies.jobs import ImportQuery, JobBody, SubmittedAnswer
 from go_scheduler.http.context import Here
 from go_scheduler.http.jobs.importing import Import
 from go_scheduler.http.jobs.jitter import Spread
 from go_scheduler.http.jobs.submitting import Submitting, planned
-from go_scheduler.http.paths import path_from_outside
+from go_scheduler.http.paths import set_location
 from go_scheduler.http.problems import Problem, invalid
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -34,13 +33,13 @@ _READ_AT = "a job that was submitted is read at /v1/instances/{instance_id}"
     responses={
         200: {
             "model": SubmittedAnswer,
-            "description": "There is a job with this key already.",
+            "description": "A job with this key exists already.",
         }
     },
 )
 async def submit(
     here: Here,
-    caller: Annotated[Caller, allowed("jobs:write")],
+    caller: JobWriter,
     body: JobBody,
     request: Request,
     response: Response,
@@ -48,7 +47,7 @@ async def submit(
         Name | None, Header(description="The `key`, if the body has none.")
     ] = None,
 ) -> SubmittedAnswer:
-    """Submit a job, once by its key."""
+    """Submit a job; jobs with the same key are made once."""
     if body.key is not None and idempotency_key not in (None, body.key):
         raise invalid("key", "it is another one than the header Idempotency-Key has")
     known = await here.job_types.find(body.type)
@@ -64,9 +63,7 @@ async def submit(
     [found] = await submitting.write([job])
     if isinstance(found, Problem):
         raise found
-    response.headers["Location"] = path_from_outside(
-        request, f"/v1/instances/{found.id}"
-    )
+    set_location(request, response, f"/v1/instances/{found.id}")
     response.status_code = 201 if found.id == job.job.id else 200
     return SubmittedAnswer(
         instance_id=found.id,
@@ -110,7 +107,7 @@ class _Told(StreamingResponse):
     media_type = _LINES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Who reads the body notices a disconnect.
+        # The reader of the body notices a disconnect.
         await self.stream_response(send)
 
 
@@ -127,11 +124,11 @@ class _Told(StreamingResponse):
 )
 async def import_jobs(
     here: Here,
-    caller: Annotated[Caller, allowed("jobs:write")],
+    caller: JobWriter,
     asked: Annotated[ImportQuery, Query()],
     request: Request,
 ) -> _Told:
-    """Submit a job by each line of JSON, and tell by lines how far it has come."""
+    """Submit a job for each line of JSON; lines of the answer show the progress."""
     asked.check()
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Problem(

@@ -1,4 +1,4 @@
-"""Routes of health, metrics, counts, previews and explanations."""
+"""Routes of login metadata, health, metrics, counts, previews and explanations."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.http.access.authentication import allowed
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.authentication import (
+    METADATA,
+    Admin,
+    JobReader,
+    RunReader,
+)
+from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.caller import SCOPES
 from go_scheduler.http.bodies.definitions import trigger_of
 from go_scheduler.http.bodies.instances import (
     PreviewAnswer,
@@ -36,22 +43,48 @@ from go_scheduler.http.routes.visibility import (
 )
 from go_scheduler.scheduler import Scheduler
 
+login = APIRouter(tags=["login"])
 router = APIRouter(tags=["system"])
 
-Reader = Annotated[Caller, allowed("jobs:read")]
-RunReader = Annotated[Caller, allowed("runs:read")]
-Admin = Annotated[Caller, allowed("admin")]
+
+class ProtectedResource(BaseModel):
+    """The issuer of tokens for this server, and the supported scopes."""
+
+    resource: str
+    authorization_servers: list[str]
+    scopes_supported: list[str] = sorted(SCOPES)
+    bearer_methods_supported: list[str] = ["header"]
+    client_id: str | None
+
+
+@login.get(METADATA)
+async def protected_resource(request: Request, here: Here) -> ProtectedResource:
+    """The issuer of tokens for this server; this needs no token."""
+    access = here.access
+    issuer = access.issuer if isinstance(access, BearerAccess) else None
+    if issuer is None:
+        raise Problem(
+            404,
+            "no-issuer",
+            "Nowhere to sign in",
+            "this server has no issuer of tokens: send an API key, or nothing at all",
+        )
+    return ProtectedResource(
+        resource=str(request.base_url).rstrip("/"),
+        authorization_servers=[issuer.issuer],
+        client_id=issuer.client_id,
+    )
 
 
 @router.get("/healthz")
 async def healthz() -> HealthAnswer:
-    """Whether the process lives: nothing else is asked."""
+    """Whether the process runs; nothing else is checked."""
     return HealthAnswer()
 
 
 @router.get("/readyz")
 async def readyz(here: Here) -> HealthAnswer:
-    """Whether the store answers, and the loops of a scheduler that runs here tick."""
+    """Whether the store answers, and the scheduler of this process is healthy."""
     await here.readiness.check()
     if not _is_well(here):
         raise Problem(
@@ -66,7 +99,7 @@ async def readyz(here: Here) -> HealthAnswer:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(here: Here, caller: Admin) -> str:
-    """What there is, as Prometheus reads it; of queues and owners, if restricted."""
+    """The metrics for Prometheus; a restricted caller sees its queues and owners."""
     client, restricted = here.client, is_restricted(caller)
     counted = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
     # A backlog counts all owners of a queue together.
@@ -85,8 +118,8 @@ async def metrics(here: Here, caller: Admin) -> str:
 
 
 @router.get("/openapi.json", include_in_schema=False)
-async def openapi(request: Request, caller: Reader) -> dict[str, Any]:
-    """What there is to be called, as OpenAPI 3.1 describes it."""
+async def openapi(request: Request, caller: JobReader) -> dict[str, Any]:
+    """The description of the API, by OpenAPI 3.1."""
     described: dict[str, Any] = request.app.openapi()
     return described
 
@@ -95,14 +128,14 @@ async def openapi(request: Request, caller: Reader) -> dict[str, Any]:
 async def stats(here: Here, caller: RunReader) -> StatsAnswer:
     """How many instances are in each state, and how many nodes there are.
 
-    Those who are restricted have their own counted.
+    For a restricted caller, only its instances are counted.
     """
     client = here.client
     counts = await client.acounts_up_to(queues=caller.queues, owners=caller.owners)
     if is_restricted(caller):
-        return StatsAnswer.of(counts, nodes=None, workers=None)
+        return StatsAnswer.counted(counts, nodes=None, workers=None)
     nodes = await client.anodes()
-    return StatsAnswer.of(
+    return StatsAnswer.counted(
         counts,
         nodes=sum(1 for each in nodes if each.alive),
         workers=None if here.work is None else here.work.waiting_workers,
@@ -113,7 +146,7 @@ async def stats(here: Here, caller: RunReader) -> StatsAnswer:
 async def nodes(here: Here, caller: Admin) -> NodesAnswer:
     """The nodes that the store has seen within the last hour.
 
-    Those who are restricted to queues or owners do not see them.
+    A caller who is restricted to queues or owners may not see them.
     """
     check_unrestricted(caller)
     found = await here.client.anodes()
@@ -121,13 +154,13 @@ async def nodes(here: Here, caller: Admin) -> NodesAnswer:
 
 
 @router.post("/v1/preview")
-async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswer:
-    """The next fire times of a trigger that need not be stored."""
+async def preview(body: PreviewBody, here: Here, caller: JobReader) -> PreviewAnswer:
+    """The next fire times of a trigger; nothing is stored."""
     now = here.clock.now()
 
     def asked() -> PreviewAnswer:
         trigger = trigger_of(body.trigger, now)
-        return PreviewAnswer.of(trigger, body.n, body.after or now)
+        return PreviewAnswer.computed(trigger, body.n, body.after or now)
 
     return await on_thread(asked)
 
@@ -136,7 +169,7 @@ async def preview(body: PreviewBody, here: Here, caller: Reader) -> PreviewAnswe
 async def why(
     asked: Annotated[WhyOfQuery, Query()], here: Here, caller: RunReader
 ) -> WhyAnswer:
-    """What happened at an instant, or will, and what decided it."""
+    """What happened or will happen at an instant, and the reason."""
     id = asked.definition_id
     if is_restricted(caller):
         try:

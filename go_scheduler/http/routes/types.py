@@ -1,4 +1,4 @@
-"""Types of jobs: those that the server runs, and those declared for workers."""
+"""Routes of job types: types that the server runs, and types for workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.handlers.job_types import MARK
 from go_scheduler.handlers.task import task_id
-from go_scheduler.http.access.authentication import allowed
+from go_scheduler.http.access.authentication import JobReader, JobWriter
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.bodies.body import PageQuery
 from go_scheduler.http.bodies.jobs import TypeAnswer, TypeBody, TypesAnswer
@@ -33,10 +33,10 @@ Type = Annotated[str, Path(description="The name of the type.")]
 @router.get("/types")
 async def list_types(
     here: Here,
-    caller: Annotated[Caller, allowed("jobs:read")],
+    caller: JobReader,
     asked: Annotated[PageQuery, Query()],
 ) -> TypesAnswer:
-    """List types: on the first page those that the server runs, then those declared."""
+    """List types: first the types that the server runs, then the declared types."""
     own = here.job_types.tasks
     items: list[TypeAnswer] = []
     if asked.after is None:
@@ -59,9 +59,7 @@ async def list_types(
 
 
 @router.get("/types/{type:path}")
-async def get_type(
-    here: Here, caller: Annotated[Caller, allowed("jobs:read")], type: Type
-) -> TypeAnswer:
+async def get_type(here: Here, caller: JobReader, type: Type) -> TypeAnswer:
     """Read a type."""
     if (task := here.job_types.tasks.get(type)) is not None:
         known = await here.job_types.find(type)
@@ -75,23 +73,23 @@ async def get_type(
 
 @router.put(
     "/types/{type:path}",
-    responses={201: {"model": TypeAnswer, "description": "It is a new one."}},
+    responses={201: {"model": TypeAnswer, "description": "The type is new."}},
 )
 async def put_type(
     here: Here,
-    caller: Annotated[Caller, allowed("jobs:write")],
+    caller: JobWriter,
     type: Type,
     body: TypeBody,
     response: Response,
 ) -> TypeAnswer:
-    """Declare a type for workers elsewhere, or change it."""
+    """Declare a type for workers, or change it."""
     definition = body.definition(type)
     caller.check_queue(definition.queue)
     check_declares(caller)
     owner = caller.owner_for(body.owner)
     there = await _declared(here, caller, type)
     if is_restricted(caller):
-        # Somebody else may have put another one meanwhile.
+        # Another caller may have put the type meanwhile.
         revision = 0 if there is None else there.revision
         definition = replace(definition, revision=revision)
     try:
@@ -100,7 +98,7 @@ async def put_type(
         else:
             put = await here.client.adeclare([definition], owner=owner, removed="keep")
     except ConfigurationError:
-        # Somebody else has taken the name meanwhile, or the owner is invalid.
+        # Another caller has taken the name meanwhile, or the owner is invalid.
         await _declared(here, caller, type)
         raise
     if not put:
@@ -111,10 +109,8 @@ async def put_type(
 
 
 @router.delete("/types/{type:path}", status_code=204, response_model=None)
-async def delete_type(
-    here: Here, caller: Annotated[Caller, allowed("jobs:write")], type: Type
-) -> None:
-    """Delete a declared type, and the jobs of it that have not started."""
+async def delete_type(here: Here, caller: JobWriter, type: Type) -> None:
+    """Delete a declared type, and its jobs that have not started."""
     there = await _declared(here, caller, type)
     if there is None:
         raise no_type(type)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
-from go_scheduler.http.problems import Problem
+from go_scheduler.http.problems import not_allowed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,10 +39,8 @@ def check_unrestricted(caller: Caller) -> None:
         Problem: 403.
     """
     if is_restricted(caller):
-        raise Problem(
-            403,
+        raise not_allowed(
             "restricted",
-            "Not allowed",
             "nodes serve the queues of all, and are not shown to those who are"
             " restricted to some queues or owners",
         )
@@ -55,10 +53,8 @@ def check_declares(caller: Caller) -> None:
         Problem: 403.
     """
     if is_restricted(caller) and caller.owners is None:
-        raise Problem(
-            403,
+        raise not_allowed(
             "owner",
-            "Not allowed",
             "a type is used by all: who is restricted to queues declares types only if"
             " they are restricted to an owner as well, whose they are",
         )

@@ -1,4 +1,4 @@
-"""Work for workers elsewhere: they wait for it, keep it and say what became of it."""
+"""Routes of workers: they take work, keep it by heartbeats, and report results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from go_scheduler.checks import check_at_least, check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.http.access.authentication import allowed
+from go_scheduler.http.access.authentication import Worker
 from go_scheduler.http.access.caller import Caller
 from go_scheduler.http.bodies.body import of_field
 from go_scheduler.http.bodies.work import (
@@ -36,18 +36,17 @@ from go_scheduler.models import Extension
 if TYPE_CHECKING:
     from go_scheduler.http.context import Context
 
-# Tried in the order in which they stand: what is asked most stands first.
+# Routes are tried in this order: the most frequent stand first.
 router = APIRouter(prefix="/v1/work", tags=["work"])
 
-Worker = Annotated[Caller, allowed("workers")]
 _NOT_KEPT = {"Cache-Control": "no-store"}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    204: {"description": "There was nothing to do in that time."}
+    204: {"description": "No work came in that time."}
 }
 
 
 async def _crews(request: Request) -> Crews:
-    # Not by what it depends on in turn: that would be solved anew each time.
+    # ``Here`` would be a second dependency, and cost time in each request.
     context: Context = request.app.state.context
     if context.work is None:
         raise Problem(
@@ -69,10 +68,10 @@ async def take(
     caller: Worker,
     crews: Handing,
 ) -> Response:
-    """Wait for work, and be handed one instance or several.
+    """Wait for work, and take one or several instances.
 
-    They are the worker's until their lease is over: it keeps them by a heartbeat each
-    third of that, and says of each what became of it.
+    The worker has a lease on each instance. It sends a heartbeat after each third of
+    the lease, and reports the end of each run.
     """
     gone = asyncio.ensure_future(_gone(request))
     try:
@@ -97,9 +96,9 @@ async def take(
 async def complete(
     instance_id: UUID, body: CompleteBody, caller: Worker, crews: Handing
 ) -> RecordedAnswer:
-    """Say that a run has succeeded; it may be said again, and late.
+    """Report that a run has succeeded. The report may be repeated, and may be late.
 
-    The first success of an instance counts, of whichever attempt.
+    The first success of an instance counts, whichever attempt it is of.
     """
     client = body.client()
     with of_field("result"):
@@ -113,7 +112,7 @@ async def complete(
 async def complete_many(
     body: CompletedBody, caller: Worker, crews: Handing
 ) -> CompletedAnswers:
-    """Say that several runs have succeeded, each as by itself."""
+    """Report several successes; each is answered on its own."""
     told = (_completed(each, caller, crews) for each in body.completed)
     return CompletedAnswers(answers=await asyncio.gather(*told))
 
@@ -122,7 +121,7 @@ async def complete_many(
 async def error(
     instance_id: UUID, body: ErrorBody, caller: Worker, crews: Handing
 ) -> RecordedAnswer:
-    """Say that a run has failed: its policy says what follows."""
+    """Report that a run has failed; its retry policy decides what follows."""
     if body.retry_after is not None:
         with of_field("retry_after"):
             check_at_least("retry_after", body.retry_after, ZERO)
@@ -144,7 +143,7 @@ async def error(
 async def heartbeat(
     instance_id: UUID, body: HeartbeatBody, caller: Worker, crews: Handing
 ) -> GoOnAnswer:
-    """Keep a run for another lease, and hear whether it is to go on."""
+    """Renew the lease of a run; the answer says whether the run goes on."""
     return _told(await crews.heartbeat(instance_id, body.token, caller))
 
 
@@ -152,7 +151,7 @@ async def heartbeat(
 async def extend(
     instance_id: UUID, body: ExtendBody, caller: Worker, crews: Handing
 ) -> GoOnAnswer:
-    """Keep a run for so long, and hear whether it is to go on."""
+    """Extend the lease of a run; the answer says whether the run goes on."""
     with of_field("seconds"):
         check_positive("seconds", body.seconds)
     return _told(await crews.extend(instance_id, body.token, caller, by=body.seconds))
@@ -162,7 +161,7 @@ async def extend(
 async def release(
     instance_id: UUID, body: ReleaseBody, caller: Worker, crews: Handing
 ) -> RecordedAnswer:
-    """Give back what has not begun: it counts as no run, and somebody else gets it."""
+    """Release a run that has not begun, for another worker; it does not count."""
     with of_field("delay"):
         check_at_least("delay", body.delay, ZERO)
     await crews.release(
@@ -188,7 +187,7 @@ async def _completed(
 
 
 async def _gone(request: Request) -> None:
-    """Wait until whoever asks is not there any more."""
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -1,4 +1,4 @@
-"""An OIDC provider for the tests of a module, as new for each."""
+"""An OIDC provider for the tests of a module, reset for each test."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.access.keys import ApiKey, new_key
 from tests.http import serving
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ JSON = "Content-Type: application/json"
 
 
 class Key:
-    """An API key, what the server knows of it, and the header that sends it."""
+    """An API key, its entry in the configuration, and the header that sends it."""
 
     def __init__(self, subject: str = "reports", **given: Any) -> None:
         new = new_key()
@@ -44,7 +43,7 @@ def with_keys(*keys: Key, **options: Any) -> FastAPI:
 
 
 def probing(client: Client | None = None, **options: Any) -> FastAPI:
-    """An application whose routes answer who has called."""
+    """An application whose routes answer the caller."""
     app = create_app(client or Client(MemoryStore()), **options)
     for scope, path in PATHS.items():
         its_caller = allowed(scope)
@@ -77,8 +76,6 @@ def served(make: Callable[[int], ASGIApp], **options: Any) -> Iterator[int]:
 
 def sent(port: int, request: str, *headers: str, body: str = "") -> tuple[int, str]:
     """Send a request as it is written, and read the status and all of the answer."""
-    lines = [f"{request} HTTP/1.1", *headers, "Connection: close", "", body]
-    with socket.create_connection(("127.0.0.1", port), FAILED_AFTER) as connection:
-        connection.sendall("\r\n".join(lines).encode())
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    return int(answer.split(b" ", 2)[1]), answer.decode()
+    head = f"{request} HTTP/1.1", *headers, "Connection: close"
+    answer = serving.sent(("127.0.0.1", port), *head, body=body.encode())
+    return int(answer.split(" ", 2)[1]), answer

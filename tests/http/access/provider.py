@@ -1,4 +1,4 @@
-"""An OIDC provider of the tests' own: Authlib's server, on a real port."""
+"""An OIDC provider for tests: the server of Authlib, on a real port."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ _NEW: dict[str, Callable[[], Any]] = {
 
 
 class User:
-    """Whoever signs in there."""
+    """The user who logs in."""
 
     def get_user_id(self) -> str:
         return "ann"
 
 
 class Client(ClientMixin):
-    """The command line, or a dashboard; without a secret, or with one."""
+    """The client: a command line without a secret, or a dashboard with one."""
 
     def __init__(self, secret: str | None) -> None:
         self._secret = secret
@@ -87,7 +87,7 @@ class Client(ClientMixin):
 
 @dataclass
 class Code(AuthorizationCodeMixin):
-    """What a browser brings back."""
+    """An authorization code."""
 
     code: str
     redirect_uri: str
@@ -105,7 +105,7 @@ class Code(AuthorizationCodeMixin):
 
 @dataclass
 class Refresh(TokenMixin):
-    """What a new token is had for."""
+    """A refresh token."""
 
     token: str
     scope: str
@@ -119,36 +119,36 @@ class Refresh(TokenMixin):
 
 @dataclass
 class Provider:
-    """What it knows, what it was asked, and how it is to behave."""
+    """The state of the provider, its requests, and its behaviour."""
 
     issuer: str
     keys: list[Any] = field(default_factory=list)
     asked: Counter[str] = field(default_factory=Counter)
     answers: dict[str, Any] = field(default_factory=dict)
-    """What is answered under a path instead: a status, a text, or an object."""
+    """Other answers, by path: a status, a text, or an object."""
 
     claims: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, Code] = field(default_factory=dict)
     devices: dict[str, DeviceCredentialDict] = field(default_factory=dict)
     refreshes: dict[str, Refresh] = field(default_factory=dict)
     granted: dict[str, bool] = field(default_factory=dict)
-    """Of a user code whether its user agrees."""
+    """Whether the user agrees, by user code."""
 
     polled: list[str] = field(default_factory=list)
-    """What the next polls for a device are answered, before it is looked at."""
+    """The errors that the next polls for a device are answered by."""
 
     expires_in: int = 300
     secret: str | None = None
-    """That of the client; None: it has none."""
+    """The secret of the client; None: it has none."""
 
     id_claims: dict[str, Any] = field(default_factory=dict)
-    """What ID tokens say otherwise."""
+    """Other claims of ID tokens."""
 
     gate: threading.Event = field(default_factory=threading.Event)
-    """Its keys are answered once this is set."""
+    """The keys are not answered before this is set."""
 
     def forget(self) -> None:
-        """Be as new, but for the keys."""
+        """Reset everything but the keys."""
         known = (self.asked, self.answers, self.claims, self.granted, self.id_claims)
         for each in known:
             each.clear()
@@ -157,7 +157,7 @@ class Provider:
         self.expires_in = 300
 
     def rotate(self, algorithm: str = "RS256") -> None:
-        """Sign by a new key from now on, and have no other."""
+        """Replace all keys by a new one."""
         self.keys = [_NEW[algorithm[:2]]()]
 
     @property
@@ -172,7 +172,7 @@ class Provider:
         without: str | None = None,
         **claims: object,
     ) -> str:
-        """A token as this provider gives it, but for what is given here."""
+        """A token of this provider, with these changes."""
         now = int(SystemClock().now().timestamp())
         key = key or self.keys[0]
         said = {
@@ -195,7 +195,7 @@ class Provider:
 
 @contextmanager
 def provider(certificate: tuple[Path, Path] | None = None) -> Iterator[Provider]:
-    """Serve one, by https if there is a certificate and its key."""
+    """Serve a provider, by https if a certificate and its key are given."""
     options: dict[str, Any] = {}
     host = "http://127.0.0.1"
     if certificate is not None:

@@ -37,7 +37,7 @@ def found(keys: IssuerKeys, kid: str | None, algorithm: str = "RS256") -> bool:
 
 
 def all_find(keys: IssuerKeys, kid: str, count: int) -> bool:
-    """Whether so many who ask at once find it."""
+    """Whether so many concurrent requests find the key."""
 
     async def ask() -> list[object]:
         return await asyncio.gather(*(keys.find(kid, "RS256") for _ in range(count)))
@@ -211,7 +211,7 @@ def test_a_key_is_for_the_algorithms_of_its_kind_and_may_be_the_only_one(
 ) -> None:
     for algorithm, is_found in (("RS256", True), ("PS256", True), ("ES256", False)):
         assert found(keys, oidc.keys[0].kid, algorithm) is is_found
-    # A token names no key where the issuer has but one.
+    # A token need not name the only key of the issuer.
     assert found(keys, None)
     oidc.keys.append(RSAKey.generate_key(2048, auto_kid=True))
     clock.advance(10 * MINUTE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ SECOND = timedelta(seconds=1)
 
 
 def caller(clock: ManualClock, text: str = NEW.key, **given: Any) -> Caller:
-    """The caller whom a key is taken for."""
+    """The caller with a key."""
     key = ApiKey(**{"subject": "reports", "hash": NEW.kept, "scopes": []} | given)
     return ApiKeys([key], clock).caller_of(text)
 
@@ -32,7 +31,7 @@ def caller(clock: ManualClock, text: str = NEW.key, **given: Any) -> Caller:
     [
         (["runs:write", "workers"], {"runs:write", "workers"}),
         (["admin"], {*SCOPES}),
-        # The name that these scopes had together.
+        # The former name of these scopes together.
         (["jobs:run"], {"jobs:pause", "runs:write"}),
     ],
 )
@@ -77,12 +76,6 @@ def test_a_key_expires(clock: ManualClock) -> None:
     clock.advance(SECOND)
     with pytest.raises(Problem, match="has expired"):
         caller(clock, expires_at=until)
-
-
-def test_two_keys_that_begin_alike_are_refused(clock: ManualClock) -> None:
-    key = ApiKey(subject="a", hash=NEW.kept, scopes=["admin"])
-    with pytest.raises(ConfigurationError, match="keys of a and b both"):
-        ApiKeys([key, replace(key, subject="b")], clock)
 
 
 @pytest.mark.parametrize(

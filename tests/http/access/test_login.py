@@ -66,13 +66,13 @@ def logins(file: TokenFile, now: ManualClock) -> Logins:
 
 @pytest.fixture
 def browsing(file: TokenFile) -> Logins:
-    """By the time of the system, which a browser needs."""
+    """With the clock of the system, which a browser needs."""
     return Logins(file, tls=TLS)
 
 
 @pytest.fixture
 def known(oidc: Provider) -> dict[str, str]:
-    """The settings that the server need not be asked for."""
+    """The settings that the server would answer."""
     return {"issuer": oidc.issuer, "client_id": CLIENT, "scope": "openid jobs:read"}
 
 

@@ -1,4 +1,4 @@
-"""The page on access says what is so, and what it shows can be used."""
+"""The page on access is correct, and its examples work."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ from go_scheduler.http.access.issuer import (
     OidcIssuer,
     Tokens,
 )
-from go_scheduler.http.access.login import LoginProvider
 from go_scheduler.http.configuration.loading import load_configuration
 from go_scheduler.http.limits import Limits
-from tests.http.access.provider import CLIENT
 
 if TYPE_CHECKING:
     from go_scheduler.http.access.caller import Caller
@@ -163,8 +161,3 @@ def test_the_configuration_reads_tokens_as_keycloak_gives_them(
 ) -> None:
     caller = taken(oidc, as_keycloak_gives_it(client, role))
     assert (caller.scopes, caller.queues) == (scopes, queues)
-
-
-def test_an_issuer_can_be_discovered_as_the_command_line_does(oidc: Provider) -> None:
-    found = LoginProvider.discover(oidc.issuer, client_id=CLIENT, scope="openid")
-    assert found.endpoint("token") == f"{oidc.issuer}/token"

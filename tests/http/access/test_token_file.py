@@ -53,6 +53,7 @@ def test_nobody_else_may_read_it_whatever_the_umask(file: TokenFile) -> None:
 
 
 def test_what_is_kept_comes_back_by_its_server(file: TokenFile) -> None:
+    assert "secret" not in repr(LOGIN)
     assert file.get(SERVER) is None
     file.put(f"{SERVER}/", LOGIN)
     file.put("http://127.0.0.1:8710", LOGIN)
@@ -104,7 +105,3 @@ def test_it_is_in_the_folder_for_configuration(
     monkeypatch.delenv("XDG_CONFIG_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert TokenFile().path == tmp_path / ".config/go_scheduler/tokens.json"
-
-
-def test_no_token_is_shown() -> None:
-    assert "secret" not in repr(LOGIN)

@@ -39,7 +39,7 @@ WRONG = "its signature or contents are wrong"
 
 
 class Server:
-    """Takes the tokens of a provider."""
+    """Checks the tokens of a provider."""
 
     def __init__(self, oidc: Provider, clock: ManualClock) -> None:
         self.oidc = oidc
@@ -76,16 +76,9 @@ def part(content: bytes) -> str:
 
 
 def unsigned(header: dict[str, object], token: str) -> str:
-    """Another header before the claims of a token, and no signature."""
+    """The claims of a token with another header, and without a signature."""
     claims = token.split(".")[1]
     return f"{part(json.dumps(header).encode())}.{claims}."
-
-
-def test_a_valid_token_is_taken(server: Server, oidc: Provider) -> None:
-    caller = server.caller(oidc.token(scope="openid jobs:read runs:write"))
-    assert caller.subject == "ann"
-    assert caller.scopes == {"jobs:read", "runs:write"}
-    assert (caller.queues, caller.owners) == (None, None)
 
 
 @pytest.mark.slow
@@ -134,9 +127,21 @@ def test_a_token_with_wrong_claims_is_refused(
     assert server.refusal(oidc.token(**claims)) == reason
 
 
-@pytest.mark.parametrize("claim", ["iat", "nbf"])
-def test_some_claims_may_be_missing(server: Server, oidc: Provider, claim: str) -> None:
-    assert server.caller(oidc.token(without=claim)).subject == "ann"
+@pytest.mark.parametrize(
+    ("header", "claims"),
+    [
+        ({}, {}),
+        ({}, {"without": "iat"}),
+        ({}, {"without": "nbf"}),
+        *(({"typ": each}, {}) for each in ("AT+JWT", "application/at+jwt", "JWT")),
+    ],
+)
+def test_a_valid_token_is_taken(
+    server: Server, oidc: Provider, header: dict[str, object], claims: dict[str, Any]
+) -> None:
+    caller = server.caller(oidc.token(header, **claims))
+    assert (caller.subject, caller.scopes) == ("ann", {"jobs:read"})
+    assert (caller.queues, caller.owners) == (None, None)
 
 
 def test_clocks_may_differ_by_the_leeway(
@@ -217,25 +222,12 @@ def test_a_key_that_a_token_brings_or_points_to_is_ignored(
     assert oidc.asked["/mine"] == 0
 
 
-def test_a_token_with_other_claims_is_refused(server: Server, oidc: Provider) -> None:
-    head, _, signature = oidc.token().split(".")
-    _, claims, _ = oidc.token(scope="admin").split(".")
-    assert server.refusal(f"{head}.{claims}.{signature}") == WRONG
-
-
 @pytest.mark.parametrize("typ", ["JWT", "id+jwt", "dpop+jwt", "logout+jwt", None])
 def test_a_token_of_another_type_is_refused(
     server: Server, oidc: Provider, typ: str | None
 ) -> None:
     token = oidc.token({"typ": typ})
     assert server.refusal(token, types=["at+jwt"]) == "it is of another type"
-
-
-@pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT"])
-def test_a_type_may_be_written_as_the_rfcs_allow(
-    server: Server, oidc: Provider, typ: str
-) -> None:
-    assert server.caller(oidc.token({"typ": typ})).subject == "ann"
 
 
 @pytest.mark.parametrize(
@@ -248,31 +240,29 @@ def test_a_text_that_is_no_token_is_refused(
     assert oidc.asked == {}
 
 
-def test_a_critical_header_is_not_passed_over(server: Server, oidc: Provider) -> None:
+def test_other_claims_and_a_critical_header_are_refused(
+    server: Server, oidc: Provider
+) -> None:
+    head, _, signature = oidc.token().split(".")
+    _, claims, _ = oidc.token(scope="admin").split(".")
+    assert server.refusal(f"{head}.{claims}.{signature}") == WRONG
     header = {"alg": "RS256", "typ": "at+jwt", "crit": ["exp"], "exp": 1}
     refusal = server.refusal(unsigned(header, oidc.token()))
     assert refusal == "it is no JSON Web Token"
 
 
 @pytest.mark.parametrize(
-    ("claims", "is_taken"),
-    [
-        ({"azp": "cli"}, True),
-        ({"client_id": "cli"}, True),
-        ({"azp": "web", "client_id": "cli"}, False),
-        ({}, False),
-        ({"azp": ["cli"]}, False),
-    ],
+    "claims", [{"azp": "web", "client_id": "cli"}, {}, {"azp": ["cli"]}]
 )
 def test_the_configuration_chooses_the_clients(
-    server: Server, oidc: Provider, claims: dict[str, Any], is_taken: bool
+    server: Server, oidc: Provider, claims: dict[str, Any]
 ) -> None:
-    token = oidc.token(**claims)
-    if is_taken:
+    own: list[dict[str, Any]] = [{"azp": "cli"}, {"client_id": "cli"}]
+    for each in own:
+        token = oidc.token(**each)
         assert server.caller(token, clients=["cli"]).subject == "ann"
-    else:
-        refusal = server.refusal(token, clients=["cli"])
-        assert refusal == "it was given to another client"
+    refusal = server.refusal(oidc.token(**claims), clients=["cli"])
+    assert refusal == "it was given to another client"
 
 
 ROLES = {"scope": "", "realm_access": {"roles": ["operator", "workers", "offline"]}}

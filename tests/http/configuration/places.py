@@ -1,9 +1,10 @@
-"""Every setting that there is, by its name, with what it is without being said."""
+"""Loads configurations, and lists every setting with its default."""
 
 from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,12 +12,22 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from go_scheduler.formatting import write_duration
-from go_scheduler.http.configuration.loading import Configuration
+from go_scheduler.http.configuration.loading import (
+    Configuration,
+    Loaded,
+    load_configuration,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pydantic.fields import FieldInfo
+
+
+def load(text: str = "", **environment: str) -> Loaded:
+    """The configuration of a file with this text, and of this environment."""
+    Path("settings.yaml").write_text(text)
+    return load_configuration(Path("settings.yaml"), environment=environment)
 
 
 def places(
@@ -58,7 +69,7 @@ def _section_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _between(annotation: Any) -> str:
-    """How one of several is named."""
+    """The part of a name that stands for one of several sections."""
     text = str(annotation)
     if text.startswith("dict"):
         return ".NAME"

@@ -1,19 +1,13 @@
-"""What only shows once a configuration is used is told before that."""
+"""Settings that a server could not use are refused before it starts."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http import serve
 from go_scheduler.http.configuration.checking import check
-from go_scheduler.http.configuration.loading import load_configuration
-
-if TYPE_CHECKING:
-    from go_scheduler.http.configuration.loading import Loaded
+from tests.http.configuration.places import load
 
 HASH = f'"12345678:{"0" * 64}"'
 WRONG = f"""\
@@ -61,18 +55,8 @@ TOLD = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def loaded(text: str) -> Loaded:
-    Path("settings.yaml").write_text(text)
-    return load_configuration(Path("settings.yaml"), environment={})
-
-
 def test_all_that_a_server_would_refuse_is_told_with_its_line() -> None:
-    found = loaded(WRONG)
+    found = load(WRONG)
     with pytest.raises(ConfigurationError) as refused:
         check(found.settings, found.named)
     told = str(refused.value).splitlines()
@@ -99,7 +83,7 @@ def test_all_that_a_server_would_refuse_is_told_with_its_line() -> None:
     ],
 )
 def test_what_does_not_go_together_is_told(text: str, told: str) -> None:
-    found = loaded(text)
+    found = load(text)
     with pytest.raises(ConfigurationError) as refused:
         check(found.settings, found.named)
     assert told in str(refused.value)
@@ -107,5 +91,5 @@ def test_what_does_not_go_together_is_told(text: str, told: str) -> None:
 
 def test_what_a_server_can_be_started_with_is_right() -> None:
     key = f"{{subject: ann, hash: {HASH}, scopes: [admin]}}"
-    found = loaded(f"access: {{keys: [{key}]}}\nserver: {{host: 0.0.0.0}}")
+    found = load(f"access: {{keys: [{key}]}}\nserver: {{host: 0.0.0.0}}")
     check(found.settings, found.named)

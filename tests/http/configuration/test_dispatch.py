@@ -6,7 +6,6 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,12 +14,9 @@ from go_scheduler.dispatch import DispatchWorker, open_bus
 from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.http.configuration.checking import check
-from go_scheduler.http.configuration.loading import load_configuration
 from go_scheduler.http.serving import BusIntegration
+from tests.http.configuration.places import load
 from tests.patience import FAILED_AFTER
-
-if TYPE_CHECKING:
-    from go_scheduler.http.configuration.loading import Configuration
 
 RESIZE = """
 dispatch:
@@ -37,18 +33,8 @@ dispatch:
 """
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def load(text: str) -> Configuration:
-    Path("go_scheduler.yaml").write_text(text)
-    return load_configuration(None).settings
-
-
 def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
-    settings, types = load(RESIZE), JobTypes()
+    settings, types = load(RESIZE).settings, JobTypes()
     check(settings)
     BusIntegration(settings, types).close()
     resize, video = types.types
@@ -68,7 +54,7 @@ def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
 
 def test_they_are_run_by_a_worker() -> None:
     types, finished = JobTypes(), SimpleQueue[InstanceFinished]()
-    dispatched = BusIntegration(load(RESIZE), types)
+    dispatched = BusIntegration(load(RESIZE).settings, types)
     listeners = [hears(InstanceFinished)(finished.put)]
     scheduler = Scheduler(types, MemoryStore(), queues=["server"], listeners=listeners)
     with open_bus("memory://") as bus, scheduler:
@@ -89,7 +75,7 @@ def test_they_are_run_by_a_worker() -> None:
 def test_what_the_page_configures_is_right() -> None:
     page = (Path(__file__).parents[3] / "docs/dispatch.md").read_text()
     [shown] = re.findall(r"^```yaml[^\n]*\n(.*?)^```$", page, re.M | re.S)
-    settings, types = load(shown), JobTypes()
+    settings, types = load(shown).settings, JobTypes()
     check(settings)
     BusIntegration(settings, types).close()
     assert [each.name for each in types.types] == ["resize", "video"]
@@ -98,7 +84,7 @@ def test_what_the_page_configures_is_right() -> None:
 
 def test_without_a_bus_there_is_nothing() -> None:
     types = JobTypes()
-    dispatched = BusIntegration(load(""), types)
+    dispatched = BusIntegration(load().settings, types)
     dispatched.hear(Scheduler(None, MemoryStore()))
     dispatched.close()
     assert types.types == []
@@ -121,6 +107,6 @@ def test_without_a_bus_there_is_nothing() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
-    settings = load(f"dispatch:\n  {text}")
+    settings = load(f"dispatch:\n  {text}").settings
     with pytest.raises(ConfigurationError, match=told):
         check(settings)

@@ -1,4 +1,4 @@
-"""The settings of work that is handed out, and of types of jobs."""
+"""The settings of work for workers, and of types of jobs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from go_scheduler.handlers.job_types import ENTRY_POINTS, JobTypes
 from go_scheduler.handlers.shell import Command, Limits
 from go_scheduler.handlers.webhook import Webhook
 from go_scheduler.handlers.webhook_settings import WebhookSettings
+from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import new_key
 from go_scheduler.http.access.rate_limits import Waiting
 from go_scheduler.http.configuration.checking import check
@@ -29,25 +30,36 @@ from go_scheduler.http.configuration.job_type_sections import (
     EmailSection,
     WebhookSection,
 )
-from go_scheduler.http.configuration.loading import Configuration, load_configuration
-from go_scheduler.http.configuration.sections import WorkSection
+from go_scheduler.http.configuration.section import Section
+from go_scheduler.http.configuration.sections import (
+    OidcSection,
+    SchedulerSection,
+    WorkSection,
+)
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.serving import BusIntegration
 from go_scheduler.http.work.crews import Crews
+from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing.builders import definition
 from tests.conftest import instance
+from tests.http.configuration.places import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
+def _own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield
     sys.modules.pop("own_types", None)
 
+
+NO_SETTINGS = {
+    *("settings", "resolve", "clock", "server"),
+    *("handler", "store", "executor", "loop", "listeners"),
+}
+"""Parameters that are not set by the configuration."""
 
 OWN_TYPES = """
 from go_scheduler.handlers.job_types import JobTypes
@@ -60,14 +72,8 @@ def double(number: int) -> int:
 """
 
 
-def load(text: str, **environment: str) -> Configuration:
-    Path("settings.yaml").write_text(text)
-    named = Path("settings.yaml")
-    return load_configuration(named, environment=environment).settings
-
-
 def types_of(text: str) -> JobTypes:
-    return load(text).types.job_types()
+    return load(text).settings.types.job_types()
 
 
 def test_what_the_page_configures_is_right() -> None:
@@ -76,7 +82,7 @@ def test_what_the_page_configures_is_right() -> None:
     [shown] = re.findall(yaml, page, re.M | re.S)
     Path("secret").write_text("a secret")
     loaded = load(re.sub(r"/run/secrets/\w+", "secret", shown))
-    types = loaded.types.job_types()
+    types = loaded.settings.types.job_types()
     assert [each.name for each in types.types] == ["email", "shell", "webhook"]
     commands = re.findall(r"(?:payload|metadata) '(.*?)'$", page, re.M)
     assert len(commands) == 2
@@ -84,39 +90,49 @@ def test_what_the_page_configures_is_right() -> None:
         assert types.check("shell", json.loads(each))["command"] == "sort"
 
 
+@pytest.mark.parametrize(
+    ("section", "made", "without"),
+    [
+        (CommandSection, [Command], ["environment", "folder", "limits"]),
+        (CommandLimitsSection, [Limits], []),
+        (WebhookSection, [WebhookSettings, Webhook], ["secrets", "authorizations"]),
+        (EmailSection, [MailServer, Email], []),
+        (OidcSection, [OidcIssuer], []),
+        (SchedulerSection, [Scheduler], ["retry", "catch_up"]),
+    ],
+)
+def test_a_section_has_the_parameters_of_what_it_makes_with_their_defaults(
+    section: type[Section], made: list[type], without: list[str]
+) -> None:
+    taken: dict[str, inspect.Parameter] = {}
+    for each in made:
+        taken |= inspect.signature(each).parameters
+    assert section.model_fields.keys() == taken.keys() - NO_SETTINGS
+    for name, field in section.model_fields.items():
+        if name not in without and not field.is_required():
+            assert field.default == taken[name].default, name
+
+
 def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
-    crews = inspect.signature(Crews).parameters
     work = WorkSection()
-    assert work.lease == crews["lease"].default
-    assert work.crews == crews["most"].default
-    assert work.idle == crews["idle"].default
+    crews = inspect.signature(Crews).parameters
     waiting = inspect.signature(Waiting).parameters
-    assert work.waiting == waiting["all"].default
-    assert work.waiting_each == waiting["each"].default
+    for name, parameter in (
+        ("lease", crews["lease"]),
+        ("crews", crews["most"]),
+        ("idle", crews["idle"]),
+        ("waiting", waiting["all"]),
+        ("waiting_each", waiting["each"]),
+    ):
+        assert parameter.default == getattr(work, name), name
 
 
 def test_what_holds_for_jobs_can_be_set() -> None:
-    assert load("").jobs.defaults() == JobDefaults()
-    defaults = load("jobs: {jitter: 5s, interval: 1m}").jobs.defaults()
+    assert load().settings.jobs.defaults() == JobDefaults()
+    defaults = load("jobs: {jitter: 5s, interval: 1m}").settings.jobs.defaults()
     assert defaults == JobDefaults(
         jitter=timedelta(seconds=5), interval=timedelta(minutes=1)
     )
-
-
-def test_commands_are_as_the_parts_have_them_by_default() -> None:
-    for section, made in ((CommandSection, Command), (CommandLimitsSection, Limits)):
-        taken = inspect.signature(made).parameters
-        assert section.model_fields.keys() == taken.keys()
-        for name, field in section.model_fields.items():
-            if name not in ("arguments", "environment", "folder", "limits"):
-                assert field.default == taken[name].default, name
-
-
-def test_without_anything_there_are_no_types() -> None:
-    settings = load("")
-    types = settings.types.job_types()
-    assert types.types == []
-    assert settings.types.queues(types) == ()
 
 
 def test_commands_are_a_type_of_the_servers_own_queue() -> None:
@@ -138,7 +154,7 @@ types:
         limits: {cpu_seconds: 5}
       other: {arguments: [echo]}
 """
-    )
+    ).settings
     types = settings.types.job_types()
     assert settings.types.queues(types) == ("here",)
     assert types.described("shell").definition.queue == "here"
@@ -154,23 +170,6 @@ types:
         final_codes=(3,),
         limits=Limits(cpu_seconds=5),
     )
-
-
-def test_webhooks_and_mails_are_as_the_parts_have_them_by_default() -> None:
-    for section, *made in (
-        (WebhookSection, WebhookSettings, Webhook),
-        (EmailSection, MailServer, Email),
-    ):
-        taken: dict[str, inspect.Parameter] = {}
-        for each in made:
-            taken |= inspect.signature(each).parameters
-        for name in ("settings", "resolve", "clock", "server"):
-            taken.pop(name, None)
-        assert section.model_fields.keys() == taken.keys()
-        for name, field in section.model_fields.items():
-            default = taken[name].default
-            if name not in ("secrets", "authorizations") and not field.is_required():
-                assert field.default == default, name
 
 
 def test_webhooks_and_mails_are_types_of_the_servers_own_queue() -> None:
@@ -194,6 +193,7 @@ types:
 
 
 def test_types_of_ones_own_are_taken_from_a_module() -> None:
+    assert types_of("").types == []
     Path("own_types.py").write_text(OWN_TYPES)
     types = types_of("types: {module: 'own_types:types'}")
     assert [each.name for each in types.types] == ["double"]
@@ -236,7 +236,7 @@ def test_types_of_ones_own_stand_beside_all_others_however_often_they_are_checke
         monkeypatch.setattr(
             metadata, "entry_points", lambda group: [point][: group == point.group]
         )
-    settings = load(BESIDE_OWN_TYPES[name])
+    settings = load(BESIDE_OWN_TYPES[name]).settings
     for _ in range(2):
         check(settings)
     types = settings.types.job_types()
@@ -248,7 +248,7 @@ def test_types_of_ones_own_stand_beside_all_others_however_often_they_are_checke
 
 def test_what_a_type_of_ones_own_is_called_cannot_be_that_of_another() -> None:
     Path("own_types.py").write_text(OWN_TYPES.replace('"double"', '"webhook"'))
-    settings = load(BESIDE_OWN_TYPES["webhook"])
+    settings = load(BESIDE_OWN_TYPES["webhook"]).settings
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="registered as 'webhook' already"):
             check(settings)

@@ -12,7 +12,7 @@ from go_scheduler.stores import open_store
 
 
 class Server(uvicorn.Server):
-    """Says on which port it is."""
+    """Prints its port."""
 
     async def startup(self, sockets: object = None) -> None:
         await super().startup()

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[3]
 
 @contextmanager
 def server(url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process that serves a store, and where; killed at the end."""
+    """A process that serves a store, and its URL; it is killed at the end."""
     program = str(Path(__file__).with_name("serve.py"))
     process = subprocess.Popen(
         [sys.executable, program, url],
@@ -56,7 +56,7 @@ def server(url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def body(until: threading.Event, *, after: int) -> Iterator[bytes]:
-    """The lines; after so many, only when something has happened."""
+    """The lines; after some of them it waits for an event."""
     for begin in range(0, COUNT, 500):
         if begin == after:
             assert until.wait(LONG)
@@ -128,7 +128,7 @@ def test_an_import_that_broke_off_and_is_repeated_makes_each_line_once(
 
 
 class Forgetful(Client):
-    """Keeps nothing, so that only the import itself can take memory."""
+    """Forgets its jobs, so that only the import itself can take memory."""
 
     async def aenqueue_all(self, name: str, given: Any, /, **options: Any) -> Any:
         made = self.enqueue_all(name, given, **options)

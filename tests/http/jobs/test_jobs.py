@@ -1,4 +1,4 @@
-"""Jobs are submitted: now or later, once by their key, with what their type says."""
+"""Jobs are submitted: now or later, once by their key, with their type's settings."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_nobody_runs_a_definition_that_they_may_not_see_by_its_key(
     access = As()
     http = calling(access=access)
     made = submitted(http, queue="theirs", key="7")
-    # As if its instance were still to be made: only its definition is there.
+    # Its definition exists, and its instance does not exist yet.
     own = client.get_definition(UUID(made["definition_id"]))
     client.delete_definition(own.id)
     client.schedule(replace(own, revision=0))
@@ -285,7 +285,7 @@ def test_the_jobs_of_a_paused_type_wait_even_with_settings_of_their_own(
 
 @pytest.fixture(scope="module")
 def strict(shared_client: Client, shared: Calling) -> Iterator[Calling]:
-    """An application that the refusals share."""
+    """An application for the tests of refusals."""
     shared_client.schedule(SEND)
     yield shared
     assert shared_client.list_instances() == []
@@ -409,7 +409,7 @@ def test_a_run_by_hand_checks_the_payload_as_its_type_says(
         assert field_of(http.post(path, json={})) == "payload"
         answer = http.post(path, json={"payload": fits})
         assert (answer.status_code, answer.json()["payload"]) == (201, fits)
-    # A caller hears nothing of a type that they may not see.
+    # A type that the caller may not see checks no payload.
     hidden = replace(ON_DEMAND, name="pay", id=UUID(int=7), queue="mine")
     nameless = replace(hidden, id=UUID(int=8), name=None)
     client.schedule_all([hidden, nameless])

@@ -225,7 +225,7 @@ def test_a_restricted_caller_declares_only_types_of_their_owner(
     refused = http.put(f"{PATH}/send", json={"queue": "a", "owner": "shop"})
     assert is_problem(refused, 403, "owner")
     assert is_problem(http.put(path, json=definition), 403, "owner")
-    # By another name it takes no type's place.
+    # With another name the definition is no type.
     assert http.put(path, json=definition | {"name": "x"}).status_code == 201
     assert http.patch(path, json={"name": "send"}).status_code == 403
     assert http.post(JOBS, json={"type": "send"}).status_code == 404
@@ -236,7 +236,7 @@ def test_a_restricted_caller_declares_only_types_of_their_owner(
 
 
 class Meanwhile(Client):
-    """Somebody else does something before this client declares something."""
+    """Calls a function just before it declares something."""
 
     act: Callable[[Client], object]
 
@@ -259,7 +259,7 @@ def test_nobody_takes_a_name_that_somebody_else_has_taken_meanwhile(
     answer = http.put(f"/v1/{path}", json=body)
     assert answer.status_code == (409 if "types" in path else 404)
     assert "bank" not in answer.text
-    # Other mistakes are answered as ever.
+    # Other mistakes have their usual answers.
     client.act = lambda other: None
     access.become(owners={"", "shop"})
     answer = http.put(f"/v1/{path[:-1]}0", json=body | {"owner": ""})

@@ -32,7 +32,7 @@ MOST = 40
 
 
 class Server:
-    """One that hands out work, and what calls it."""
+    """A server that hands out work, and a client of it."""
 
     def __init__(self, scheduler: Scheduler, crews: Crews, url: str) -> None:
         self.scheduler = scheduler
@@ -51,40 +51,30 @@ class Server:
         self.client.close()
 
     def ask(self, queues: str = "default", **asked: Any) -> httpx.Response:
-        """Wait for work; what is answered."""
+        """Wait for work; returns the answer."""
         query = {"queues": queues, "wait": 20, **asked}
         return self.client.get("/v1/work", params=query)
 
     def ask_meanwhile(
         self, queues: str = "default", **asked: Any
     ) -> Future[httpx.Response]:
-        """Wait for work, on a thread, from when the server lets it wait."""
+        """Wait for work on a thread; returns once the server lets it wait."""
         waiting = self.waiting(queues)
         future = self._threads.submit(self.ask, queues, **asked)
         self.wait_for_waiting(queues, waiting + 1)
         return future
 
     def waiting(self, queues: str = "default") -> int:
-        """How much those that wait for these queues take."""
+        """How many instances the waiting workers of these queues take."""
         crew = self.crews._roster._served.get(tuple(sorted(queues.split(","))))
         return 0 if crew is None else crew._crew.room
 
     def wait_for_waiting(self, queues: str, count: int) -> None:
-        """Until so much is taken."""
-        self.wait_until(lambda: self.waiting(queues) >= count)
-
-    def wait_until(self, done: Callable[[], bool]) -> None:
-        """Until it is so."""
-
-        async def wait() -> None:
-            async with asyncio.timeout(FAILED_AFTER):
-                while not done():
-                    await asyncio.sleep(0.001)
-
-        asyncio.run(wait())
+        """Wait until workers for so many instances wait."""
+        wait_until(lambda: self.waiting(queues) >= count)
 
     def take(self, queues: str = "default", **asked: Any) -> list[dict[str, Any]]:
-        """Wait for work, and get it."""
+        """Wait for work, and return it."""
         answer = self.ask(queues, **asked)
         assert answer.status_code == 200, answer.text
         work: list[dict[str, Any]] = answer.json()["work"]
@@ -95,19 +85,19 @@ class Server:
         return work
 
     def tell(self, work: dict[str, Any], what: str, **body: Any) -> httpx.Response:
-        """Report of a run."""
+        """Send a report of a run."""
         path = f"/v1/work/{work['instance_id']}/{what}"
         return self.client.post(path, json={"token": work["token"], **body})
 
     def once(self, after: float = 0, **options: Any) -> TaskDefinition:
-        """Schedule what is due once, after so many seconds."""
+        """Schedule an instance that is due after so many seconds."""
         at = self.now() + timedelta(seconds=after)
         return self.scheduler.schedule(
             TaskDefinition(trigger=ExecuteOnceTrigger(at), **options)
         )
 
     def task(self, **options: Any) -> TaskDefinition:
-        """Schedule what runs when it is asked to."""
+        """Schedule a definition that runs on demand."""
         return self.scheduler.schedule(
             TaskDefinition(trigger=OnDemandTrigger(), **options)
         )
@@ -119,11 +109,22 @@ class Server:
         return self.scheduler.get_instance(UUID(work["instance_id"]))
 
 
+def wait_until(done: Callable[[], bool]) -> None:
+    """Wait until a condition is true."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(FAILED_AFTER):
+            while not done():
+                await asyncio.sleep(0.001)
+
+    asyncio.run(wait())
+
+
 @contextmanager
 def server(
     store: Store, *, access: Access | None = None, **options: Any
 ) -> Iterator[Server]:
-    """A server, whose scheduler creates and runs nothing itself."""
+    """A server whose scheduler runs nothing itself."""
     settings = {key: options.pop(key) for key in ("retry", "lease") if key in options}
     crew_lease = options.pop("crew_lease", None)
     if crew_lease is not None:

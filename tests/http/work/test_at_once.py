@@ -1,4 +1,4 @@
-"""What is due when it is submitted goes to a waiting worker by the write of it."""
+"""An instance that is due on creation is created and started by one write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
-from tests.http.work.house import server
+from tests.http.work.house import server, wait_until
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Noted(MemoryStore):
-    """One that notes what starts as it is created."""
+    """Notes whether instances start when they are created."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ def test_it_is_started_by_the_write_that_creates_it() -> None:
 
         def sent(**job: Any) -> None:
             waiting = one.ask_meanwhile("mail")
-            # Until its crew has found that nothing is left to be claimed.
-            one.wait_until(lambda: one.scheduler._taker("mail") is not None)
+            # Until its crew has found nothing to claim.
+            wait_until(lambda: one.scheduler._taker("mail") is not None)
             if job:
                 one.client.post("/v1/jobs", json=job).raise_for_status()
             else:
@@ -54,7 +54,7 @@ def test_it_is_started_by_the_write_that_creates_it() -> None:
             assert one.tell(work, "complete").status_code == 200
 
         job = {"type": "send", "payload": {}}
-        # In which queue it is is not known yet.
+        # The queue of the type is not known before the first job.
         sent(**job)
         store.started.clear()
         for _ in range(2):

@@ -1,11 +1,11 @@
-"""What many ask for at once is written together, and each hears what became of its."""
+"""Concurrent requests are written together, and each gets its own answer."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,11 +13,11 @@ from go_scheduler.http.work.crews import GatheredWrites
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class Writes:
-    """Doubles numbers, many in one write, and holds the first until it is let go on."""
+    """Doubles numbers, many in one write; the writes wait for an event."""
 
     def __init__(self) -> None:
         self.batches: list[Sequence[int]] = []
@@ -48,48 +48,30 @@ def writes() -> Iterator[Writes]:
     writes.threads.shutdown()
 
 
-def run(test: Callable[[], Any]) -> None:
+def test_what_comes_while_one_is_written_is_written_together_in_batches(
+    writes: Writes,
+) -> None:
+    async def test() -> None:
+        first = await writes.ask(1)
+        others = await writes.ask(*range(600))
+        writes.go_on.set()
+        found = await asyncio.gather(*first, *others)
+        assert found == [2, *(2 * each for each in range(600))]
+        assert [len(each) for each in writes.batches] == [1, 500, 100]
+
     asyncio.run(test())
 
 
-def test_what_comes_while_one_is_written_is_written_together(writes: Writes) -> None:
-    async def test() -> None:
-        first = await writes.ask(1)
-        others = await writes.ask(2, 3, 4)
-        writes.go_on.set()
-        assert await asyncio.gather(*first, *others) == [2, 4, 6, 8]
-        assert writes.batches == [[1], [2, 3, 4]]
-
-    run(test)
-
-
-def test_no_more_is_written_at_once_than_a_batch(writes: Writes) -> None:
-    async def test() -> None:
-        writes.go_on.set()
-        tasks = await writes.ask(*range(1200))
-        assert await asyncio.gather(*tasks) == [2 * each for each in range(1200)]
-        assert [len(each) for each in writes.batches] == [500, 500, 200]
-
-    run(test)
-
-
-def test_one_that_is_wrong_fails_alone(writes: Writes) -> None:
+def test_one_that_is_wrong_fails_alone_and_a_write_that_fails_fails_all_of_it(
+    writes: Writes,
+) -> None:
     async def test() -> None:
         writes.go_on.set()
         good, bad, also_good = await writes.ask(1, -1, 2)
         assert await good + await also_good == 6
         with pytest.raises(ValueError, match="-1"):
             await bad
-
-    run(test)
-
-
-def test_a_write_that_fails_fails_for_all_of_it_and_the_next_goes_on(
-    writes: Writes,
-) -> None:
-    async def test() -> None:
         writes.error = OSError("away")
-        writes.go_on.set()
         for each in await writes.ask(1, 2):
             with pytest.raises(OSError, match="away"):
                 await each
@@ -97,7 +79,7 @@ def test_a_write_that_fails_fails_for_all_of_it_and_the_next_goes_on(
         [again] = await writes.ask(3)
         assert await again == 6
 
-    run(test)
+    asyncio.run(test())
 
 
 def test_what_nobody_waits_for_any_more_is_written_all_the_same(
@@ -114,4 +96,4 @@ def test_what_nobody_waits_for_any_more_is_written_all_the_same(
         assert writes.batches == [[1], [2, 3]]
         await writes.gathered.close()
 
-    run(test)
+    asyncio.run(test())

@@ -1,4 +1,4 @@
-"""The worker that the page shows does its work."""
+"""The worker script of the documentation works."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from go_scheduler.models import State
 from go_scheduler.stores.memory.store import MemoryStore
-from tests.http.work.house import Server, server
+from tests.http.work.house import Server, server, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_it_does_what_it_is_handed(tmp_path: Path) -> None:
             one.scheduler.run_now(task.id, payload={"order": each}) for each in range(3)
         ]
         for each in made:
-            one.wait_until(
+            wait_until(
                 lambda id=each.id: (
                     one.scheduler.get_instance(id).state  # type: ignore[misc]
                     is State.COMPLETED
@@ -79,7 +79,7 @@ def test_it_says_what_went_wrong(tmp_path: Path) -> None:
     program = re.sub(r"^handle.*$", "handle() { cat /nowhere; }", shown(), flags=re.M)
     with server(MemoryStore()) as one, worker(one, tmp_path, program):
         made = one.scheduler.run_now(one.task().id)
-        one.wait_until(
+        wait_until(
             lambda: "/nowhere" in (one.scheduler.get_instance(made.id).error or "")
         )
 
@@ -94,12 +94,10 @@ def test_it_keeps_what_takes_long(tmp_path: Path) -> None:
         def kept_until() -> object:
             return one.scheduler.get_instance(made.id).expires_at
 
-        one.wait_until(lambda: kept_until() is not None)
+        wait_until(lambda: kept_until() is not None)
         before = kept_until()
-        one.wait_until(lambda: kept_until() != before)
+        wait_until(lambda: kept_until() != before)
         between = kept_until()
-        one.wait_until(lambda: kept_until() != between)
+        wait_until(lambda: kept_until() != between)
         (tmp_path / "worker.sh.go").touch()
-        one.wait_until(
-            lambda: one.scheduler.get_instance(made.id).state is State.COMPLETED
-        )
+        wait_until(lambda: one.scheduler.get_instance(made.id).state is State.COMPLETED)

@@ -1,4 +1,4 @@
-"""A process with several workers, which note in a table each run that they begin.
+"""A process with several workers, which write each run that begins into a table.
 
 ``python chaos_workers.py SERVER DATABASE COUNT``. A note has the claim's end by the
 database, as its time and that of the claims is one.

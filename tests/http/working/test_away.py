@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
@@ -15,12 +15,12 @@ from uuid import UUID
 
 import pytest
 
-from go_scheduler import RetryAfter, current_run
+from go_scheduler import current_run
 from go_scheduler.errors import ConfigurationError, GoSchedulerError
 from go_scheduler.http import Work, Worker
 from go_scheduler.http.remote_errors import NotAllowedError
-from go_scheduler.http.working.life import Given, Life, Reports
-from go_scheduler.http.working.life import Server as Asked
+from go_scheduler.http.worker import Given, Life, Reports
+from go_scheduler.http.worker import Server as Asked
 from go_scheduler.working.worker import Ending, Pauses
 from tests.patience import FAILED_AFTER
 
@@ -43,7 +43,7 @@ PROBLEM = {"type": "urn:go_scheduler:x", "title": "x", "detail": "for a reason"}
 
 
 class Scripted(ThreadingHTTPServer):
-    """Answers each request by what a test says, and holds later polls open."""
+    """Gives the answers that a test has set, and holds further requests open."""
 
     daemon_threads = True
 
@@ -60,7 +60,7 @@ class Scripted(ThreadingHTTPServer):
         self.answers[what] = list(answers)
 
     def next(self, what: str) -> tuple[str | None, Any]:
-        """The next request of a kind: who asks, and its body."""
+        """The next request of a kind: its token and its body."""
         while True:
             found, token, body = self.asked.get(timeout=FAILED_AFTER)
             if found == what:
@@ -103,7 +103,7 @@ class _Answering(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Tell nobody."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_fewer_answers_than_successes_have_them_told_again(server: Scripted) -> 
 def test_what_is_handed_out_as_it_stops_is_given_back(
     server: Scripted, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its server has begun to answer, so that hanging up would lose the work."""
+    """The answer has begun, so a disconnect would lose the work."""
     server.say("work", (200, WORK))
     server.say("release", (status, PROBLEM))
     server.rest.clear()
@@ -252,18 +252,6 @@ def test_a_success_that_is_refused_is_logged(
     assert "is not recorded: for a reason" in caplog.text
 
 
-def test_a_failure_says_when_it_may_run_again(server: Scripted) -> None:
-    def handler(_: Work) -> None:
-        raise RetryAfter(timedelta(seconds=5))
-
-    server.say("work", (200, WORK))
-    server.say("error", (200, {"answer": "recorded"}))
-    with working(server, handler):
-        _, body = server.next("error")
-    assert body["retry_after"] == 5
-    assert "fail" not in body
-
-
 @pytest.mark.slow
 def test_heartbeats_go_on_while_the_server_is_away(server: Scripted) -> None:
     heard = threading.Event()
@@ -327,7 +315,7 @@ def test_what_nobody_takes_is_told_no_longer_at_last(
     server.say("complete", *[(503, PROBLEM)] * 20)
 
     async def tell() -> None:
-        async with Asked(server.url, None) as asked:
+        async with aclosing(Asked(server.url, None)) as asked:
             reports = Reports(asked, timedelta(seconds=0.2))
             await reports.tell(_given(), Ending())
 
@@ -357,7 +345,7 @@ def test_who_cannot_tell_what_came_of_runs_takes_no_more(server: Scripted) -> No
 def test_large_results_are_told_apart(server: Scripted) -> None:
 
     async def tell() -> None:
-        async with Asked(server.url, None) as asked:
+        async with aclosing(Asked(server.url, None)) as asked:
             reports = Reports(asked)
             result = "x" * 60_000
             ends = (reports.tell(_given(), Ending(result=result)) for _ in range(7))

@@ -1,4 +1,4 @@
-"""Workers and their server are killed again and again: nothing is lost, nor doubled.
+"""Workers and their server are killed again and again; no job is lost or runs twice.
 
 ``GO_SCHEDULER_CHAOS=full`` does it with 200 workers and 10,000 jobs.
 """
@@ -38,7 +38,7 @@ TABLE = (
 )
 ENDED = "SELECT count(*) FROM task_instances WHERE outcome = 'completed'"
 TWICE = "SELECT count(*) FROM ran GROUP BY id, attempt HAVING count(*) > 1"
-# Of a run that had its claim, each later one begins after that has passed.
+# Each later run begins after the end of the earlier claim.
 WITHIN = (
     "SELECT count(*) FROM ran a JOIN ran b ON a.id = b.id AND a.attempt < b.attempt"
     " AND a.valid AND b.at < a.until"
@@ -69,7 +69,7 @@ class Chaos:
         self._server = self._serve()
 
     def kill_workers(self) -> None:
-        """Those of one process; others come instead."""
+        """Kill the workers of one process, and start others."""
         _kill(self._workers.pop(0))
         self._workers.append(self._work())
 
@@ -97,7 +97,7 @@ class Chaos:
 
 @pytest.fixture
 def url(empty_database_url: Callable[[], str]) -> str:
-    """A database with jobs, and a table for what ran."""
+    """A database with jobs, and a table of runs."""
     url = empty_database_url()
     with closing(open_store(url)) as store:
         store.initialize()

@@ -1,14 +1,13 @@
-"""A worker in Python runs what a server hands out, and says what came of it."""
+"""A worker in Python takes work from a server, runs it, and reports the result."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import threading
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +23,11 @@ from go_scheduler import (
     State,
     current_run,
 )
+from go_scheduler.handlers.job_types import MARK
 from go_scheduler.http import Work, Worker
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores.memory.store import MemoryStore
-from tests.http.work.house import Server, server
+from tests.http.work.house import Server, server, wait_until
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -49,31 +49,31 @@ def one() -> Iterator[Server]:
 def working(
     one: Server, handler: Callable[[Any], object], **options: Any
 ) -> Iterator[Worker]:
-    """A worker, whose server hands out no more when it ends."""
+    """Run a worker of this server."""
     with Worker(one.url, handler, **options) as worker:
         yield worker
 
 
 def ended(one: Server, made: TaskInstance) -> TaskInstance:
     """An instance once it has ended."""
-    one.wait_until(lambda: one.scheduler.get_instance(made.id).completed_at is not None)
+    wait_until(lambda: one.scheduler.get_instance(made.id).completed_at is not None)
     return one.scheduler.get_instance(made.id)
 
 
 def done(one: Server, handler: Callable[[Any], object], **options: Any) -> TaskInstance:
-    """What becomes of an instance that a handler is called for."""
+    """An instance, after a worker with this handler has run it."""
     with working(one, handler):
         return ended(one, one.scheduler.run_now(one.task(name="x").id, **options))
 
 
 def test_a_handler_is_called_with_its_work(one: Server) -> None:
     found: list[Work] = []
-    task = one.task(name="send", metadata={"to": "all"})
+    task = one.task(name="send", metadata={"to": "all", MARK: {}})
     with working(one, found.append, name="a worker"):
         made = one.scheduler.run_now(task.id, payload={"order": [7]})
         instance = ended(one, made)
     assert instance.state is State.COMPLETED
-    # When it was by the worker's own clock.
+    # The times by the worker's clock.
     said: Any = instance.client
     assert said["started_at"] <= said["ended_at"]
     assert instance.worker == "a worker"
@@ -102,25 +102,18 @@ def test_it_waits_for_some_queues(one: Server) -> None:
 async def later(work: Work) -> object:
     await asyncio.sleep(0)
     assert current_run().token == (work.instance_id, work.attempt)
-    return {"type": work.type}
+    return [1, {"é": work.type}]
 
 
 @pytest.mark.parametrize("handler", [later, lambda work: later(work)])
-def test_it_may_be_async(one: Server, handler: Callable[[Work], object]) -> None:
-    instance = done(one, handler)
-    assert instance.error is None
-    assert instance.result == {"type": "x"}
-
-
-def test_several_may_be_async(one: Server) -> None:
-    task = one.task()
-    with working(one, later):
+def test_it_may_be_async_and_what_it_returns_is_kept(
+    one: Server, handler: Callable[[Work], object]
+) -> None:
+    task = one.task(name="x")
+    with working(one, handler):
         for _ in range(2):
-            assert ended(one, one.scheduler.run_now(task.id)).error is None
-
-
-def test_what_it_returns_is_kept(one: Server) -> None:
-    assert done(one, lambda _: [1, {"é": None}]).result == [1, {"é": None}]
+            instance = ended(one, one.scheduler.run_now(task.id))
+            assert (instance.error, instance.result) == (None, [1, {"é": "x"}])
 
 
 def test_what_cannot_be_kept_is_a_success_all_the_same(
@@ -154,10 +147,14 @@ def yields(_: Work) -> Any:
         (lambda _: current_run().complete_in(None), "complete_in() is for handlers"),
     ],
 )
-def test_what_it_raises_is_told(
-    one: Server, handler: Callable[[Work], object], text: str
+def test_what_it_raises_is_told_and_logged(
+    one: Server,
+    handler: Callable[[Work], object],
+    text: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     instance = done(one, handler)
+    assert f"{instance.id}, attempt 1, has failed:\n" in caplog.text
     assert instance.state is State.FAILED
     assert instance.error is not None
     assert text in instance.error
@@ -260,37 +257,9 @@ def test_it_awaits_what_runs_when_it_stops(one: Server) -> None:
     go_on.set()
     stopping.join(FAILED_AFTER)
     assert one.scheduler.get_instance(made.id).state is State.COMPLETED
-    # Another life.
+    # It may start again.
     with worker:
         assert ended(one, one.scheduler.run_now(one.task().id)).state is State.COMPLETED
-
-
-def test_it_leaves_what_takes_too_long(one: Server) -> None:
-    called, go_on = threading.Event(), threading.Event()
-
-    def handler(_: Work) -> None:
-        called.set()
-        assert go_on.wait(FAILED_AFTER)
-
-    worker = Worker(one.url, handler)
-    worker.start()
-    made = one.scheduler.run_now(one.task().id)
-    assert called.wait(FAILED_AFTER)
-    assert not worker.stop(timedelta(0))
-    assert one.scheduler.get_instance(made.id).state is State.RUNNING
-    go_on.set()
-
-
-def waits_until(found: Callable[[], bool]) -> bool:
-    """Whether it is so, soon."""
-
-    async def wait() -> bool:
-        async with asyncio.timeout(FAILED_AFTER):
-            while not found():
-                await asyncio.sleep(0.001)
-        return True
-
-    return asyncio.run(wait())
 
 
 @pytest.mark.slow
@@ -299,7 +268,7 @@ def test_it_keeps_what_takes_long_and_hears_that_it_was_cancelled() -> None:
 
     def handler(_: Work) -> None:
         called.set()
-        assert waits_until(lambda: current_run().cancelled)
+        wait_until(lambda: current_run().cancelled)
         assert not current_run().lost
         current_run().extend(timedelta(hours=1))
         raise Fail("stopped")
@@ -315,7 +284,7 @@ def test_it_keeps_what_takes_long_and_hears_that_it_was_cancelled() -> None:
             return one.scheduler.get_instance(made.id).expires_at
 
         before = kept_until()
-        one.wait_until(lambda: kept_until() != before)
+        wait_until(lambda: kept_until() != before)
         one.scheduler.cancel(made.id)
         assert ended(one, made).state is State.CANCELLED
 
@@ -326,7 +295,7 @@ def test_it_hears_that_a_run_is_lost(caplog: pytest.LogCaptureFixture) -> None:
 
     def handler(_: Work) -> None:
         called.set()
-        assert waits_until(lambda: current_run().lost)
+        wait_until(lambda: current_run().lost)
         with pytest.raises(Exception, match="is not this run's any more"):
             current_run().extend(SHORT)
         over.set()
@@ -345,28 +314,17 @@ def test_it_hears_that_a_run_is_lost(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_it_asks_for_more_time(one: Server) -> None:
-    def handler(_: Work) -> None:
-        before = one.scheduler.get_instance(made.id).expires_at
-        assert before is not None
+    def handler(work: Work) -> None:
+        def expires_at() -> datetime:
+            until = one.scheduler.get_instance(work.instance_id).expires_at
+            assert until is not None
+            return until
+
+        before = expires_at()
         current_run().extend(timedelta(hours=1))
+        wait_until(lambda: expires_at() > before + timedelta(minutes=30))
 
-        def is_kept() -> bool:
-            until = one.scheduler.get_instance(made.id).expires_at
-            return until is not None and until > before + timedelta(minutes=30)
-
-        assert waits_until(is_kept)
-
-    task = one.task()
-    ready = threading.Event()
-
-    def when_ready(work: Work) -> None:
-        assert ready.wait(FAILED_AFTER)
-        handler(work)
-
-    with working(one, when_ready):
-        made = one.scheduler.run_now(task.id)
-        ready.set()
-        assert ended(one, made).error is None
+    assert done(one, handler).error is None
 
 
 @pytest.mark.parametrize(
@@ -443,9 +401,3 @@ def test_stop_ends_run(one: Server) -> None:
     worker.stop()
     running.join(FAILED_AFTER)
     assert not running.is_alive()
-
-
-def test_what_failed_is_logged(one: Server, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "go_scheduler.http.worker"):
-        made = done(one, fails)
-    assert f"{made.id}, attempt 1, has failed:\nTraceback" in caplog.text
