@@ -68,10 +68,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "timezone",
         [
-            *("", " ", "../etc", "/etc/localtime", "Europe/../UTC", "./UTC", "UTC "),
-            *("Europe", "Europe/", "Europe/Atlantis", "europe/berlin", "utc+1"),
-            *("a\0b", "\0", "\ud800", "x" * 10_000, "tzdata.zi", "zone.tab", "+01:00"),
-            *("localtime", "posixrules", "right/UTC", "Europe\\Berlin", "CET-1CEST"),
+            *("", "/etc/localtime", "Europe/../UTC", "Europe", "Europe/Atlantis"),
+            *("europe/berlin", "a\0b", "\ud800", "x" * 10_000, "tzdata.zi", "+01:00"),
+            *("localtime", "right/UTC"),
         ],
         ids=lambda name: repr(name[:20]),
     )
@@ -94,10 +93,6 @@ class TestRefusals:
             nameless = ZoneInfo.from_file(data)
         with pytest.raises(InvalidTriggerError, match="a ZoneInfo that has a name"):
             CronTrigger("* * * * *", nameless)
-
-    def test_a_stored_expression_that_is_wrong_is_refused(self) -> None:
-        with pytest.raises(InvalidTriggerError, match="minute 61"):
-            CronTrigger.from_dict({"expression": "61 * * * *", "timezone": "UTC"})
 
     @pytest.mark.parametrize("expression", ["0 0 12 * * 5", "30 0 12 * * MON"])
     def test_what_is_to_be_written_instead_is_read(self, expression: str) -> None:
@@ -149,29 +144,6 @@ class TestAnyText:
     def test_any_text_is_read_or_refused(self, text: str) -> None:
         check(text, "America/New_York")
         check("* * * * *", text)
-
-    @settings(max_examples=100, deadline=None)
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats() | st.binary(),
-            st.lists,
-            max_leaves=5,
-        )
-    )
-    def test_anything_else_is_refused(self, value: object) -> None:
-        with pytest.raises(InvalidTriggerError):
-            CronTrigger(value)  # type: ignore[arg-type]
-        with pytest.raises(InvalidTriggerError):
-            CronTrigger("* * * * *", value)  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize("length", [257, 10_000, 1_000_000])
-    def test_text_of_any_length_is_refused_in_a_short_sentence(
-        self, length: int
-    ) -> None:
-        for text in ("*" * length, "1," * length, "9" * length, "\u0660" * length):
-            with pytest.raises(InvalidTriggerError) as error:
-                CronTrigger(text)
-            assert len(str(error.value)) < 300
 
 
 def check(expression: str, timezone: str) -> None:
