@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from sqlalchemy import event, exc, make_url
 
+from tests.servers import libpq
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -99,10 +101,7 @@ END $$
 
 @contextmanager
 def _connected(url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    libpq = make_url(url).set(drivername="postgresql")
-    with psycopg.connect(
-        libpq.render_as_string(hide_password=False), autocommit=True
-    ) as connection:
+    with psycopg.connect(libpq(url), autocommit=True) as connection:
         yield connection
 
 
