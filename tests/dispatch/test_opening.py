@@ -254,7 +254,7 @@ def test_a_bus_that_cannot_find_out_whether_it_lets_one_in_is_not_in_the_way() -
 class SlowBus(DirectBus):
     """A bus of a third party that publishes one message at a time, and slowly."""
 
-    publish_soon = MessageBus.publish_soon
+    publish_soon = MessageBus.publish_soon  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()

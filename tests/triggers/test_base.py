@@ -336,11 +336,9 @@ class TestState:
         ("value", "problem"),
         [
             ({1, 2}, r"\['labels'\] is a set, which JSON cannot hold: write to_dict"),
-            (object(), "is an object, which JSON cannot hold"),
             (b"bytes", "is bytes, which JSON cannot hold"),
             (float("nan"), "labels"),
             ("a\0b", "labels"),
-            ({"at": NOON}, "labels"),
             ({1: "a key that is no text"}, "labels"),
             (NOON.replace(tzinfo=None), "no time zone"),
             ("x" * 65_536, "65536"),
@@ -380,7 +378,6 @@ class TestAnswers:
         ("answer", "problem"),
         [
             (NOON, "which is not later"),
-            (NOON - DAY, "which is not later"),
             ("tomorrow", "Answer returned must be a datetime"),
             (NOON.replace(tzinfo=None), "Answer returned has no time zone"),
             (NOON.replace(tzinfo=Nowhere()), "Answer returned has no time zone"),

