@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import amqp
 import pytest
+import trustme
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
 from go_scheduler.dispatch.kombu_bus.publisher import backoff
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.buses import Heard
-from tests.dispatch.conftest import Network, eventually
-from tests.dispatch.tls import encrypted
+from tests.dispatch.conftest import Encrypting, Network, eventually
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -326,8 +327,13 @@ def test_a_broker_is_spoken_to_by_tls_if_it_is_who_it_says(
     rabbitmq_server: RabbitMQServer, topic: str, heard: Heard, tmp_path: Path
 ) -> None:
     bodies = [b"x" * 100_000, *[b"%d" % each for each in range(20)]]
-    with encrypted(rabbitmq_server.port, tmp_path) as (port, file):
-        url = f"amqps://guest:guest@{{}}:{port}//"
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    file = str(tmp_path / "authority.pem")
+    with Encrypting(rabbitmq_server.port, context) as broker:
+        url = f"amqps://guest:guest@{{}}:{broker.port}//"
         with KombuBus(url.format("localhost"), ca_certs=file, timeout=LONG) as bus:
             for each in bodies:
                 bus.publish(topic, each)
