@@ -14,7 +14,7 @@ import trustme
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
-from go_scheduler.dispatch.kombu_bus.publisher import backoff
+from go_scheduler.dispatch.kombu_bus.publisher import Waker, backoff
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.buses import Heard
 from tests.dispatch.conftest import Encrypting, Network, eventually
@@ -408,3 +408,19 @@ def test_a_broker_that_stays_away_is_told_once_and_a_bus_is_closed_meanwhile(
     bus.close()
     told = [each for each in caplog.messages if each.startswith("publisher:")]
     assert len(told) == 1
+
+
+class ReadAhead(ssl.SSLSocket):
+    """A socket of which TLS has read a whole record, and nobody the last of it."""
+
+    def __init__(self) -> None:
+        """It is connected to nothing."""
+
+    def pending(self) -> int:
+        return 2
+
+
+def test_what_tls_has_read_and_nobody_has_taken_needs_no_wait() -> None:
+    waker = Waker()
+    assert waker.wait(FAILED_AFTER, ReadAhead())
+    waker.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -10,6 +11,7 @@ import pytest
 
 from go_scheduler import MemoryStore, RetryPolicy, State, StoreUnavailableError
 from go_scheduler.dispatch import recording
+from go_scheduler.dispatch.recording import PacedLog
 from go_scheduler.errors import StoreError
 from go_scheduler.events import (
     InstanceFinished,
@@ -501,6 +503,20 @@ def test_a_bus_that_raises_when_it_is_told_of_messages_costs_no_status(
     assert caplog.text.count(told) == 5
     assert "1 more such lines were left out" in caplog.text
     assert house.of(LoopFailed) == []
+
+
+def test_lines_that_come_often_or_that_nobody_reads_leave_no_other_out(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "tests.paced")
+    log = PacedLog(logging.getLogger("tests.paced"), clock)
+    for number in range(7):
+        log.write(logging.INFO, "nobody reads this")
+        log.write(logging.WARNING, "line %d", number)
+    log.write(logging.ERROR, "another")
+    log.close()
+    lines = [f"line {number}" for number in range(5)]
+    assert caplog.messages == [*lines, "another", "2 more such lines were left out"]
 
 
 def test_a_worker_that_no_topic_can_be_named_for_is_refused(house: House) -> None:

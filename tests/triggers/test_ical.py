@@ -146,7 +146,7 @@ class TestEvents:
     @pytest.mark.parametrize(
         ("rule", "expected"),
         [
-            ("RRULE:FREQ=YEARLY;UNTIL=20240501", ["05-01"]),
+            ("RRULE:FREQ=DAILY;UNTIL=20240502", ["05-01", "05-02"]),
             ("RRULE:FREQ=MONTHLY;UNTIL=20240701T090000Z", ["05-01", "06-01", "07-01"]),
             ("RRULE:FREQ=MONTHLY;UNTIL=20240701T065959Z", ["05-01", "06-01"]),
             ("RRULE:FREQ=MONTHLY;UNTIL=20240701T085959", ["05-01", "06-01"]),
