@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("go_scheduler.dispatch")
 _AWAY = "the message bus cannot be reached"
 _UNHEARD = (
-    "nothing in this process hears what workers say in namespace %r: unless another"
-    " process does, each run will count as one that nobody has accepted, and run again;"
-    " enter `dispatcher.hearing(scheduler)` before the scheduler starts"
+    "this process does not receive the statuses of workers in namespace %r: unless"
+    " another process does, each run will count as not accepted, and run again; enter"
+    " `dispatcher.hearing(scheduler)` before the scheduler starts"
 )
 # The namespaces of which this process has received statuses, by any dispatcher.
 _HEARD: set[str] = set()

@@ -454,7 +454,7 @@ class Sender:
             # The bus may refuse one of them alone.
             self._keep([each._replace(alone=True) for each in some])
         elif error is not None:
-            text = "the bus does not take that %s, attempt %d, has %s"
+            text = "the bus refuses the status that %s, attempt %d, has %s"
             _LOG.error(text, *some[0].what, exc_info=error)
             some[0].then(False)
         else:
@@ -476,7 +476,7 @@ class Sender:
     def _pause(self, error: BaseException) -> None:
         if not self._is_away:
             self._is_away = True
-            _LOG.warning("statuses wait until the bus is there again: %s", error)
+            _LOG.warning("the bus is away, and statuses wait: %s", error)
         if not self._will_send:
             self._will_send = True
             self._loop.call_later(self._pauses.next(), self._send)
@@ -485,7 +485,7 @@ class Sender:
         self._pauses.reset()
         if self._is_away:
             self._is_away = False
-            _LOG.info("the bus takes statuses again")
+            _LOG.info("the bus is back, and statuses are sent again")
 
 
 class Telling:
@@ -508,7 +508,7 @@ class Telling:
         self._stop.cancel()
         for id, attempt, said in self._sender.close():
             if said in ENDS:
-                text = "that %s, attempt %d, has %s is not told: the bus is away"
+                text = "that %s, attempt %d, has %s was not sent: the bus is away"
                 _LOG.warning(text, id, attempt, said)
 
     def status(self, taken: Taken, said: Said, **more: Any) -> Status:
@@ -731,7 +731,7 @@ class Life(worker.Life):
         try:
             run = read_action(delivery.body)
             if not isinstance(run, Run):
-                raise ConfigurationError(f"it is to {run.action}, where runs come from")
+                raise ConfigurationError(f"its action is {run.action}, and not run")
             taken = Taken(run, topic, self._goes_on_there)
         except ConfigurationError as error:
             text = "a message from %s is dropped: %s"
@@ -795,7 +795,7 @@ class Life(worker.Life):
         try:
             found = read_action(delivery.body)
         except ConfigurationError as error:
-            text = "what it is to cancel is not known: %s"
+            text = "a message about a run to cancel cannot be read: %s"
             self._log.write(logging.ERROR, text, error)
             return
         taken = self._taken.get(Key(found.instance_id, found.attempt))
@@ -889,5 +889,5 @@ class Life(worker.Life):
                     subscription.resize(prefetch)
                 # A third party's bus may raise anything.
                 except Exception as error:
-                    text = "the bus does not resize what comes from %s: %s"
+                    text = "the prefetch of %s cannot be changed: %s"
                     self._log.write(logging.ERROR, text, topic, error, error=error)
