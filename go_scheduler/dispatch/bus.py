@@ -1,4 +1,4 @@
-"""The interface of a message bus: what is published, delivered and acknowledged."""
+"""The interface of a message bus: publish, deliver, acknowledge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_THREADS = 16
 
 
 class Aside:
-    """Calls each function on one of a few daemon threads.
+    """A small pool of daemon threads, which start on demand and end when idle.
 
     Args:
         most: The most threads.
@@ -32,7 +32,7 @@ class Aside:
         self._threads = 0
 
     def call(self, function: Callable[[], None]) -> Future[None]:
-        """Have it called soon; answers what comes of it."""
+        """Call a function on one of the threads; the future has its outcome."""
         future: Future[None] = Future()
         with self._lock:
             self._waiting.append((function, future))
@@ -64,17 +64,18 @@ class Aside:
 
 
 OPENER = "open_bus(), in go_scheduler.dispatch"
-"""What makes one of a URL."""
+"""How a user makes a bus; for error messages."""
 
 
 class MessageBus(ABC):
-    """Takes messages by topic, and delivers each at least once to one subscriber.
+    """Delivers each message of a topic at least once, to one subscriber.
 
-    A topic is a queue: of its subscribers, wherever they are, one is given a message,
-    and another one if that one goes without acknowledging it. A message may come twice,
-    and late; what goes over a bus is fenced, so that this does no harm.
+    A topic is a queue. A message goes to one of its subscribers, in any process. If
+    that subscriber ends without acknowledging the message, another one gets it. A
+    message may come twice, or late. Each message names the attempt of its run, so a
+    repeated or late one does no harm.
 
-    Making one connects to nothing. Every method may be called from any thread.
+    The constructor connects to nothing. Every method may be called from any thread.
     """
 
     @abstractmethod
@@ -86,21 +87,21 @@ class MessageBus(ABC):
         expires: timedelta | None = None,
         keep: bool = True,
     ) -> None:
-        """Put a message on the bus; on return it is there for good.
+        """Put a message on the bus, and return once the bus has stored it.
 
-        It survives the bus's restart, and waits for a subscriber if there is none yet.
+        The message survives a restart of the bus. It waits if there is no subscriber.
 
         Args:
-            topic: Where to, of 1 to 255 bytes.
+            topic: The topic, of 1 to 255 bytes.
             body: The message.
-            expires: The bus may drop it after this time, if nobody was given it.
-            keep: Whether it has to wait if nobody subscribes to the topic. Without,
-                for what is told to one process alone, the bus may drop it then, and at
-                its restart.
+            expires: The bus may drop the message after this time, if it has not
+                delivered it.
+            keep: Whether the message waits for a subscriber and survives a restart.
+                False is for messages to one process: the bus may drop them.
 
         Raises:
-            BusUnavailableError: Within about two seconds, at once if the bus is known
-                to be away. The message may nevertheless be on the bus, or come to be,
+            BusUnavailableError: Within about two seconds; at once if the bus is known
+                to be away. The bus may have the message all the same, or get it later,
                 unless the error's ``unsent`` is true.
         """
 
@@ -112,10 +113,10 @@ class MessageBus(ABC):
         expires: timedelta | None = None,
         keep: bool = True,
     ) -> Future[None]:
-        """Put a message on the bus, and return at once: many are so under way.
+        """Put a message on the bus, and return at once.
 
-        A bus that can, sends without waiting for what it has sent before. This one
-        calls ``publish`` on some threads, which end when nothing is left.
+        A bus may send many messages without waiting for each. This implementation
+        calls ``publish`` on some threads. They end when no message is left.
 
         Args:
             topic: As for ``publish``.
@@ -124,9 +125,10 @@ class MessageBus(ABC):
             keep: Likewise.
 
         Returns:
-            Done once the message is there for good, or raises what ``publish`` would,
-            within some seconds. What is called when it is done is not to wait. Those
-            that are under way together may come in any order.
+            A future that is done once the bus has stored the message. Otherwise it
+            has, within some seconds, the error that ``publish`` would raise. Its
+            callbacks must not block. Messages that are sent at the same time may
+            arrive in any order.
         """
         publish = partial(self.publish, topic, body, expires=expires, keep=keep)
         return self._aside.call(publish)
@@ -144,19 +146,21 @@ class MessageBus(ABC):
         prefetch: int = 1,
         own: bool = False,
     ) -> Subscription:
-        """Have what comes under a topic delivered, until the subscription is closed.
+        """Receive the messages of a topic, until the subscription is closed.
 
-        It returns at once, survives the bus, and connects anew by itself.
+        It returns at once. If the bus goes away, the subscription connects again by
+        itself.
 
         Args:
-            topic: What to hear.
-            receive: Called with each message, on the subscription's own thread. It is
-                not to wait. If it raises, that is logged, and the message rejected
-                without being queued again.
-            prefetch: The most messages that are delivered and not acknowledged; with
-                zero, none come.
-            own: The topic is this process's alone; the bus forgets it, and what waits
-                there, once the subscription has been closed, or gone for a while.
+            topic: The topic.
+            receive: Called with each message, on the subscription's own thread. It
+                must not block. If it raises, the error is logged, and the message is
+                rejected without being queued again.
+            prefetch: The most messages that are delivered and not acknowledged; zero:
+                none are delivered.
+            own: Whether the topic belongs to this process alone. The bus then deletes
+                the topic and its messages once the subscription is closed, or has been
+                gone for a while.
 
         Raises:
             BusUnavailableError: The bus has been closed.
@@ -164,29 +168,29 @@ class MessageBus(ABC):
 
     @abstractmethod
     def is_up(self) -> bool:
-        """Whether a publish is likely to succeed: known, without asking.
+        """Whether a publish is likely to succeed; answers without asking the bus.
 
-        True to begin with. False from a failure until the bus has answered again, for
-        which somebody looks in the background.
+        True at first. False after a failure, until the bus answers again: the bus is
+        tried in the background.
         """
 
     def check(self) -> None:
-        """Find out whether the bus lets us in, for whoever wants to know at once.
+        """Check that the bus can be reached and accepts the credentials.
 
-        A bus that cannot find out does nothing, as this one.
+        This implementation does nothing, for a bus that cannot check.
 
         Raises:
-            BusUnavailableError: Within some seconds; its ``refused`` says whether to
-                wait helps. Nothing else is changed by it: what publishes and subscribes
-                connects by itself, and anew, whatever this has raised.
+            BusUnavailableError: Within some seconds. If its ``refused`` is true,
+                waiting does not help. The check changes nothing else: publishers and
+                subscriptions connect by themselves all the same.
         """
         return
 
     @abstractmethod
     def close(self) -> None:
-        """End all subscriptions, let go of connections and threads.
+        """End all subscriptions, connections and threads.
 
-        Harmless if it is closed; a later ``publish`` or ``subscribe`` raises
+        A second call does nothing. A later ``publish`` or ``subscribe`` raises
         ``BusUnavailableError``.
         """
 
@@ -203,10 +207,10 @@ class MessageBus(ABC):
 
 
 class Delivery(ABC):
-    """A message that was delivered, to be acknowledged once, from any thread.
+    """A delivered message; acknowledge or reject it once, from any thread.
 
-    Once the connection it came over has gone, ``ack`` and ``reject`` do nothing: the
-    bus delivers the message again. So does a second call.
+    A second call of ``ack`` or ``reject`` does nothing. They do nothing either once
+    the connection of the message is lost: the bus then delivers the message again.
     """
 
     @property
@@ -217,35 +221,35 @@ class Delivery(ABC):
     @property
     @abstractmethod
     def redelivered(self) -> bool:
-        """Whether it may have been delivered before, as far as the bus knows."""
+        """Whether the message may have been delivered before, as far as is known."""
 
     @abstractmethod
     def ack(self) -> None:
-        """Tell the bus that it is done with; returns at once."""
+        """Tell the bus that the message has been handled; returns at once."""
 
     @abstractmethod
     def reject(self, *, requeue: bool) -> None:
-        """Give it back, for anybody, or have the bus drop it; returns at once."""
+        """Put the message back into the queue, or drop it; returns at once."""
 
 
 class Subscription(ABC):
-    """What is delivered of a topic to this process."""
+    """Delivers the messages of a topic to this process."""
 
     @abstractmethod
     def resize(self, prefetch: int) -> None:
-        """Change how many may be delivered and not acknowledged; returns at once.
+        """Change the prefetch; returns at once.
 
-        It holds for what is acknowledged from then on. What is under way may still
-        come when it is made smaller, and what was delivered before may not count.
+        Messages that are on their way may still come after the number was lowered.
+        Messages that were delivered before may not count.
 
         Args:
-            prefetch: Zero or more; with zero, none come until it is raised.
+            prefetch: Zero or more; zero: none are delivered until it is raised.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Take no more; what is not acknowledged goes back to the bus.
+        """Receive no more messages; the unacknowledged ones go back to the bus.
 
-        ``receive`` is not called once this has returned, unless it is called from
-        there. Harmless if it is closed.
+        ``receive`` is not called after this has returned, unless ``receive`` itself
+        called it. A second call does nothing.
         """

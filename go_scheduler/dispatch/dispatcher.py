@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("go_scheduler.dispatch")
 _AWAY = "the message bus cannot be reached"
 _UNHEARD = (
-    "nothing in this process hears what workers say in namespace %r: unless another"
-    " process does, each run will count as one that nobody has accepted, and run again;"
-    " enter `dispatcher.hearing(scheduler)` before the scheduler starts"
+    "this process does not receive the statuses of workers in namespace %r: unless"
+    " another process does, each run will count as not accepted, and run again; enter"
+    " `dispatcher.hearing(scheduler)` before the scheduler starts"
 )
-# Whose statuses this process has heard, by whichever dispatcher.
+# The namespaces of which this process has received statuses, by any dispatcher.
 _HEARD: set[str] = set()
 _FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=1), timedelta(seconds=5)
-# Of thousands that wait no more come back than leave a node free for the rest.
+# Of thousands of waiting runs only so many come back at once: a node has other work.
 _APART, _LONGEST_TURN = timedelta(milliseconds=2), timedelta(minutes=1)
 
 
@@ -58,28 +58,29 @@ class Dispatcher:
     For some of the tasks of a registry alone, the scheduler's handler is
     ``handlers.routed({"resize": dispatcher})``; the others run here.
 
-    While the bus is away, what is due is given back for a few seconds each time, and of
-    thousands each for up to a minute, which counts as no run, and runs when it is back.
-    If the bus goes away while it is being told of a run, nobody knows whether it has
-    the message: such a run counts as published, and runs again by its ``retry`` if
-    nobody accepts it in time.
+    While the bus is away, a due run is given back for a few seconds at a time, and for
+    up to a minute if thousands wait. This does not count as a run. It runs once the
+    bus is back.
+    If the bus goes away during a publish, nobody knows whether it has the message. The
+    run then counts as published. If no worker accepts it in time, it runs again by its
+    ``retry``.
 
     Args:
-        bus: The bus, such as ``open_bus`` makes it. Closing it is yours.
-        namespace: What all topics begin with; the workers' has to be the same.
-        topic_per_task: Whether runs have a topic for each queue and task, and not for
-            each queue, so that workers can choose; or of which tasks, by their names.
-        start_timeout: How long a run may wait until a worker accepts it, and after that
-            until it begins, for definitions that do not say.
-        heartbeat_timeout: How long a run that has begun may be silent, for definitions
-            that do not say; None: as long as its ``expire_after``.
+        bus: The bus, such as ``open_bus`` returns. You close it.
+        namespace: The beginning of all topics; the same as the workers'.
+        topic_per_task: Whether each task has a topic of its own in each queue, so that
+            workers can choose among tasks; or the names of the tasks that have one.
+        start_timeout: How long a run waits for a worker to accept it, and then how long
+            until it begins; for definitions without a ``start_timeout``.
+        heartbeat_timeout: How long a run that has begun may send no heartbeat, for
+            definitions without a ``heartbeat_timeout``; None: its ``expire_after``.
         clock: Measures how long the bus has been away; None: the system's.
 
     Raises:
         ConfigurationError: An argument is wrong.
     """
 
-    # What the server says of the types of jobs that it publishes.
+    # The HTTP server shows this for each type of job.
     over_bus = True
 
     def __init__(
@@ -107,7 +108,7 @@ class Dispatcher:
         self._handed_out = HandedOut()
 
     async def __call__(self, instance: TaskInstance) -> HandedOn:
-        """Publish a run, and hand it on to whoever accepts it."""
+        """Publish a run, for any worker to accept."""
         if not self._bus.is_up():
             raise GiveBack(self._delay(), _AWAY)
         timeouts = self._timeouts_here()
@@ -117,11 +118,11 @@ class Dispatcher:
         except ConfigurationError as error:
             raise Fail(str(error)) from None
         self._tell_if_unheard()
-        # First: what a worker says of it may come before this goes on.
+        # First: a worker's status may arrive before this function goes on.
         self._handed_out.add(instance)
         body = _message(instance, timeouts).to_bytes()
         try:
-            # Others are published meanwhile, on the same event loop.
+            # The event loop publishes other runs meanwhile.
             await wrap_future(
                 self._bus.publish_soon(topic, body, expires=start_timeout)
             )
@@ -129,24 +130,24 @@ class Dispatcher:
             delay = self._delay()
             if error.unsent:
                 raise GiveBack(delay, str(error)) from None
-            # If it is there, what follows it would run beside it.
+            # The bus may have the message: a second one would run beside it.
         else:
             self._away_since = None
         return HandedOn(start_timeout=start_timeout)
 
     @contextmanager
     def hearing(self, scheduler: Scheduler) -> Iterator[None]:
-        """Hear what workers say of their runs, and have it recorded, within this.
+        """Receive and record the statuses that workers send, inside the ``with`` block.
 
-        Any number of schedulers may do it, on the same store: each hears some of it.
-        They are made with the same dispatcher, or one that is made alike. What is said
-        while nobody hears waits on the bus.
+        Several schedulers on one store may do it: each receives a part of the
+        statuses. Give each the same dispatcher, or one with the same arguments.
+        Statuses wait on the bus while nobody receives them.
 
         Args:
-            scheduler: By whose store and settings it is recorded; it need not run.
+            scheduler: Its store and settings are used; it need not run.
 
         Raises:
-            ConfigurationError: It is no scheduler.
+            ConfigurationError: It is not a scheduler.
         """
         check_type("scheduler", scheduler, Scheduler)
         defaults = scheduler._defaults
@@ -163,7 +164,7 @@ class Dispatcher:
             yield
 
     def _tell_if_unheard(self) -> None:
-        """Say once that nothing here hears, if that is so at the first run."""
+        """Warn at the first run, once, if this process does not receive statuses."""
         if not self._has_published:
             self._has_published = True
             if self._topics.namespace not in _HEARD:
@@ -175,11 +176,11 @@ class Dispatcher:
         return self._topics.runs(instance.definition.queue, name if is_apart else None)
 
     def _timeouts_here(self) -> Timeouts:
-        """With what the scheduler says by which this is called: it need not hear."""
+        """The timeouts, with the defaults of the scheduler that runs the instance."""
         run = run_here()
         if not isinstance(run, HeldRun):
             return self._timeouts
-        # Until a worker begins it, none has passed.
+        # Its ``timeout`` does not pass before a worker begins the run.
         run.hand_on()
         defaults = replace(
             self._timeouts.defaults, expire_after=run.expire_after, timeout=run.timeout
@@ -187,9 +188,9 @@ class Dispatcher:
         return replace(self._timeouts, defaults=defaults)
 
     def _delay(self) -> timedelta:
-        """For how long to give back: longer, the longer the bus has been away.
+        """How long to give a run back for: longer the longer the bus has been away.
 
-        And each in its turn, if there are many.
+        Many runs get different delays, so that they do not all come back at once.
         """
         now = self._clock.elapsed()
         since = self._away_since

@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "go_scheduler.buses"
 
-# What KombuBus makes of these is in kombu_bus/address.py.
+# The same as the schemes in kombu_bus/address.py, which needs kombu to import.
 _BY_KOMBU = ("amqp", "amqps", "memory")
-# That of RFC 3986, as ``open_bus`` looks for it.
+# A scheme by RFC 3986, in lower case.
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _registered: dict[str, Callable[..., MessageBus]] = {}
 
 
 def open_bus(url: str, **options: object) -> MessageBus:
-    """The bus that a URL names, not connected yet.
+    """Make the bus of a URL; it does not connect yet.
 
-    ``amqp://`` and ``amqps://`` are RabbitMQ, and ``memory://`` is within this process,
-    for tests: all by ``KombuBus``. For any other scheme, ``register_bus`` or an
-    installed package says what makes one: the latter by the entry-point group
-    ``go_scheduler.buses``, where the scheme is the entry point's name, and the callable
-    takes the URL and the options.
+    ``amqp://`` and ``amqps://`` are RabbitMQ, and ``memory://`` is a bus in this
+    process, for tests. All three are a ``KombuBus``. Other schemes come from
+    ``register_bus``, or from an installed package with an entry point in the group
+    ``go_scheduler.buses``: its name is the scheme, and it loads a callable that takes
+    the URL and the options.
 
     Args:
         url: Such as ``amqps://user:password@host:5671/vhost``.
-        **options: What else that bus takes, such as ``queue_type="quorum"``.
+        **options: Options of this bus, such as ``queue_type="quorum"``.
 
     Raises:
-        ConfigurationError: No bus has this scheme, it has no such option, it cannot be
-            imported, or what was announced makes no bus. The URL, which may hold a
-            password, is not repeated.
+        ConfigurationError: No bus has this scheme or this option, it cannot be
+            imported, or the entry point makes no bus. The message does not repeat the
+            URL, which may have a password.
     """
     if not isinstance(url, str) or "://" not in url:
         raise ConfigurationError(
@@ -59,16 +59,16 @@ def open_bus(url: str, **options: object) -> MessageBus:
 
 
 def register_bus(scheme: str, make: Callable[..., MessageBus]) -> None:
-    """Have ``open_bus`` make a bus of your own for a scheme.
+    """Register a bus of your own for ``open_bus``.
 
     Args:
-        scheme: What its URLs begin with, before ``://``: a letter, and then letters,
-            digits, ``+``, ``-`` and ``.``, of whichever case.
-        make: Called with the URL and the options.
+        scheme: The scheme of its URLs: a letter, and then letters, digits, ``+``, ``-``
+            and ``.``, in upper or lower case.
+        make: Called with the URL and the options; returns a bus.
 
     Raises:
-        ConfigurationError: The scheme is none, is one of KombuBus's, or has another
-            bus; or what is to make one cannot be called.
+        ConfigurationError: The scheme is wrong, or it has a bus already; or ``make``
+            cannot be called.
     """
     check_type("scheme", scheme, str)
     scheme = scheme.lower()

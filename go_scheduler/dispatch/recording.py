@@ -1,4 +1,4 @@
-"""Hears what workers say over the bus, and records it, many in one write."""
+"""Receives the statuses of workers over the bus, and records many in one write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from go_scheduler.checks import check_name, check_positive, check_type
 from go_scheduler.clock import ZERO
-from go_scheduler.dispatch.bus import Delivery
 from go_scheduler.dispatch.messages.message import Cancel, Said, Status, read_statuses
 from go_scheduler.errors import (
     BusUnavailableError,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from go_scheduler.clock import Clock
-    from go_scheduler.dispatch.bus import MessageBus
+    from go_scheduler.dispatch.bus import Delivery, MessageBus
     from go_scheduler.events.event import Event
     from go_scheduler.models import TaskInstance
     from go_scheduler.running.desk import Desk, HandedOut
@@ -60,21 +59,21 @@ if TYPE_CHECKING:
 LONGEST_TOPIC = 255
 """The most bytes of a topic's name, in UTF-8: what AMQP allows."""
 MOST_PREFETCHED = 65_535
-"""The most that a subscription may hold, for the same reason."""
+"""The largest prefetch of a subscription: what AMQP allows."""
 _ESCAPED = str.maketrans({"%": "%25", ".": "%2E", "\n": "%0A", "\r": "%0D"})
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Where which messages go.
+    """The names of topics.
 
     Attributes:
-        namespace: What they all begin with: schedulers that have nothing to do with
-            each other share a bus by different ones.
+        namespace: The beginning of all topics. Schedulers that share a bus and do not
+            work together need different namespaces.
 
     Raises:
-        ConfigurationError: The namespace is no short text, holds what cannot be
-            printed, or is the ``amq`` that brokers keep for themselves.
+        ConfigurationError: The namespace is no short text, has a character that cannot
+            be printed, or begins with ``amq``, which brokers reserve.
     """
 
     namespace: str = "go_scheduler"
@@ -88,31 +87,31 @@ class Topics:
             )
 
     def runs(self, queue: str, task: str | None = None) -> str:
-        """Where runs of a queue are published, or those of one task in that queue."""
+        """The topic for the runs of a queue, or of one task in that queue."""
         return self._named("run", queue, *() if task is None else (task,))
 
     @property
     def statuses(self) -> str:
-        """Where workers say what becomes of runs."""
+        """The topic to which workers send statuses."""
         return self._named("statuses")
 
     def control(self, worker: str) -> str:
-        """Where one worker is told what to cancel."""
+        """The topic that tells one worker which runs to cancel."""
         return self._named("control", worker)
 
     def _named(self, *parts: str) -> str:
-        # A dot within a name would make one topic of two, and RabbitMQ leaves line
-        # breaks out of what it is told to make.
+        # A dot within a name could make two topics equal, and RabbitMQ removes line
+        # breaks from names.
         escaped = [each.translate(_ESCAPED) for each in parts]
         topic = ".".join([self.namespace, *escaped])
         return check_topic(topic)
 
 
 def check_topic(topic: object) -> str:
-    """A topic, if a bus can have it.
+    """Check that a bus can have a topic, and return it.
 
     Raises:
-        ConfigurationError: It is no text, empty, or too long.
+        ConfigurationError: It is not text, or it is empty or too long.
     """
     check_type("topic", topic, str)
     assert isinstance(topic, str)
@@ -125,10 +124,10 @@ def check_topic(topic: object) -> str:
 
 
 def check_prefetch(prefetch: object) -> None:
-    """Refuse what is no number of zero or more.
+    """Check that a prefetch is a number that a bus allows.
 
     Raises:
-        ConfigurationError: It is another.
+        ConfigurationError: It is not.
     """
     if type(prefetch) is not int or not 0 <= prefetch <= MOST_PREFETCHED:
         raise ConfigurationError(
@@ -141,22 +140,22 @@ _MOST_DOUBLED = 6
 
 
 def offered_again_after(attempt: int) -> timedelta:
-    """For how long what a worker gives back is nobody's: longer each time."""
+    """How long nobody may claim an instance that a worker has given back."""
     return min(_LONGEST_DELAY, _FIRST_DELAY * (1 << min(attempt - 1, _MOST_DOUBLED)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """What holds for runs of definitions that do not say.
+    """The timeouts of runs whose definitions have none.
 
     Attributes:
-        start_timeout: How long one may wait to be accepted, and then to begin.
-        heartbeat_timeout: How long one that has begun may be silent; None: as long as
+        start_timeout: How long a run waits to be accepted, and then to begin.
+        heartbeat_timeout: How long a run that has begun may send no heartbeat; None:
             its ``expire_after``.
-        defaults: What the scheduler says of the rest.
+        defaults: The other defaults of the scheduler.
 
     Raises:
-        ConfigurationError: One of them is no timedelta above zero.
+        ConfigurationError: A timeout is not a timedelta above zero.
     """
 
     start_timeout: timedelta = timedelta(minutes=1)
@@ -169,11 +168,11 @@ class Timeouts:
             check_positive("heartbeat_timeout", self.heartbeat_timeout)
 
     def start_timeout_of(self, instance: TaskInstance) -> timedelta:
-        """How long a run of it may wait to be accepted, and then to begin."""
+        """How long a run of an instance waits to be accepted, and then to begin."""
         return instance.definition.start_timeout or self.start_timeout
 
     def heartbeat_timeout_of(self, instance: TaskInstance) -> timedelta:
-        """How long a run of it may be silent."""
+        """How long a run of an instance may send no heartbeat."""
         return (
             instance.definition.heartbeat_timeout
             or self.heartbeat_timeout
@@ -181,7 +180,7 @@ class Timeouts:
         )
 
     def kept(self, instance: TaskInstance, stage: Stage) -> timedelta:
-        """How long a run that has come so far is kept until more is heard of it."""
+        """How long a run at a stage is kept until its next status."""
         if stage is Stage.STARTED:
             return self.heartbeat_timeout_of(instance)
         return self.start_timeout_of(instance)
@@ -198,10 +197,10 @@ class _Asked(NamedTuple):
 
 
 class Cancelling:
-    """Tells workers to end runs, as long as the bus is there.
+    """Tells workers which runs to cancel, as long as the bus is up.
 
-    Nothing is kept for when it is back: the next heartbeat of the run is answered
-    again.
+    It keeps nothing while the bus is away: the next heartbeat of the run gets the same
+    answer.
 
     Args:
         bus: The bus.
@@ -216,11 +215,11 @@ class Cancelling:
     def ask(
         self, worker: str, claim: Claim, reason: Literal["cancelled", "lost"]
     ) -> None:
-        """Have a worker told with the next ``send``; from any thread."""
+        """Note a worker and a run for the next ``send``; from any thread."""
         self._asked.append(_Asked(worker, claim, reason))
 
     def send(self) -> None:
-        """Tell all that have to be told; it waits for the bus, not for long."""
+        """Publish all that was noted; it waits for the bus for some seconds at most."""
         asked: set[_Asked] = set()
         while self._asked:
             asked.add(self._asked.popleft())
@@ -243,12 +242,13 @@ _SECOND = timedelta(seconds=1)
 
 
 class PacedLog:
-    """Writes a few lines of each kind a second; how many more there were is told after.
+    """A log that writes a few lines of each kind per second, and counts the others.
 
-    No kind leaves another one out: what is seldom may be what matters.
+    Each kind has a limit of its own, so that many lines of one kind never hide a rare
+    one of another.
 
     Args:
-        log: Where to write.
+        log: The log to write to.
         clock: Measures seconds.
     """
 
@@ -265,8 +265,8 @@ class PacedLog:
         *args: object,
         error: BaseException | None = None,
     ) -> None:
-        """Write a line, unless there were enough of this message within this second."""
-        # What nobody reads leaves no other line out.
+        """Write a line, unless this second had enough lines of this message."""
+        # Lines below the level of the log do not count.
         if not self._log.isEnabledFor(level):
             return
         now = self._clock.elapsed()
@@ -277,51 +277,46 @@ class PacedLog:
         kind.write(level, message, *args, ids={}, error=error)
 
     def close(self) -> None:
-        """Say how many were left out: there is no next one."""
+        """Write how many lines were left out; call it after the last line."""
         for each in list(self._kinds.values()):
             each.begin()
 
 
-class TakenDelivery(Delivery):
-    """One that is told by the log if it cannot be acknowledged: it comes again, then.
+class SafeDelivery:
+    """Wraps a delivery: if ``ack`` or ``reject`` raises, that is logged.
+
+    The bus then delivers the message again.
 
     Args:
-        delivery: What the bus has delivered.
-        log: Told of that.
+        delivery: The delivery.
+        log: The log for errors.
 
     Raises:
-        Exception: What the bus raises for its body.
+        Exception: The bus raises it for the body.
+
+    Attributes:
+        body: The message.
     """
 
     def __init__(self, delivery: Delivery, log: PacedLog) -> None:
         self._delivery = delivery
         self._log = log
-        self._body = delivery.body
-
-    @property
-    def body(self) -> bytes:
-        """The message."""
-        return self._body
-
-    @property
-    def redelivered(self) -> bool:
-        """Whether it may have been delivered before."""
-        return self._delivery.redelivered
+        self.body = delivery.body
 
     def ack(self) -> None:
-        """Tell the bus that it is done with."""
+        """Tell the bus that the message has been handled."""
         self._tell(self._delivery.ack)
 
     def reject(self, *, requeue: bool) -> None:
-        """Give it back, or have the bus drop it."""
+        """Put the message back into the queue, or drop it."""
         self._tell(partial(self._delivery.reject, requeue=requeue))
 
     def _tell(self, tell: Callable[[], None]) -> None:
         try:
             tell()
-        # A bus of somebody else's may raise anything.
+        # A third party's bus may raise anything.
         except Exception as error:
-            text = "the bus does not hear what has become of a message: %s"
+            text = "a message could not be acknowledged or rejected: %s"
             self._log.write(logging.ERROR, text, error, error=error)
 
 
@@ -335,12 +330,12 @@ _STAGES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heard:
-    """A status that is yet to be recorded.
+    """A status that is not recorded yet.
 
     Attributes:
-        message: What it came in.
-        status: What was said.
-        claim: Of which run.
+        message: The message that it came in.
+        status: The status.
+        claim: The run that it is about.
     """
 
     message: Opened
@@ -349,7 +344,7 @@ class Heard:
 
 
 class Opened:
-    """A message of statuses; acknowledged once they all have been settled.
+    """A message of statuses; it is acknowledged once all of them are settled.
 
     Args:
         delivery: The message.
@@ -357,10 +352,10 @@ class Opened:
 
     Attributes:
         heard: Its statuses, in their order.
-        errors: Why others are none, or of a worker that can have no such name.
+        errors: An error for each part that is not a status, or has a wrong worker.
     """
 
-    def __init__(self, delivery: Delivery, topics: Topics) -> None:
+    def __init__(self, delivery: SafeDelivery, topics: Topics) -> None:
         self._delivery = delivery
         self.heard: list[Heard] = []
         self.errors: list[ConfigurationError] = []
@@ -374,14 +369,14 @@ class Opened:
             self._close()
 
     def settle(self) -> None:
-        """One of its statuses needs nothing more."""
+        """Count one of its statuses as handled."""
         self._left -= 1
         if not self._left:
             self._close()
 
     def _close(self) -> None:
         if self.errors:
-            # Whoever looks after the bus may have what nobody reads kept.
+            # An administrator may have configured a queue for rejected messages.
             self._delivery.reject(requeue=False)
         else:
             self._delivery.ack()
@@ -395,10 +390,10 @@ class Opened:
 
 
 def check_worker(worker: str, topics: Topics) -> None:
-    """Refuse a name that no worker can have.
+    """Check the name of a worker.
 
     Raises:
-        ConfigurationError: It is one.
+        ConfigurationError: No worker can have this name.
     """
     check_name("worker", worker)
     topics.control(worker)
@@ -406,13 +401,13 @@ def check_worker(worker: str, topics: Topics) -> None:
 
 @dataclass(slots=True)
 class Going:
-    """All that was said of one run by one worker, but for its end.
+    """All statuses of one run by one worker, except for those of its end.
 
     Attributes:
-        claim: Which run.
-        worker: Who.
-        stage: How far it has come.
-        progress: What was told last of that; None: nothing.
+        claim: The run.
+        worker: The name of the worker.
+        stage: How far the run has come.
+        progress: The last progress; None: there was none.
         heard: The statuses.
     """
 
@@ -423,7 +418,7 @@ class Going:
     heard: list[Heard] = field(default_factory=list)
 
     def add(self, heard: Heard) -> None:
-        """Add what was said next."""
+        """Add the next status."""
         if _STAGES[heard.status.status] is Stage.STARTED:
             self.stage = Stage.STARTED
         if heard.status.progress is not None:
@@ -433,13 +428,13 @@ class Going:
 
 @dataclass(slots=True)
 class SortedStatuses:
-    """Statuses, by what is to be done with them.
+    """Statuses, sorted by how they are recorded.
 
     Attributes:
-        going: Of runs that go on, in the order in which they were heard of first.
-        succeeded: Ends, each.
-        failed: Likewise.
-        released: Likewise.
+        going: Runs that go on, in the order of their first statuses.
+        succeeded: Runs that have succeeded.
+        failed: Runs that have failed.
+        released: Runs that their workers have given back.
     """
 
     going: list[Going] = field(default_factory=list)
@@ -449,7 +444,7 @@ class SortedStatuses:
 
     @classmethod
     def of(cls, heard: Iterable[Heard]) -> SortedStatuses:
-        """Put statuses together that were heard in this order."""
+        """Sort statuses, which are in the order in which they came."""
         by_kind = cls()
         going: dict[tuple[Claim, str], Going] = {}
         ends = {
@@ -476,14 +471,14 @@ _NOBODYS = (
 
 
 class Recording:
-    """Has the desk record what was said, and workers told what is to end.
+    """Records statuses by the desk, and tells workers which runs to cancel.
 
     Args:
-        scheduler: By whose store and settings.
-        timeouts: How long runs are kept by what they say.
-        handed_out: What was published here, and so need not be read.
-        cancelling: Tells workers.
-        tell: Told of what is not recorded.
+        scheduler: Its store and settings are used.
+        timeouts: How long a run is kept after a status.
+        handed_out: The instances that were published here, which need not be read.
+        cancelling: Tells workers which runs to cancel.
+        tell: Called with an event for each status that is not recorded.
     """
 
     def __init__(
@@ -511,11 +506,11 @@ class Recording:
     def record(
         self, statuses: Iterable[Heard], settle: Callable[[Heard], None]
     ) -> None:
-        """Record statuses; what is not settled after it is to be tried again.
+        """Record statuses; those that are not settled then are to be tried again.
 
         Args:
             statuses: In the order in which they came.
-            settle: Called with each that needs nothing more.
+            settle: Called with each status that needs nothing more.
 
         Raises:
             StoreUnavailableError: The store is away.
@@ -526,7 +521,7 @@ class Recording:
         look |= self._complete(desk, by_kind.succeeded, settle)
         look |= self._fail(desk, by_kind.failed, settle)
         look |= self._release(desk, by_kind.released, settle)
-        # It may run again at once, or another instead.
+        # An instance may be due at once: this one again, or one that waited for it.
         if look:
             self._scheduler._look_at_all()
 
@@ -594,16 +589,16 @@ class Recording:
         return any(it is True and lets_others_run(run) for run, it in pairs)
 
     def _popped(self, each: Heard, desk: Desk) -> TaskInstance | None:
-        """What was published here; without the time that it was on the bus."""
+        """The instance, if it was published here; without its time on the bus."""
         instance, status = self._handed_out.pop(each.claim), each.status
         if instance is None or instance.accepted_at is not None:
             return instance
-        # That it has begun nobody has said, or another has heard.
+        # The worker sent no *started*, or another process received it.
         if status.started_at is None or status.ended_at is None:
             return instance
         published, now = instance.started_at, desk.now()
         assert published is not None
-        # A worker may say anything, such as that it took thousands of years.
+        # A worker may send any times, such as a run of thousands of years.
         ran = min(status.ended_at - status.started_at, now - published)
         return changed(instance, started_at=max(published, now - max(ZERO, ran)))
 
@@ -635,7 +630,7 @@ class Recording:
             return False
         delay = each.status.delay
         if delay is None:
-            # At once it would come back to whoever cannot begin it, again and again.
+            # Without a delay it would come back at once to a worker that cannot run it.
             delay = offered_again_after(each.claim.attempt)
         reason = f"worker {each.status.worker} gave it back"
         if each.status.error:
@@ -648,7 +643,7 @@ class Recording:
         answer: Extension | bool | StoreError,
         settle: Callable[[Heard], None],
     ) -> None:
-        # Somebody has locked it, or the store went away in between.
+        # Its row is locked, or the store went away.
         if isinstance(answer, StoreUnavailableError):
             return
         if isinstance(answer, StoreError):
@@ -668,7 +663,7 @@ class Recording:
     def _kept(
         self, heard: Heard, write: Callable[[object], str | None], value: object
     ) -> str | None:
-        """What goes with a status, as it is kept; nothing, if it cannot be."""
+        """A value of a status as the store keeps it; None if it cannot be kept."""
         try:
             return write(value)
         except ConfigurationError as error:
@@ -695,7 +690,7 @@ def _failing(each: Heard) -> Failing:
 
 
 def _times(each: Heard) -> str | None:
-    """When it was by the worker's clock; nothing, if that makes no sense."""
+    """The times by the worker's clock; None if they make no sense."""
     try:
         return times_text(each.status.started_at, each.status.ended_at)
     except ConfigurationError:
@@ -703,24 +698,24 @@ def _times(each: Heard) -> str | None:
 
 
 _AWAY = "the message bus cannot be reached: what is to run over it waits"
-# So many are kept while the store is away; the bus keeps the others.
+# The most messages that wait here while the store is away; the bus keeps the others.
 _PREFETCH = 1000
 _LOOK_EVERY = timedelta(seconds=1)
 _LOCKED = timedelta(milliseconds=200)
 
 
 class Hearing:
-    """Has what is said recorded, many in one write, and acknowledged when it is.
+    """Receives statuses, records many in one write, and then acknowledges them.
 
-    What the store does not take stays with the bus, or here and unacknowledged: no
-    more than a thousand of them.
+    While the store is away, at most a thousand messages wait here, unacknowledged. The
+    others wait on the bus.
 
     Args:
-        scheduler: By whose store and settings.
+        scheduler: Its store and settings are used.
         bus: The bus.
         topics: The names of its topics.
-        timeouts: How long runs are kept by what they say.
-        handed_out: What was published here.
+        timeouts: How long a run is kept after a status.
+        handed_out: The instances that were published here.
     """
 
     def __init__(
@@ -747,8 +742,8 @@ class Hearing:
             cancelling=self._cancelling,
             tell=self._events.tell,
         )
-        # After the bus was away the oldest of them come again, and are none of ours.
-        self._arrived: deque[Delivery] = deque(maxlen=_PREFETCH)
+        # A bus that is back delivers again; the oldest here cannot be acknowledged.
+        self._arrived: deque[SafeDelivery] = deque(maxlen=_PREFETCH)
         self._open: dict[Heard, None] = {}
         self._away_since: timedelta | None = None
         self._ticking = threading.Lock()
@@ -786,14 +781,14 @@ class Hearing:
         self._stack.close()
 
     def tick(self) -> timedelta | None:
-        """Tell and record what there is; answers how soon to be called again.
+        """Record what has come, and cancel runs; returns how soon to be called again.
 
         Raises:
             StoreUnavailableError: The store is away.
         """
         with self._ticking:
             now = self._clock.elapsed()
-            # Not at each tick: what comes makes it tick as often as it comes.
+            # Once a second, and not at each tick: each message causes a tick.
             if now >= self._begun + _LOOK_EVERY:
                 self._begun = now
                 self._events.begin()
@@ -811,10 +806,10 @@ class Hearing:
             return _LOCKED if self._open else None
 
     def _hear(self, delivery: Delivery) -> None:
-        self._arrived.append(TakenDelivery(delivery, self._log))
+        self._arrived.append(SafeDelivery(delivery, self._log))
         self._ticker.wake()
 
-    def _read(self, delivery: Delivery) -> None:
+    def _read(self, delivery: SafeDelivery) -> None:
         opened = Opened(delivery, self._topics)
         self._open.update(dict.fromkeys(opened.heard))
         for each in opened.errors:
@@ -851,11 +846,11 @@ class Hearing:
     def _is_up(self) -> bool:
         try:
             return self._bus.is_up()
-        # One of somebody else's; health() asks as well, which never raises.
+        # A third party's bus may raise anything, and health() never raises.
         except Exception:
             return False
 
     def _wait(self) -> None:
-        # A tick under way goes to its end: its store may be closed next.
+        # Wait for a tick that runs: its store may be closed next.
         with self._ticking:
             self._open.clear()

@@ -43,28 +43,29 @@ class DispatchWorker(LivingWorker):
         DispatchWorker(bus, handlers, queues=("mail",)).run()
     ```
 
-    Sync handlers are called on threads, ``async def`` ones on an event loop. What they
-    return is the result, if it is JSON; what they raise is the error: ``RetryAfter``,
-    ``Fail`` and ``GiveBack`` decide as in any handler. Inside them ``current_run()``
-    says whether the run was cancelled or lost. Heartbeats are sent meanwhile; the
-    ``timeout`` of a definition cancels ``async def`` handlers. While the bus is away
-    what runs goes on, and is told when it is there again.
+    Sync handlers are called on threads, ``async def`` handlers on an event loop. The
+    return value is the result, if it is JSON. An exception is the error; raise
+    ``RetryAfter``, ``Fail`` or ``GiveBack`` to decide what follows, as in any handler.
+    Inside a handler ``current_run()`` says whether the run was cancelled or lost. The
+    worker sends heartbeats. The ``timeout`` of a definition cancels ``async def``
+    handlers. While the bus is away handlers go on; their results are sent once the bus
+    is back.
 
     Args:
         bus: The bus, which you open and close.
         handler: Called with ``Work``; or a ``HandlerRegistry``, whose handlers are
             called by the names of their tasks, as by a scheduler.
-        queues: Whose runs to take.
+        queues: The queues from which it takes runs.
         max_workers: The most handlers that run at once.
-        limits: The most of some tasks that run here at once, by their names, such as
+        limits: The most runs at once of some tasks, by their names, such as
             ``{"resize": 2}``.
-        topic_per_task: As for the ``Dispatcher``: which tasks have topics of their own;
-            true, for a registry: all of them.
-        namespace: What all topics begin with, as for the ``Dispatcher``.
-        name: What it is shown as, and told to cancel by: no two have the same. None:
-            this machine's name, the number of this process, and something random.
-        telemetry: Has a span around each call of a handler, in the trace in which it
-            was asked for, such as a ``Telemetry``; None: nobody traces.
+        topic_per_task: The tasks that have topics of their own, as for the
+            ``Dispatcher``; true, with a registry: all of its tasks.
+        namespace: The beginning of all topics, as for the ``Dispatcher``.
+        name: The worker's name, in lists and for cancelling; different for each worker.
+            None: the name of the machine, the process id, and a random part.
+        telemetry: Puts a span around each call of a handler, in the trace of the run,
+            such as a ``Telemetry``; None: no spans.
 
     Raises:
         ConfigurationError: An argument is wrong.
@@ -86,10 +87,10 @@ class DispatchWorker(LivingWorker):
         check_made("bus", bus, MessageBus, opener=OPENER)
         check_arguments(handler, max_workers, telemetry)
         if name is None:
-            # Brokers there are whose queues have no blanks in their names.
+            # Some brokers do not allow blanks in the names of queues.
             name = f"{own_name()} {uuid4().hex[:6]}".replace(" ", "-")
         topics = Topics(namespace)
-        # It may be too long for one.
+        # This checks its length.
         topics.control(checked_name(name))
         names = checked_queues(queues)
         settings = Settings(

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 @write_instead("DelayTrigger(minutes=5)")
 @dataclass(frozen=True, slots=True, init=False)
 class DelayTrigger(Trigger):
-    """Fires so long after the last run ended, well or badly; never two at once.
+    """Fires a fixed time after the end of the last run, which may have failed.
 
-    The first run is so long after it was scheduled, unless ``first_at`` says when. How
-    long is a timedelta, or written out: ``DelayTrigger(minutes=5)`` is
-    ``DelayTrigger(timedelta(minutes=5))``.
+    There are never two runs at once. The first run is the same time after scheduling,
+    unless ``first_at`` says when. The time is a timedelta, or a sum of units:
+    ``DelayTrigger(minutes=5)`` is ``DelayTrigger(timedelta(minutes=5))``.
 
     Attributes:
         every: How long after the end of one run the next is due; at least a
             millisecond.
-        first_at: When the first run is due, kept in UTC; None, or if that has passed:
-            ``every`` after it was scheduled. It is not part of the trigger's value, so
-            that another one starts nothing anew.
+        first_at: When the first run is due, kept in UTC. If it is None or has passed,
+            the first run is due ``every`` after scheduling. It is not part of the
+            trigger's value: a changed one does not start the definition anew.
 
     Args:
         every: As above, or None: the sum of the following.
@@ -44,8 +44,8 @@ class DelayTrigger(Trigger):
         seconds: How many seconds.
 
     Raises:
-        InvalidTriggerError: How long is not said, or twice, or is not at least a
-            millisecond, or cannot pass before the year 10000; or ``first_at`` is no
+        InvalidTriggerError: The time is missing or given twice, is shorter than a
+            millisecond, or cannot pass before the year 10000; or ``first_at`` is not an
             aware datetime.
     """
 
@@ -100,7 +100,7 @@ class DelayTrigger(Trigger):
             return None
 
     def warnings(self, now: datetime) -> Sequence[str]:
-        """That it lies beyond the end of time.
+        """A warning if its next fire time lies beyond the year 9999.
 
         Args:
             now: When it is scheduled.
@@ -112,7 +112,7 @@ class DelayTrigger(Trigger):
         return f"{length(self.every)} after each run"
 
     def to_dict(self) -> Mapping[str, JSON]:
-        """The trigger's fields as JSON, without a first time that nobody said."""
+        """The trigger's fields as JSON; ``first_at`` only if it was given."""
         state = super(DelayTrigger, self).to_dict()
         if self.first_at is not None:
             return state

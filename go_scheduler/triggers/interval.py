@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 @write_instead("IntervalTrigger(minutes=5)")
 @dataclass(frozen=True, slots=True, init=False)
 class IntervalTrigger(Trigger):
-    """Fires at its anchor and whenever so much time has passed since, without drift.
+    """Fires at its anchor and at every multiple of its step after it, without drift.
 
     It counts elapsed time, so a day is 24 hours; for nine o'clock each day use a
-    ``CronTrigger``. How much is a timedelta, or written out, in whole numbers or
-    fractions: ``IntervalTrigger(minutes=5)`` is
-    ``IntervalTrigger(timedelta(minutes=5))``.
+    ``CronTrigger``. The step is a timedelta, or a sum of units, which may be fractions:
+    ``IntervalTrigger(minutes=5)`` is ``IntervalTrigger(timedelta(minutes=5))``.
 
     Attributes:
         every: The time from one fire time to the next; at least a millisecond.
@@ -43,7 +42,7 @@ class IntervalTrigger(Trigger):
         seconds: How many seconds.
 
     Raises:
-        InvalidTriggerError: How long is not said, or twice, or is not at least a
+        InvalidTriggerError: The step is missing or given twice, is shorter than a
             millisecond, or cannot pass before the year 10000; or an anchor is not an
             aware datetime.
     """
@@ -101,7 +100,7 @@ class IntervalTrigger(Trigger):
             return None
 
     def warnings(self, now: datetime) -> Sequence[str]:
-        """That it lies beyond the end of time.
+        """A warning if its next fire time lies beyond the year 9999.
 
         Args:
             now: When it is scheduled.

@@ -111,7 +111,7 @@ class WallClockTrigger(Trigger):
         instant = now = utc(now, name="now")
         while not elapsed and instant.year < 9999:
             period = period_at(instant, zone)
-            if period.end > now + _YEAR:
+            if period.end - now > _YEAR:
                 break
             if (skipped := _skipped(period, search)) is not None:
                 until = clock_time(period.resumes)

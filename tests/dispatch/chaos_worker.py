@@ -10,7 +10,7 @@ import threading
 from zlib import crc32
 
 from go_scheduler.dispatch import DispatchWorker, Work, open_bus
-from tests.dispatch.repeating_bus import RepeatingBus
+from tests.dispatch.wrapped_bus import RepeatingBus
 
 
 def main(url: str, namespace: str, name: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
@@ -87,6 +89,26 @@ class Network(Proxy):
             for target, data in self._held:
                 target.sendall(data)
         self.tell(_UNBLOCKED)
+
+
+class Encrypting(Proxy):
+    """What speaks TLS before a broker that does not."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        super().__init__(lambda: socket.create_connection(("127.0.0.1", port)))
+        self._listener = context.wrap_socket(self._listener, server_side=True)
+
+    def _accept(self) -> None:
+        # A client that does not trust the certificate goes away.
+        with suppress(OSError):
+            super()._accept()
+
+    def _carry(self, source: socket.socket) -> None:
+        super()._carry(source)
+        while isinstance(source, ssl.SSLSocket) and source in self._peers:
+            if not source.pending():
+                return
+            super()._carry(source)
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import amqp
 import pytest
+import trustme
 
 from go_scheduler import BusUnavailableError
 from go_scheduler.dispatch import KombuBus
-from go_scheduler.dispatch.kombu_bus.publisher import backoff
+from go_scheduler.dispatch.kombu_bus.publisher import Waker, backoff
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.buses import Heard
-from tests.dispatch.conftest import Network, eventually
+from tests.dispatch.conftest import Encrypting, Network, eventually
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from go_scheduler.dispatch import Delivery
     from tests.rabbitmq_servers import RabbitMQServer
@@ -207,24 +210,19 @@ def test_a_process_that_has_no_more_sockets_publishes_when_it_has_one(
     patient.publish(topic, b"2")
 
 
-def test_a_queue_that_somebody_deletes_is_made_anew_for_who_publishes(
-    patient: KombuBus, topic: str, heard: Heard, channel: Any
+@pytest.mark.parametrize("first", ["publish", "subscribe"])
+def test_a_queue_that_somebody_deletes_is_made_anew(
+    patient: KombuBus, topic: str, heard: Heard, channel: Any, first: str
 ) -> None:
+    if first == "subscribe":
+        patient.subscribe(topic, heard)
     patient.publish(topic, b"1")
+    if first == "subscribe":
+        assert heard.bodies(1) == [b"1"]
     channel.queue_delete(topic)
     patient.publish(topic, b"2")
-    patient.subscribe(topic, heard)
-    assert heard.bodies(1) == [b"2"]
-
-
-def test_a_queue_that_somebody_deletes_is_made_anew_for_who_subscribes(
-    patient: KombuBus, topic: str, heard: Heard, channel: Any
-) -> None:
-    patient.subscribe(topic, heard)
-    patient.publish(topic, b"1")
-    assert heard.bodies(1) == [b"1"]
-    channel.queue_delete(topic)
-    patient.publish(topic, b"2")
+    if first == "publish":
+        patient.subscribe(topic, heard)
     assert heard.bodies(1) == [b"2"]
 
 
@@ -296,21 +294,13 @@ def test_what_a_full_queue_refuses_is_not_there(
         patient.publish(topic, b"1")
 
 
-def test_what_has_expired_is_delivered_to_nobody(
+def test_what_has_expired_is_delivered_to_nobody_and_a_century_is_no_obstacle(
     patient: KombuBus, topic: str, heard: Heard
 ) -> None:
     patient.publish(topic, b"1", expires=timedelta(milliseconds=1))
-    patient.publish(topic, b"2")
+    patient.publish(topic, b"2", expires=timedelta(days=36500))
     patient.subscribe(topic, heard)
     assert heard.bodies(1) == [b"2"]
-
-
-def test_what_may_wait_for_a_century_is_taken(
-    patient: KombuBus, topic: str, heard: Heard
-) -> None:
-    patient.publish(topic, b"1", expires=timedelta(days=36500))
-    patient.subscribe(topic, heard)
-    assert heard.bodies(1) == [b"1"]
 
 
 def test_what_is_told_to_nobody_makes_no_queue(
@@ -330,6 +320,35 @@ def test_a_topic_of_ones_own_goes_with_its_subscription(
     subscription.close()
     with pytest.raises(amqp.NotFound):
         channel.queue_declare(topic, passive=True)
+
+
+@pytest.mark.slow
+def test_a_broker_is_spoken_to_by_tls_if_it_is_who_it_says(
+    rabbitmq_server: RabbitMQServer, topic: str, heard: Heard, tmp_path: Path
+) -> None:
+    bodies = [b"x" * 100_000, *[b"%d" % each for each in range(20)]]
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    file = str(tmp_path / "authority.pem")
+    with Encrypting(rabbitmq_server.port, context) as broker:
+        url = f"amqps://guest:guest@{{}}:{broker.port}//"
+        with KombuBus(url.format("localhost"), ca_certs=file, timeout=LONG) as bus:
+            for each in bodies:
+                bus.publish(topic, each)
+            bus.subscribe(topic, heard, prefetch=100)
+            assert heard.bodies(len(bodies)) == bodies
+        with (
+            KombuBus(url.format("localhost"), timeout=LONG) as bus,
+            pytest.raises(BusUnavailableError, match="certificate verify failed"),
+        ):
+            bus.publish(topic, b"")
+        with (
+            KombuBus(url.format("127.0.0.1"), ca_certs=file, timeout=LONG) as bus,
+            pytest.raises(BusUnavailableError, match="not valid for"),
+        ):
+            bus.publish(topic, b"")
 
 
 @pytest.mark.parametrize(
@@ -389,3 +408,19 @@ def test_a_broker_that_stays_away_is_told_once_and_a_bus_is_closed_meanwhile(
     bus.close()
     told = [each for each in caplog.messages if each.startswith("publisher:")]
     assert len(told) == 1
+
+
+class ReadAhead(ssl.SSLSocket):
+    """A socket of which TLS has read a whole record, and nobody the last of it."""
+
+    def __init__(self) -> None:
+        """It is connected to nothing."""
+
+    def pending(self) -> int:
+        return 2
+
+
+def test_what_tls_has_read_and_nobody_has_taken_needs_no_wait() -> None:
+    waker = Waker()
+    assert waker.wait(FAILED_AFTER, ReadAhead())
+    waker.close()

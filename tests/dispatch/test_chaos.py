@@ -34,7 +34,7 @@ from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.events import InstanceFinished, InstanceGivenBack, hears
 from go_scheduler.stores import open_store
 from tests.cli.shell import clean_environment
-from tests.dispatch.repeating_bus import RepeatingBus
+from tests.dispatch.wrapped_bus import RepeatingBus
 from tests.rabbitmq_servers import RabbitMQServer, running_rabbitmq
 
 if TYPE_CHECKING:

@@ -243,7 +243,7 @@ def test_that_nothing_here_hears_is_said_at_the_first_run(
         assert len(house.bus.published["unheard.run.default"]) == 2
     [line] = [each for each in caplog.messages if "namespace" in each]
     assert line.startswith(
-        "nothing in this process hears what workers say in namespace"
+        "this process does not receive the statuses of workers in namespace"
     )
     assert "`dispatcher.hearing(scheduler)`" in line
 

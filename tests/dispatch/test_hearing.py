@@ -11,7 +11,7 @@ import pytest
 
 from go_scheduler import MemoryStore, RetryPolicy, State, StoreUnavailableError
 from go_scheduler.dispatch import recording
-from go_scheduler.dispatch.recording import Hearing, PacedLog, TakenDelivery
+from go_scheduler.dispatch.recording import PacedLog
 from go_scheduler.errors import StoreError
 from go_scheduler.events import (
     InstanceFinished,
@@ -499,18 +499,24 @@ def test_a_bus_that_raises_when_it_is_told_of_messages_costs_no_status(
             house.say(each, "succeeded")
         house.look()
         assert [house.instance(each).state for each in runs] == [State.COMPLETED] * 3
-    told = "hear what has become of a message: no ack, for a test"
+    told = "could not be acknowledged or rejected: no ack, for a test"
     assert caplog.text.count(told) == 5
     assert "1 more such lines were left out" in caplog.text
     assert house.of(LoopFailed) == []
 
 
-def test_what_is_held_of_a_delivery_is_what_the_bus_says(clock: ManualClock) -> None:
-    message = direct_bus.Message(b"?")
-    taken = TakenDelivery(message, PacedLog(logging.getLogger(__name__), clock))
-    for again in (False, True):
-        message.redelivered = again
-        assert (taken.body, taken.redelivered) == (b"?", again)
+def test_lines_that_come_often_or_that_nobody_reads_leave_no_other_out(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "tests.paced")
+    log = PacedLog(logging.getLogger("tests.paced"), clock)
+    for number in range(7):
+        log.write(logging.INFO, "nobody reads this")
+        log.write(logging.WARNING, "line %d", number)
+    log.write(logging.ERROR, "another")
+    log.close()
+    lines = [f"line {number}" for number in range(5)]
+    assert caplog.messages == [*lines, "another", "2 more such lines were left out"]
 
 
 def test_a_worker_that_no_topic_can_be_named_for_is_refused(house: House) -> None:
@@ -523,23 +529,6 @@ def test_no_more_are_kept_than_the_bus_may_deliver(house: House) -> None:
     last = [house.say(run, "heartbeat") for _ in range(2500)][-1000:]
     house.look()
     assert all(each.settled == ["ack"] for each in last)
-
-
-def test_what_comes_as_it_looks_is_taken_next(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = house.publish()
-    said: list[Message] = []
-    read = Hearing._read
-
-    def read_and_say(self: Hearing, delivery: Any) -> None:
-        read(self, delivery)
-        if not said:
-            said.append(house.say(run, "heartbeat"))
-
-    monkeypatch.setattr(Hearing, "_read", read_and_say)
-    house.tell(run, "accepted")
-    assert said[0].settled == ["ack"]
 
 
 def test_nothing_is_heard_after_it(clock: ManualClock) -> None:

@@ -145,15 +145,10 @@ def test_what_a_status_says_comes_through(
         (changed(RUN, version=2), r"version: it must be 1"),
         (changed(RUN, action="walk"), "'walk'"),
         (changed(RUN, attempt=0), r"run\.attempt"),
-        (changed(RUN, attempt="1"), r"run\.attempt"),
-        (changed(RUN, attempt=2**63), r"run\.attempt"),
         (changed(RUN, instance_id="7"), r"run\.instance_id"),
         (changed(RUN, execute_at="2030-01-01T09:00:00"), r"run\.execute_at"),
         (changed(RUN, heartbeat_timeout=-1), "zero to 100 years"),
-        (changed(RUN, heartbeat_timeout=1e12), "zero to 100 years"),
         (changed(RUN, heartbeat_timeout=True), "zero to 100 years"),
-        (changed(RUN, heartbeat_timeout="PT1S"), "zero to 100 years"),
-        (changed(RUN, payload=[]), r"run\.payload"),
         (changed(CANCEL, reason="why not"), r"cancel\.reason"),
     ],
 )
@@ -166,7 +161,6 @@ def test_what_is_no_action_is_refused(body: bytes, why: str) -> None:
     ("body", "why"),
     [
         (changed(STATUS, status="bored"), "status"),
-        (changed(STATUS, version=2), "version"),
         (changed(STATUS, worker=""), "worker"),
         (changed(STATUS, error=7), "error"),
         (RUN.to_bytes(), "status: it is missing"),

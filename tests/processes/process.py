@@ -14,8 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from go_scheduler.audit import audit
 from go_scheduler.stores.messages import Position
+from tests.conftest import SHARED
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
     from tests.processes.node import Role
 
 ROOT = Path(__file__).parents[2]
+ON_SHARED_STORES = [
+    pytest.mark.slow,
+    pytest.mark.chaos,
+    pytest.mark.parametrize("engine", SHARED),
+]
+"""The ``pytestmark`` of tests of processes that share a store."""
 
 
 class Process:
@@ -170,6 +179,14 @@ def wait_until(
         if not news.wait_for(lambda: told() >= count, FAILED_AFTER):
             errors = "\n".join(each.errors() for each in given)
             raise AssertionError(f"{word}: {told()} of {count}\n{errors}")
+
+
+def stop_all(started: Sequence[Process]) -> None:
+    """Let all stop at once, and wait for them."""
+    for node in started:
+        node.ask_to_stop()
+    for node in started:
+        node.stop()
 
 
 def all_instances(store: Store) -> Sequence[TaskInstance]:

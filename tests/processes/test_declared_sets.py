@@ -4,39 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from tests.conftest import SHARED
 from tests.processes.node import Role
-from tests.processes.process import Processes, processes
+from tests.processes.process import ON_SHARED_STORES, Processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from go_scheduler.stores.base import Store
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.chaos,
-    pytest.mark.parametrize("engine", SHARED),
-]
+pytestmark = ON_SHARED_STORES
 
 OLD = Role(declares=("a", "b"), version=1)
 NEW = Role(declares=("b", "c"), version=2)
-
-
-@pytest.fixture
-def store(own_time_store: Store) -> Store:
-    """The store that the processes share, in this process."""
-    return own_time_store
-
-
-@pytest.fixture
-def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
-    """Starts processes on the store."""
-    with processes(store_url, tmp_path) as started:
-        yield started
 
 
 def declared(store: Store) -> Mapping[str | None, int | None]:

@@ -11,29 +11,26 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import pytest
-
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp
 from go_scheduler.triggers import IntervalTrigger
-from tests.conftest import SHARED
 from tests.processes.node import Role
-from tests.processes.process import Processes, all_instances, processes
+from tests.processes.process import (
+    ON_SHARED_STORES,
+    Processes,
+    all_instances,
+    stop_all,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence, Set
-    from pathlib import Path
+    from collections.abc import Collection, Sequence, Set
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.chaos,
-    pytest.mark.parametrize("engine", SHARED),
-]
+pytestmark = ON_SHARED_STORES
 
 EVERY = timedelta(milliseconds=250)
 TICK = timedelta(microseconds=1)
@@ -44,19 +41,6 @@ TRIES = 10
 RUNS_EACH = 2
 """How many runs there are between two edits, at least."""
 UNSTARTED = (State.PENDING, State.CLAIMED)
-
-
-@pytest.fixture
-def store(own_time_store: Store) -> Store:
-    """The store that the processes share, in this process."""
-    return own_time_store
-
-
-@pytest.fixture
-def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
-    """Starts processes on the store."""
-    with processes(store_url, tmp_path) as started:
-        yield started
 
 
 class PatientClient(Client):
@@ -248,10 +232,7 @@ def test_what_one_process_edits_while_others_fire_and_run_it_is_as_it_was_edited
     while not editor.are_past(until):
         told = sum(each.told("called") for each in started)
         nodes.wait_until(started, "called", told + 1)
-    for node in started:
-        node.ask_to_stop()
-    for node in started:
-        node.stop()
+    stop_all(started)
     called = Counter(UUID(id) for node in started for id, _ in node.called())
     assert set(called.values()) == {1}
     editor.check_runs(called, until)

@@ -5,43 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
 from go_scheduler.client import Client
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.testing.builders import SECOND
 from go_scheduler.triggers import ExecuteOnceTrigger, IntervalTrigger
-from tests.conftest import SHARED
 from tests.processes.node import Role
-from tests.processes.process import Processes, processes
+from tests.processes.process import ON_SHARED_STORES, Processes, stop_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from go_scheduler.stores.base import Store
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.chaos,
-    pytest.mark.parametrize("engine", SHARED),
-]
+pytestmark = ON_SHARED_STORES
 
 LEASE = 2.0
-
-
-@pytest.fixture
-def store(own_time_store: Store) -> Store:
-    """The store that the processes share, in this process."""
-    return own_time_store
-
-
-@pytest.fixture
-def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
-    """Starts processes on the store."""
-    with processes(store_url, tmp_path, audited=store) as started:
-        yield started
 
 
 def test_of_eight_processes_with_handlers_slower_than_their_schedule_one_runs_each(
@@ -61,10 +40,7 @@ def test_of_eight_processes_with_handlers_slower_than_their_schedule_one_runs_ea
     Client(store).schedule_all(new)
     started = nodes.start_many(8, Role(takes=0.3, guards=str(guards)))
     nodes.wait_until(started, "called", 40)
-    for node in started:
-        node.ask_to_stop()
-    for node in started:
-        node.stop()
+    stop_all(started)
     assert [each.told("collided") for each in started] == [0] * len(started)
     assert store.counts()[State.SKIPPED] > 0
 

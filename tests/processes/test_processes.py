@@ -10,7 +10,6 @@ from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
-import pytest
 from sqlalchemy import make_url
 
 from go_scheduler.client import Client
@@ -19,41 +18,27 @@ from go_scheduler.policies import CatchUp
 from go_scheduler.testing.builders import SECOND, definition, firing
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
-from tests.conftest import SHARED
 from tests.patience import FAILED_AFTER
 from tests.processes.node import Role
-from tests.processes.process import Processes, all_instances, processes
+from tests.processes.process import (
+    ON_SHARED_STORES,
+    Processes,
+    all_instances,
+    stop_all,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
-    from pathlib import Path
     from uuid import UUID
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from tests.processes.process import Process
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.chaos,
-    pytest.mark.parametrize("engine", SHARED),
-]
+pytestmark = ON_SHARED_STORES
 
 LEASE = 2.0
-
-
-@pytest.fixture
-def store(own_time_store: Store) -> Store:
-    """The store that the processes share, in this process."""
-    return own_time_store
-
-
-@pytest.fixture
-def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
-    """Starts processes on the store."""
-    with processes(store_url, tmp_path, audited=store) as started:
-        yield started
 
 
 def test_eight_processes_run_each_of_thousands_of_due_instances_once(
@@ -62,7 +47,7 @@ def test_eight_processes_run_each_of_thousands_of_due_instances_once(
     due = due_instances(store, definitions=40, each=100)
     started = nodes.start_many(8, Role())
     nodes.wait_until(started, "called", len(due))
-    stop(started)
+    stop_all(started)
     runs = Counter(id for node in started for id, _ in node.called())
     assert runs == Counter(str(each.id) for each in due)
     assert store.counts()[State.COMPLETED] == len(due)
@@ -83,7 +68,7 @@ def test_six_processes_create_each_second_of_hundreds_of_definitions_once(
     store.put_definitions(new)
     started = nodes.start_many(6, Role(runs=False))
     nodes.wait_until(started, "created", 10 * len(new))
-    stop(started)
+    stop_all(started)
     fire_times: dict[UUID, list[datetime | None]] = {each.id: [] for each in new}
     for instance in all_instances(store):
         fire_times[instance.definition.id].append(instance.fire_time)
@@ -190,11 +175,3 @@ def freeze(url: str, node: Process) -> None:
             file = sqlite3.connect(path, timeout=FAILED_AFTER, isolation_level=None)
             stack.enter_context(closing(file)).execute("BEGIN IMMEDIATE")
         node.freeze()
-
-
-def stop(started: Sequence[Process]) -> None:
-    """Let all stop at once, and wait for them."""
-    for node in started:
-        node.ask_to_stop()
-    for node in started:
-        node.stop()

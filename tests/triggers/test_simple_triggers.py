@@ -57,8 +57,6 @@ class TestExecuteOnceTrigger(TriggerSuite):
             (NOON.replace(tzinfo=None), "fire_at has no time zone"),
             ("2030-06-01T12:00:00Z", "fire_at must be a datetime, not '2030"),
             (date(2030, 6, 1), "fire_at must be a datetime"),
-            (1_906_545_600, "fire_at must be a datetime, not 1906545600"),
-            (None, "fire_at must be a datetime, not None"),
             (
                 datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
                 "fire_at is out of range",

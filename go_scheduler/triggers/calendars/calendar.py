@@ -104,16 +104,16 @@ class DateCalendar(Calendar):
 
 @dataclass(frozen=True, slots=True, init=False)
 class BusinessDays(Calendar):
-    """The days of the week but for weekends and holidays.
+    """All days except weekends and holidays.
 
     Attributes:
         holidays: The names of the calendars whose days are no business days.
-        weekend: The days of the week that are none, as ``date.weekday()`` counts them:
-            Monday is 0.
+        weekend: The days of the week that are no business days, as ``date.weekday()``
+            counts them: Monday is 0.
 
     Args:
-        holidays: Names of registered calendars. What a name stands for is looked up for
-            each day, so a calendar that is registered anew counts from then on.
+        holidays: Names of registered calendars. The name is looked up for each day, so
+            a calendar that is registered again holds from then on.
         weekend: By default Saturday and Sunday.
 
     Raises:
@@ -155,19 +155,19 @@ class BusinessDays(Calendar):
 def register_calendar(name: str, calendar: Calendar) -> None:
     """Give a calendar a name, in this process, for triggers to use.
 
-    A trigger stores the name alone. Every node that serves it registers a calendar of
-    this name when it starts, before it loads definitions; on others the trigger is an
-    ``UnknownTrigger`` and does not fire. Registering another calendar under a name
-    replaces the first, which is how a calendar is refreshed: it counts from the next
-    fire time that is computed, and what has been planned stays.
+    A trigger stores the name alone. Each node has to register the calendar at its
+    start, before it loads definitions. On a node without it the trigger is an
+    ``UnknownTrigger``, and does not fire. To refresh a calendar, register another one
+    under the same name: it holds for all fire times that are computed from then on.
+    Instances that exist already stay.
 
     Args:
         name: 1 to 100 letters, digits, ``_``, ``-`` and ``.``.
         calendar: The days.
 
     Raises:
-        InvalidTriggerError: The name is none, the calendar is none, or it is made of
-            itself.
+        InvalidTriggerError: The name is not allowed, the second argument is not a
+            calendar, or the calendar is made of itself.
     """
     global _edition
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -205,7 +205,7 @@ def calendar_names() -> Sequence[str]:
 
 
 def edition_of_names() -> int:
-    """A number that rises whenever a name comes to stand for other days."""
+    """A number that rises whenever another calendar is registered under a name."""
     return _edition
 
 
@@ -245,7 +245,7 @@ def _days_of_name(name: str) -> YearlySet:
 
 
 def are_own(names: Iterable[str]) -> bool:
-    """Whether what stands behind some names is this package's code alone."""
+    """Whether the calendars of some names are all this package's own classes."""
     known = [each for name in names if (each := _calendars.get(name)) is not None]
     return all(type(each).__module__.startswith(OWN) for each in known) and all(
         are_own(each.holidays) for each in known if isinstance(each, BusinessDays)
@@ -287,7 +287,7 @@ def _unknown(name: object) -> str:
 
 
 def _check_references(name: str, calendar: Calendar, left: int) -> None:
-    """Refuse a calendar that would ask itself, or others too deep."""
+    """Refuse a calendar that is made of itself, or nested too deep."""
     if not isinstance(calendar, BusinessDays):
         return
     if name in calendar.holidays or left == 0:

@@ -153,21 +153,21 @@ def read_ical(
     register_calendar("public-holidays", read_ical(Path("holidays.ics")))
     ```
 
-    An event without a time of day touches its days in any time zone; another one each
-    day in which it has a part, its end excluded. Recurring events count for all years,
-    with their exceptions and with what became of single occurrences. Cancelled events,
-    and what is no event, do not count.
+    An event without a time of day has the same days in each time zone. An event with a
+    time of day has all days that it overlaps; the instant of its end does not count.
+    Recurring events are read for all years, with their exceptions and with changes of
+    single occurrences. Cancelled events, and entries that are no events, are ignored.
 
     Args:
-        source: The text of the file, or its bytes, in UTF-8; or the path to it. It may
-            have 2 MiB, and 500 recurring events.
-        timezone: The zone in which times of day are read, an IANA name or a
-            ``ZoneInfo``; None: each event in its own. A time that is written without a
-            zone is taken as it is.
+        source: The text of the file, or its bytes, in UTF-8; or the path to it. At most
+            2 MiB and 500 recurring events.
+        timezone: The zone in which days are counted, an IANA name or a ``ZoneInfo``;
+            None: each event in its own zone. A time without a zone is taken as it is
+            written.
 
     Raises:
-        InvalidTriggerError: The file cannot be read, is too large, is no iCalendar, or
-            has an event that cannot be understood; the error says which.
+        InvalidTriggerError: The file cannot be read, is too large, is no iCalendar
+            file, or has an event that cannot be understood; the error names it.
         ModuleNotFoundError: The extra ``calendars`` is not installed.
     """
     read = None if timezone is None else load_zone(zone_key(timezone))

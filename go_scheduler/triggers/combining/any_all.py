@@ -83,7 +83,7 @@ class AnyOfTrigger(TriggerList):
         return len(self.triggers) > 1 or self.triggers[0].recurring
 
     def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
-        """The earliest of what its triggers say."""
+        """The earliest candidate of its triggers."""
         found = [search.ask(each, start) for each in self.triggers]
         return min(
             (each for each in found if each is not None),
@@ -112,10 +112,10 @@ class AnyOfTrigger(TriggerList):
 class AllOfTrigger(TriggerList):
     """Fires at the instants at which all of several triggers fire.
 
-    Without a common fire time for 400 years it fires no more, and is refused if that is
-    so from the beginning. With triggers of your own that is found out by stepping from
-    one's fire times to another's: after 100,000 steps in vain an error says that it
-    stays open.
+    If there is no common fire time for 400 years, it fires no more. If there has never
+    been one, it is refused. With triggers of your own the search steps from the fire
+    times of one to those of another. After 100,000 steps without a common one it raises
+    an error: the answer is not known.
 
     Attributes:
         triggers: The triggers.
@@ -184,7 +184,7 @@ class AllOfTrigger(TriggerList):
 
     @worked_out
     def _distinct(self) -> Sequence[Trigger] | None:
-        """Its triggers, with one for all that fire at equal distances.
+        """Its triggers; one stands for all of those that fire at equal distances.
 
         Returns:
             None: these never fire together.
@@ -207,7 +207,7 @@ class AllOfTrigger(TriggerList):
         return ProgressionTrigger(met), *others
 
     def _flat(self) -> Iterator[Trigger]:
-        """Its triggers, and theirs in place of those that are of this kind."""
+        """Its triggers; each ``AllOfTrigger`` among them is replaced by its own."""
         for each in self.triggers:
             if isinstance(each, AllOfTrigger):
                 yield from each._flat()

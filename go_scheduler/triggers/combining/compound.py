@@ -54,7 +54,7 @@ DEEPEST = 10
 MOST_CANDIDATES = 100_000
 """The most instants that one search tries in vain, of a trigger without sets."""
 
-# So many questions are answered sooner one by one than a year is worked out.
+# So many single questions cost less than working out a year.
 _MOST_QUESTIONS = 250
 # A trigger of this package that sets do not find is rare, or steps by odd lengths.
 _MOST_QUESTIONS_TO_OWN = 1_200
@@ -119,7 +119,7 @@ def checked_items(name: str, value: object, what: str) -> Sequence[object]:
 
 
 def anchored_part(part: Trigger, now: datetime) -> Trigger:
-    """A part counting from ``now``, if it counts from somewhere not given.
+    """A part that counts from ``now``, if it was not told what else to count from.
 
     Raises:
         InvalidTriggerError: What its ``anchored`` returned is not equal to it.
@@ -133,7 +133,7 @@ def anchored_part(part: Trigger, now: datetime) -> Trigger:
 
 
 def in_brackets(trigger: Trigger) -> str:
-    """Its description, in brackets if it could run into what follows."""
+    """Its description, in brackets if the words after it could change its meaning."""
     text = trigger.describe()
     return f"({text})" if isinstance(trigger, CompoundTrigger) else text
 
@@ -193,8 +193,8 @@ class CompoundTrigger(Trigger):
             years.
 
         Raises:
-            InvalidTriggerError: A part has returned what is no fire time; or it stays
-                open whether there is one, as too many instants are left out.
+            InvalidTriggerError: A part has returned something else than a fire time; or
+                too many instants are left out, so that the answer is not known.
         """
         after = utc(after, name="after")
         trigger = self if self._is_anchored else self.anchored(after)
@@ -229,10 +229,10 @@ class CompoundTrigger(Trigger):
         return self.next_fire_time(FIRST_INSTANT if known else now)
 
     def anchored(self, now: datetime) -> Self:
-        """This trigger with its parts counting from ``now``, where they have to.
+        """This trigger with its parts counting from ``now``, if they need that.
 
-        Whether it ever fires, counted from there, is not looked at: a definition may be
-        scheduled again, unchanged, when its time has passed.
+        It does not check that the result ever fires: a definition may be scheduled
+        again, unchanged, after its last fire time.
 
         Args:
             now: When the definition is first scheduled; aware.
@@ -249,7 +249,7 @@ class CompoundTrigger(Trigger):
 
     @worked_out
     def _is_anchored(self) -> bool:
-        """Whether nothing in it has still to be given what it counts from."""
+        """Whether it and all of its parts know what they count from."""
         return self._knows_start() and all(
             each._is_anchored
             if isinstance(each, CompoundTrigger)
@@ -258,7 +258,7 @@ class CompoundTrigger(Trigger):
         )
 
     def _knows_start(self) -> bool:
-        """Whether it is known from where it counts, beside its parts."""
+        """Whether it knows what it counts from itself; its parts are not asked."""
         return True
 
     def warnings(self, now: datetime) -> Sequence[str]:
@@ -292,7 +292,7 @@ class CompoundTrigger(Trigger):
     def from_dict(cls, state: Mapping[str, JSON]) -> Self:
         """The trigger that ``to_dict`` was called on.
 
-        Whether it fires at all is not looked at again: that can change with a calendar.
+        It does not check again that the trigger ever fires, which calendars may change.
 
         Raises:
             InvalidTriggerError: The state does not make a trigger of this class; or
@@ -366,7 +366,7 @@ class CompoundTrigger(Trigger):
 
     @contextmanager
     def _blame(self) -> Iterator[None]:
-        """Turn what a part raises into an error that says whose part it is."""
+        """Turn an error of a part into one that names this trigger."""
         try:
             yield
         except InvalidTriggerError as error:

@@ -139,15 +139,15 @@ class ExceptTrigger(FilteringTrigger):
     ExceptTrigger(CronTrigger("0 9 * * *", "Europe/Berlin"), "public-holidays")
     ```
 
-    If nothing is left for 400 years it fires no more, and is refused if that is so from
-    the beginning. However many times are left out, the next one is found at once; only
-    with triggers of your own are they tried one by one, and after 100,000 in vain an
-    error says that it stays open.
+    If nothing is left for 400 years, it fires no more. If nothing has ever been left,
+    it is refused. The next fire time is found at once, however many times are left out.
+    Only with triggers of your own they are tried one by one. After 100,000 that are all
+    left out it raises an error: the answer is not known.
 
     Attributes:
         trigger: The trigger.
-        exceptions: When it does not fire: the names of calendars, for the days that are
-            in them, and triggers, for the instants at which they fire.
+        exceptions: Names of calendars, on whose days it does not fire, and triggers, at
+            whose fire times it does not fire.
         timezone: The IANA name of the zone in which days are read.
 
     Args:
@@ -185,13 +185,13 @@ class ExceptTrigger(FilteringTrigger):
         return " except ".join([self._described(), *words])
 
     def candidate(self, start: datetime, search: FireTimeSearch) -> Candidate | None:
-        """As of any on some days, until nothing is left any more."""
+        """The same as for all filters, until the exceptions leave nothing more."""
         found = FilteringTrigger.candidate(self, start, search)
         return None if found is None or found.time >= self._nothing_left_from else found
 
     @worked_out
     def _nothing_left_from(self) -> datetime:
-        """When its exceptions begin to leave nothing, if that is known at sight."""
+        """From when on the exceptions leave nothing; the end of time if not known."""
         exceptions = self._triggers()
         if any(_are_same(self.trigger, each) for each in exceptions):
             return FIRST_INSTANT
@@ -257,8 +257,8 @@ class OnlyTrigger(FilteringTrigger):
     OnlyTrigger(CronTrigger("0 9 * * *", "Europe/Berlin"), "business-days")
     ```
 
-    If none of its calendars has a day for 400 years on which the trigger fires, it
-    fires no more; if that is so from 1970 on, it is refused.
+    If for 400 years the trigger fires on no day of the calendars, it fires no more. If
+    it fires on no such day from 1970 on, it is refused.
 
     Attributes:
         trigger: The trigger.
@@ -322,7 +322,7 @@ def _are_same(one: Trigger, other: Trigger) -> bool:
 
 
 def before_suffix(trigger: Trigger) -> str:
-    """Its description, in brackets if what follows would not apply to all of it."""
+    """Its description, in brackets if the words after it would apply to a part only."""
     if isinstance(trigger, FilteringTrigger):
         return trigger.describe()
     return in_brackets(trigger)

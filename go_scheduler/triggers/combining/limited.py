@@ -1,4 +1,4 @@
-"""The trigger that fires within bounds: from, until, and so many times."""
+"""The trigger that fires within bounds: a start, an end, a number of times."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MOST_WALKED = 100
 @write_instead("LimitedTrigger(trigger, limit=3)")
 @dataclass(frozen=True, slots=True, init=False)
 class LimitedTrigger(CompoundTrigger):
-    """Fires when a trigger does, but not before, not after, or not more often.
+    """Fires when a trigger does, within bounds: a start, an end, a number of times.
 
     ```python
     LimitedTrigger(IntervalTrigger(timedelta(hours=1)), start=launch, limit=5)
@@ -73,7 +73,7 @@ class LimitedTrigger(CompoundTrigger):
         start: It does not fire before this; kept in UTC.
         end: It does not fire after this; kept in UTC.
         limit: How many times it fires at most.
-        duration: It does not fire later than this after what it counts from.
+        duration: How long after its start, or after it was scheduled, it may fire.
         anchored_at: What it counts from without a start. Kept by the store and not part
             of the trigger's value.
 
@@ -86,9 +86,9 @@ class LimitedTrigger(CompoundTrigger):
         anchored_at: As stored.
 
     Raises:
-        InvalidTriggerError: A bound is of a wrong type or out of range; it
-            fires never within them; or the trigger is none, waits for the end of a run,
-            or cannot be stored.
+        InvalidTriggerError: A bound is of a wrong type or out of range; it never fires
+            within its bounds; or the trigger is none, waits for the end of a run, or
+            cannot be stored.
     """
 
     kind: ClassVar[str] = "limited"
@@ -223,7 +223,7 @@ class LimitedTrigger(CompoundTrigger):
         return min(last, begin + self.duration)
 
     def _last_counted(self) -> datetime:
-        """The last instant within the limit, if that is told without counting."""
+        """The last instant within the limit, if arithmetic can tell it."""
         floor, found = self._floor(), progression_of(self.trigger)
         if self.limit is None or floor is None or found is None:
             return LAST_INSTANT

@@ -80,25 +80,26 @@ class CronTrigger(WallClockTrigger):
     macros are ``@hourly``, ``@daily``, ``@midnight``, ``@weekly``, ``@monthly``,
     ``@yearly`` and ``@annually``.
 
-    The day fields know more: day-of-month ``L`` is the last day and ``L-3`` the third
-    before it, ``15W`` is the weekday from Monday to Friday that is nearest to the 15th
-    and in the same month, ``LW`` the last of these; day-of-week ``FRI#3`` or ``5#3`` is
-    the third Friday of the month, ``FRIL`` or ``5L`` the last one. A month that has no
-    such day is passed over. If both fields are restricted, it is enough that one of
-    them matches; only ``*`` and ``?`` are no restriction, ``*/2`` is one.
+    The day fields have more forms. In day-of-month ``L`` is the last day, ``L-3`` the
+    third day before it, ``15W`` the day from Monday to Friday that is nearest to the
+    15th in the same month, and ``LW`` the last day from Monday to Friday. In
+    day-of-week ``FRI#3`` or ``5#3`` is the third Friday of the month, and ``FRIL`` or
+    ``5L`` the last one. A month without such a day is skipped. If both fields are
+    restricted, one of them has to match. ``*`` and ``?`` are no restriction, but
+    ``*/2`` is.
 
     Where the clocks change, a fixed time that is skipped fires once, at the end of the
-    gap, and one that occurs twice fires the first time (Debian's rule); ``gap`` and
-    ``overlap`` choose otherwise. But if second, minute or hour starts with a ``*``, it
-    fires as time elapses: in both of two repeated hours, and not for one that is
-    skipped. A gap of three hours or more fires nothing.
+    gap. A fixed time that occurs twice fires the first time (Debian's rule). ``gap``
+    and ``overlap`` choose otherwise. If second, minute or hour starts with a ``*``, the
+    trigger follows elapsed time: it fires in both of two repeated hours, and not for a
+    skipped hour. A gap of three hours or more fires nothing.
 
-    Fields may be written by their names instead: ``CronTrigger(hour=9, minute=30,
-    day_of_week="mon-fri")`` is ``CronTrigger("30 9 * * mon-fri")``. Of those that are
-    not written, what is smaller than all that are is at its minimum, and the others are
-    ``*``: ``CronTrigger(day=1)`` fires when a month begins. Days of the week have names
-    there alone, as their numbers mean one thing in cron and another one in other
-    schedulers; and one of the two day fields at most is restricted.
+    Fields may be given by their names instead: ``CronTrigger(hour=9, minute=30,
+    day_of_week="mon-fri")`` is ``CronTrigger("30 9 * * mon-fri")``. A field that is not
+    given is at its minimum if it is smaller than all given fields, and ``*`` otherwise:
+    ``CronTrigger(day=1)`` fires when a month begins. Here days of the week are names
+    only, as their numbers differ between cron and other schedulers. At most one of the
+    two day fields may be restricted.
 
     Attributes:
         expression: The expression, with single spaces and in upper case; a macro in
@@ -123,8 +124,8 @@ class CronTrigger(WallClockTrigger):
         overlap: As above.
 
     Raises:
-        InvalidTriggerError: The expression or a field does not parse, or they match no
-            date that exists, or there is no such time zone, or no such choice.
+        InvalidTriggerError: The expression or a field does not parse, no date matches,
+            the time zone does not exist, or ``gap`` or ``overlap`` is wrong.
     """
 
     kind: ClassVar[str] = "cron"
@@ -173,7 +174,7 @@ class CronTrigger(WallClockTrigger):
         return describe_cron(parse(self.expression))
 
     def warnings(self, now: datetime) -> Sequence[str]:
-        """What its author may not have meant, a sentence each.
+        """Warnings about mistakes that its author may have made, a sentence each.
 
         Args:
             now: When it is scheduled.

@@ -1,4 +1,4 @@
-"""English phrases that say when, read by a fixed grammar: nothing is guessed."""
+"""English phrases for schedules, read by a fixed grammar: nothing is guessed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def parse_phrase(
 ) -> Trigger:
     """The trigger that an English phrase describes.
 
-    It is one of this package's triggers. What counts from the present time, such as the
-    Tuesday from which ``every other tuesday at 9:34am`` counts, is its anchor: it is no
-    part of the trigger's value, and stays as it was when the definition was first
-    scheduled. The trigger's ``describe()`` is a phrase for the same trigger.
+    It is one of this package's triggers. Some phrases count from the present time, such
+    as ``every other tuesday at 9:34am`` from a certain Tuesday. This anchor is not part
+    of the trigger's value. It stays the same from the first ``schedule()`` on. The
+    trigger's ``describe()`` is a phrase for the same trigger.
 
     Args:
         text: At most 512 characters.
@@ -37,8 +37,8 @@ def parse_phrase(
         now: The present time, aware; needed by phrases that count from it.
 
     Raises:
-        InvalidTriggerError: It is no phrase of the grammar, or may be read in several
-            ways; the message says what was understood, and which these are.
+        InvalidTriggerError: The text does not fit the grammar, or has several meanings.
+            The message says how much was understood, or which the meanings are.
     """
     if not isinstance(text, str):
         raise InvalidTriggerError(f"a phrase must be text, not {shown(text)}")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.recurrence.rule import RecurrenceRule
     from go_scheduler.triggers.recurrence.text import Recurrence
 
-# Of so many EXDATE it is looked whether each excludes anything.
+# The most EXDATEs for which it is checked that they exclude anything.
 _MOST_EXCEPTIONS = 100
 _ANY_START = datetime(2000, 1, 1)  # noqa: DTZ001 (local times are naive)
 _ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
@@ -61,41 +61,41 @@ class RecurrenceTrigger(WallClockTrigger):
     ```
 
     It takes ``DTSTART``, up to ten ``RRULE``, and ``RDATE`` and ``EXDATE``. It reads
-    them as python-dateutil does, but for its mistakes in the weeks around New Year, in
-    ``BYSETPOS`` within the first week, and in ``BYDAY`` with and without numbers:
+    them as python-dateutil does, without three mistakes of dateutil: in the weeks
+    around New Year, in ``BYSETPOS`` within the first week, and in ``BYDAY`` with and
+    without numbers.
 
-    * A rule takes what it leaves open, such as the hour, from where it starts, and
-      ``INTERVAL`` counts from there, too. The start fires only if it matches.
+    * The parts that a rule leaves open, such as the hour, come from its start.
+      ``INTERVAL`` counts from the start, too. The start fires only if it matches.
     * Without ``DTSTART`` it starts when the definition is first scheduled, at a whole
       second, and fires after that.
     * The years of a rule with ``BYWEEKNO`` are made of whole weeks, also for
       ``INTERVAL`` and ``BYSETPOS``. ``BYEASTER`` counts the days from Easter Sunday.
     * ``EXDATE`` with a date excludes the whole day. A time without a ``Z`` is a local
-      one; the clock shows some of them twice, and ``EXDATE`` excludes both.
-    * ``UNTIL`` is the last time that may fire. With a date, that is the end of the day.
-      It is kept in UTC, as RFC 5545 asks for.
-    * ``COUNT`` counts what the rule gives, 100,000 at most, before ``EXDATE`` is
+      time. If the clock shows it twice, ``EXDATE`` excludes both.
+    * ``UNTIL`` is the last time that may fire. A date means the end of that day. It is
+      kept in UTC, as RFC 5545 demands.
+    * ``COUNT`` counts the times of the rule, 100,000 at most, before ``EXDATE`` is
       applied.
 
-    Where the clocks change, a rule fires as a ``CronTrigger`` does. One that counts
+    Where the clocks change, a rule fires as a ``CronTrigger`` does. A rule that counts
     hours, minutes or seconds and has no ``BYHOUR`` follows elapsed time: it fires
-    whenever the clock shows one of its times, in both of two repeated hours. Which
-    these are, ``INTERVAL`` tells on the wall clock: every six hours from midnight is
-    at 0, 6, 12 and 18 o'clock in summer as in winter. For equal times between, use an
-    ``IntervalTrigger``. A rule that fires once a day or less has a time of day,
-    however it is written.
+    whenever the clock shows one of its times, in both of two repeated hours.
+    ``INTERVAL`` counts on the wall clock: every six hours from midnight is at 0, 6, 12
+    and 18 o'clock in summer as in winter. For equal distances, use an
+    ``IntervalTrigger``. A rule that fires once a day or less has a fixed time of day.
 
-    It looks no further than a hundred years for a next time.
+    The search for the next time ends after a hundred years.
 
     Attributes:
         rule: The set in RFC 5545 form, one line for each property, in one of the many
             ways that mean the same. Together with ``timezone`` it makes an equal
             trigger; the zone is also in it if there is a ``DTSTART``.
         timezone: The zone's IANA name.
-        gap: What a fixed local time does that does not exist: ``next``, fire at the end
-            of the gap, or ``skip``. It counts for ``COUNT`` all the same.
-        overlap: Which of two equal local times fires: ``first``, ``second`` or
-            ``both``, which are one for ``COUNT``.
+        gap: When a fixed local time fires that does not exist: ``next``, at the end of
+            the gap, or ``skip``, not at all. ``COUNT`` counts it in both cases.
+        overlap: When a fixed local time fires that occurs twice: the ``first`` time,
+            the ``second`` or ``both``. ``COUNT`` counts one.
         anchored_at: When it was first scheduled, if it has no ``DTSTART``. Kept by the
             store and not part of the trigger's value.
 
@@ -176,8 +176,8 @@ class RecurrenceTrigger(WallClockTrigger):
         """When it fires, in English, without the time zone.
 
         Returns:
-            Such as ``every other tuesday at 09:34``; what no common phrase says, part
-            by part.
+            Such as ``every other tuesday at 09:34``; a rule without a common phrase is
+            described part by part.
         """
         recurrence = self._recurrence()
         text = describe_recurrence(recurrence, load_zone(self.timezone))
@@ -186,7 +186,7 @@ class RecurrenceTrigger(WallClockTrigger):
         return f"{text} starting {recurrence.start.isoformat(' ', 'seconds')}"
 
     def warnings(self, now: datetime) -> Sequence[str]:
-        """What its author may not have meant.
+        """Warnings about mistakes that its author may have made.
 
         Args:
             now: When it is scheduled.
@@ -281,7 +281,7 @@ def _can_fire(rule: RecurrenceRule) -> bool:
     )
 
 
-# Definitions are read again and again, and make an equal trigger each time.
+# A definition is read many times, and each time makes an equal trigger.
 @lru_cache(maxsize=1024)
 def _series(
     recurrence: Recurrence, anchor: datetime, clock: WallClock

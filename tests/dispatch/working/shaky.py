@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.dispatch import Delivery, MessageBus, Subscription
+from go_scheduler.dispatch import Delivery, Subscription
 from go_scheduler.errors import BusUnavailableError
+from tests.dispatch.wrapped_bus import WrappedBus
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
+
+    from go_scheduler.dispatch import MessageBus
 
 
-class ShakyBus(MessageBus):
+class ShakyBus(WrappedBus):
     """What one worker has of a bus: it hears all, and says nothing while that is away.
 
     Attributes:
@@ -24,7 +26,7 @@ class ShakyBus(MessageBus):
     """
 
     def __init__(self, bus: MessageBus) -> None:
-        self._bus = bus
+        super().__init__(bus)
         self.wrong: Exception | None = None
         self.heard = threading.Semaphore(0)
         self.refused = threading.Semaphore(0)
@@ -38,38 +40,23 @@ class ShakyBus(MessageBus):
     def wait_until_refused(self) -> None:
         assert self.refused.acquire(timeout=FAILED_AFTER)
 
-    def publish(
-        self,
-        topic: str,
-        body: bytes,
-        *,
-        expires: timedelta | None = None,
-        keep: bool = True,
-    ) -> None:
+    def publish(self, topic: str, body: bytes, **options: Any) -> None:
         if (wrong := self.wrong) is not None:
             self.refused.release()
             raise wrong
-        self._bus.publish(topic, body, expires=expires, keep=keep)
+        super().publish(topic, body, **options)
 
     def subscribe(
-        self,
-        topic: str,
-        receive: Callable[[Delivery], None],
-        *,
-        prefetch: int = 1,
-        own: bool = False,
+        self, topic: str, receive: Callable[[Delivery], None], **options: Any
     ) -> Subscription:
         def heard(delivery: Delivery) -> None:
             receive(delivery)
             self.heard.release()
 
-        return self._bus.subscribe(topic, heard, prefetch=prefetch, own=own)
+        return super().subscribe(topic, heard, **options)
 
     def is_up(self) -> bool:
         return self.wrong is None
-
-    def close(self) -> None:
-        """The bus itself is somebody else's."""
 
 
 class ClumsyBus(ShakyBus):
