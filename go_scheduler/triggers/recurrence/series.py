@@ -22,8 +22,10 @@ from go_scheduler.triggers.fire_time_sets import (
     union,
 )
 from go_scheduler.triggers.local_time import local_time, next_instant, period_at
-from go_scheduler.triggers.recurrence.rule import RecurrenceRule
+from go_scheduler.triggers.recurrence.rule import FREQUENCIES, RecurrenceRule
 from go_scheduler.triggers.recurrence.years import (
+    FAR,
+    FarCount,
     is_instant,
     times_of_moments,
     times_of_rule,
@@ -93,7 +95,6 @@ _MOST_REMEMBERED = 64
 _PER_TRY = 4
 _MOST_IN_VAIN = 6_000
 """The search ends after so many days or periods; a hundred years have 5,218 weeks."""
-_SPAN = _MOST_IN_VAIN - 1000
 
 
 class LocalTimes:
@@ -137,14 +138,12 @@ class LocalTimes:
     def count(self, begin: datetime, end: datetime, most: int) -> int:
         """Count the times from one on and before another, up to a maximum."""
         first, last, total = begin.toordinal(), end.toordinal(), 0
-        # ``days`` gives up after a while without a time, but not within one span.
-        for span in range(first, last + 1, _SPAN):
-            for day, times in self.days(span, min(span + _SPAN - 1, last)):
-                if total >= most:
-                    return total
-                total += bisect_left(times, _second(end)) if day == last else len(times)
-                if day == first:
-                    total -= bisect_left(times, _second(begin))
+        for day, times in self.days(first, last):
+            if total >= most:
+                break
+            total += bisect_left(times, _second(end)) if day == last else len(times)
+            if day == first:
+                total -= bisect_left(times, _second(begin))
         return total
 
     def days(
@@ -190,6 +189,45 @@ class LocalTimes:
         if self._rule.interval > 1 or self._rule.picks_days or not self._can_match:
             return None
         return self.days_of(year), self._times(date(year, 1, 1).toordinal())
+
+    def cycle(self) -> array[int] | None:
+        """The number of times of each day that INTERVAL allows, as a cycle of days.
+
+        The first item is for the day with the ordinal 0.
+
+        Returns:
+            None: INTERVAL counts months or years, or BYSETPOS picks days.
+        """
+        if self._rule.picks_days or self._rule.frequency in FREQUENCIES[:2]:
+            return None
+        interval, per_day, number = (
+            self._rule.interval,
+            self._per_day,
+            len(self._offsets),
+        )
+        if self._rule.frequency == "WEEKLY":
+            return array(
+                "I",
+                (
+                    number * ((self._period_of(day) - self._start) % interval == 0)
+                    for day in range(7 * interval)
+                ),
+            )
+        days = min(interval // gcd(interval, per_day), NEVER)
+        if interval <= per_day:
+            firsts = ((self._start - day * per_day) % interval for day in range(days))
+            return array("I", (number * self._periods_from(each) for each in firsts))
+        found = array("I", bytes(4 * days))
+        for period in range(self._start % interval, days * per_day, interval):
+            if self._allowed is None or self._allowed[period % per_day]:
+                found[period // per_day] = number
+        return found
+
+    def _periods_from(self, first: int) -> int:
+        """The number of periods of a day that fire, from the first that is allowed."""
+        if self._allowed is None:
+            return len(range(first, self._per_day, self._rule.interval))
+        return self._allowed[first :: self._rule.interval].count(1)
 
     def likeness(self, year: int) -> Hashable:
         """A key that two years share if they have the same times."""
@@ -548,6 +586,11 @@ class RuleTimes:
 
     def _count(self, begin: datetime, end: datetime, most: int) -> int:
         """Count the times from one on and before another, up to a maximum."""
+        if end - begin > FAR:
+            far = FarCount(self._times)
+            if self.elapsed:
+                return far.elapsed(begin, end, self._clock.zone, most)
+            return far.local(begin, end, most)
         if not self.elapsed:
             return self._times.count(begin, end, most)
         number, instant = 0, begin
