@@ -11,6 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pytest
+
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
@@ -21,16 +23,26 @@ from tests.processes.process import (
     ON_SHARED_STORES,
     Processes,
     all_instances,
+    processes,
     stop_all,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence, Set
+    from collections.abc import Collection, Iterator, Sequence, Set
+    from pathlib import Path
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
 
 pytestmark = ON_SHARED_STORES
+
+
+@pytest.fixture
+def nodes(store: Store, store_url: str, tmp_path: Path) -> Iterator[Processes]:
+    """Starts processes; an audit does not know when a trigger was changed."""
+    with processes(store_url, tmp_path) as started:
+        yield started
+
 
 EVERY = timedelta(milliseconds=250)
 TICK = timedelta(microseconds=1)
