@@ -506,6 +506,7 @@ class ThreadedWorld:
         self.faults = Faults(self.store, self.clock)
         self.heard = Heard()
         self.gate = threading.Event()
+        self._others = {*threading.enumerate()}
         self._began = threading.Semaphore(0)
         self._schedulers: list[Scheduler] = []
 
@@ -563,7 +564,11 @@ class ThreadedWorld:
             assert self._began.acquire(timeout=FAILED_AFTER)
 
     def close(self) -> None:
-        """End all there is."""
+        """End all there is: no thread outlives it."""
         self.gate.set()
         for each in self._schedulers:
             each.stop(timedelta(seconds=FAILED_AFTER))
+        for thread in {*threading.enumerate()} - self._others:
+            if thread.name.startswith("go_scheduler "):
+                thread.join(FAILED_AFTER)
+                assert not thread.is_alive(), thread.name
