@@ -1,4 +1,4 @@
-"""Overlap and locks: many at once, and claims from outside of the loops."""
+"""Overlap and locks, where many are due at once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ from go_scheduler import (
     TaskDefinition,
     TaskInstance,
 )
-from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.desk import Desk
 from go_scheduler.testing import InlineExecutor
-from go_scheduler.testing.builders import claimant
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 
@@ -69,26 +66,6 @@ def test_skip_runs_one_of_those_due_at_once_though_it_ends_at_once(
         clock.advance(seconds(5))
         assert outcomes(scheduler) == {"completed": 1, "skipped": 2}
     assert len(called) == 1
-
-
-def test_a_run_that_is_claimed_from_outside_takes_the_lock(
-    store: Store, clock: ManualClock
-) -> None:
-    desk = Scheduler(None, store, clock=clock)
-    for _ in range(3):
-        desk.schedule(once(lock="a"))
-    plain = desk.schedule(once())
-    with Scheduler(None, store, clock=clock):
-        clock.advance(seconds(1))
-    claimed = claim_outside(store, clock)
-    assert len(claimed) == 2
-    assert plain.id in {each.definition.id for each in claimed}
-
-
-def claim_outside(store: Store, clock: ManualClock) -> Sequence[TaskInstance]:
-    """What somebody claims who is no node of ours."""
-    desk = Desk(store, defaults=Defaults(), tell=lambda event: None)
-    return desk.claim(claimant(), limit=10)
 
 
 class CountingStore(MemoryStore):
