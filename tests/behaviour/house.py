@@ -341,7 +341,10 @@ class Faults:
                 raise StoreUnavailableError("away")
             if name in self.failing:
                 raise self.failing[name]
-            rows = _rows_of(name, args) if name in self.where else ()
+            rows = _rows_of(name, args)
+            # What a statement would write twice, it writes once.
+            assert len({*map(_id_of, rows)}) == len(rows)
+            rows = rows if name in self.where else ()
             if self.bad.intersection(map(_id_of, rows)):
                 raise StoreError("a bad row")
             busy = self.locked.intersection(map(_id_of, rows))

@@ -220,19 +220,20 @@ def test_a_run_that_is_not_needed_any_more_learns_so(world: World, how: str) -> 
 # How long a run may take
 
 
+@pytest.mark.parametrize("expire_after", [30, 2])
 def test_what_outlives_expire_after_is_presumed_hung_and_runs_again(
-    world: World,
+    world: World, expire_after: float
 ) -> None:
     node = world.node(world.bench.handler)
-    node.schedule(once(1, expire_after=seconds(30)))
-    world.clock.advance(seconds(31) - MILLISECOND)
+    node.schedule(once(1, expire_after=seconds(expire_after)))
+    world.clock.advance(seconds(1 + expire_after) - MILLISECOND)
     assert len(world.bench.calls) == 1
     assert world.heard.of(RunHung) == []
     world.advance(1)
     [hung] = world.heard.of(RunHung)
-    assert hung.allowed == seconds(30)
+    assert hung.allowed == seconds(expire_after)
     assert [each.instance.attempt for each in world.bench.calls] == [1, 2]
-    assert world.bench.calls[1].at < at(32)
+    assert world.bench.calls[1].at < at(2 + expire_after)
     assert node.health().stuck_workers == 1
     assert not node.health().ok
     assert world.only().hangs == 1

@@ -345,6 +345,7 @@ def test_what_was_given_back_is_not_called_as_well(world: World, wait: float) ->
     later.run()
     assert world.called == []
     assert (world.only().state, world.only().runs) == (State.PENDING, 0)
+    assert world.heard.of(InstanceDropped) == []
 
 
 def test_a_claim_that_takes_long_keeps_no_start_waiting(

@@ -279,7 +279,7 @@ def test_a_handler_or_a_listener_may_stop_its_scheduler(
     def stop(_: object) -> None:
         answers.append(nodes[0].stop())
 
-    listeners = [threaded.heard]
+    listeners: list[object] = [threaded.heard]
     if who == "a listener":
         listeners.append(hears(InstanceStarted)(stop))
     handler = stop if who == "a handler" else lambda _: None

@@ -28,7 +28,7 @@ class Keeping(ProcessPoolExecutor):
 
     futures: list[Future[Any]]
 
-    def submit(self, fn: object, /, *args: object, **named: object) -> Future[Any]:  # type: ignore[override]
+    def submit(self, fn: object, /, *args: object, **named: object) -> Future[Any]:
         self.futures.append(Future())
         return self.futures[-1]
 

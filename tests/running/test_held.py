@@ -46,6 +46,13 @@ def test_a_run_takes_each_step_once_and_in_its_order(held: Held) -> None:
     assert (held.hanging, [*held.apart()]) == (0, [])
 
 
+def test_a_run_was_never_called_before_it_was_due() -> None:
+    one = run()
+    for late in (-1, 1):
+        one.begin(ZERO, one.instance.due_at + seconds(late), lambda: None)
+        assert one.called_at == one.instance.due_at + max(ZERO, seconds(late))
+
+
 def test_more_time_may_be_allowed_before_the_call() -> None:
     one = run()
     before = one.allowed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,8 +55,8 @@ class Foreign(Trigger):
 def one(
     trigger: Trigger = EVERY_SECOND,
     catch_up: CatchUp | None = None,
-    of: dict[str, object] | None = None,
-    **values: object,
+    of: Any = None,
+    **values: Any,
 ) -> TaskInstance:
     made = replace(
         definition(None, trigger=trigger),
@@ -66,7 +66,7 @@ def one(
     return replace(instance(made), **{"attempt": 1, **values})  # type: ignore[arg-type]
 
 
-REOPENED = {"error": "no paper", "reopened_at": START + MINUTE}
+REOPENED: Any = {"error": "no paper", "reopened_at": START + MINUTE}
 NONE, SOME = CatchUp(mode="none"), CatchUp(within=MINUTE)
 
 
@@ -145,7 +145,7 @@ def test_an_instance_may_run_up_to_here_and_not_later(
     ],
 )
 def test_what_comes_too_late_is_skipped_or_has_failed_if_it_ran(
-    values: dict[str, object], ends: tuple[Outcome, str]
+    values: dict[str, Any], ends: tuple[Outcome, str]
 ) -> None:
     given = one(catch_up=DROPS, **values)
     now = START + 2 * MINUTE

@@ -33,7 +33,7 @@ def test_a_run_that_joins_a_transaction_while_it_is_renewed_has_lost_nothing(
     world: World,
 ) -> None:
     def join() -> None:
-        called.run._state.joined = True  # type: ignore[attr-defined]
+        called.run._state.joined = True  # type: ignore[misc]
 
     node = world.node(world.bench.handler)
     for _ in range(2):

@@ -1,27 +1,72 @@
-"""Slots: while there is more than a look goes over, the next one comes soon."""
+"""When the store is to go over what is parked, and what is told of it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from tests.behaviour.house import World, once
+import pytest
+
+from go_scheduler.clock import ZERO
+from go_scheduler.running.slots import Slots
+from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.stores.messages import Reviewed
+from go_scheduler.testing.builders import LEASE
+from tests.conftest import instance, seconds
 
 if TYPE_CHECKING:
-    import pytest
+    from go_scheduler.clock import StoreClock
+    from go_scheduler.testing import ManualClock
+
+PARKED = replace(instance(claimed_by=None), parked=True)
 
 
-def test_while_there_is_more_it_looks_ten_times_a_second(
-    world: World, monkeypatch: pytest.MonkeyPatch
+class ReviewedStore(MemoryStore):
+    """Answers what it is told to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.found = Reviewed()
+
+    def review_parked(self, *, limit: int) -> Reviewed:
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("found", "pause"),
+    [
+        (Reviewed(), LEASE),
+        (Reviewed(parked=True), seconds(1)),
+        (Reviewed(parked=True, more=True), timedelta(milliseconds=100)),
+        (Reviewed(parked=True, replaced=[PARKED]), ZERO),
+    ],
+    ids=["nothing", "parked", "more", "replaced"],
+)
+def test_it_looks_again_as_soon_as_there_may_be_something_to_do(
+    clock: ManualClock, store_clock: StoreClock, found: Reviewed, pause: timedelta
 ) -> None:
-    review = world.store.review_parked
-    monkeypatch.setattr(
-        world.store, "review_parked", lambda **some: replace(review(**some), more=True)
-    )
-    node = world.node(world.bench.handler)
-    for _ in range(2):
-        node.schedule(once(1, lock="a"))
-    world.advance(5)
-    world.faults.asked.clear()
-    world.advance(10)
-    assert 90 <= world.faults.asked.count("review_parked") <= 110
+    store, freed = ReviewedStore(clock), []
+    store.found = found
+    slots = Slots(store, store_clock, freed=lambda: freed.append(1), lease=LEASE)
+    assert slots.tick() == pause
+    assert freed == []
+
+
+def test_it_looks_when_what_was_parked_here_is_due(
+    clock: ManualClock, store_clock: StoreClock
+) -> None:
+    slots = Slots(ReviewedStore(clock), store_clock, freed=lambda: None, lease=LEASE)
+    slots.park([replace(PARKED, due_at=clock.now() + timedelta(seconds=0.5))])
+    assert slots.tick() == timedelta(seconds=0.5)
+    clock.advance(seconds(1))
+    assert slots.tick() == LEASE
+
+
+def test_what_may_go_on_is_looked_for_at_once(
+    clock: ManualClock, store_clock: StoreClock
+) -> None:
+    store, freed = ReviewedStore(clock), []
+    store.found = Reviewed(unparked=[PARKED], parked=True)
+    Slots(store, store_clock, freed=lambda: freed.append(1), lease=LEASE).tick()
+    assert freed == [1]

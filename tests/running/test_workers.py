@@ -7,10 +7,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from go_scheduler import HandlerRegistry, OnDemandTrigger, State, TaskDefinition
-from go_scheduler.events import InstanceFinished, ResultLost, RunTimedOut
+from go_scheduler.events import InstanceFinished, ResultLost, RunHung, RunTimedOut
+from go_scheduler.run import run_here
+from go_scheduler.running.calling.event_loop import ApplicationLoop
 from go_scheduler.running.calling.workers import Workers
+from go_scheduler.running.hand_over import HandOver
 from go_scheduler.running.recorder import Recorder
-from tests.behaviour.house import HOUR, ThreadedWorld, World, wait_until
+from tests.behaviour.house import HOUR, ThreadedWorld, World, once, wait_until
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -71,25 +74,69 @@ def test_a_task_that_somebody_cancels_before_it_begins_is_given_back(
     assert {each.runs for each in node.list_instances()} == {1}
 
 
-def test_a_loop_that_is_needed_once_its_node_stops_ends_with_its_task(
+def test_a_loop_that_is_needed_once_its_node_has_stopped_ends_with_its_task(
     threaded: ThreadedWorld,
 ) -> None:
+    awaited = threading.Event()
+
     async def work() -> None:
-        await asyncio.sleep(0)
+        awaited.set()
 
     def handler(instance: TaskInstance) -> Awaitable[None]:
         threaded.hang()
         return work()
 
-    node = threaded.node(handler, lease=HOUR)
+    node = threaded.node(handler, lease=25 * HOUR, expire_after=HOUR, max_hangs=1)
     node.schedule(threaded.now())
     threaded.wait_for_hanging()
-    stopping = threading.Thread(target=node.stop)
-    stopping.start()
-    wait_until(lambda: not node.health().ok)
+    threaded.leap(HOUR, RunHung)
+    assert not node.stop()
     threaded.gate.set()
-    stopping.join(FAILED_AFTER)
-    assert node.counts()[State.COMPLETED] == 1
+    # And no thread outlives it.
+    assert awaited.wait(FAILED_AFTER)
+
+
+def test_a_thread_that_waits_for_a_closed_loop_keeps_its_run(
+    threaded: ThreadedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[object] = []
+    looked = threading.Semaphore(0)
+
+    def handler(instance: TaskInstance) -> None:
+        runs.append(run_here())
+        threaded.hang()
+
+    def left_by_close(_: ApplicationLoop) -> list[object]:
+        looked.release()
+        return runs
+
+    async def main() -> None:
+        scheduler = threaded.scheduler(handler, lease=HOUR)
+        await scheduler.astart()
+        await scheduler.aschedule(threaded.now())
+        await asyncio.to_thread(threaded.wait_for_hanging)
+        monkeypatch.setattr(ApplicationLoop, "left_by_close", left_by_close)
+        threaded.clock.leap(HOUR / 2)
+        await asyncio.to_thread(looked.acquire)
+        threaded.gate.set()
+        await asyncio.to_thread(threaded.heard.wait, InstanceFinished)
+        assert await scheduler.astop()
+
+    asyncio.run(main())
+    assert threaded.store.counts()[State.COMPLETED] == 1
+
+
+def test_where_another_takes_the_last_place_meanwhile_the_loops_run_it(
+    threaded: ThreadedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = threaded.node(lambda _: None)
+    wait_until(
+        lambda: all(e.last_good is not None for e in node.health().loops.values())
+    )
+    monkeypatch.setattr(HandOver, "_begin", lambda *_: False)
+    node.schedule(threaded.now())
+    threaded.heard.wait(InstanceFinished)
+    assert "put_and_start" not in threaded.faults.asked
 
 
 def test_a_sync_handler_beside_async_ones_cannot_be_ended_at_its_timeout(
@@ -127,11 +174,10 @@ def test_nothing_is_handed_over_while_nothing_can_be_called(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = world.node(world.note)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
     world.advance(2)
     monkeypatch.setattr(Workers, "trouble", "it has closed its loop")
-    node.run_now(task.id)
+    node.schedule(once(2))
     world.faults.asked.clear()
     world.advance(5)
-    assert "claim_instances" not in world.faults.asked
+    assert not {"claim_instances", "fire_and_start"} & {*world.faults.asked}
     assert world.states() == {State.PENDING: 1}

@@ -98,7 +98,7 @@ def test_of_a_batch_each_bad_row_fails_alone(
         lambda row, error: failed.append((row, str(error))),
     )
     assert failed == [(row, "a row is bad") for row in bad]
-    good = [row for answer in answers for row in answer]  # type: ignore[attr-defined]
+    good = [row for answer in answers for row in answer]
     assert good == [row for row in range(1000) if row not in bad]
     assert written is None or answers == written
     assert len(calls) <= most
