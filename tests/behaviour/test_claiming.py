@@ -181,18 +181,6 @@ def test_a_node_without_a_free_worker_leaves_to_others_what_comes(
     assert world.times == [5, 6, 7]
 
 
-def test_what_is_new_comes_after_what_waits_for_a_worker(world: World) -> None:
-    node = world.node(world.bench.handler, max_workers=1)
-    for priority, name in enumerate(("first", "second")):
-        node.schedule(once(0, name=name, priority=priority))
-    world.advance(1)
-    world.bench.calls[0].end()
-    node.schedule(once(1, name="new", priority=1))
-    world.advance(0.1)
-    names = [each.instance.definition.name for each in world.bench.calls]
-    assert names == ["first", "second"]
-
-
 def test_what_comes_while_a_claim_is_under_way_is_claimed_as_well(
     world: World,
 ) -> None:

@@ -276,17 +276,6 @@ def test_on_a_slow_store_instances_are_made_further_ahead(world: World) -> None:
     assert max(late[3:]) <= 0.9
 
 
-def test_who_schedules_all_the_time_keeps_the_loop_from_no_look(world: World) -> None:
-    node = world.node(world.note)
-    world.advance(1)
-    # As another process does: this node is not told.
-    put(world, ExecuteOnceTrigger(at(6)), 6)
-    for number in range(20):
-        node.schedule(once(1 + number / 2))
-        world.advance(0.5)
-    assert world.times.count(6) == 2
-
-
 # Triggers that fail
 
 

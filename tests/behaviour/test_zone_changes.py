@@ -84,7 +84,7 @@ def test_what_the_change_has_passed_over_fires_at_once(
     world.clock.advance(7.4 * HOUR)
     zones.bring(then=2)
     scheduler = node(world)
-    world.clock.advance(HOUR / 4)
+    world.clock.advance(2 * MINUTE)
     assert len(world.called) == 1
     assert world.called[0].instance.fire_time == NINE - HOUR
     assert scheduler.get_definition(stored.id).next_fire_time == NINE + DAY - HOUR

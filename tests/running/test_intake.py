@@ -61,9 +61,9 @@ def one(
     made = replace(
         definition(None, trigger=trigger),
         catch_up=catch_up,
-        **(of or {}),  # type: ignore[arg-type]
+        **(of or {}),
     )
-    return replace(instance(made), **{"attempt": 1, **values})  # type: ignore[arg-type]
+    return replace(instance(made), **{"attempt": 1, **values})
 
 
 REOPENED: Any = {"error": "no paper", "reopened_at": START + MINUTE}
