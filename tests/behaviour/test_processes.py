@@ -276,8 +276,8 @@ def test_a_plain_process_pool_that_breaks_is_made_again() -> None:
             ended = runs.ended("die")
             runs.heard.wait(ExecutorFailed)
             runs.heard.wait(ExecutorRecovered)
-            runs.run("return", "hand-on", "async", "raise")
-            assert runs.ended("return", "async", "raise")["raise"][0] == "failed"
+            runs.run("return", "hand-on")
+            runs.ended("return")
             runs.heard.wait(InstanceHandedOn)
             assert runs.scheduler.health().trouble is None
         assert ended["die"][1].startswith("a process of the pool died while it ran th")

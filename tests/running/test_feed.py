@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,14 @@ class Own(ProcessPoolExecutor):
 class Keeping(ProcessPoolExecutor):
     """Keeps what it is handed, and runs nothing."""
 
-    futures: list[Future[Any]]
+    def __init__(self, max_workers: int) -> None:
+        super().__init__(max_workers)
+        self.futures: list[Future[Any]] = []
+        self.calls: list[Callable[[], object]] = []
 
-    def submit(self, fn: object, /, *args: object, **named: object) -> Future[Any]:
+    def submit(self, fn: Any, /, *args: Any, **named: Any) -> Future[Any]:
         self.futures.append(Future())
+        self.calls.append(lambda: fn(*args, **named))
         return self.futures[-1]
 
 
@@ -113,7 +118,6 @@ def test_what_was_given_up_as_it_was_handed_over_is_not_given_back(
 
 def test_one_is_given_no_run_without_enough_of_its_lease(world: World) -> None:
     executor = Keeping(1)
-    executor.futures = []
     node = world.node(handler, executor=executor)
     for _ in range(2):
         node.schedule(once(1))
@@ -125,12 +129,31 @@ def test_one_is_given_no_run_without_enough_of_its_lease(world: World) -> None:
     assert len(world.heard.of(InstanceLapsed)) == 1
 
 
+@pytest.mark.parametrize(
+    ("do", "state", "error"),
+    [
+        ("async", State.COMPLETED, ""),
+        ("raise", State.PENDING, "ValueError: in another process"),
+    ],
+)
+def test_what_a_handler_returns_there_is_awaited_and_what_it_raises_described(
+    world: World, do: str, state: State, error: str
+) -> None:
+    executor = Keeping(1)
+    world.node(handler, executor=executor).schedule(once(1, name=do))
+    world.advance(1)
+    # As in the process: what comes of it can be pickled.
+    executor.futures[0].set_result(pickle.loads(pickle.dumps(executor.calls[0]())))
+    world.advance(1)
+    assert world.only().state is state
+    assert error in (world.only().error or "")
+
+
 @pytest.mark.parametrize("workers", [1, 9])
 def test_one_is_handed_no_more_than_it_has_processes(
     world: World, workers: int
 ) -> None:
     executor = Keeping(2)
-    executor.futures = []
     node = world.node(handler, executor=executor, max_workers=workers)
     node.schedule_all([once(1) for _ in range(5)])
     world.advance(1)
