@@ -1,4 +1,4 @@
-"""The desk: claims, keeps and ends runs that are not in the hands of a node."""
+"""The desk: keeps and ends runs that are not in the hands of a node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from go_scheduler.models import RESULT_LIMIT, Extension, Outcome, Stage, TaskIns
 from go_scheduler.models.values import changed
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.error_text import kept_text
-from go_scheduler.running.intake import Accepted, GivenBack, Refused, judge
 from go_scheduler.running.keeper import GRACE
 from go_scheduler.running.outcomes import EndedRun, Failure, is_completed_by
 from go_scheduler.running.recorder import failure_event
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.outcomes import Decision
     from go_scheduler.running.tally import Count
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer, Claimant
+    from go_scheduler.stores.messages import Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,64 +339,6 @@ def is_others(instance: TaskInstance, failing: Failing) -> bool:
     return instance.worker not in (None, failing.worker)
 
 
-def claimed_to_run(
-    store: Store,
-    claimant: Claimant,
-    *,
-    limit: int,
-    lapsed: timedelta | None,
-    defaults: Defaults,
-    tell: Callable[[Event], None],
-) -> Sequence[TaskInstance]:
-    """Claim and start what is due; end or give back what is not to be run.
-
-    Returns:
-        Those that are to be run.
-    """
-    claimed = store.claim_instances(
-        claimant, ahead=ZERO, lead=ZERO, limit=limit, lapsed=lapsed
-    )
-    if not claimed:
-        return []
-    claimed = _in_slots(store, claimant, claimed)
-    now = store.now()
-    judged = [
-        (each, judge(each, None, defaults=defaults, refusal=None, now=now))
-        for each in claimed
-    ]
-    for instance, verdict in judged:
-        if isinstance(verdict, Refused) and instance.silence is not None:
-            tell(failure_event(instance, verdict.decision))
-    # Whatever another transaction has locked lapses, and is judged anew.
-    store.finish_instances(
-        [each.decision.record for _, each in judged if isinstance(each, Refused)]
-    )
-    store.release_instances(
-        [
-            Release(
-                claim=Claim.of(instance),
-                delay=each.delay,
-                reason=kept_text(each.reason),
-            )
-            for instance, each in judged
-            if isinstance(each, GivenBack)
-        ]
-    )
-    return [instance for instance, each in judged if isinstance(each, Accepted)]
-
-
-def _in_slots(
-    store: Store, claimant: Claimant, claimed: Sequence[TaskInstance]
-) -> Sequence[TaskInstance]:
-    """Those that have started, with those that do now; the others are parked."""
-    started = [each for each in claimed if each.started_at is not None]
-    if len(started) == len(claimed):
-        return claimed
-    claims = [Claim.of(each) for each in claimed if each.started_at is None]
-    found = store.start_instances(claimant, claims).done
-    return [*started, *(each for each in found if not each.parked)]
-
-
 Given = TypeVar("Given", Success, Failing, Extending | Reporting)
 Came = TypeVar("Came")
 Record = TypeVar("Record", RunOutcome, Renewal)
@@ -674,29 +615,6 @@ class Desk(DeskEnds):
     A run is named by its claim. Whoever shows one that is not current any more changes
     nothing, but by a success, if that is the first of its instance.
     """
-
-    def claim(
-        self, claimant: Claimant, *, limit: int, lapsed: timedelta | None = None
-    ) -> Sequence[TaskInstance]:
-        """Claim and start what is due, for somebody else to run.
-
-        Args:
-            claimant: Who runs it.
-            limit: The most instances; at least 1.
-            lapsed: As for ``Store.claim_instances``.
-
-        Returns:
-            Those that are to be run, each started; empty if none is due. What else was
-            claimed has been ended or given back.
-        """
-        return claimed_to_run(
-            self._store,
-            claimant,
-            limit=limit,
-            lapsed=lapsed,
-            defaults=self._defaults,
-            tell=self._tell_event,
-        )
 
     def extend(
         self, claim: Claim, by: timedelta, *, progress: str | None = None

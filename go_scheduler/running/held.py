@@ -87,11 +87,6 @@ class HeldRun:
         self._complete: Callable[[HeldRun, object], bool] | None = None
 
     @property
-    def token(self) -> tuple[UUID, int]:
-        """The instance and the attempt."""
-        return self.claim.instance_id, self.claim.attempt
-
-    @property
     def timeout(self) -> timedelta | None:
         """How long its handler may run before it is told to end; None: no limit."""
         return self.instance.definition.timeout or self._timeout

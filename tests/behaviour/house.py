@@ -309,6 +309,7 @@ class Faults:
         before: By the name of a method what happens once before it does anything.
         meanwhile: The same, between what it does and its answer.
         asked: The names of the methods that were called.
+        twice: Those of them that were to write one row twice, which no statement can.
     """
 
     _LOOKS = ("get_instance", "list_instances", "get_definition", "list_definitions")
@@ -326,6 +327,7 @@ class Faults:
         self.before: dict[str, Callable[[], object]] = {}
         self.meanwhile: dict[str, Callable[[], object]] = {}
         self.asked: list[str] = []
+        self.twice: set[str] = set()
         for name in dir(Store):
             call = getattr(store, name)
             is_method = callable(call) and not name.startswith("_")
@@ -341,7 +343,10 @@ class Faults:
                 raise StoreUnavailableError("away")
             if name in self.failing:
                 raise self.failing[name]
-            rows = _rows_of(name, args) if name in self.where else ()
+            rows = _rows_of(name, args)
+            if len({*map(_id_of, rows)}) < len(rows):
+                self.twice.add(name)
+            rows = rows if name in self.where else ()
             if self.bad.intersection(map(_id_of, rows)):
                 raise StoreError("a bad row")
             busy = self.locked.intersection(map(_id_of, rows))
@@ -491,6 +496,7 @@ class World:
         """End the handlers that go on."""
         self.faults.away = False
         self.bench.end_all()
+        assert self.faults.twice == set()
 
 
 class ThreadedWorld:
@@ -506,6 +512,7 @@ class ThreadedWorld:
         self.faults = Faults(self.store, self.clock)
         self.heard = Heard()
         self.gate = threading.Event()
+        self._others = {*threading.enumerate()}
         self._began = threading.Semaphore(0)
         self._schedulers: list[Scheduler] = []
 
@@ -563,7 +570,11 @@ class ThreadedWorld:
             assert self._began.acquire(timeout=FAILED_AFTER)
 
     def close(self) -> None:
-        """End all there is."""
+        """End all there is: no thread outlives it."""
         self.gate.set()
         for each in self._schedulers:
             each.stop(timedelta(seconds=FAILED_AFTER))
+        for thread in {*threading.enumerate()} - self._others:
+            if thread.name.startswith("go_scheduler "):
+                thread.join(FAILED_AFTER)
+                assert not thread.is_alive(), thread.name

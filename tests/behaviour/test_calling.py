@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    HandlerRegistry,
     OnDemandTrigger,
     RetryPolicy,
     SchedulerStateError,
@@ -378,21 +377,22 @@ def test_an_executor_that_refuses_is_given_nothing_more_until_it_takes_again(
 def test_all_that_a_broken_executor_had_is_given_back_uncalled(world: World) -> None:
     executor = Refusing()
     node = world.node(world.note, executor=executor, max_workers=2)
-    for _ in range(2):
+    for _ in range(3):
         node.schedule(once(1))
     world.advance(1)
-    assert world.states() == {State.RUNNING: 2}
+    assert world.states() == {State.RUNNING: 3}
+    assert len(executor.futures) == 2
     executor.refusal = RuntimeError("no more")
     for future in executor.futures:
         future.set_exception(BrokenThreadPool("broken"))
-    world.advance(1)
-    assert world.states() == {State.PENDING: 2}
+    world.advance(0.1)
+    assert world.states() == {State.PENDING: 3}
     assert {each.runs for each in world.store.list_instances()} == {0}
     assert len(world.heard.of(ExecutorFailed)) == 1
     assert "BrokenThreadPool" in (node.health().trouble or "")
     other = world.node(world.note, "other")
     world.advance(2)
-    assert world.states() == {State.COMPLETED: 2}
+    assert world.states() == {State.COMPLETED: 3}
     assert other.health().ok
 
 
@@ -423,18 +423,6 @@ def test_what_was_called_by_an_executor_that_then_refuses_is_called_once(
     world.advance(10)
     assert len(world.called) == 1
     assert world.only().state is State.COMPLETED
-
-
-def test_a_registry_calls_the_handler_of_the_name(world: World) -> None:
-    handlers = HandlerRegistry()
-    called: list[str] = []
-    handlers.register("a")(lambda _: called.append("a"))
-    handlers.register("b")(lambda _: called.append("b"))
-    node = world.node(handlers)
-    for due, name in enumerate(("b", "a", "b")):
-        node.schedule(once(due, name=name))
-    world.advance(5)
-    assert called == ["b", "a", "b"]
 
 
 # Threads that cannot be started
@@ -479,25 +467,3 @@ def test_a_crowd_that_falls_due_at_once_finds_its_threads(
         node.run_now(task.id, at=soon)
     assert outcomes(threaded, 5) == {"completed"}
     assert min(each.late for each in threaded.heard.of(InstanceStarted)) >= seconds(0)
-
-
-def test_retries_are_counted_alike_wherever_handlers_run(
-    threaded: ThreadedWorld,
-) -> None:
-    async def fail(instance: TaskInstance) -> None:
-        raise ValueError
-
-    handlers = HandlerRegistry()
-    handlers.register("async")(fail)
-    handlers.register("coroutine")(lambda one: fail(one))
-
-    @handlers.register("sync")
-    def fail_here(instance: TaskInstance) -> None:
-        raise ValueError
-
-    retry = RetryPolicy(max_attempts=3, delay=seconds(0))
-    node = threaded.node(handlers, retry=retry)
-    for name in ("async", "coroutine", "sync"):
-        run_now(node, 1, name=name)
-    assert outcomes(threaded, 3) == {"failed"}
-    assert {each.runs for each in node.list_instances()} == {3}

@@ -37,6 +37,7 @@ from tests.behaviour.house import (
     every,
     once,
     seconds,
+    wait_until,
 )
 from tests.patience import FAILED_AFTER
 
@@ -55,14 +56,11 @@ WIDE = {
 TASK = TaskDefinition(trigger=OnDemandTrigger(), name="task")
 
 
-def calm(world: ThreadedWorld, node: Scheduler) -> None:
+def calm(node: Scheduler) -> None:
     """Wait until a node has nothing to look for any more."""
-    for _ in range(FAILED_AFTER * 100):
-        loops = node.health().loops.values()
-        if all(each.last_good is not None for each in loops):
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("its loops do not tick")
+    wait_until(
+        lambda: all(e.last_good is not None for e in node.health().loops.values())
+    )
 
 
 @pytest.mark.parametrize("how", ["schedule", "run_now", "enqueue"])
@@ -72,7 +70,7 @@ def test_what_is_due_when_it_is_created_runs_at_once(
     called: list[TaskInstance] = []
     node = threaded.node(called.append, **WIDE)
     node.schedule(TASK)
-    calm(threaded, node)
+    calm(node)
     if how == "schedule":
         node.schedule(threaded.now(name="task"))
     elif how == "run_now":
@@ -115,10 +113,11 @@ def test_of_many_that_are_enqueued_no_more_run_at_once_than_allowed(
     for _ in range(10):
         node.run_now(TASK.id)
     threaded.wait_for_hanging(3)
+    node.schedule(threaded.now())
     assert node.health().busy <= 6
     assert len(threaded.heard.of(InstanceFinished)) == 0
     threaded.gate.set()
-    threaded.heard.wait(InstanceFinished, 10)
+    threaded.heard.wait(InstanceFinished, 11)
     assert max(most) == 3
     assert {each.runs for each in node.list_instances()} == {1}
 
@@ -161,7 +160,7 @@ def test_what_may_not_run_here_now_is_left_as_it_is(
     called: list[TaskInstance] = []
     handlers.register("task")(called.append)
     node = threaded.node(handlers, **WIDE)
-    calm(threaded, node)
+    calm(node)
     given = {"name": "task", **options}
     if "trigger" in options:
         given["trigger"] = ExecuteOnceTrigger(threaded.clock.now() + HOUR / 2)
@@ -202,7 +201,7 @@ def test_what_is_created_and_whose_answer_is_lost_runs_once(
 ) -> None:
     node = threaded.node(lambda _: None, runner_window=seconds(0.2))
     node.schedule(TASK)
-    calm(threaded, node)
+    calm(node)
     threaded.faults.losing.add(method)
     if method == "put_and_start":
         node.schedule(threaded.now())
@@ -264,14 +263,19 @@ def test_what_has_the_key_already_does_not_run_again(threaded: ThreadedWorld) ->
     node.run_now(TASK.id, key="order 8")
     threaded.heard.wait(InstanceFinished, 2)
     assert node.counts()[State.COMPLETED] == 2
+    # Neither is a definition new that is stored already: it is looked for.
+    stored = node.schedule(threaded.now())
+    node.schedule(threaded.now(id=stored.id))
+    threaded.heard.wait(InstanceFinished, 4)
 
 
+@pytest.mark.parametrize("stopped", [False, True])
 def test_what_is_created_while_it_stops_is_left_to_others(
-    threaded: ThreadedWorld,
+    threaded: ThreadedWorld, stopped: bool
 ) -> None:
     node = threaded.node(lambda _: None, **WIDE)
     node.schedule(TASK)
-    calm(threaded, node)
+    calm(node)
     going_on, go = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -284,10 +288,12 @@ def test_what_is_created_while_it_stops_is_left_to_others(
     assert going_on.wait(FAILED_AFTER)
     stopping = threading.Thread(target=node.stop)
     stopping.start()
-    for _ in range(FAILED_AFTER * 100):
-        if not node.health().ok:
-            break
-        stopping.join(0.01)
+    if stopped:
+        # Nobody waits for it.
+        stopping.join(FAILED_AFTER)
+        assert not stopping.is_alive()
+    else:
+        wait_until(lambda: not node.health().ok)
     go.set()
     adding.join(FAILED_AFTER)
     stopping.join(FAILED_AFTER)
@@ -303,7 +309,7 @@ def test_two_schedulers_of_one_process_look_for_each_other(
     makes = threaded.node(None, **WIDE)
     beside = makes.another(called.append, queues=["default"], executor=InlineExecutor())
     with beside:
-        calm(threaded, beside)
+        calm(beside)
         makes.schedule(threaded.now())
         threaded.heard.wait(InstanceFinished)
     assert len(called) == 1

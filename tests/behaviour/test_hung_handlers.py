@@ -24,6 +24,7 @@ from tests.behaviour.house import (
     SECOND,
     ThreadedWorld,
     World,
+    at,
     once,
     seconds,
     wait_until,
@@ -229,6 +230,28 @@ def test_of_a_definition_of_which_three_hang_nothing_more_is_called_here(
     # Another node may have them.
     other = threaded.node(handler, **settings, max_hung=10).health().node
     wait_until(lambda: other in {node.get_instance(each).claimed_by for each in made})
+
+
+def test_what_was_held_by_then_is_not_called_either(world: World) -> None:
+    node = world.node(
+        world.bench.handler, max_workers=4, max_hung=24, runner_window=MINUTE
+    )
+    task = TaskDefinition(
+        trigger=OnDemandTrigger(), name="stuck", expire_after=seconds(10)
+    )
+    node.schedule(task)
+    made = {node.run_now(task.id, at=at(1)).id for _ in range(5)}
+    world.advance(12)
+    called = {each.instance.id for each in world.bench.calls}
+    assert len(world.bench.calls) == 4
+    world.bench.calls[0].end()
+    world.advance(0.1)
+    given_back = {
+        each.instance_id: each.reason for each in world.heard.of(InstanceGivenBack)
+    }
+    [held] = made - called
+    assert given_back[held] == "3 runs of stuck hang here"
+    assert len(world.bench.calls) == 4
 
 
 def test_those_of_one_definition_leave_spare_workers_to_others(

@@ -32,7 +32,6 @@ from tests.behaviour.house import (
     Later,
     World,
     at,
-    every,
     once,
     seconds,
 )
@@ -189,6 +188,7 @@ def test_a_run_learns_within_a_third_of_the_lease_that_it_is_to_stop(
     world.advance(3)
     [called] = world.bench.calls
     assert not called.run.cancelled
+    assert called.run.token == (world.only().id, 1)
     assert node.cancel(called.instance.id) is Cancelled.REQUESTED
     world.advance(10)
     assert called.run.cancelled
@@ -217,30 +217,23 @@ def test_a_run_that_is_not_needed_any_more_learns_so(world: World, how: str) -> 
     assert "renew_claims" not in world.faults.asked
 
 
-def test_its_token_is_the_instance_and_the_attempt(world: World) -> None:
-    world.node(world.bench.handler).schedule(once())
-    world.advance(1)
-    [called] = world.bench.calls
-    assert called.run.token == (world.only().id, 1)
-    assert called.run.instance.runs == 1
-
-
 # How long a run may take
 
 
+@pytest.mark.parametrize("expire_after", [30, 2])
 def test_what_outlives_expire_after_is_presumed_hung_and_runs_again(
-    world: World,
+    world: World, expire_after: float
 ) -> None:
     node = world.node(world.bench.handler)
-    node.schedule(once(1, expire_after=seconds(30)))
-    world.clock.advance(seconds(31) - MILLISECOND)
+    node.schedule(once(1, expire_after=seconds(expire_after)))
+    world.clock.advance(seconds(1 + expire_after) - MILLISECOND)
     assert len(world.bench.calls) == 1
     assert world.heard.of(RunHung) == []
     world.advance(1)
     [hung] = world.heard.of(RunHung)
-    assert hung.allowed == seconds(30)
+    assert hung.allowed == seconds(expire_after)
     assert [each.instance.attempt for each in world.bench.calls] == [1, 2]
-    assert world.bench.calls[1].at < at(32)
+    assert world.bench.calls[1].at < at(2 + expire_after)
     assert node.health().stuck_workers == 1
     assert not node.health().ok
     assert world.only().hangs == 1
@@ -252,6 +245,18 @@ def test_what_outlives_expire_after_is_presumed_hung_and_runs_again(
     assert world.only().ended_attempt == 1
     assert node.health().stuck_workers == 0
     assert node.health().ok
+
+
+@pytest.mark.parametrize("max_hangs", [1, 3])
+def test_what_hangs_after_it_was_asked_to_stop_is_cancelled(
+    world: World, max_hangs: int
+) -> None:
+    node = world.node(world.bench.handler, max_hangs=max_hangs)
+    node.schedule(once(expire_after=seconds(20)))
+    world.advance(1)
+    assert node.cancel(world.only().id) is Cancelled.REQUESTED
+    world.advance(20)
+    assert (world.only().state, world.only().hangs) == (State.CANCELLED, 1)
 
 
 @pytest.mark.parametrize(("max_hangs", "runs"), [(1, 1), (3, 3), (None, 5)])
@@ -507,19 +512,3 @@ def test_a_break_lets_the_takeover_begin_with_one_again(world: World) -> None:
     before = len(world.bench.calls)
     world.until(lambda: len(world.bench.calls) > before, step=0.02)
     assert len(world.bench.calls) == before + 1
-
-
-def test_nodes_that_come_and_go_lose_nothing_and_run_nothing_twice(
-    world: World,
-) -> None:
-    client = world.scheduler(None)
-    client.schedule(every(0.5))
-    for number in range(10):
-        node = world.node(world.note, f"node {number}")
-        world.advance(4.3)
-        assert node.stop()
-    world.node(world.note, "last")
-    world.advance(10)
-    fired = [each.instance.fire_time for each in world.called]
-    assert fired == sorted(fired, key=str)
-    assert len({*fired}) == len(fired) == 106

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import subprocess
-import sys
-import textwrap
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 ONCE = RetryPolicy(max_attempts=1)
 
 
@@ -300,35 +296,3 @@ def test_processes_that_cannot_work_are_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=match):
         ProcessExecutor(**arguments)
-
-
-def test_no_process_outlives_the_program(tmp_path: Path) -> None:
-    program = textwrap.dedent("""
-        import os, signal, sys
-        from go_scheduler import ProcessExecutor
-
-        def say(path):
-            with open(path, "w") as file:
-                file.write(str(os.getpid()))
-            os.rename(path, path + ".done")
-            signal.pause()
-
-        if __name__ == "__main__":
-            import threading
-            path = sys.argv[1]
-            executor = ProcessExecutor(1)
-            executor.submit(say, path)
-            while not os.path.exists(path + ".done"):
-                threading.Event().wait(0.01)
-            os.kill(os.getpid(), signal.SIGKILL)
-    """)
-    (tmp_path / "program.py").write_text(program)
-    path = tmp_path / "pid"
-    ended = subprocess.run(
-        [sys.executable, tmp_path / "program.py", path],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=FAILED_AFTER,
-        check=False,
-    )
-    assert ended.returncode == -9
-    wait_for_the_end_of(int(Path(f"{path}.done").read_text()))

@@ -35,6 +35,7 @@ from go_scheduler.events import (
     RunEnded,
     RunFailed,
     TriggerFailed,
+    hears,
 )
 from go_scheduler.events.instance_events import Write
 from go_scheduler.models import Outcome
@@ -79,7 +80,9 @@ def test_by_default_what_failed_runs_again_when_expire_after_has_passed(
             take(world.clock, seconds(10))
             raise ValueError("no paper")
 
-    world.node(handler).schedule(once(1, expire_after=MINUTE))
+    # It is told of nothing else.
+    listener = hears(InstanceRetried)(world.heard)
+    world.node(handler, listeners=[listener]).schedule(once(1, expire_after=MINUTE))
     world.advance(30)
     waiting = world.only()
     assert (waiting.state, waiting.runs) == (State.PENDING, 1)
@@ -482,22 +485,25 @@ def test_more_ends_than_one_batch_are_all_recorded(world: World) -> None:
 # Answers that are lost, and claims
 
 
+@pytest.mark.parametrize(("count", "told"), [(1, 1), (30, 10)])
 def test_an_end_whose_answer_is_lost_is_told_once_and_discarded_by_nobody(
-    world: World,
+    world: World, count: int, told: int
 ) -> None:
     node = world.node(world.note)
-    node.schedule(once(2))
+    for _ in range(count):
+        node.schedule(once(2))
     world.advance(1.9)
     world.faults.losing.add("finish_instances")
     world.advance(3)
-    assert world.only().state is State.COMPLETED
-    assert node.health().unrecorded == 1
+    assert world.states() == {State.COMPLETED: count}
+    assert node.health().unrecorded == count
     assert world.heard.of(InstanceFinished) == []
     world.faults.losing.clear()
     world.advance(6)
     assert node.health().unrecorded == 0
-    assert len(world.heard.of(InstanceFinished)) == 1
-    assert len(world.heard.of(RunEnded)) == 1
+    # The store is asked about a few of them.
+    assert len(world.heard.of(InstanceFinished)) == told
+    assert len(world.heard.of(RunEnded)) == told
     assert world.heard.of(ResultDiscarded) == []
 
 

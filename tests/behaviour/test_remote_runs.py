@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -275,6 +274,7 @@ def test_who_keeps_it_is_told_to_stop_and_that_it_is_lost(
     assert keep() is Extension.LOST
     unknown = once().id
     assert work.node.extend(unknown, 1, MINUTE) is Extension.LOST
+    assert not work.node.release(unknown, 1)
 
 
 def test_the_run_of_a_deleted_definition_is_lost(world: World, work: Work) -> None:
@@ -658,27 +658,3 @@ def test_what_a_client_claims_itself_is_kept_and_ended_alike(world: World) -> No
     assert client.extend(mine.id, mine.attempt, MINUTE) is Extension.GO_ON
     assert client.complete(mine.id, mine.attempt)
     assert (world.only().state, world.only().runs) == (State.COMPLETED, 1)
-
-
-def test_another_thread_may_end_what_a_handler_has_handed_on_a_moment_ago(
-    world: World,
-) -> None:
-    ended: list[bool] = []
-
-    def handler(instance: TaskInstance) -> HandedOn:
-        def end() -> None:
-            client = Client(world.store)
-            ended.append(client.complete(instance.id, instance.attempt))
-
-        thread = threading.Thread(target=end)
-        thread.start()
-        thread.join()
-        return HandedOn()
-
-    node = world.node(handler)
-    for due in range(5):
-        node.schedule(once(due))
-    world.advance(10)
-    assert ended == [True] * 5
-    assert world.states() == {State.COMPLETED: 5}
-    assert node.health().unrecorded == 0

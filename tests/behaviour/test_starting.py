@@ -11,6 +11,7 @@ import pytest
 from go_scheduler import (
     CatchUp,
     ExecuteOnceTrigger,
+    HandlerRegistry,
     State,
     StoreError,
     StoreUnavailableError,
@@ -197,6 +198,21 @@ def test_what_was_changed_before_its_start_is_not_called(
     assert world.times == {"pause": [11.5], "delete": [], "move": [20]}[what]
 
 
+def test_what_has_no_handler_here_any_more_when_it_starts_is_given_back(
+    world: World,
+) -> None:
+    handlers = HandlerRegistry()
+    handlers.register("known")(world.note)
+    node = world.node(handlers)
+    stored = node.schedule(once(2, name="known"))
+    world.advance(1.5)
+    node.schedule(replace(stored, name="unknown"))
+    world.advance(0.6)
+    assert world.called == []
+    assert (world.only().state, world.only().runs) == (State.PENDING, 0)
+    assert (node.health().waiting, node.health().busy) == (0, 0)
+
+
 def test_of_what_is_due_at_one_instant_the_more_urgent_is_called_first(
     world: World,
 ) -> None:
@@ -318,15 +334,18 @@ def test_a_short_run_may_begin_with_little_left_of_its_claim(world: World) -> No
     assert len(world.called) == 1
 
 
-def test_what_was_given_back_is_not_called_as_well(world: World) -> None:
+@pytest.mark.parametrize("wait", [0, 5])
+def test_what_was_given_back_is_not_called_as_well(world: World, wait: float) -> None:
     later = Later()
     node = world.node(world.note, executor=later)
-    node.schedule(once())
+    node.schedule(once(catch_up=CatchUp(drop_after=seconds(3))))
     world.advance(0)
     node.stop()
+    world.advance(wait)
     later.run()
     assert world.called == []
     assert (world.only().state, world.only().runs) == (State.PENDING, 0)
+    assert world.heard.of(InstanceDropped) == []
 
 
 def test_a_claim_that_takes_long_keeps_no_start_waiting(

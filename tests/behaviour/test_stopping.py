@@ -24,6 +24,7 @@ from go_scheduler.events import (
     NodeStopped,
     RunFailed,
     RunLeftBehind,
+    hears,
 )
 from tests.behaviour.house import (
     HOUR,
@@ -157,6 +158,7 @@ def test_a_deadline_leaves_behind_what_still_runs(threaded: ThreadedWorld) -> No
         (ValueError("the program ends"), RetryPolicy(), State.PENDING, 0),
         (ValueError("once"), RetryPolicy(max_attempts=1), State.FAILED, 1),
         (RetryAfter(seconds(60)), RetryPolicy(), State.PENDING, 1),
+        (ValueError("cancelled"), RetryPolicy(), State.CANCELLED, 1),
     ],
 )
 def test_what_was_left_behind_and_fails_is_given_back_unless_that_was_its_last_run(
@@ -165,6 +167,9 @@ def test_what_was_left_behind_and_fails_is_given_back_unless_that_was_its_last_r
     node = world.node(world.bench.handler)
     node.schedule(once(retry=retry))
     world.advance(1)
+    if state is State.CANCELLED:
+        node.cancel(world.only().id)
+        world.advance(7)
     assert node.stop(seconds(0)) is False
     world.bench.calls[0].end(error=error)
     world.advance(1)
@@ -264,36 +269,26 @@ def test_the_others_are_told_at_once_that_it_takes_nothing_more(world: World) ->
     assert found.stopping
 
 
-def test_a_handler_may_stop_its_scheduler(threaded: ThreadedWorld) -> None:
+@pytest.mark.parametrize("who", ["a handler", "a listener"])
+def test_a_handler_or_a_listener_may_stop_its_scheduler(
+    threaded: ThreadedWorld, who: str
+) -> None:
     answers: list[bool] = []
     nodes: list[Scheduler] = []
 
-    def handler(instance: TaskInstance) -> None:
+    def stop(_: object) -> None:
         answers.append(nodes[0].stop())
 
-    nodes.append(threaded.node(handler))
+    listeners: list[object] = [threaded.heard]
+    if who == "a listener":
+        listeners.append(hears(InstanceStarted)(stop))
+    handler = stop if who == "a handler" else lambda _: None
+    nodes.append(threaded.node(handler, listeners=listeners))
     nodes[0].schedule(threaded.now())
     threaded.heard.wait(NodeStopped)
     assert answers == [False]
     assert nodes[0].stop()
     assert nodes[0].counts()[State.COMPLETED] == 1
-
-
-def test_a_listener_may_stop_its_scheduler(threaded: ThreadedWorld) -> None:
-    answers: list[bool] = []
-    stopped = threading.Event()
-    nodes: list[Scheduler] = []
-
-    def listen(event: object) -> None:
-        if isinstance(event, InstanceStarted):
-            answers.append(nodes[0].stop())
-        if isinstance(event, NodeStopped):
-            stopped.set()
-
-    nodes.append(threaded.node(lambda _: None, listeners=[listen]))
-    nodes[0].schedule(threaded.now())
-    assert stopped.wait(FAILED_AFTER)
-    assert answers == [False]
 
 
 def test_an_async_stop_lets_the_loop_go_on_and_answers_alike(

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from go_scheduler.firing.steps import DisplacedError, LastFired, plan
 from go_scheduler.models import TaskDefinition
 from go_scheduler.triggers import (
-    AnyOfTrigger,
     CronTrigger,
     ExceptTrigger,
     IntervalTrigger,
@@ -108,59 +107,43 @@ NOON = BEGIN + 2 * DAY + 12 * HOUR
 """Five hours after it has fired on the third day, and a long time before the next."""
 
 
-@pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize(
-    ("then", "expected"),
+    ("cron", "until", "since", "then", "expected"),
     [
-        (2, ["03 08:00", "04 08:00", "05 08:00", "06 07:00", "07 07:00"]),
-        (0, ["03 08:00", "04 08:00", "05 08:00", "06 09:00", "07 09:00"]),
-        (5.75, ["03 08:00", "04 08:00", "05 08:00", "06 03:15", "07 03:15"]),
-    ],
-)
-def test_what_is_to_come_fires_when_the_clock_on_the_wall_shows_its_time(
-    then: float, expected: Sequence[str], looks: bool, zones: Zones
-) -> None:
-    life = Life(CronTrigger(DAILY, ZONE), looks=looks)
-    life.goes_on_until(NOON)
-    zones.bring((NOON + HOUR, 1), then=then)
-    life.goes_on_until(BEGIN + 5 * DAY)
-    if looks or then < 1:
-        assert shown(life.fired) == expected
-        assert set(life.late) == {timedelta(0)}
-    else:
+        # What the change has passed over fires at once.
+        (DAILY, 31.5, None, 2, ["03 08:00", "04 07:00", "05 07:00"]),
+        # What has fired does not fire again when its time comes again,
+        (DAILY, 32.5, None, 0, ["03 08:00", "04 08:00", "05 09:00"]),
+        # also beside what is to come that day.
+        (
+            "0 9,15 * * *",
+            8.5,
+            None,
+            0,
+            ["03 08:00", "03 15:00", "04 09:00", "04 15:00", "05 09:00"],
+        ),
+        # What was made ahead keeps its instant.
+        (DAILY, 8 - 1.5 / 3600, None, 0, ["03 08:00", "04 09:00", "05 09:00"]),
         # When nobody looks before, it fires as soon as somebody does.
-        assert shown(life.fired) == expected
-        assert life.late[3] > HOUR / 2
-
-
-def test_what_was_passed_by_the_change_fires_at_once(zones: Zones) -> None:
-    life = Life(CronTrigger(DAILY, ZONE))
-    half_past_seven = BEGIN + DAY + 7.5 * HOUR
-    life.goes_on_until(half_past_seven)
-    zones.bring(then=2)
-    life.goes_on_until(BEGIN + 3 * DAY)
-    assert shown(life.fired) == ["03 08:00", "04 07:00", "05 07:00"]
-    assert life.late == [timedelta(0), HOUR / 2, timedelta(0)]
-
-
-def test_what_has_fired_does_not_fire_again_when_its_time_comes_again(
+        (DAILY, 36, 37, 5.75, ["03 08:00", "04 08:00", "05 03:15"]),
+    ],
+    ids=["passed over", "again", "beside", "made ahead", "to come"],
+)
+@pytest.mark.parametrize("looks", [True, False])
+def test_each_time_on_the_wall_fires_once(
+    cron: str,
+    until: float,
+    since: float | None,
+    then: float,
+    expected: Sequence[str],
+    looks: bool,
     zones: Zones,
 ) -> None:
-    life = Life(CronTrigger(DAILY, ZONE))
-    life.goes_on_until(BEGIN + DAY + 8.5 * HOUR)
-    zones.bring(then=0)
-    life.goes_on_until(BEGIN + 3 * DAY)
-    assert shown(life.fired) == ["03 08:00", "04 08:00", "05 09:00"]
-
-
-def test_what_has_fired_does_not_fire_again_beside_what_is_to_come_that_day(
-    zones: Zones,
-) -> None:
-    life = Life(CronTrigger("0 9,15 * * *", ZONE))
-    life.goes_on_until(BEGIN + 8.5 * HOUR)
-    zones.bring(then=0)
-    life.goes_on_until(BEGIN + DAY)
-    assert shown(life.fired) == ["03 08:00", "03 15:00"]
+    life = Life(CronTrigger(cron, ZONE), looks=looks)
+    life.goes_on_until(BEGIN + until * HOUR)
+    zones.bring(*([] if since is None else [(BEGIN + since * HOUR, 1)]), then=then)
+    life.goes_on_until(BEGIN + 2 * DAY + 12 * HOUR)
+    assert shown(life.fired) == expected
 
 
 def test_what_has_fired_and_comes_again_by_old_data_does_not_fire_again(
@@ -186,26 +169,6 @@ def test_what_is_written_down_beyond_the_end_of_a_series_fires_all_the_same(
     firing = plan(given, now=fired, until=again, last=LastFired(fired))
     assert firing.fire_times == (again,)
     assert firing.next_fire_time is None
-
-
-@pytest.mark.slow
-def test_data_that_come_and_go_make_no_difference_to_what_has_fired(
-    zones: Zones,
-) -> None:
-    life = Life(CronTrigger(DAILY, ZONE))
-    for day in range(6):
-        for hour in range(24):
-            zones.bring(then=hour % 2)
-            life.goes_on_until(BEGIN + day * DAY + hour * HOUR + HOUR / 2)
-    assert [f"{each:%d}" for each in life.fired] == ["03", "04", "05", "06", "07", "08"]
-
-
-def test_an_instance_that_was_made_ahead_keeps_its_instant(zones: Zones) -> None:
-    life = Life(CronTrigger(DAILY, ZONE))
-    life.goes_on_until(BEGIN + 8 * HOUR - AHEAD / 2)
-    zones.bring(then=0)
-    life.goes_on_until(BEGIN + 2 * DAY)
-    assert shown(life.fired) == ["03 08:00", "04 09:00"]
 
 
 def test_summer_time_that_is_abolished_is_not_waited_for(zones: Zones) -> None:
@@ -282,17 +245,6 @@ def test_limits_ends_and_counts_are_right(
     assert len(life.fired) == number
     days = {f"{each:%d}" for each in life.fired}
     assert len(days) == number
-
-
-def test_clocks_of_several_zones_go_each_by_its_own_rules(zones: Zones) -> None:
-    crons = ("30 8 * * *", "UTC"), (DAILY, ZONE), ("0 20 * * *", "UTC")
-    life = Life(AnyOfTrigger([CronTrigger(*each) for each in crons]))
-    night = NOON + 9 * HOUR
-    life.goes_on_until(night)
-    assert life.next == BEGIN + 3 * DAY + 8 * HOUR
-    zones.bring((night, 1), then=2)
-    life.goes_on_until(BEGIN + 4 * DAY)
-    assert shown(life.fired[-4:]) == ["05 20:00", "06 07:00", "06 08:30", "06 20:00"]
 
 
 def test_intervals_and_what_reads_utc_are_not_asked_where_they_stand() -> None:

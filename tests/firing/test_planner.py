@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
+from go_scheduler import MemoryStore
 from go_scheduler.firing.planner import Guard, Planner
 from go_scheduler.firing.steps import DisplacedError, LastFired
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import HOUR, SECOND, firing, put
 from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Mapping
     from uuid import UUID
 
-    from go_scheduler import Store, TaskDefinition
-    from go_scheduler.stores.messages import Firing
+    from go_scheduler.testing import ManualClock
 
 
 class Displacing(Guard):
@@ -26,15 +28,7 @@ class Displacing(Guard):
     def __init__(self) -> None:
         self.last: Mapping[UUID, LastFired] = {}
 
-    def plan(
-        self,
-        definitions: Sequence[TaskDefinition],
-        *,
-        now: datetime,
-        until: datetime,
-        failed: Callable[[TaskDefinition, Exception], None],
-        last: Mapping[UUID, LastFired] | None = None,
-    ) -> Sequence[Firing]:
+    def plan(self, definitions, *, failed, last=None, **_):  # type: ignore[no-untyped-def]
         if last is None:
             for each in definitions:
                 failed(each, DisplacedError())
@@ -43,30 +37,33 @@ class Displacing(Guard):
         return []
 
 
-def last_fired(store: Store, read: TaskDefinition) -> datetime | None:
-    """What the planner finds has fired last of a definition."""
+@pytest.mark.parametrize(
+    "how", ["never", "fired", "with a jitter", "by hand too", "backfilled"]
+)
+def test_what_has_fired_last_has_the_latest_fire_time(
+    clock: ManualClock, how: str
+) -> None:
+    store = MemoryStore(clock)
+    read, last = put(store), START
+    step = firing(read, START)
+    if how == "with a jitter":
+        # The last one runs first.
+        last = START + 2 * SECOND
+        step = firing(read, START, START + SECOND, last)
+        later = (START + 2 * HOUR, START + 3 * HOUR, START + HOUR)
+        step = replace(step, execute_times=later)
+    if how in ("never", "backfilled"):
+        store.backfill_instances(read, [START + HOUR] * (how != "never"), overlap=ALLOW)
+    else:
+        store.fire_definitions([step])
+    if how == "by hand too":
+        store.add_instances(read.id, [Addition(at=START + HOUR)])
     guard = Displacing()
     Planner(store, guard).plan(
         [read], now=START, until=START, failed=lambda _definition, _error: None
     )
-    return guard.last[read.id].at
+    expected = None if how in ("never", "backfilled") else last
+    assert guard.last[read.id].at == expected
 
 
-def test_what_has_fired_last_has_the_latest_fire_time(store: Store) -> None:
-    read = put(store)
-    step = firing(read, START, START + SECOND, START + 2 * SECOND)
-    # By a jitter the last one runs first.
-    later = (START + 2 * HOUR, START + 3 * HOUR, START + HOUR)
-    store.fire_definitions([replace(step, execute_times=later)])
-    assert last_fired(store, read) == START + 2 * SECOND
-
-
-def test_what_was_run_by_hand_has_not_fired(store: Store) -> None:
-    read = put(store)
-    store.fire_definitions([firing(read)])
-    store.add_instances(read.id, [Addition(at=START + HOUR)])
-    assert last_fired(store, read) == START
-
-
-def test_of_what_has_never_fired_nothing_has_fired_last(store: Store) -> None:
-    assert last_fired(store, put(store)) is None
+ALLOW = Overlap.ALLOW

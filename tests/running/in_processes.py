@@ -68,37 +68,12 @@ def die(how: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def interrupted() -> str:
-    os.kill(os.getpid(), signal.SIGINT)
-    return "went on"
-
-
 def block(called: str, go: str) -> int:
     """Say by one pipe that it was called, and wait for the other."""
     with open(called, "w"):
         pass
     with open(go):
         return os.getpid()
-
-
-def block_past_sigterm(called: str, go: str) -> int:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    return block(called, go)
-
-
-def answer_sigterm(called: str, go: str) -> str:
-    class Told(BaseException):
-        pass
-
-    def tell(*_: object) -> None:
-        raise Told
-
-    signal.signal(signal.SIGTERM, tell)
-    try:
-        block(called, go)
-    except Told:
-        return "cleaned up"
-    return "was not told"
 
 
 def die_with_a_child(file: str) -> None:

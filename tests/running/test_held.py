@@ -1,4 +1,4 @@
-"""What a node holds: every step of a run is taken by one caller, and none is lost."""
+"""What a node holds: of several threads that take a step of a run, one does."""
 
 from __future__ import annotations
 
@@ -21,19 +21,43 @@ def held() -> Held:
     return Held()
 
 
-def test_a_run_waits_is_due_runs_and_ends(held: Held) -> None:
+def test_a_run_takes_each_step_once_and_in_its_order(held: Held) -> None:
     one = run()
+    assert not held.fall_due([one], ZERO)
+    assert not held.call(one)
+    assert not held.drop(one)
     held.add([one])
+    assert not held.call(one)
     assert (held.waiting, held.busy, held.uncalled()) == (1, 0, [one])
     assert held.fall_due([one], seconds(3))
+    assert not held.fall_due([one], ZERO)
     assert (held.waiting, held.busy, held.uncalled()) == (0, 1, [one])
-    assert one.due_since == seconds(3)
     assert held.due() == [one]
     assert held.call(one)
-    assert (held.waiting, held.busy, held.uncalled()) == (0, 1, [])
-    assert list(held.running()) == [one]
+    assert not held.call(one)
+    assert not held.fall_due([one], ZERO)
+    assert not held.drop(one)
+    assert (held.waiting, held.busy, list(held.running())) == (0, 1, [one])
     held.end(one)
     assert (held.waiting, held.busy, list(held.running())) == (0, 0, [])
+    # What has come back hangs no more, and keeps no worker.
+    held.hang(one)
+    assert not held.set_apart(one)
+    assert (held.hanging, [*held.apart()]) == (0, [])
+
+
+def test_a_run_was_never_called_before_it_was_due() -> None:
+    one = run()
+    for late in (-1, 1):
+        one.begin(ZERO, one.instance.due_at + seconds(late), lambda: None)
+        assert one.called_at == one.instance.due_at + max(ZERO, seconds(late))
+
+
+def test_more_time_may_be_allowed_before_the_call() -> None:
+    one = run()
+    before = one.allowed
+    assert one.extend(seconds(5))
+    assert one.left(ZERO) == before + seconds(5)
 
 
 def test_what_is_given_back_goes_no_further(held: Held) -> None:
@@ -45,36 +69,6 @@ def test_what_is_given_back_goes_no_further(held: Held) -> None:
     assert not held.fall_due([waiting], ZERO)
     assert not held.call(due)
     assert (held.waiting, held.busy) == (0, 0)
-
-
-def test_what_is_called_is_not_given_back(held: Held) -> None:
-    one = run()
-    held.add([one])
-    held.fall_due([one], ZERO)
-    held.call(one)
-    assert not held.drop(one)
-    assert list(held.running()) == [one]
-
-
-def test_no_step_is_taken_before_the_one_that_leads_to_it(held: Held) -> None:
-    one = run()
-    assert not held.fall_due([one], ZERO)
-    assert not held.call(one)
-    assert not held.drop(one)
-    held.add([one])
-    assert not held.call(one)
-    assert (held.waiting, held.busy, list(held.running())) == (1, 0, [])
-
-
-def test_what_has_waited_longest_for_a_worker_comes_first(held: Held) -> None:
-    runs = [run() for _ in range(4)]
-    held.add(reversed(runs))
-    for number, one in enumerate(runs):
-        held.fall_due([one], seconds(number))
-    assert held.due() == runs
-    assert held.due(before=seconds(2)) == runs[:2]
-    assert held.due(before=ZERO) == []
-    assert held.due(before=seconds(9)) == runs
 
 
 def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
@@ -91,14 +85,8 @@ def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
             held.end(one)
 
 
-def test_a_step_that_is_taken_twice_is_refused_and_loses_nothing(held: Held) -> None:
-    one = run()
-    held.add([one])
-    assert held.fall_due([one], ZERO)
-    assert not held.fall_due([one], ZERO)
-    assert held.due() == [one]
-    assert held.call(one)
-    assert not held.call(one)
-    assert not held.fall_due([one], ZERO)
-    assert list(held.running()) == [one]
-    assert held.busy == 1
+def test_of_those_that_decide_an_outcome_at_once_one_does() -> None:
+    for _ in range(10):
+        one = run()
+        assert sorted(at_once(*[one.settle] * 4)) == [False, False, False, True]  # type: ignore[type-var]
+        assert one.settled

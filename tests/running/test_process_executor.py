@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler import ConfigurationError, ProcessExecutor
+from go_scheduler import ProcessExecutor
 from go_scheduler.running.calling import process_executor
 from go_scheduler.running.calling.child import ProcessError, described_there
 from tests.patience import FAILED_AFTER
@@ -26,13 +26,10 @@ from tests.running.in_processes import (
     NoError,
     OfHere,
     Unpicklable,
-    answer_sigterm,
     block,
-    block_past_sigterm,
     die,
     die_with_a_child,
     fail,
-    interrupted,
     make,
     make_function,
     process,
@@ -80,25 +77,6 @@ def error_of(future: Future[Any]) -> BaseException:
     return error
 
 
-def test_a_process_is_kept_and_used_again(executor: ProcessExecutor) -> None:
-    first = executor.submit(process).result(FAILED_AFTER)
-    assert first != os.getpid()
-    while not executor._crew._idle._value:
-        pass
-    assert executor.submit(process).result(FAILED_AFTER) == first
-
-
-def test_there_are_no_more_processes_than_allowed(
-    executor: ProcessExecutor, gate: Gate
-) -> None:
-    blocked = executor.submit(block, gate.called, gate.go)
-    gate.wait()
-    others = {executor.submit(process).result(FAILED_AFTER) for _ in range(3)}
-    assert len(others) == 1
-    gate.open()
-    assert blocked.result(FAILED_AFTER) not in others
-
-
 def test_an_error_comes_with_how_it_looked_there(executor: ProcessExecutor) -> None:
     error = error_of(executor.submit(fail, KeyError, "nothing"))
     assert isinstance(error, KeyError)
@@ -129,28 +107,6 @@ def test_what_cannot_be_pickled_costs_no_process() -> None:
         ):
             error_of(future)
         assert executor.submit(process).result(FAILED_AFTER) == first
-
-
-def test_what_makes_no_call_in_a_process_of_ours_has_failed(
-    executor: ProcessExecutor,
-) -> None:
-    error = error_of(executor.submit(make, OfHere))
-    assert repr(error) == "LookupError('not of here')"
-
-
-@pytest.mark.parametrize(
-    ("how", "text"), [("exit", "exit code 3"), ("kill", "killed by SIGKILL")]
-)
-def test_a_process_that_dies_costs_its_own_call_alone(
-    executor: ProcessExecutor, gate: Gate, how: str, text: str
-) -> None:
-    other = executor.submit(block, gate.called, gate.go)
-    gate.wait()
-    error = error_of(executor.submit(die, how))
-    assert (type(error), str(error)) == (ProcessError, f"its process died: {text}")
-    assert executor.submit(process).result(FAILED_AFTER)
-    gate.open()
-    assert other.result(FAILED_AFTER)
 
 
 def test_a_process_that_died_while_it_was_idle_costs_nothing(
@@ -198,37 +154,6 @@ def test_a_call_can_be_ended_and_its_process_is_replaced(
     assert str(error_of(future)) == "its process was ended"
     assert not executor.end(future)
     assert executor.submit(process).result(FAILED_AFTER)
-
-
-def test_one_that_does_not_end_is_killed(
-    executor: ProcessExecutor, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_executor, "_LOOK", 0.01)
-    future = executor.submit(block_past_sigterm, gate.called, gate.go)
-    gate.wait()
-    assert executor.end(future)
-    assert str(error_of(future)) == "its process was ended"
-    # The one that replaces it takes longer to come up than that one had to end.
-    assert executor.submit(process).result(FAILED_AFTER)
-
-
-def test_one_that_cleans_up_and_returns_has_returned(
-    executor: ProcessExecutor, gate: Gate
-) -> None:
-    future = executor.submit(answer_sigterm, gate.called, gate.go)
-    gate.wait()
-    [only] = process_executor._PROCESSES
-    assert only._child is not None
-    before = only._child.process.pid
-    assert executor.end(future)
-    assert future.result(FAILED_AFTER) == "cleaned up"
-    assert executor.submit(process).result(FAILED_AFTER) != before
-
-
-def test_an_interrupt_from_the_terminal_is_left_to_the_main_process(
-    executor: ProcessExecutor,
-) -> None:
-    assert executor.submit(interrupted).result(FAILED_AFTER) == "went on"
 
 
 def test_what_is_not_to_begin_is_not_called(executor: ProcessExecutor) -> None:
@@ -381,23 +306,6 @@ def test_a_process_that_has_ended_leaves_nothing_open(
         assert [die_once() for _ in range(3)] == [before] * 3
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"max_workers": 0}, "max_workers must be at least 1: 0"),
-        ({"max_workers": "4"}, "max_workers must be an int, not '4'"),
-        (
-            {"context": "fork"},
-            "context must be one of 'spawn', 'forkserver': 'fork'",
-        ),
-    ],
-)
-def test_what_cannot_work_is_refused(arguments: dict[str, object], text: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        ProcessExecutor(**arguments)  # type: ignore[arg-type]
-    assert str(caught.value) == text
 
 
 def test_there_are_as_many_as_the_machine_has_processors() -> None:

@@ -1,8 +1,9 @@
-"""Withdrawing: an edit ends what is not called yet, and waits for what just begins."""
+"""Withdrawing: an edit waits for what just begins, and a fork leaves all as it is."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +13,11 @@ from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.running.recorder import Recorder
 from go_scheduler.running.withdrawing import Edit, Kind, Withdrawing, join, withdraw
-from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import EXPIRE_AFTER
 from tests.conftest import instance
+
+if TYPE_CHECKING:
+    from go_scheduler.testing import ManualClock
 
 
 class Beginning(HeldRun):
@@ -32,84 +35,30 @@ class Beginning(HeldRun):
         """It is known by looking."""
 
 
-class Holder:
-    """What a node has for this, and a store that it runs on."""
-
-    def __init__(self) -> None:
-        clock = ManualClock()
-        self.store = MemoryStore(clock)
-        self.held = Held()
-        self.recorder = Recorder(
-            self.store,
-            StoreClock(clock, self.store.now),
-            defaults=Defaults(expire_after=EXPIRE_AFTER),
-            max_hangs=None,
-            recorded=lambda: None,
-        )
-        self.withdrawing = Withdrawing(self.held, self.recorder)
-        join(self.store, self.withdrawing)
-
-    def hold(self, kind: type[HeldRun] = HeldRun) -> HeldRun:
-        run = kind(instance(), expire_after=EXPIRE_AFTER)
-        self.held.add([run])
-        return run
-
-
-@pytest.fixture
-def holder() -> Holder:
-    return Holder()
-
-
-def deleted(run: HeldRun) -> Edit:
-    return Edit(Kind.DELETED, {run.instance.definition.id})
-
-
-def test_what_is_held_and_not_called_is_let_go_of(holder: Holder) -> None:
-    waiting, other = holder.hold(), holder.hold()
-    assert withdraw(holder.store, deleted(waiting)) == {waiting.instance.id}
-    assert holder.held.uncalled() == [other]
-    assert holder.recorder.unrecorded_runs() == [waiting]
-
-
-def test_an_edit_waits_for_a_call_that_has_been_decided(holder: Holder) -> None:
-    run = holder.hold(Beginning)
-    holder.held.fall_due([run], ZERO)
-    holder.held.call(run)
-    assert withdraw(holder.store, deleted(run)) == set()
-    assert run.begun
-    assert list(holder.held.running()) == [run]
-
-
-def test_what_comes_from_a_claim_that_was_under_way_is_let_go_of(
-    holder: Holder,
+@pytest.mark.parametrize("how", ["it begins", "in a fork"])
+def test_an_edit_takes_nothing_from_a_thread_or_a_process_that_has_it(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    watch = holder.withdrawing.watch()
-    edited = HeldRun(instance(), expire_after=EXPIRE_AFTER)
-    assert withdraw(holder.store, deleted(edited)) == set()
-    other = holder.hold()
-    holder.held.add([edited])
-    assert holder.withdrawing.let_in([edited, other], [watch]) == [other]
-    assert holder.held.uncalled() == [other]
-
-
-def test_a_later_claim_knows_nothing_of_it(holder: Holder) -> None:
-    run = HeldRun(instance(), expire_after=EXPIRE_AFTER)
-    withdraw(holder.store, deleted(run))
-    watch = holder.withdrawing.watch()
-    holder.held.add([run])
-    assert holder.withdrawing.let_in([run], [watch]) == [run]
-
-
-def test_only_nodes_on_the_same_store_are_told(holder: Holder) -> None:
-    run = holder.hold()
-    assert withdraw(MemoryStore(ManualClock()), deleted(run)) == set()
-    assert holder.held.uncalled() == [run]
-
-
-def test_after_a_fork_the_child_leaves_what_its_parent_holds(
-    holder: Holder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = holder.hold()
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert withdraw(holder.store, deleted(run)) == set()
-    assert holder.held.uncalled() == [run]
+    store, held = MemoryStore(clock), Held()
+    recorder = Recorder(
+        store,
+        StoreClock(clock, store.now),
+        defaults=Defaults(expire_after=EXPIRE_AFTER),
+        max_hangs=None,
+        recorded=lambda: None,
+    )
+    withdrawing = Withdrawing(held, recorder)
+    join(store, withdrawing)
+    run = Beginning(instance(), expire_after=EXPIRE_AFTER)
+    held.add([run])
+    edit = Edit(Kind.DELETED, {run.instance.definition.id})
+    if how == "it begins":
+        held.fall_due([run], ZERO)
+        held.call(run)
+        assert withdraw(store, edit) == set()
+        assert run.begun
+        assert list(held.running()) == [run]
+    else:
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        assert withdraw(store, edit) == set()
+        assert held.uncalled() == [run]
