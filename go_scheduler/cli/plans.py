@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.cli.documents import definition_document
-from go_scheduler.cli.showing import described
-from go_scheduler.formatting import write_duration
+from go_scheduler.cli.output import json_of
+from go_scheduler.cli.showing import described, text_of
 from go_scheduler.simulation.plans import values_of
-from go_scheduler.triggers import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.simulation import Plan
@@ -31,7 +26,7 @@ def lines_of(found: Plan) -> Iterable[str]:
     for change in found.changed:
         yield f"~ {_label(change.after)}"
         for name, before, after in values_of(change):
-            yield f"    {name}: {_shown(before)} -> {_shown(after)}"
+            yield f"    {name}: {text_of(before) or '-'} -> {text_of(after) or '-'}"
     for each in found.removed:
         yield f"- {_label(each)}  {described(each.trigger)}"
     for reason in found.refused:
@@ -42,30 +37,20 @@ def _label(definition: TaskDefinition) -> str:
     return f"{definition.id}  {definition.name or '-'}"
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, Trigger):
-        return described(value)
-    if isinstance(value, timedelta):
-        return write_duration(value)
-    if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False)
-    return "-" if value is None else str(value)
-
-
 def document_of(found: Plan) -> Mapping[str, Any]:
     """A plan as JSON."""
     return {
         "owner": found.owner,
-        "added": [definition_document(each) for each in found.added],
+        "added": [json_of(each) for each in found.added],
         "changed": [
             {
-                "before": definition_document(each.before),
-                "after": definition_document(each.after),
+                "before": json_of(each.before),
+                "after": json_of(each.after),
                 "fields": list(each.fields),
             }
             for each in found.changed
         ],
-        "removed": [definition_document(each) for each in found.removed],
+        "removed": [json_of(each) for each in found.removed],
         "removal": found.removal,
         "unchanged": [str(each.id) for each in found.unchanged],
         "refused": list(found.refused),

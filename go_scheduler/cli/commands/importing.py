@@ -12,12 +12,13 @@ from go_scheduler.cli.connection import Where
 from go_scheduler.cli.options import (
     ExitCode,
     Json,
+    argument,
     duration_of,
     grouped,
     instant_of,
     text,
 )
-from go_scheduler.cli.output import document, line, note
+from go_scheduler.cli.output import note, print_one
 from go_scheduler.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -65,11 +66,10 @@ class JitterOptions:
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="JSON lines, each a definition or a job, or a JSON array of them; - is"
+        argument(
+            "JSON lines, each a definition or a job, or a JSON array of them; - is"
             " standard input.",
-            show_default=False,
+            "FILE",
         ),
     ],
     where: Where,
@@ -110,10 +110,7 @@ def import_(
                 f" {name}, and nothing is made twice"
             )
             raise
-    if json:
-        document(imported.counts)
-    else:
-        line(_summary(imported.counts))
+    print_one(imported.counts, _summary(imported.counts), json=json)
     if imported.counts["wrong"]:
         raise typer.Exit(ExitCode.NOT_SO)
 
