@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.formatting import duration_text, shown, summary
 from go_scheduler.models import RUNS, State, TaskInstance
-from go_scheduler.why.answer import Because, Why
+from go_scheduler.why.answer import Because
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
     from uuid import UUID
 
+    from go_scheduler.why.answer import Why
     from go_scheduler.why.facts import Facts
 
 
@@ -81,21 +82,6 @@ def time_of(facts: Facts, at: datetime | None) -> str:
     return "an unknown time" if at is None else facts.times(at)
 
 
-def why_of(
-    facts: Facts, instance: TaskInstance, because: Because, text: str, **more: object
-) -> Why:
-    """The answer, about an instance and the node that has it."""
-    return Why(
-        definition_id=facts.definition.id,
-        at=facts.at,
-        because=because,
-        text=text,
-        instance=instance,
-        node=facts.node(instance.claimed_by),
-        **more,  # type: ignore[arg-type]
-    )
-
-
 _THEN = "Else it has failed, and any node takes it over."
 _OVERDUE = (
     "That is overdue: a node that serves its queue takes it over, within about a sixth"
@@ -139,44 +125,33 @@ def completed(facts: Facts, instance: TaskInstance) -> Why:
     text = f"It has completed. {_run_of(facts, instance)}"
     if instance.runs > 1:
         text += f" It took {instance.runs} runs.{last_error(instance)}"
-    return why_of(
-        facts,
-        instance,
-        Because.COMPLETED,
-        text,
-        since=instance.started_at,
-        until=instance.completed_at,
-    )
+    since, until = instance.started_at, instance.completed_at
+    return facts.answer(Because.COMPLETED, text, instance, since=since, until=until)
 
 
 def failed(facts: Facts, instance: TaskInstance) -> Why:
     """That it has failed, with its last error."""
     runs = "1 run" if instance.runs == 1 else f"{instance.runs} runs"
-    last = _run_of(facts, instance)
-    return why_of(
-        facts,
-        instance,
-        Because.FAILED,
-        f"It has failed, after {runs}.{last_error(instance)} {last}",
-        since=instance.completed_at,
-        reason=instance.error,
-    )
+    last = f"{last_error(instance)} {_run_of(facts, instance)}"
+    text = f"It has failed, after {runs}.{last}"
+    since, reason = instance.completed_at, instance.error
+    return facts.answer(Because.FAILED, text, instance, since=since, reason=reason)
 
 
 def cancelled(facts: Facts, instance: TaskInstance) -> Why:
     """That it was cancelled, and when."""
-    text = f"It was cancelled at {time_of(facts, instance.completed_at)}."
-    return why_of(facts, instance, Because.CANCELLED, text, since=instance.completed_at)
+    since = instance.completed_at
+    text = f"It was cancelled at {time_of(facts, since)}."
+    return facts.answer(Because.CANCELLED, text, instance, since=since)
 
 
 def skipped(facts: Facts, instance: TaskInstance) -> Why:
     """That it was skipped, alone or with others, and for which reason."""
     record = instance.skipped
     if record is None:
-        text = f"It was skipped at {time_of(facts, instance.completed_at)}."
-        return why_of(
-            facts, instance, Because.SKIPPED, text, since=instance.completed_at
-        )
+        since = instance.completed_at
+        text = f"It was skipped at {time_of(facts, since)}."
+        return facts.answer(Because.SKIPPED, text, instance, since=since)
     first, last = facts.times(record.first), facts.times(record.last)
     what = "The fire time at" if instance.fire_time else "What was to run at"
     text = f"{what} {first} was skipped: {record.reason}."
@@ -185,11 +160,10 @@ def skipped(facts: Facts, instance: TaskInstance) -> Why:
             f"{record.count} fire times were skipped, from {first} to {last}:"
             f" {record.reason}."
         )
-    return why_of(
-        facts,
-        instance,
+    return facts.answer(
         Because.SKIPPED,
         text,
+        instance,
         since=record.first,
         until=record.last,
         reason=record.reason,
@@ -221,15 +195,8 @@ def paused(facts: Facts, instance: TaskInstance | None) -> Why:
         " resumed."
     )
     text += _after_pause(facts) if instance is None else before(instance)
-    return Why(
-        definition_id=facts.definition.id,
-        at=facts.at,
-        because=Because.PAUSED,
-        text=text,
-        instance=instance,
-        since=since,
-        reason=note,
-    )
+    answer = facts.answer(Because.PAUSED, text, since=since, reason=note)
+    return replace(answer, instance=instance)
 
 
 def _after_pause(facts: Facts) -> str:
@@ -271,14 +238,8 @@ def _running(facts: Facts, instance: TaskInstance) -> Why:
     if instance.cancel_requested:
         text += " It has been asked to stop."
     text += before(instance)
-    return why_of(
-        facts,
-        instance,
-        Because.RUNNING,
-        text,
-        since=instance.started_at,
-        until=instance.expires_at,
-    )
+    since, until = instance.started_at, instance.expires_at
+    return facts.answer(Because.RUNNING, text, instance, since=since, until=until)
 
 
 def _held(facts: Facts, instance: TaskInstance) -> Why:
@@ -289,7 +250,7 @@ def _held(facts: Facts, instance: TaskInstance) -> Why:
         f" by {who_has(facts, instance)}.{_claim(facts, instance)}"
         f"{before(instance)}"
     )
-    return why_of(facts, instance, Because.HELD, text, until=instance.expires_at)
+    return facts.answer(Because.HELD, text, instance, until=instance.expires_at)
 
 
 def _pending(facts: Facts, instance: TaskInstance) -> Why:
@@ -315,14 +276,9 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
         text = f"It is due at {due}{_by_jitter(instance)}, in {soon}."
         because, since = Because.PENDING, None
     text += but_nobody_would(facts)
-    return why_of(
-        facts,
-        instance,
-        because,
-        text,
-        since=since,
-        until=instance.due_at,
-        reason=instance.given_back or instance.error,
+    until, reason = instance.due_at, instance.given_back or instance.error
+    return facts.answer(
+        because, text, instance, since=since, until=until, reason=reason
     )
 
 
@@ -348,11 +304,10 @@ def _parked(facts: Facts, instance: TaskInstance) -> Why:
     else:
         its = replace(facts, definition=holder.definition, holder=None)
         text += f" Instance {holder.id}{_of(facts, holder)}: {about(its, holder).text}"
-    return why_of(
-        facts,
-        instance,
+    return facts.answer(
         Because.PARKED,
         text,
+        instance,
         holder=holder,
         since=instance.due_at,
         reason=instance.error,
@@ -382,13 +337,9 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
     due = instance.execute_at if first else instance.due_at
     text = f"It has been due since {facts.times(due)}, and {what}."
     text += f"{given_back(instance)}{before(instance)}"
-    return why_of(
-        facts,
-        instance,
-        Because.WAITS_FOR_NODE,
-        text,
-        since=due,
-        reason=instance.given_back or instance.error,
+    reason = instance.given_back or instance.error
+    return facts.answer(
+        Because.WAITS_FOR_NODE, text, instance, since=due, reason=reason
     )
 
 

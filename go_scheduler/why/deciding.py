@@ -160,7 +160,7 @@ def _fires(facts: Facts, fire_time: datetime) -> Why:
             f"It is overdue: it should have fired at {facts.times(following)}, and no"
             f" node has made its instance{_makers(facts)}{but_nobody_would(facts)}"
         )
-        return _answer(facts, Because.OVERDUE, text, since=following)
+        return facts.answer(Because.OVERDUE, text, since=following)
     soon = fire_time - facts.now
     begins, made = "It fires at", "its instance is made shortly before"
     if soon < timedelta(0):
@@ -169,7 +169,7 @@ def _fires(facts: Facts, fire_time: datetime) -> Why:
     if later := jitter_of(facts.definition, fire_time):
         when += f", and is to run at {facts.times(fire_time + later)} by its jitter"
     text = f"{begins} {at}{when}; {made}.{but_nobody_would(facts)}"
-    return _answer(facts, Because.TO_COME, text, until=fire_time)
+    return facts.answer(Because.TO_COME, text, until=fire_time)
 
 
 def _makers(facts: Facts) -> str:
@@ -186,13 +186,13 @@ def _nothing_then(facts: Facts) -> Why:
     trigger = facts.definition.trigger
     if isinstance(trigger, OnDemandTrigger):
         text = "Nothing: it has no fire times, and runs only when somebody asks for it."
-        return _answer(facts, Because.NO_FIRE_TIME, text + _ran_meanwhile(facts))
+        return facts.answer(Because.NO_FIRE_TIME, text + _ran_meanwhile(facts))
     if trigger.waits:
         text = (
             "It fires after the end of each run, so nobody knows when before that has"
             f" ended.{_ran_meanwhile(facts)}"
         )
-        return _answer(facts, Because.WAITS_FOR_END, text)
+        return facts.answer(Because.WAITS_FOR_END, text)
     nearest = facts.nearest()
     text = f"Nothing: the schedule has no fire time at {facts.times(facts.at)}"
     if facts.at < facts.now and facts.definition.revision != 1:
@@ -206,7 +206,7 @@ def _nothing_then(facts: Facts) -> Why:
         times = " and ".join(_marked(facts, each) for each in nearest)
         text += f"; the nearest {are} {times}"
     text += f".{_ran_meanwhile(facts)}"
-    return replace(_answer(facts, Because.NO_FIRE_TIME, text), nearest=nearest)
+    return replace(facts.answer(Because.NO_FIRE_TIME, text), nearest=tuple(nearest))
 
 
 def _marked(facts: Facts, time: PreviewedTime) -> str:
@@ -240,7 +240,7 @@ def _not_kept(facts: Facts, fire_time: datetime) -> Why:
             f"{since or ' after the retention'}, or it was scheduled, or given this"
             " trigger, later than that."
         )
-    return _answer(facts, Because.NOT_KEPT, text)
+    return facts.answer(Because.NOT_KEPT, text)
 
 
 def _ended(facts: Facts) -> Why:
@@ -248,7 +248,7 @@ def _ended(facts: Facts) -> Why:
     text = "It has ended: its last fire time has had its instance"
     if completed_at is not None:
         text += f", at {facts.times(completed_at)}"
-    return _answer(facts, Because.ENDED, f"{text}.", since=completed_at)
+    return facts.answer(Because.ENDED, f"{text}.", since=completed_at)
 
 
 def _unknown_trigger(facts: Facts, trigger: UnknownTrigger) -> Why:
@@ -256,24 +256,4 @@ def _unknown_trigger(facts: Facts, trigger: UnknownTrigger) -> Why:
         "This process cannot read its trigger, and so not tell when it fires:"
         f" {trigger.reason}. Ask in a process that knows it."
     )
-    return _answer(facts, Because.UNKNOWN_TRIGGER, text, reason=trigger.reason)
-
-
-def _answer(
-    facts: Facts,
-    because: Because,
-    text: str,
-    *,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    reason: str | None = None,
-) -> Why:
-    return Why(
-        definition_id=facts.definition.id,
-        at=facts.at,
-        because=because,
-        text=text,
-        since=since,
-        until=until,
-        reason=reason,
-    )
+    return facts.answer(Because.UNKNOWN_TRIGGER, text, reason=trigger.reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.firing.latest import latest_fire_time
 from go_scheduler.formatting import clock_text
@@ -15,12 +15,16 @@ from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.triggers.zones import load_zone, zone_of
+from go_scheduler.why.answer import Why
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from go_scheduler.triggers.base import Trigger
+    from go_scheduler.why.answer import Because
 
+_T = TypeVar("_T")
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _FIRST_STEP = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)
@@ -80,6 +84,31 @@ class Facts:
         """The nodes that take what is due."""
         return [each for each in self.nodes if each.takes_on]
 
+    def answer(
+        self,
+        because: Because,
+        text: str,
+        instance: TaskInstance | None = None,
+        *,
+        holder: TaskInstance | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        reason: str | None = None,
+    ) -> Why:
+        """The answer, with the node that has the instance it is about."""
+        return Why(
+            definition_id=self.definition.id,
+            at=self.at,
+            because=because,
+            text=text,
+            instance=instance,
+            node=None if instance is None else self.node(instance.claimed_by),
+            holder=holder,
+            since=since,
+            until=until,
+            reason=reason,
+        )
+
     def node(self, id: UUID | None) -> NodeInfo | None:
         """A node, if it is known."""
         return next((each for each in self.nodes if each.id == id), None)
@@ -95,26 +124,15 @@ class Facts:
         found = self.next_after(self.at - MICROSECOND)
         return found if self.is_then(found) else None
 
-    def nearest(self) -> tuple[PreviewedTime, ...]:
+    def nearest(self) -> Sequence[PreviewedTime]:
         """The fire time before the instant, and the one after it."""
         found = (self._before(), self.next_after(self.at))
-        trigger = self.definition.trigger
         times = [each - MICROSECOND for each in found if each is not None]
-        try:
-            return ask(
-                trigger, lambda: tuple(preview(trigger, 1, each)[0] for each in times)
-            )
-        except Exception:
-            return ()
+        return self._asked(lambda it: [preview(it, 1, each)[0] for each in times]) or ()
 
     def next_after(self, after: datetime) -> datetime | None:
         """The next fire time after an instant, if there is one and it can be known."""
-        # A trigger that cannot tell is no reason to tell nothing at all.
-        trigger = self.definition.trigger
-        try:
-            return ask(trigger, lambda: next_fire_time_of(trigger, after))
-        except Exception:
-            return None
+        return self._asked(lambda trigger: next_fire_time_of(trigger, after))
 
     def _before(self) -> datetime | None:
         """The latest fire time before the instant: from as far back as it takes."""
@@ -128,8 +146,13 @@ class Facts:
 
     def _latest(self, known: datetime) -> datetime | None:
         """The latest fire time before the instant, from one that is."""
-        trigger, until = self.definition.trigger, self.at - MICROSECOND
+        until = self.at - MICROSECOND
+        return self._asked(lambda trigger: latest_fire_time(trigger, known, until))
+
+    def _asked(self, question: Callable[[Trigger], _T]) -> _T | None:
+        """What the trigger answers; None: it fails, and all else can still be said."""
+        trigger = self.definition.trigger
         try:
-            return ask(trigger, lambda: latest_fire_time(trigger, known, until))
+            return ask(trigger, lambda: question(trigger))
         except Exception:
             return None
