@@ -16,7 +16,6 @@ from go_scheduler.client.client import check_client
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.dashboard import signing_in
 from go_scheduler.dashboard.admission import Admission, SecurityHeaders
-from go_scheduler.dashboard.base_url import BaseUrl
 from go_scheduler.dashboard.live import Live
 from go_scheduler.dashboard.pages import PAGES
 from go_scheduler.dashboard.request import STATIC, Context, PageRequest, environment
@@ -170,7 +169,7 @@ def create_dashboard(
         client=client,
         clock=clock,
         store_clock=StoreClock(clock, lambda: client._ready().now()),
-        base_url=BaseUrl(origin),
+        origin=origin,
         admission=Admission(access, authorize, login_methods),
         sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),

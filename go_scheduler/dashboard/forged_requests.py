@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from go_scheduler.http.access.loopback import is_loopback
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from fastapi import Request
 
     from go_scheduler.dashboard.admission import Form
+    from go_scheduler.dashboard.request import Context
 
 TOKEN = "csrf"
 """The field that has the token of the page."""
@@ -19,16 +22,32 @@ HEADER = "X-CSRF-Token"
 """The header that may have it instead."""
 
 
-def check_own_page(request: Request, origin: str) -> None:
-    """Refuse a request that no page of the dashboard has sent.
+def origin_of(request: Request) -> str:
+    """The origin of the dashboard, as the browser that sends a request has it.
 
-    Args:
-        request: The request of a browser.
-        origin: The origin of the dashboard.
+    Unless one is configured, it is the requested host, by https unless that is this
+    machine.
+    """
+    here: Context = request.app.state.context
+    if here.origin is not None:
+        return here.origin
+    # A proxy that ends TLS does not tell the server so. Nobody signs in without TLS.
+    host = request.headers.get("host", "")
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        name = ""
+    is_plain = request.scope["scheme"] == "http" and is_loopback(name)
+    return f"{'http' if is_plain else 'https'}://{host}"
+
+
+def check_own_page(request: Request) -> None:
+    """Refuse a request that no page of the dashboard has sent.
 
     Raises:
         Problem: 403, another site has sent it, or the browser does not say which.
     """
+    origin = origin_of(request)
     site = request.headers.get("sec-fetch-site")
     sent = request.headers.getlist("origin")
     if site is None:

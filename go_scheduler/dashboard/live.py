@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import StoreError
@@ -36,8 +35,7 @@ _BEGIN = "retry: 3000\n\n"
 _BEAT = ": still here\n\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restriction:
+class Restriction(NamedTuple):
     """Filters the changes that a viewer learns of.
 
     Attributes:
@@ -51,11 +49,8 @@ class Restriction:
     @classmethod
     def of(cls, caller: Caller) -> Restriction:
         """The filter of a caller."""
-        queues, owners = (
-            None if each is None else frozenset(each)
-            for each in (caller.queues, caller.owners)
-        )
-        return cls(queues=queues, owners=owners)
+        given = (caller.queues, caller.owners)
+        return cls(*(None if each is None else frozenset(each) for each in given))
 
 
 UNRESTRICTED = Restriction()
@@ -80,7 +75,7 @@ def of_instances(client: Client, restriction: Restriction) -> Hashable:
 
 def _of_theirs(client: Client, restriction: Restriction) -> Hashable:
     """The same for a restricted viewer: changes of others make no difference."""
-    of: Any = {"queues": restriction.queues, "owners": restriction.owners}
+    of = restriction._asdict()
     ended = (client.list_ended(each, **of, limit=1) for each in Outcome)
     waiting = client.list_waiting(**of, limit=_WAITING)
     claims = client.list_claims(**of, limit=_LOOKED_AT)

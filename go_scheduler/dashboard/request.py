@@ -30,9 +30,6 @@ from go_scheduler.client import Client
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.clock import Clock, StoreClock
 from go_scheduler.dashboard.admission import Admission, read_form
-from go_scheduler.dashboard.base_url import (
-    BaseUrl,
-)
 from go_scheduler.dashboard.forged_requests import (
     check_own_page,
     check_token,
@@ -66,7 +63,7 @@ class Context:
         client: A client, or a scheduler.
         clock: Tells the time of sessions.
         store_clock: Tells the time of the store.
-        base_url: The URL of the dashboard in browsers.
+        origin: The origin of the dashboard in browsers; None: the requested host.
         admission: Authenticates callers.
         sessions: The sessions of browsers.
         audit: Records who did what.
@@ -78,7 +75,7 @@ class Context:
     client: Client
     clock: Clock
     store_clock: StoreClock
-    base_url: BaseUrl
+    origin: str | None
     admission: Admission
     sessions: Sessions
     audit: Audit
@@ -386,7 +383,7 @@ def change(path: str, answer: Answer, *, needs: str) -> Route:
 
     async def endpoint(request: Request) -> Response:
         here: Context = request.app.state.context
-        check_own_page(request, here.base_url.origin(request))
+        check_own_page(request)
         try:
             visit = await _admitted(request, needs)
             if not here.allows_changes:

@@ -18,13 +18,11 @@ from starlette.routing import Route
 
 from go_scheduler.checks import check_at_least, check_name
 from go_scheduler.dashboard.admission import read_form
-from go_scheduler.dashboard.base_url import (
-    path_to_return_to,
-)
 from go_scheduler.dashboard.forged_requests import (
     check_own_page,
     check_token,
     comes_from_elsewhere,
+    origin_of,
 )
 from go_scheduler.dashboard.request import PageRequest
 from go_scheduler.dashboard.sessions import cookie_of, forget, keep, kept_under
@@ -351,7 +349,7 @@ async def show(request: Request) -> Response:
 async def by_key(request: Request) -> Response:
     """Sign in by an API key."""
     login_methods, here = _login_methods(request), _here(request)
-    check_own_page(request, here.base_url.origin(request))
+    check_own_page(request)
     login_methods.count(request)
     form = await read_form(request)
     session = await here.sessions.of(request)
@@ -370,12 +368,8 @@ async def by_key(request: Request) -> Response:
 
 async def begin(request: Request) -> Response:
     """Redirect to the issuer."""
-    login_methods, here, flow = (
-        _login_methods(request),
-        _here(request),
-        _code_flow(request),
-    )
-    login_methods.count(request)
+    here, flow = _here(request), _code_flow(request)
+    _login_methods(request).count(request)
     begun = await flow.begin(_back(request))
     until = here.clock.now() + _TAKES
     to = path_to_return_to(request.query_params.get("next", "/"))
@@ -393,11 +387,8 @@ async def begin(request: Request) -> Response:
 
 async def end(request: Request) -> Response:
     """Sign in a browser that comes back from the issuer."""
-    login_methods, here, flow = (
-        _login_methods(request),
-        _here(request),
-        _code_flow(request),
-    )
+    login_methods, here = _login_methods(request), _here(request)
+    flow = _code_flow(request)
     login_methods.count(request)
     cookies = await here.sessions.cookies()
     name = _begun(request.query_params.get("state", ""))
@@ -419,7 +410,7 @@ async def end(request: Request) -> Response:
 async def sign_out(request: Request) -> Response:
     """End a session."""
     login_methods, here = _login_methods(request), _here(request)
-    check_own_page(request, here.base_url.origin(request))
+    check_own_page(request)
     session = await here.sessions.of(request)
     caller = login_methods.caller_of(session.signed_in)
     token = await here.sessions.token(session, caller.subject)
@@ -504,4 +495,12 @@ def _code_flow(request: Request) -> CodeFlow:
 
 
 def _back(request: Request) -> str:
-    return _here(request).base_url.origin(request) + PageRequest(request).link(BACK)
+    return origin_of(request) + PageRequest(request).link(BACK)
+
+
+def path_to_return_to(given: str) -> str:
+    """The given path if it is within the dashboard; else ``/``."""
+    is_path = given.startswith("/") and given.isascii() and given.isprintable()
+    if not is_path or given.startswith("//") or "\\" in given:
+        return "/"
+    return given

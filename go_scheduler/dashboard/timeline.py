@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,36 +20,6 @@ if TYPE_CHECKING:
     from go_scheduler.client import Client
     from go_scheduler.models import TaskInstance
     from go_scheduler.triggers.previews import PreviewedTime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockChange:
-    """A change of the clocks.
-
-    Attributes:
-        at: When it is.
-        share: Its position in the window, from 0 to 1.
-        text: Its description.
-    """
-
-    at: datetime
-    share: float
-    text: str
-
-
-def clock_changes(timezone: str | None, window: Window) -> list[ClockChange]:
-    """The changes of a zone within a window, earliest first.
-
-    Args:
-        timezone: The name of the zone; None: there are no changes.
-        window: The window.
-    """
-    if timezone is None:
-        return []
-    return [
-        ClockChange(at=at, share=window.share(at), text=text)
-        for at, text in zone_changes(timezone, window.start, window.end)
-    ]
 
 
 _MINUTE = timedelta(minutes=1)
@@ -76,7 +45,7 @@ ZOOMS = tuple(_ZOOMS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A tick of the axis.
+    """A tick of the axis, or a change of the clocks.
 
     Attributes:
         at: When it is.
@@ -156,7 +125,7 @@ class Window:
     def parts(self, number: int) -> list[tuple[datetime, datetime]]:
         """So many parts of equal length."""
         bounds = [self.start + self.length * i / number for i in range(number + 1)]
-        return list(itertools.pairwise(bounds))
+        return list(pairwise(bounds))
 
     def ticks(self) -> list[Tick]:
         """The ticks of its axis, at round times of UTC."""
@@ -167,6 +136,13 @@ class Window:
             found.append(Tick(at=at, share=self.share(at), text=at.strftime(text)))
             at += step
         return found
+
+    def clock_changes(self, timezone: str | None) -> list[Tick]:
+        """The changes of the clocks of a zone, earliest first; None: no zone."""
+        if timezone is None:
+            return []
+        changes = zone_changes(timezone, self.start, self.end)
+        return [Tick(at=at, share=self.share(at), text=text) for at, text in changes]
 
     def _zoomed(self, by: int) -> Window | None:
         place = ZOOMS.index(self.zoom) + by
@@ -409,7 +385,7 @@ class TimelineRow:
     now: float | None
     marks: Sequence[Mark]
     heaps: Sequence[Heap]
-    changes: Sequence[ClockChange]
+    changes: Sequence[Tick]
 
     @property
     def highest(self) -> int:
@@ -454,7 +430,7 @@ def read_lane(
         now=window.share(now) if window.has(now) else None,
         marks=marks,
         heaps=binned,
-        changes=clock_changes(zone_of(definition.trigger), window),
+        changes=window.clock_changes(zone_of(definition.trigger)),
     )
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from uuid import UUID
 
-    from go_scheduler.json import JSON
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 
 NOTHING = "–"
@@ -51,11 +50,6 @@ def span(duration: timedelta | None) -> str:
 def number(count: int) -> str:
     """A whole number with commas."""
     return f"{count:,}"
-
-
-def json_text(value: JSON) -> str:
-    """A JSON value as text."""
-    return to_text(value)
 
 
 def short(text: str | None) -> str:
@@ -105,21 +99,12 @@ def node_state(node: NodeInfo) -> str:
     return "stopping" if node.stopping else "alive"
 
 
+_FILTERS = (
+    *(instant, plain_instant, span, number, short, short_id, said, took, late),
+    *(fires, node_state),
+)
 FILTERS: Mapping[str, Callable[..., object]] = {
-    each.__name__: each
-    for each in (
-        instant,
-        plain_instant,
-        span,
-        number,
-        json_text,
-        short,
-        short_id,
-        said,
-        took,
-        late,
-        fires,
-        node_state,
-    )
+    "json_text": to_text,
+    **{each.__name__: each for each in _FILTERS},
 }
 """Those that templates have, by their names."""

@@ -129,7 +129,7 @@ def test_who_is_restricted_is_told_of_what_is_theirs_alone() -> None:
         live = Live(client, every=QUICK)
         async with (
             aclosing(live.stream("instances", mine)) as one,
-            aclosing(live.stream("instances", replace(mine, owners=None))) as other,
+            aclosing(live.stream("instances", mine._replace(owners=None))) as other,
         ):
             await anext(one)
             await anext(other)

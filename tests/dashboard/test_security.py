@@ -14,9 +14,8 @@ from fastapi import Request
 from markupsafe import escape
 
 from go_scheduler import MemoryStore, Scheduler
-from go_scheduler.dashboard.base_url import path_to_return_to
 from go_scheduler.dashboard.sessions import SignedCookies
-from go_scheduler.dashboard.signing_in import LASTS
+from go_scheduler.dashboard.signing_in import LASTS, path_to_return_to
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
 from go_scheduler.http import OpenAccess
 from go_scheduler.http.access.caller import Caller

@@ -17,7 +17,6 @@ from go_scheduler.dashboard.timeline import (
     MOST_MARKS,
     ZOOMS,
     Window,
-    clock_changes,
     is_in,
     mark_of,
     read_lane,
@@ -116,12 +115,12 @@ def test_ticks_are_few_and_at_round_times(zoom: str) -> None:
 )
 def test_changes_of_the_clocks_are_shown(day: str, said: str) -> None:
     start = datetime.fromisoformat(day).replace(tzinfo=UTC)
-    [change] = clock_changes("Europe/Berlin", Window(start=start, zoom="day"))
+    day_long = Window(start=start, zoom="day")
+    [change] = day_long.clock_changes("Europe/Berlin")
     assert change.at == start + HOUR
     assert change.share == pytest.approx(1 / 24)
     assert change.text == f"clocks in Europe/Berlin go {said}"
-    assert clock_changes("UTC", Window(start=start, zoom="day")) == []
-    assert clock_changes(None, Window(start=start, zoom="day")) == []
+    assert day_long.clock_changes("UTC") == day_long.clock_changes(None) == []
 
 
 def test_planned_fires_stand_behind_those_that_were_made(store: MemoryStore) -> None:

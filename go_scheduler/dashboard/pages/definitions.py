@@ -227,42 +227,26 @@ async def definition(visit: PageRequest) -> Response:
     )
 
 
-_TEXTS = ("name", "queue", "owner")
-_ORDERS = ("id", "soonest")
-
-
 async def definitions(visit: PageRequest) -> Response:
     """A page of the definitions that meet every condition."""
     query = visit.query
-    name, queue, owner = (request.text(query, each) for each in _TEXTS)
-    state = request.word(query, "state", [each.value for each in DefinitionState])
-    order = request.word(query, "order", _ORDERS)
-    page_of = await visit.client.alist_definitions(
-        name=name,
-        queue=queue,
-        owner=owner,
-        state=state,
+    filters: dict[str, Any] = {
+        each: request.text(query, each) for each in ("name", "queue", "owner")
+    }
+    states = [each.value for each in DefinitionState]
+    filters["state"] = request.word(query, "state", states)
+    order = request.word(query, "order", ("id", "soonest"))
+    found = await visit.client.alist_definitions(
+        **filters,
         metadata=request.json_object(query, "metadata"),
         **theirs(visit.caller),
         soonest_first=order == "soonest",
         after=request.text(query, "after"),
         limit=LISTED,
     )
-    given = {
-        "name": name,
-        "queue": queue,
-        "owner": owner,
-        "state": state,
-        "order": order,
-        "metadata": request.text(query, "metadata"),
-    }
-    return visit.show(
-        "definitions.html",
-        definitions=page_of,
-        given=given,
-        states=list(DefinitionState),
-        now=visit.now,
-    )
+    metadata = request.text(query, "metadata")
+    given = {**filters, "order": order, "metadata": metadata}
+    return visit.show("definitions.html", definitions=found, given=given, states=states)
 
 
 ROUTES = [

@@ -1,12 +1,5 @@
-// What pages do by a script of their own: ask before something is changed.
+// What pages do by a script of their own: load anew what has changed.
 "use strict";
-
-document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-confirm]");
-  if (button && !window.confirm(button.dataset.confirm)) {
-    event.preventDefault();
-  }
-});
 
 // The part of a page that is live is loaded anew when the server tells of a change, but
 // not while somebody is in it, or has opened something there.
