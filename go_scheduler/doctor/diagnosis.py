@@ -37,7 +37,7 @@ from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _PAGE = 1000
 
 
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What is known of a schedule, read once when it is first needed.
 
@@ -55,18 +56,10 @@ class Facts:
         expire_after: The default of definitions without one.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        names: Collection[str] | None,
-        most: int,
-        expire_after: timedelta,
-    ) -> None:
-        self.store = store
-        self.names = names
-        self.most = most
-        self.expire_after = expire_after
+    store: Store
+    names: Collection[str] | None
+    most: int
+    expire_after: timedelta
 
     @cached_property
     def now(self) -> datetime:
@@ -272,10 +265,7 @@ def nodes(facts: Facts) -> Iterator[Finding]:
             f"no living node serves queue {queue!r}, in which something is due"
         )
     for (queue, name), count in unknown.most_common(SHOWN):
-        of = f"of which there are {_so_many(count)}"
-        if name is None:
-            of = _nameless(facts, queue)
-        yield _nobody_has(queue, name, of)
+        yield _nobody_has(queue, name, _so_many_of(name, count, facts, queue))
     # A one-off is no active definition any more once it has fired.
     waiting = Counter(
         (each.definition.queue, each.definition.name)
@@ -284,7 +274,8 @@ def nodes(facts: Facts) -> Iterator[Finding]:
     )
     for (queue, name), count in waiting.most_common(SHOWN):
         if (queue, name) not in unknown:
-            yield _nobody_has(queue, name, _so_many_wait(count))
+            of = ": " if name is None else ", "
+            yield _nobody_has(queue, name, of + _so_many_wait(count))
 
 
 def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
@@ -294,10 +285,11 @@ def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
 
 
 def _nobody_has(queue: str, name: str | None, of: str) -> Finding:
-    lacks = f"no living node that serves queue {queue!r} has a handler for"
-    if name is None:
-        return NAMELESS.found(f"{lacks} definitions without a name: {of}")
-    return NAME_UNKNOWN.found(f"{lacks} {name!r}, {of}")
+    kind = NAMELESS if name is None else NAME_UNKNOWN
+    return kind.found(
+        f"no living node that serves queue {queue!r} has a handler for"
+        f" {_runs_of(name)}{of}"
+    )
 
 
 def _due_elsewhere(facts: Facts) -> set[str]:
@@ -316,26 +308,14 @@ def names(facts: Facts) -> Iterator[Finding]:
     if known is None:
         return
     lacking = Counter(each.name for each in facts.active if each.name not in known)
-    for name, count in lacking.most_common(SHOWN):
-        if name is None:
-            yield NAMELESS_UNREGISTERED.found(
-                f"the handlers have none for definitions without a name:"
-                f" {_nameless(facts)}"
-            )
-            continue
-        yield NAME_UNREGISTERED.found(
-            f"the handlers have none for {name!r}, of which there are {_so_many(count)}"
-        )
     named = [each.definition.name for each in facts.waiting]
     waiting = Counter(each for each in named if each not in {*known, *lacking})
-    for name, count in waiting.most_common(SHOWN):
-        of = _so_many_wait(count)
-        if name is None:
-            yield NAMELESS_UNREGISTERED.found(
-                f"the handlers have none for definitions without a name: {of}"
-            )
-            continue
-        yield NAME_UNREGISTERED.found(f"the handlers have none for {name!r}: {of}")
+    for name, of in (
+        *((n, _so_many_of(n, count, facts)) for n, count in lacking.most_common(SHOWN)),
+        *((n, f": {_so_many_wait(count)}") for n, count in waiting.most_common(SHOWN)),
+    ):
+        kind = NAMELESS_UNREGISTERED if name is None else NAME_UNREGISTERED
+        yield kind.found(f"the handlers have none for {_runs_of(name)}{of}")
     if not (lacking or waiting):
         yield well("handlers", "there is one for each active definition")
 
@@ -394,15 +374,19 @@ def _kind(definition: TaskDefinition) -> str:
     return repr(definition.trigger.unknown_kind)
 
 
-def _nameless(facts: Facts, queue: str | None = None) -> str:
-    """The definitions without a name, of one queue or of all."""
-    return _listed(
-        [
-            each
-            for each in facts.active
-            if each.name is None and queue in (None, each.queue)
-        ]
-    )
+def _runs_of(name: str | None) -> str:
+    return "definitions without a name" if name is None else repr(name)
+
+
+def _so_many_of(
+    name: str | None, count: int, facts: Facts, queue: str | None = None
+) -> str:
+    """The number of definitions of a name; without a name, which they are."""
+    if name is not None:
+        return f", of which there are {_so_many(count)}"
+    nameless = [each for each in facts.active if each.name is None]
+    of = [each for each in nameless if queue in (None, each.queue)]
+    return f": {_listed(of)}"
 
 
 def _so_many_wait(count: int) -> str:
@@ -415,15 +399,15 @@ def _so_many(count: int) -> str:
 
 def _listed(definitions: Sequence[TaskDefinition]) -> str:
     """Their number, and the names of the first."""
-    named = ", ".join(labels(definitions[:SHOWN]))
+    named = ", ".join(map(_label, definitions[:SHOWN]))
     more = ", …" if len(definitions) > SHOWN else ""
     return f"{_so_many(len(definitions))} ({named}{more})"
 
 
-def labels(definitions: Iterable[TaskDefinition]) -> Iterator[str]:
-    """The name and id of each."""
-    for each in definitions:
-        yield f"{each.name} {each.id}" if each.name else f"{each.id}"
+def _label(definition: TaskDefinition) -> str:
+    return (
+        f"{definition.name} {definition.id}" if definition.name else f"{definition.id}"
+    )
 
 
 _MOST = 1000
@@ -456,13 +440,14 @@ def running(facts: Facts) -> Iterator[Finding]:
     stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
     for each in lapsed[:SHOWN]:
         yield LAPSED_CLAIM.found(
-            f"instance {each.id} of {_label(each)} is node {each.claimed_by}'s, whose"
-            " claim has lapsed, and nobody has taken it over"
+            f"instance {each.id} of {_label(each.definition)} is node"
+            f" {each.claimed_by}'s, whose claim has lapsed, and nobody has taken it"
+            " over"
         )
     for each in stuck[:SHOWN]:
         assert each.started_at is not None
         yield STUCK_RUN.found(
-            f"instance {each.id} of {_label(each)} has run for"
+            f"instance {each.id} of {_label(each.definition)} has run for"
             f" {duration_text(facts.now - each.started_at)}, past its expire_after",
             f"go_scheduler cancel {each.id}",
         )
@@ -476,8 +461,8 @@ def failed(facts: Facts) -> Iterator[Finding]:
     for instances in _by_definition(found):
         last = instances[0]
         yield FAILING.found(
-            f"{len(instances):,} of {_label(last)} failed within a day, the last by:"
-            f" {summary(last.error or 'no error')}",
+            f"{len(instances):,} of {_label(last.definition)} failed within a day, the"
+            f" last by: {summary(last.error or 'no error')}",
             f"go_scheduler retry --definition {last.definition.id}",
         )
     yield well("failed", f"{len(found):,} failed within a day")
@@ -487,15 +472,16 @@ def skipped(facts: Facts) -> Iterator[Finding]:
     """What was skipped within the last day, by definition."""
     count = 0
     for instances in _by_definition(_of_last_day(facts, Outcome.SKIPPED)):
+        definition = instances[0].definition
         records = [each.skipped for each in instances if each.skipped is not None]
         number = sum(each.count for each in records)
         count += number
         reason = records[0].reason if records else "nobody knows"
         kind = MISFIRED if _is_too_late(reason) else SKIPPED
         yield kind.found(
-            f"{number:,} fire times of {_label(instances[0])} were skipped within a"
-            f" day, the last as {reason}",
-            f"go_scheduler why {instances[0].definition.id}",
+            f"{number:,} fire times of {_label(definition)} were skipped within a day,"
+            f" the last as {reason}",
+            f"go_scheduler why {definition.id}",
         )
     yield well("missed", f"{count:,} fire times were skipped within a day")
 
@@ -542,10 +528,6 @@ def _is_stuck(instance: TaskInstance, facts: Facts) -> bool:
         return False
     longest = instance.definition.expire_after or facts.expire_after
     return facts.now - (instance.started_at or facts.now) > longest + _MARGIN
-
-
-def _label(instance: TaskInstance) -> str:
-    return next(labels([instance.definition]))
 
 
 _EXPIRE_AFTER = timedelta(minutes=5)
@@ -621,9 +603,8 @@ def diagnose(
     if most < 1:
         raise ConfigurationError(f"most must be at least 1, not {shown(most)}")
     check_positive("expire_after", expire_after)
-    facts = Facts(
-        store, names=_names_of(handlers), most=most, expire_after=expire_after
-    )
+    names = _names_of(handlers)
+    facts = Facts(store=store, names=names, most=most, expire_after=expire_after)
     return Report(findings=tuple(_findings(store, facts, clock or SystemClock())))
 
 

@@ -6,7 +6,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from operator import attrgetter
+from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -236,17 +237,13 @@ MANY_AT_ONCE = 100
 """Of more than so many that begin at one instant it is said that they do."""
 
 
-def beware_of(simulated: Simulated, refused: str | None) -> Simulated:
-    """The same with its warnings.
+def beware_of(simulated: Simulated, refused: str | None) -> Iterator[str]:
+    """The warnings about a definition.
 
     Args:
         simulated: The simulation of a definition.
         refused: What its trigger raised; None: nothing.
     """
-    return replace(simulated, warnings=tuple(_sentences(simulated, refused)))
-
-
-def _sentences(simulated: Simulated, refused: str | None) -> Iterator[str]:
     definition = simulated.definition
     if refused is not None:
         yield f"its trigger cannot be asked here: {refused}"
@@ -285,7 +282,7 @@ def beware_of_all(
         load: Their load.
         workers: How many can run at one time; None: any number.
     """
-    at, number = max(Counter(starts).items(), key=_number, default=(None, 0))
+    at, number = max(Counter(starts).items(), key=itemgetter(1), default=(None, 0))
     if at is not None and number > MANY_AT_ONCE:
         yield f"{number:,} begin at {utc_text(at)}: a jitter would spread them"
     if load.short:
@@ -293,10 +290,6 @@ def beware_of_all(
             f"in {load.short:,} minutes more than {workers:,} would run at once, up to"
             f" {load.most:,}: some begin late"
         )
-
-
-def _number(item: tuple[datetime | None, int]) -> int:
-    return item[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +372,7 @@ class Simulation:
         """The minute in which most runs begin, and how many; None: none begins."""
         if not self.minutes:
             return None
-        return max(self.minutes.items(), key=lambda each: each[1])
+        return max(self.minutes.items(), key=itemgetter(1))
 
 
 MOST_ASKED = 1000
@@ -477,7 +470,10 @@ def simulate(
     for name, number in (("workers", workers), ("most", most)):
         if number is not None:
             check_type(name, number, int)
-            _check_number(name, number)
+            if number < 1:
+                raise ConfigurationError(
+                    f"{name} must be at least 1, not {shown(number)}"
+                )
     try:
         end = start + span
     except OverflowError:
@@ -486,12 +482,6 @@ def simulate(
     runs, refused = _runs(given, lengths, start=start, end=end, most=most)
     take_turns(runs, given)
     return _simulation(given, runs, refused, lengths, (start, end), workers)
-
-
-def _check_number(name: str, number: int) -> None:
-    """Refuse a number below one."""
-    if number < 1:
-        raise ConfigurationError(f"{name} must be at least 1, not {shown(number)}")
 
 
 def _checked(definitions: Iterable[TaskDefinition]) -> Sequence[TaskDefinition]:
@@ -529,33 +519,27 @@ def _runs(
     runs: list[Run] = []
     refused: dict[int, str] = {}
     for of, definition in enumerate(definitions):
+        times = fire_times(definition, start, end, lengths[of])
         try:
-            for at in fire_times(definition, start, end, lengths[of]):
-                if len(runs) == most:
-                    raise _TooManyError
-                due = at + jitter_of(definition, at)
+            for at in islice(times, most + 1 - len(runs)):
                 runs.append(
                     Run(
                         id=UUID(int=len(runs)),
                         of=of,
                         fire_time=at,
-                        at=due,
+                        at=at + jitter_of(definition, at),
                         length=lengths[of],
                     )
                 )
-        except _TooManyError:
+        except (Exception, SystemExit) as error:
+            # A trigger may be a user's, or of a kind that this process does not know.
+            refused[of] = shown(error)
+        if len(runs) > most:
             raise ConfigurationError(
                 f"there are more than {most:,} fire times up to {end:%Y-%m-%d %H:%M}:"
                 " choose a shorter span, fewer definitions or a larger most"
-            ) from None
-        except (Exception, SystemExit) as error:
-            # A trigger may be anybody's, or of a kind that is not known here.
-            refused[of] = shown(error)
+            )
     return sorted(runs, key=attrgetter("at")), refused
-
-
-class _TooManyError(Exception):
-    """There are more fire times than are to be simulated."""
 
 
 def _simulation(
@@ -620,7 +604,7 @@ def _simulated(
         effects=_effects(definition.trigger, times),
         warnings=(),
     )
-    return beware_of(found, refused)
+    return replace(found, warnings=tuple(beware_of(found, refused)))
 
 
 def _effects(trigger: Trigger, times: Sequence[datetime]) -> tuple[Effect, ...]:

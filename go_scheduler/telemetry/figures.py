@@ -261,6 +261,3 @@ PRESENT: Mapping[Figure, Read] = {
     HEALTHY: lambda found: [((), min((e.ok for e in found.health), default=1))],
 }
 """The gauges."""
-
-OF_NODES = (*COUNTED, LATENESS, DURATION, *PRESENT)
-"""The metrics that each process has of its own nodes."""

@@ -146,13 +146,11 @@ class Telemetry(Gathering):
             return self._carried(put)
         # What is put is not lost by what others have set up to keep spans.
         except Exception as error:
-            self._log.write(
-                logging.WARNING,
-                "a span could not be made of what is put",
-                ids={},
-                error=error,
-            )
+            self._tell("a span could not be made of what is put", error)
             return put.carried
+
+    def _tell(self, text: str, error: Exception) -> None:
+        self._log.write(logging.WARNING, text, ids={}, error=error)
 
     def _carried(self, put: Put) -> str | None:
         within = None
@@ -210,12 +208,7 @@ class Telemetry(Gathering):
                     self._record(found)
                 # What has no histograms still has its counts.
                 except Exception as error:
-                    self._log.write(
-                        logging.WARNING,
-                        "a histogram could not be recorded",
-                        ids={},
-                        error=error,
-                    )
+                    self._tell("a histogram could not be recorded", error)
             for values, count in read(found):
                 labels = zip(figure.labels, values, strict=True)
                 yield Observation(count, dict(labels))

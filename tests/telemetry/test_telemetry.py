@@ -21,11 +21,11 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.telemetry import Telemetry, figures
 from go_scheduler.telemetry import telemetry as module
-from go_scheduler.telemetry.figures import OF_NODES, Kind
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
+from tests.telemetry.house import OF_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,8 +98,7 @@ def test_what_does_not_run_is_counted(house: House, clock: ManualClock) -> None:
 def test_gauges_are_those_of_nodes_that_run(house: House, clock: ManualClock) -> None:
     def read() -> list[int]:
         points = house.points()
-        gauges = [each.name for each in OF_NODES if each.kind is Kind.GAUGE]
-        return [points[name][()] for name in gauges]
+        return [points[each.name][()] for each in figures.PRESENT]
 
     assert read() == [0, 0, 0, 0, 1]
     scheduler = house.scheduler(MemoryStore(clock), clock, print)
