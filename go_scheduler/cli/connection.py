@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Connected: TypeAlias = Union[Client, "Remote"]
 PANEL = "Where"
-_MIGRATES = ("sqlite", "postgres", "postgresql", "cockroachdb")
+_MIGRATES = ("sqlite", "postgresql", "cockroachdb")
 
 
 class SchemaBehindError(StoreError):
@@ -184,6 +184,12 @@ def tokens_for(server: str) -> Callable[[], str] | None:
     return None if token is None else lambda: token_for(server) or token
 
 
+def scheme_of(url: str) -> str:
+    """The kind of database of a URL, without a driver."""
+    scheme = url.partition("://")[0].partition("+")[0].lower()
+    return "postgresql" if scheme == "postgres" else scheme
+
+
 def opened_store(url: str, *, migrates: bool) -> Store:
     """Open a store whose schema is up to date.
 
@@ -191,8 +197,7 @@ def opened_store(url: str, *, migrates: bool) -> Store:
         ConfigurationError: The URL is wrong.
         StoreError: The store cannot be used.
     """
-    scheme = url.partition("://")[0].partition("+")[0].lower()
-    if migrates or scheme not in _MIGRATES:
+    if migrates or scheme_of(url) not in _MIGRATES:
         return open_store(url)
     store = open_store(url, migrate=False)
     try:

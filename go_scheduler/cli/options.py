@@ -188,22 +188,22 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so man
 
 
 class ExitCode(IntEnum):
-    """How a command ended; `doctor` has 1 for warnings, and 2 for errors."""
+    """How a command ended; `doctor` ends with 1 after warnings, with 2 after errors."""
 
     DONE = 0
-    """It did what was asked."""
+    """It has done its work."""
     NOT_SO = 1
-    """There is no such thing, or it is not in a state in which that can be done."""
+    """Nothing matches, or the state does not allow it."""
     USAGE = 2
     """An argument or a setting is wrong; nothing was done."""
     AWAY = 3
     """The store, the server or the bus cannot be reached, or cannot be used."""
     NOT_ALLOWED = 4
-    """The server wants to know who asks, or does not allow it."""
+    """The server does not know the caller, or does not allow it."""
     INTERRUPTED = 130
     """Ctrl-C."""
     BROKEN_PIPE = 141
-    """Whoever read the output has closed it."""
+    """The reader of the output has closed it."""
 
 
 def exit_code_of(error: GoSchedulerError) -> ExitCode:

@@ -109,7 +109,7 @@ def near_name(client: Connected, text: str) -> str:
 def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
     """The definitions that match, by their ids."""
     named = client.list_definitions(name=text, limit=_PAGE)
-    # A job with settings of its own has a definition with the name of its type.
+    # A job with its own settings has a definition that is named like its type.
     lasting = [each for each in named if not _is_of_one_job(each)]
     found = {each.id: each for each in lasting or named}
     return found | {each.id: each for each in _definitions_from(client, text)}

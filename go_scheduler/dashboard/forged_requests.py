@@ -1,4 +1,4 @@
-"""Refuses forms that another site has made somebody's browser send (CSRF)."""
+"""Refuses forms that a browser sends for another site (CSRF)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN = "csrf"
 """The field that has the token of the page."""
 
 HEADER = "X-CSRF-Token"
-"""The header that may have it instead."""
+"""The header that may have the token instead."""
 
 
 def origin_of(request: Request) -> str:
@@ -51,10 +51,10 @@ def check_own_page(request: Request) -> None:
     site = request.headers.get("sec-fetch-site")
     sent = request.headers.getlist("origin")
     if site is None:
-        # Browsers say at least this one with whatever is to change something.
+        # Older browsers send at least the origin with each POST.
         is_own = [each.lower() for each in sent] == [origin.lower()]
     else:
-        # It has compared them itself, whatever a proxy makes of the host.
+        # The browser has compared the origins; a proxy may have changed the host.
         is_own = site == "same-origin"
     is_https = origin.startswith("https:")
     if not is_own and is_https and sent == [f"http:{origin.partition(':')[2]}"]:
@@ -62,8 +62,8 @@ def check_own_page(request: Request) -> None:
             403,
             "plain-http",
             "Not allowed",
-            "whatever changes something, and signing in, is done by https alone, or on"
-            " the machine of the dashboard",
+            "changes and sign-ins are possible by https alone, or on the machine of the"
+            " dashboard",
         )
     if not is_own:
         raise Problem(
@@ -75,7 +75,7 @@ def check_own_page(request: Request) -> None:
 
 
 def comes_from_elsewhere(request: Request) -> bool:
-    """Whether a link of another site leads here: then no strict cookie is sent."""
+    """Whether a link of another site leads here: browsers send no strict cookie."""
     headers = request.headers
     return (
         headers.get("sec-fetch-mode") == "navigate"
@@ -96,5 +96,5 @@ def check_token(request: Request, form: Form, token: str) -> None:
             403,
             "old-page",
             "This page is too old",
-            "it was made for an earlier session: go back, load it anew and try again",
+            "it was made for an earlier session: go back, reload it and try again",
         )

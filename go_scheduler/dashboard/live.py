@@ -54,7 +54,7 @@ class Restriction(NamedTuple):
 
 
 UNRESTRICTED = Restriction()
-"""What those see who are not restricted."""
+"""The filter of viewers who may see everything."""
 
 
 def of_instances(client: Client, restriction: Restriction) -> Hashable:
@@ -74,7 +74,7 @@ def of_instances(client: Client, restriction: Restriction) -> Hashable:
 
 
 def _of_theirs(client: Client, restriction: Restriction) -> Hashable:
-    """The same for a restricted viewer: changes of others make no difference."""
+    """The same for a restricted viewer, without the changes of others."""
     of = restriction._asdict()
     ended = (client.list_ended(each, **of, limit=1) for each in Outcome)
     waiting = client.list_waiting(**of, limit=_WAITING)
@@ -96,7 +96,7 @@ KINDS: Mapping[str, Callable[[Client, Restriction], Hashable]] = {
     "instances": of_instances,
     "nodes": of_nodes,
 }
-"""What is looked at for each kind of page."""
+"""What is polled for each kind of page."""
 
 
 class Live:
@@ -150,7 +150,7 @@ class Live:
             Problem: 404, there is no such kind; 503, there are too many viewers.
         """
         if kind not in KINDS:
-            raise Problem(404, "not-found", "Not Found", "nothing is told of this")
+            raise Problem(404, "not-found", "Not Found", "there is no such event")
         if self.viewers >= self._most or self._stopping.is_set():
             raise Problem(
                 503,
@@ -180,7 +180,7 @@ class Live:
                 async with asyncio.timeout(self._lasts):
                     async for event in _until(stopping, reader):
                         yield event
-            # Only what is sent shows that a browser has gone.
+            # Only sending shows that a browser has gone.
             yield _BEAT
         finally:
             stopping.cancel()
@@ -242,7 +242,7 @@ class _Reader:
     async def _read(self) -> None:
         last: Hashable = None
         while True:
-            # While the store is away pages stay as they are.
+            # While the store is away, pages stay as they are.
             with suppress(StoreError):
                 found = await on_thread(self._look)
                 if last not in (None, found):

@@ -152,7 +152,7 @@ def instant(given: Given, name: str) -> datetime | None:
     if found is None:
         return None
     try:
-        # A + that nobody wrote as %2B has become a space.
+        # A + in a URL that is not written as %2B becomes a space.
         at = datetime.fromisoformat(found.replace(" ", "+") if "T" in found else found)
         if at.year in _YEARS:
             return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
@@ -254,7 +254,7 @@ class PageRequest:
 
     @property
     def now(self) -> datetime:
-        """The present by the clock of the store, like all times in its rows."""
+        """The time of the store, like all times in its rows."""
         return self.here.store_clock.now()
 
     @property
@@ -346,7 +346,7 @@ class PageRequest:
 
 
 Answer: TypeAlias = Callable[[PageRequest], Awaitable[Response]]
-"""What answers a request."""
+"""Answers a request to a page."""
 
 _READING = ("jobs:read", "runs:read")
 

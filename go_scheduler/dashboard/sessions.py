@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
 
 SETTING = "dashboard.sessions"
-"""Under which name the store keeps the key, which all servers share."""
+"""The setting of the store with the key, which all servers share."""
 
 
 class SignedCookies:
@@ -49,16 +49,16 @@ class SignedCookies:
         """Encrypt values.
 
         Args:
-            purpose: They can be decrypted for this purpose alone.
+            purpose: The only purpose for which they can be decrypted.
             values: JSON values.
             until: When they expire.
         """
         said = json.dumps([purpose, until.timestamp(), values]).encode()
-        # When it was made is told by our clock, if by anything.
+        # The token has no time of its own: ``until`` counts, by our clock.
         return self._fernet.encrypt_at_time(said, 0).decode()
 
     def decrypt(self, purpose: str, text: str, now: datetime) -> dict[str, Any] | None:
-        """Decrypt values; None: they are forged, of another purpose, or expired."""
+        """Decrypt values; None: they are forged, expired, or for another purpose."""
         try:
             said = json.loads(self._fernet.decrypt(text.encode()))
         except (InvalidToken, UnicodeEncodeError):
@@ -130,9 +130,9 @@ def _is_secure(request: Request) -> bool:
 
 
 def _name(name: str, request: Request) -> str:
-    """The name of a cookie. Where possible, no other host can set one of that name."""
+    """The full name of a cookie. By https no other host can set one of that name."""
     if root := request.scope.get("root_path", ""):
-        # Another dashboard beside it has cookies of its own, of the same path.
+        # Another dashboard on this host needs cookies of other names.
         name = f"{name}-{hashlib.sha256(root.encode()).hexdigest()[:8]}"
     if _is_secure(request):
         return f"__Host-{name}"
@@ -229,8 +229,8 @@ class Sessions:
                 400,
                 "session",
                 "Nobody was signed in",
-                "what the issuer has said of queues and owners is more than a browser"
-                " keeps: have it say less, or use an API key",
+                "the queues and owners that the issuer has sent are too many for a"
+                " cookie: have it send fewer, or use an API key",
             )
         keep(request, response, _COOKIE, value)
 

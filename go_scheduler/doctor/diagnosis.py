@@ -47,10 +47,10 @@ _PAGE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a schedule, read once when it is first needed.
+    """The facts of a schedule. Each is read when it is first needed.
 
     Args:
-        store: It is only read.
+        store: The store; it is only read.
         names: The names that have a handler; None: unknown.
         most: The most definitions to read.
         expire_after: The default of definitions without one.
@@ -63,7 +63,7 @@ class Facts:
 
     @cached_property
     def now(self) -> datetime:
-        """The store's time when it was first asked for."""
+        """The time of the store, at the first use."""
         return self.store.now()
 
     @cached_property
@@ -196,7 +196,7 @@ KINDS = tuple(dict.fromkeys([*OF_STORES, *_OWN]))
 _DRIVERS = ("SQLAlchemy", "psycopg", "sqlalchemy-cockroachdb")
 _READINGS = 5
 LARGE_OFFSET = timedelta(seconds=1)
-"""By so much clocks differ before anybody need look at them."""
+"""Clocks that differ by more are reported."""
 
 
 def versions() -> Iterator[Finding]:
@@ -232,9 +232,9 @@ def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
 
 
 SHOWN = 5
-"""Of more than so many only some are named."""
+"""A finding names no more than so many."""
 LATE = timedelta(minutes=1)
-"""What is due for longer is told."""
+"""What is due for longer is reported."""
 
 
 def nodes(facts: Facts) -> Iterator[Finding]:
@@ -266,7 +266,7 @@ def nodes(facts: Facts) -> Iterator[Finding]:
         )
     for (queue, name), count in unknown.most_common(SHOWN):
         yield _nobody_has(queue, name, _so_many_of(name, count, facts, queue))
-    # A one-off is no active definition any more once it has fired.
+    # A one-off that has fired is no longer an active definition.
     waiting = Counter(
         (each.definition.queue, each.definition.name)
         for each in facts.waiting
@@ -279,7 +279,7 @@ def nodes(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
-    """Whether nodes serve its queue, and none of them has its handler."""
+    """Whether nodes serve its queue, but none of them has its handler."""
     serving = [node for node in living if node.serves(definition.queue)]
     return bool(serving) and not any(node.knows(definition.name) for node in serving)
 
@@ -303,7 +303,7 @@ def _due_elsewhere(facts: Facts) -> set[str]:
 
 
 def names(facts: Facts) -> Iterator[Finding]:
-    """Whether the given handlers are enough for all definitions."""
+    """Whether there is a handler for each definition."""
     known = facts.names
     if known is None:
         return
@@ -321,7 +321,7 @@ def names(facts: Facts) -> Iterator[Finding]:
 
 
 def definitions(facts: Facts) -> Iterator[Finding]:
-    """Which definitions fire no more, or should have fired."""
+    """Which definitions are overdue, paused, or never fire again."""
     found, active = facts.definitions, facts.active
     if len(found) >= facts.most:
         yield NOT_ALL_READ.found(
@@ -361,7 +361,7 @@ def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
         return True
     if definition.next_fire_time is not None or definition.paused:
         return False
-    # It counts from the end of a run: one that is open will have it fire again.
+    # It fires after the end of a run, so an open instance will make it fire again.
     list_instances = facts.store.list_instances
     return not any(
         list_instances(definition_id=definition.id, state=each, limit=1)
@@ -413,13 +413,13 @@ def _label(definition: TaskDefinition) -> str:
 _MOST = 1000
 _DAY = timedelta(days=1)
 _MARGIN = timedelta(minutes=1)
-# Each looks at ten thousand ended ones at most.
+# Each stretch looks at ten thousand ended instances at most.
 _STRETCHES = 10
 _LATE = ("late by ", "missed by ")
 
 
 def backlog(facts: Facts) -> Iterator[Finding]:
-    """What is due and not claimed."""
+    """Which instances are due and not claimed."""
     found = backlog_of(facts.store, COUNTED)
     for each in found:
         age = facts.now - each.oldest
@@ -434,7 +434,7 @@ def backlog(facts: Facts) -> Iterator[Finding]:
 
 
 def running(facts: Facts) -> Iterator[Finding]:
-    """What runs for too long, or after its node has died."""
+    """Which runs take too long, or belong to a dead node."""
     found = facts.store.list_claims(limit=_MOST)
     lapsed = [each for each in found if _has_lapsed(each, facts)]
     stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
@@ -456,7 +456,7 @@ def running(facts: Facts) -> Iterator[Finding]:
 
 
 def failed(facts: Facts) -> Iterator[Finding]:
-    """What has failed within the last day, by definition."""
+    """Which instances failed within the last day, by definition."""
     found = _of_last_day(facts, Outcome.FAILED)
     for instances in _by_definition(found):
         last = instances[0]
@@ -469,7 +469,7 @@ def failed(facts: Facts) -> Iterator[Finding]:
 
 
 def skipped(facts: Facts) -> Iterator[Finding]:
-    """What was skipped within the last day, by definition."""
+    """Which fire times were skipped within the last day, by definition."""
     count = 0
     for instances in _by_definition(_of_last_day(facts, Outcome.SKIPPED)):
         definition = instances[0].definition
@@ -487,7 +487,7 @@ def skipped(facts: Facts) -> Iterator[Finding]:
 
 
 def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
-    """The instances that ended last with an outcome, within a day."""
+    """The latest instances that ended with an outcome within a day."""
     since = facts.now - _DAY
     found: list[TaskInstance] = []
     position = None
@@ -513,7 +513,7 @@ def _by_definition(found: Sequence[TaskInstance]) -> Sequence[Sequence[TaskInsta
 
 
 def _is_too_late(reason: str) -> bool:
-    """Whether it was skipped without anybody wanting that."""
+    """Whether a skip was not intended by a policy or a pause."""
     return reason.startswith(_LATE) and "; paused " not in reason
 
 
@@ -524,7 +524,7 @@ def _has_lapsed(instance: TaskInstance, facts: Facts) -> bool:
 
 def _is_stuck(instance: TaskInstance, facts: Facts) -> bool:
     if instance.start_by is not None:
-        # It is on a bus, and may wait there for longer.
+        # It is on a bus, where it may wait longer.
         return False
     longest = instance.definition.expire_after or facts.expire_after
     return facts.now - (instance.started_at or facts.now) > longest + _MARGIN
@@ -575,8 +575,8 @@ def diagnose(
 ) -> Report:
     """Examine a store and its schedule. It writes nothing, and changes no schema.
 
-    A user of the database who may only read suffices. What such a user may not see, and
-    what takes too long, is a finding as well. Each question takes seconds at most.
+    A user of the database with the right to read suffices. Whatever that user may not
+    see, or takes too long, becomes a finding. Each question takes seconds at most.
 
     ```python
     report = diagnose(open_store("sqlite:///jobs.db"))
@@ -585,14 +585,14 @@ def diagnose(
     ```
 
     Args:
-        store: It need not be initialized.
-        handlers: The handlers that are to run it, or their names; None: unknown.
+        store: The store; it need not be initialized.
+        handlers: The handlers of the schedulers, or their names; None: unknown.
         most: The most definitions to read.
-        expire_after: That of the schedulers, for definitions without one.
+        expire_after: The default of the schedulers, for definitions without one.
         clock: The clock of this machine, for tests.
 
     Returns:
-        All findings; of a store that cannot be reached, only that.
+        All findings; if the store cannot be reached, only that.
 
     Raises:
         ConfigurationError: An argument is wrong.

@@ -1,4 +1,4 @@
-"""Why an instance is as it is: it waits, runs, was given back, or has ended."""
+"""Explains the state of an instance: it waits, runs, was given back, or has ended."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def but_nobody_would(facts: Facts) -> str:
-    """What is wrong already, for something that is due later."""
+    """The obstacle as a sentence; empty: there is none."""
     found = obstacle(facts)
     return "" if found is None else f" But {found}."
 
 
 def obstacle(facts: Facts) -> str | None:
-    """Why no node would take anything of the definition; None: one would."""
+    """Why no node would run an instance of the definition; None: one would."""
     queue, name = facts.definition.queue, facts.definition.name
     served = [each for each in facts.takers if each.serves(queue)]
     if not facts.takers:
@@ -40,7 +40,7 @@ def obstacle(facts: Facts) -> str | None:
 
 
 def _served_last(facts: Facts, queue: str) -> str:
-    """Which node served a queue last, as far back as that is known."""
+    """Which node served a queue last, within the last hour."""
     gone = [each for each in facts.nodes if each.queues and queue in each.queues]
     if not gone:
         return ", nor has one within the last hour"
@@ -49,7 +49,7 @@ def _served_last(facts: Facts, queue: str) -> str:
 
 
 def who_has(facts: Facts, instance: TaskInstance) -> str:
-    """Who has it, or had it last: a node, or the worker that has it from one."""
+    """The node or worker that has the instance, or had it last."""
     node = _node_text(facts, instance.claimed_by)
     if instance.worker is None:
         return node
@@ -57,7 +57,7 @@ def who_has(facts: Facts, instance: TaskInstance) -> str:
 
 
 def _node_text(facts: Facts, id: UUID | None) -> str:
-    """A node, with its machine and process if they are known."""
+    """A node, with its host and process if they are known."""
     node = facts.node(id)
     return (
         f"node {id}, of which nothing is known any more" if node is None else str(node)
@@ -65,20 +65,20 @@ def _node_text(facts: Facts, id: UUID | None) -> str:
 
 
 def before(instance: TaskInstance) -> str:
-    """What came of the runs before the present one, or the next."""
-    # One that has failed and is to run again counts its runs anew.
+    """A sentence on earlier runs; empty: there were none."""
+    # An instance that failed and is made to run again counts its runs from zero.
     if instance.runs > (instance.state in RUNS) or instance.error:
         return f" It has run before.{last_error(instance)}"
     return ""
 
 
 def last_error(instance: TaskInstance) -> str:
-    """What its last run that failed raised; empty: none has failed."""
+    """A sentence with the error of the last failed run; empty: none failed."""
     return "" if not instance.error else f" Last error: {summary(instance.error)}."
 
 
 def time_of(facts: Facts, at: datetime | None) -> str:
-    """A time that a row of this state has, unless it was changed by other means."""
+    """A time that a row in this state has, unless someone changed the row by hand."""
     return "an unknown time" if at is None else facts.times(at)
 
 
@@ -91,7 +91,7 @@ _OVERDUE = (
 
 
 def not_begun(facts: Facts, instance: TaskInstance) -> str:
-    """Since when it waits for whom, and until when; empty: it is no such run."""
+    """How long a run on a bus waits for a worker; empty: it does not."""
     if instance.start_by is None:
         return ""
     until = facts.times(instance.start_by)
@@ -111,17 +111,17 @@ def not_begun(facts: Facts, instance: TaskInstance) -> str:
 
 
 def given_back(instance: TaskInstance) -> str:
-    """Why it was given back; empty: that is not known, or may not be said."""
+    """A sentence on why it was given back; empty: that is not known."""
     reason = instance.given_back
     return "" if reason is None else f" It was given back: {summary(reason)}."
 
 
-# Less than this is no lateness.
+# A shorter delay does not count as late.
 _ON_TIME = timedelta(milliseconds=1)
 
 
 def completed(facts: Facts, instance: TaskInstance) -> Why:
-    """That it has completed, and when and where it ran."""
+    """The answer for a completed instance: when and where it ran."""
     text = f"It has completed. {_run_of(facts, instance)}"
     if instance.runs > 1:
         text += f" It took {instance.runs} runs.{last_error(instance)}"
@@ -130,7 +130,7 @@ def completed(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def failed(facts: Facts, instance: TaskInstance) -> Why:
-    """That it has failed, with its last error."""
+    """The answer for a failed instance, with its last error."""
     runs = "1 run" if instance.runs == 1 else f"{instance.runs} runs"
     last = f"{last_error(instance)} {_run_of(facts, instance)}"
     text = f"It has failed, after {runs}.{last}"
@@ -139,14 +139,14 @@ def failed(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def cancelled(facts: Facts, instance: TaskInstance) -> Why:
-    """That it was cancelled, and when."""
+    """The answer for a cancelled instance."""
     since = instance.completed_at
     text = f"It was cancelled at {time_of(facts, since)}."
     return facts.answer(Because.CANCELLED, text, instance, since=since)
 
 
 def skipped(facts: Facts, instance: TaskInstance) -> Why:
-    """That it was skipped, alone or with others, and for which reason."""
+    """The answer for one skipped fire time or several, with the reason."""
     record = instance.skipped
     if record is None:
         since = instance.completed_at
@@ -171,7 +171,7 @@ def skipped(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def _run_of(facts: Facts, instance: TaskInstance) -> str:
-    """When and where the last run was."""
+    """A sentence on when and where the last run was."""
     text = f"It was due at {facts.times(instance.execute_at)}"
     started, ended = instance.started_at, instance.completed_at
     if started is None or ended is None:
@@ -187,7 +187,7 @@ def _run_of(facts: Facts, instance: TaskInstance) -> str:
 
 
 def paused(facts: Facts, instance: TaskInstance | None) -> Why:
-    """That nothing starts, as the definition is paused."""
+    """The answer for a paused definition: nothing starts."""
     note, since = facts.definition.note, facts.definition.paused_at
     text = (
         f"It is paused since {time_of(facts, since)}"
@@ -200,7 +200,7 @@ def paused(facts: Facts, instance: TaskInstance | None) -> Why:
 
 
 def _after_pause(facts: Facts) -> str:
-    """What a definition would do if it were resumed."""
+    """A sentence on what the definition does once it is resumed."""
     following = facts.definition.next_fire_time
     if following is None:
         return ""
@@ -213,13 +213,13 @@ def _after_pause(facts: Facts) -> str:
 
 
 def frozen(facts: Facts, instance: TaskInstance) -> str:
-    """Which instance waits for the end of a pause."""
+    """A sentence on the instance that waits for the end of the pause."""
     due = facts.times(instance.due_at)
     return f"Instance {instance.id}, due at {due}, waits for that.{before(instance)}"
 
 
 def about(facts: Facts, instance: TaskInstance) -> Why:
-    """What became of an instance, or where it stands."""
+    """The answer for an instance, by its state."""
     answer = _BY_STATE[instance.state](facts, instance)
     text = answer.text
     if instance.backfilled is not None:
@@ -283,7 +283,7 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def _by_jitter(instance: TaskInstance) -> str:
-    """Why a first run is due later than its fire time, if it is by its jitter."""
+    """Says that a first run is later than its fire time by its jitter, if it is."""
     fire_time, jitter = instance.fire_time, instance.definition.jitter
     if fire_time is None or jitter is None or instance.runs:
         return ""
@@ -291,7 +291,7 @@ def _by_jitter(instance: TaskInstance) -> str:
 
 
 def _parked(facts: Facts, instance: TaskInstance) -> Why:
-    """What is due, and whose turn is another instance's."""
+    """The answer for an instance that waits for another one to end."""
     lock, holder = instance.definition.lock, facts.holder
     has, what = "runs", "another one of its definition has ended"
     if lock is not None:
@@ -315,7 +315,7 @@ def _parked(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def _of(facts: Facts, holder: TaskInstance) -> str:
-    """Whose an instance is, if it is another definition's."""
+    """The definition of the holder, if it is another one."""
     of = holder.definition
     if of.id == facts.definition.id:
         return ""
@@ -323,7 +323,7 @@ def _of(facts: Facts, holder: TaskInstance) -> str:
 
 
 def _waits(facts: Facts, instance: TaskInstance) -> Why:
-    """What is due, and nobody has taken."""
+    """The answer for an instance that is due and not claimed."""
     what = obstacle(facts)
     if what is None:
         queue, name = facts.definition.queue, facts.definition.name
@@ -332,7 +332,7 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
         what = (
             f"no node has taken it yet; it may be taken by {nodes}, once there is room"
         )
-    # To give it back has moved when it is due.
+    # Giving it back has moved the time when it is due.
     first = not instance.runs and instance.reopened_at is None
     due = instance.execute_at if first else instance.due_at
     text = f"It has been due since {facts.times(due)}, and {what}."

@@ -1,4 +1,4 @@
-"""What is known when somebody asks why."""
+"""The facts by which the question why is answered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Times:
         self._zone = load_zone(self._name)
 
     def __call__(self, at: datetime) -> str:
-        """An instant, in both."""
+        """An instant in both zones."""
         utc = f"{clock_text(at.astimezone(UTC))} UTC"
         if self._name == "UTC":
             return utc
@@ -57,12 +57,12 @@ class Facts:
         definition: The definition, as it is now.
         at: The instant.
         now: The store's time.
-        instances: Some of its instances: those first that tell most.
+        instances: Some of its instances, the most telling first.
         nodes: The nodes of the last hour.
-        holder: What those of them wait for that are parked, whosever it is; None:
-            nothing has their slot.
+        holder: The instance that parked instances wait for, of any definition; None:
+            their slot is free.
         retention: How long ended instances are kept; None: it is not known.
-        waiting: How many of it wait, if there is a ``max_queue``, and up to that.
+        waiting: How many of its instances wait, up to ``max_queue``; None: it has none.
     """
 
     definition: TaskDefinition
@@ -76,12 +76,12 @@ class Facts:
 
     @property
     def times(self) -> Times:
-        """Writes times as the schedule has them."""
+        """Writes times in the zone of the schedule."""
         return Times(self.definition.trigger)
 
     @property
     def takers(self) -> Sequence[NodeInfo]:
-        """The nodes that take what is due."""
+        """The nodes that claim what is due."""
         return [each for each in self.nodes if each.takes_on]
 
     def answer(
@@ -114,13 +114,13 @@ class Facts:
         return next((each for each in self.nodes if each.id == id), None)
 
     def is_then(self, at: datetime | None) -> bool:
-        """Whether a time is what was asked about, which may leave out its fraction."""
+        """Whether a time is the instant of the question, except for its fraction."""
         if at is None or self.at.microsecond:
             return at == self.at
         return self.at <= at < self.at + _SECOND
 
     def fire_time(self) -> datetime | None:
-        """The fire time that was asked about, if the schedule has one then."""
+        """The fire time at the instant of the question; None: the schedule has none."""
         found = self.next_after(self.at - MICROSECOND)
         return found if self.is_then(found) else None
 
@@ -131,11 +131,11 @@ class Facts:
         return self._asked(lambda it: [preview(it, 1, each)[0] for each in times]) or ()
 
     def next_after(self, after: datetime) -> datetime | None:
-        """The next fire time after an instant, if there is one and it can be known."""
+        """The next fire time after an instant; None: there is none, or unknown."""
         return self._asked(lambda trigger: next_fire_time_of(trigger, after))
 
     def _before(self) -> datetime | None:
-        """The latest fire time before the instant: from as far back as it takes."""
+        """The latest fire time before the instant, however long ago."""
         step = _FIRST_STEP
         while step < self.at - _BEGINNING:
             found = self.next_after(self.at - step)
@@ -145,12 +145,12 @@ class Facts:
         return None
 
     def _latest(self, known: datetime) -> datetime | None:
-        """The latest fire time before the instant, from one that is."""
+        """The latest fire time before the instant, from an earlier one."""
         until = self.at - MICROSECOND
         return self._asked(lambda trigger: latest_fire_time(trigger, known, until))
 
     def _asked(self, question: Callable[[Trigger], _T]) -> _T | None:
-        """What the trigger answers; None: it fails, and all else can still be said."""
+        """The answer of the trigger; None: it fails, which must not fail the rest."""
         trigger = self.definition.trigger
         try:
             return ask(trigger, lambda: question(trigger))

@@ -185,7 +185,7 @@ def test_an_id_is_made_of_a_key_or_given_and_what_is_odd_is_warned_of(
     assert shell.errors == ""
     [added] = shell.json("add", "--on-demand", "--id", str(id))
     assert UUID(added["id"]) == id
-    assert shell.errors.startswith("beware: it has no name, so that only a scheduler")
+    assert shell.errors.startswith("beware: it has no name, so only a scheduler")
     shell("add", "report", "--cron", "0 9 13 * fri")
     assert shell.errors.startswith("beware: ")
 

@@ -75,7 +75,7 @@ def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> N
     assert {**shown, "revision": None} == {**listed, "revision": None}
 
 
-WRONG = (
+WRONG: tuple[tuple[object, str], ...] = (
     ("nothing", "it must be a JSON object with a trigger"),
     ([], "it must be a JSON object"),
     ({"name": "neither"}, "it must be a JSON object"),
@@ -103,8 +103,7 @@ def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
     )
     others = {"definitions": 1, "jobs": 1, "known": 0, "dropped": 0}
     assert counts == {**others, "wrong": len(WRONG)}
-    told = shell.errors.splitlines()
-    found = dict(re.fullmatch(r"line (\d+): (.*)", each).groups() for each in told)
+    found = dict(re.findall(r"line (\d+): (.*)", shell.errors))
     for number, (_, text) in enumerate(WRONG, 1):
         assert text in found[str(number)]
 
@@ -270,7 +269,7 @@ def test_a_json_array_is_read_by_its_items(shell: Shell, indent: int | None) -> 
 def test_what_begins_as_an_array_and_is_none_is_told(shell: Shell) -> None:
     file = written('[{"trigger": {"every": 5}},', '{"trigger"')
     told = shell.refusal("import", file)
-    assert "it begins as a JSON array, and is none: " in told
+    assert "it begins like a JSON array, but is none: " in told
     # The first of several lines may be an array, which is wrong by itself.
     file = written([], {"trigger": {"every": 5}})
     told = "made 1 definition and 0 jobs; 0 known, 1 wrong\n"

@@ -63,7 +63,7 @@ def test_a_token_says_who_asks(
         with served(app) as (host, port):
             far = Shell(f"http://{host}:{port}", capsys, store=shell.url)
             assert far.refusal("list", code=4).endswith(
-                "; who you are is said by GO_SCHEDULER_TOKEN, an API key say, or by"
+                "; set GO_SCHEDULER_TOKEN, to an API key for example, or log in by"
                 " `go_scheduler login`\n"
             )
             monkeypatch.setenv("GO_SCHEDULER_TOKEN", made.key)

@@ -73,15 +73,15 @@ def _check_overview(page: Parsed, store: Store, seeds: Seeds) -> None:
     ]
     age = span(NOW - min(each.due_at for each in due))
     assert page.rows("By queue") == [["mail", str(len(due)), age]]
-    assert page.rows("last to fail") == [_row(seeds.failed)]
-    assert page.rows("Held and running") == [_row(seeds.running)]
+    assert page.rows("Latest failures") == [_row(seeds.failed)]
+    assert page.rows("Claimed and running") == [_row(seeds.running)]
     assert sorted(row[-1] for row in page.rows("Nodes")) == ["0", "1"]
 
 
 def _check_report(page: Parsed, store: Store, seeds: Seeds) -> None:
     expected = store.list_instances(definition_id=seeds.report.id)
     short = [_row(each, within=True) for each in reversed(expected)]
-    assert page.rows("What it fired") == short
+    assert page.rows("Instances of its fire times") == short
     for each in preview(seeds.report.trigger, 10, NEXT - SECOND):
         assert str(each) in page.text
     assert seeds.report.trigger.describe() in page.text
@@ -93,8 +93,8 @@ def _check_report(page: Parsed, store: Store, seeds: Seeds) -> None:
 
 def _check_task(page: Parsed, store: Store, seeds: Seeds) -> None:
     expected = store.list_instances(definition_id=seeds.send.id, newest_first=True)
-    assert page.rows("By hand") == [_row(each, within=True) for each in expected]
-    assert page.rows("What it fired") == []
+    assert page.rows("made by hand") == [_row(each, within=True) for each in expected]
+    assert page.rows("Instances of its fire times") == []
     assert f'{{"team":{HOSTILE!r}' not in page.text
     assert "alert('x')" in page.text
 
@@ -127,7 +127,7 @@ def _check_lists(page: Callable[[str], Parsed], store: Store, seeds: Seeds) -> N
         assert {row[0] for row in rows} == names
     found = page("/search?q=order 7")
     assert [row[0] for row in found.rows("this key")] == [str(seeds.keyed.id)[:8]]
-    assert [row[0] for row in page("/search?q=sen").rows("begins so")] == ["send"]
+    assert [row[0] for row in page("/search?q=sen").rows("name begins")] == ["send"]
 
 
 def _check_nodes(page: Parsed, store: Store) -> None:

@@ -120,24 +120,26 @@ def test_lists_go_on(browser: Calling, store: Store) -> None:
     rest = Parsed(browser.get(first.links["Earlier"]))
     assert (len(first.rows("are failed")), len(rest.rows("are failed"))) == (50, 10)
     assert "Earlier" not in rest.links
-    assert "say more of the name" in Parsed(browser.get("/search?q=n")).text
+    assert "enter more of the name" in Parsed(browser.get("/search?q=n")).text
 
 
 def test_a_history_goes_on(browser: Calling, store: Store) -> None:
     made = put(store, definition(START, name="report"))
     fire(store, made, *(START - MINUTE * each for each in range(1, 31)))
     first = Parsed(browser.get(f"/definitions/{made.id}"))
-    rest = Parsed(browser.get(first.links["Before that"]))
-    rows = first.rows("What it fired") + rest.rows("What it fired")
+    rest = Parsed(browser.get(first.links["Earlier instances"]))
+    rows = first.rows("Instances of its fire times") + rest.rows(
+        "Instances of its fire times"
+    )
     assert len({row[2] for row in rows}) == 30
-    assert "Before that" not in rest.links
+    assert "Earlier instances" not in rest.links
 
 
 def test_of_many_that_run_a_few_are_shown(browser: Calling, store: Store) -> None:
     for _ in range(21):
         running(store)
     page = Parsed(browser.get("/"))
-    assert len(page.rows("Held and running")) == 20
+    assert len(page.rows("Claimed and running")) == 20
     assert "21 in all" in page.text
 
 
@@ -189,7 +191,7 @@ def test_of_too_many_a_strip_shows_the_numbers(browser: Calling, store: Store) -
     every = IntervalTrigger(SECOND, anchor=START)
     made = put(store, definition(START + SECOND, trigger=every))
     page = Parsed(browser.get(f"/strip?of={made.id}&zoom=day"))
-    assert page.rows("Numbers of each part")[-1][2] == "10+ planned"
+    assert page.rows("Counts of each part")[-1][2] == "10+ planned"
     assert any("10+ planned" in each for each in page.titles)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -72,10 +72,11 @@ def test_restricted_callers_see_what_is_theirs_alone(
     for made in (mine, owned):
         memory.add_instances(made.id, [Addition(id=uuid4(), key="order 7")])
     reading = replace(ANN, scopes=frozenset({"jobs:read", "runs:read"}))
-    for limits, own, other in (
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({"queues": frozenset({"mine"})}, "mine", "owned"),
         ({"owners": frozenset({"me"})}, "owned", "mine"),
-    ):
+    ]
+    for limits, own, other in cases:
         paths = ["/", "/strip", "/definitions", "/search?q=order 7"]
         paths += (
             f"/instances?state={each}" for each in ("pending", "failed", "running")

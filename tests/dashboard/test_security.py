@@ -328,7 +328,7 @@ def test_whoever_authorize_does_not_know_sees_nothing(
         found = browser.get("/probe")
     assert found.status_code == status
     assert SECRET not in found.text
-    told = "authorize must answer a Caller or None, not a value of" in caplog.text
+    told = "authorize must return a Caller or None, not a value of" in caplog.text
     assert told is (status == 500)
 
 

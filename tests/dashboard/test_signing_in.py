@@ -304,7 +304,7 @@ def test_a_code_that_comes_in_another_browser_signs_nobody_in(oidc: Provider) ->
         state = parse_qs(urlsplit(path).query)["state"]
         kept = begun_in(other)[name_of(mine)]
         answer = other.get(path, headers={"Cookie": f"{name_of(state)}={kept}"})
-        assert "no answer to what the issuer was asked" in answer.text
+        assert "no answer to the request to the issuer" in answer.text
         assert other.get("/probe").status_code == 303
 
 
@@ -350,8 +350,8 @@ def test_who_takes_too_long_begins_anew(oidc: Provider, clock: ManualClock) -> N
 @pytest.mark.parametrize(
     ("changed", "detail"),
     [
-        ({"iss": ""}, "not sent by the issuer"),
-        ({"iss": "https://evil.example"}, "not sent by the issuer"),
+        ({"iss": ""}, "the issuer did not send this"),
+        ({"iss": "https://evil.example"}, "the issuer did not send this"),
         ({"state": ""}, "took too long"),
         ({"state": "ü"}, "took too long"),
         ({"code": "another"}, "the token is not"),

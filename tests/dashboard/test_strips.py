@@ -224,8 +224,7 @@ def test_of_too_many_the_numbers_are_shown(store: MemoryStore) -> None:
     assert (middle.counts, middle.said, middle.more) == ({}, "nothing", False)
     assert last.counts == {"planned": MOST_COUNTED}
     assert found.highest == MOST_COUNTED
-    [part] = first.parts(2 * MOST_COUNTED)
-    assert (part.top, part.height) == (HEIGHT / 2, HEIGHT / 2)
+    assert first.bars(2 * MOST_COUNTED) == [("pending", HEIGHT / 2, HEIGHT / 2)]
     assert [each.start for each in found.heaps] == sorted(
         each.start for each in found.heaps
     )

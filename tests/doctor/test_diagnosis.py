@@ -179,24 +179,6 @@ def test_what_ended_is_looked_for_in_so_many_stretches_at_most(
     assert wrong(store) == set()
 
 
-def test_a_one_off_whose_name_no_node_knows_is_an_error(
-    memory: MemoryStore, clock: ManualClock
-) -> None:
-    registry = HandlerRegistry()
-    registry.register("known")(lambda instance: None)
-    typo = TaskDefinition(name="typo", trigger=ExecuteOnceTrigger(START + SECOND))
-    with Scheduler(registry, memory, clock=clock) as scheduler:
-        scheduler.schedule(typo)
-        clock.advance(2 * MINUTE)
-        [waits] = memory.list_instances()
-        assert waits.attempt > 1
-        assert wrong(memory) == {"name-unknown", "backlog"}
-    told = found(memory, "backlog").seen
-    assert "1 are due in queue 'default'" in told
-    [backlog] = Client(memory).backlog()
-    assert (backlog.due, backlog.oldest) == (Counted(count=1), START + SECOND)
-
-
 def test_what_has_failed_once_and_is_given_back_since_is_backlog(
     memory: MemoryStore,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import re
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -131,45 +132,26 @@ def test_labels_have_no_more_than_so_many_values(
     assert started["other", "other"] == 50
 
 
-def test_skips_of_more_names_stand_together(house: House) -> None:
+def test_skips_of_more_names_stand_together_and_what_is_too_late_is_a_misfire(
+    house: House,
+) -> None:
+    of: dict[str, Any] = {"definition_id": once().id, "queue": "default"}
     for number in range(300):
-        house.telemetry(skip_of(str(number)))
-    skipped = house.points()["go_scheduler.skipped"]
-    assert len(skipped) == 201
-    assert skipped["other", "other"] == 200
-    assert house.points()["go_scheduler.misfires"]["other", "other"] == 0
-
-
-def test_what_comes_too_late_for_its_run_is_a_misfire(house: House) -> None:
-    given = once("a")
-    dropped = InstanceDropped(
-        definition_id=given.id,
-        name="a",
-        queue="default",
-        instance_id=given.id,
-        attempt=1,
-        fire_time=START,
-        execute_at=START,
-        late=seconds(90),
-        reason="too late",
-    )
-    house.telemetry(dropped)
+        skipped = {"first": START, "last": START, "count": 2, "late": False}
+        name = str(number)
+        house.telemetry(InstanceSkipped(**of, name=name, reason="overlap", **skipped))
     points = house.points()
-    for name in ("go_scheduler.skipped", "go_scheduler.misfires"):
-        assert points[name] == {("default", "a"): 1}
-
-
-def skip_of(name: str) -> Any:
-    return InstanceSkipped(
-        definition_id=once().id,
-        name=name,
-        queue="default",
-        first=START,
-        last=START,
-        count=2,
-        reason="overlap",
-        late=False,
+    assert len(points["go_scheduler.skipped"]) == 201
+    assert points["go_scheduler.skipped"]["other", "other"] == 200
+    assert points["go_scheduler.misfires"]["other", "other"] == 0
+    dropped = {"instance_id": once().id, "attempt": 1, "late": seconds(90)}
+    times = {"fire_time": START, "execute_at": START}
+    house.telemetry(
+        InstanceDropped(**of, name="7", reason="too late", **dropped, **times)
     )
+    points = house.points()
+    assert points["go_scheduler.skipped"]["default", "7"] == 3
+    assert points["go_scheduler.misfires"]["default", "7"] == 1
 
 
 def test_both_exporters_have_the_names_and_buckets_of_the_table(
@@ -179,16 +161,11 @@ def test_both_exporters_have_the_names_and_buckets_of_the_table(
     house.points()
 
     def heads(text: str) -> set[str]:
-        lines = text.splitlines()
-        ours = [each for each in lines if not each.startswith("# HELP")]
-        names = {each.partition("{")[0].partition(" ")[0] for each in ours}
-        types = {each for each in ours if each.startswith("# TYPE")}
-        bounds = {
-            each.partition('le="')[2].partition('"')[0]
-            for each in ours
-            if "le=" in each
-        }
-        numbers = {f"le {float(each)}" for each in bounds if each != "+Inf"}
+        lines = [each for each in text.splitlines() if not each.startswith("# HELP")]
+        names = {re.split(r"[{ ]", each)[0] for each in lines}
+        types = {each for each in lines if each.startswith("# TYPE")}
+        bounds = set(re.findall(r'le="([\d.]+)"', text))
+        numbers = {f"le {float(each)}" for each in bounds}
         return {each for each in names | types | numbers if "_created" not in each}
 
     of_store = OfStore(
@@ -281,32 +258,22 @@ def test_a_run_is_linked_to_the_span_that_its_payload_or_metadata_names(
 
 
 def test_the_span_is_current_in_async_handlers_and_in_threads(house: House) -> None:
+    inside: list[trace.Span] = []
+
     async def handler(instance: TaskInstance) -> None:
         await asyncio.sleep(0)
-        inside.append(trace.get_current_span())
-        done.set()
+        in_a_thread(instance)
 
     def in_a_thread(instance: TaskInstance) -> None:
         inside.append(trace.get_current_span())
-        loop.call_soon_threadsafe(done.set)
+        ended.put(None)
 
-    async def both() -> None:
-        for each in (handler, in_a_thread):
-            done.clear()
-            scheduler = Scheduler(each, MemoryStore(), listeners=[house.telemetry])
-            async with scheduler:
-                definition = TaskDefinition(trigger=IntervalTrigger(timedelta(days=1)))
-                await scheduler.aschedule(definition)
-                await scheduler.arun_now(definition.id)
-                await asyncio.wait_for(done.wait(), 30)
-
-    inside: list[trace.Span] = []
-    done = asyncio.Event()
-    loop = asyncio.new_event_loop()
-    try:
-        loop.run_until_complete(both())
-    finally:
-        loop.close()
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+    for each in (handler, in_a_thread):
+        with Scheduler(each, MemoryStore(), listeners=[house.telemetry]) as scheduler:
+            task = TaskDefinition(trigger=IntervalTrigger(timedelta(days=1)))
+            scheduler.run_now(scheduler.schedule(task).id)
+            ended.get(timeout=FAILED_AFTER)
     ours = {each.context.span_id for each in house.spans("process") if each.context}
     assert {each.get_span_context().span_id for each in inside} == ours
     assert len(inside) == 2

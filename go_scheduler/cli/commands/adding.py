@@ -25,8 +25,8 @@ from go_scheduler.models import TaskDefinition
 
 app = typer.Typer()
 _NAMELESS = (
-    "it has no name, so that only a scheduler with one handler for all runs it: a name"
-    " is said first, as in `go_scheduler add report --every 5m`"
+    "it has no name, so only a scheduler with one handler for all runs it: write the"
+    " name first, as in `go_scheduler add report --every 5m`"
 )
 
 
@@ -117,7 +117,7 @@ def preview(
 
 
 def _passed(stored: TaskDefinition, now: datetime) -> str:
-    """The effect on a one-off whose time has passed."""
+    """What happens to a one-off whose time has passed; empty: it has not."""
     at = stored.next_fire_time
     if stored.recurring or at is None or at > now:
         return ""

@@ -149,7 +149,7 @@ def plan(
     """Show what declaring a set of definitions would change, before it is declared."""
     # Imported here: no other command needs them.
     from go_scheduler.cli.declared import declared
-    from go_scheduler.cli.plans import document_of, lines_of
+    from go_scheduler.cli.simulations import plan_document, plan_lines
     from go_scheduler.simulation import plan as planned
 
     if check and apply:
@@ -161,7 +161,7 @@ def plan(
     with closing(opened_store(where.url(), migrates=apply)) as store:
         client = Client(store)
         found = planned(client, definitions, **given)
-        print_one(document_of(found), "\n".join(lines_of(found)), json=json)
+        print_one(plan_document(found), "\n".join(plan_lines(found)), json=json)
         if apply:
             _apply(client, found, definitions, yes=yes, given=given, version=version)
             tell = note if json else line

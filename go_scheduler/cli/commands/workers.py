@@ -145,6 +145,9 @@ def dispatch_worker(
         )
     found: Any = imported(handler)
     served = ["default"] if queues is None else _names(queues)
+    topics: bool | Collection[str] = dispatch.topic_per_task
+    if topic_per_task is not None:
+        topics = topic_per_task == "all" or _names(topic_per_task)
     with written_log(settings.log), open_bus(url) as opened:
         worker = DispatchWorker(
             opened,
@@ -152,7 +155,7 @@ def dispatch_worker(
             queues=served,
             max_workers=max_workers,
             limits=_limits(limit or ()),
-            topic_per_task=_topics(topic_per_task, dispatch.topic_per_task),
+            topic_per_task=topics,
             namespace=dispatch.namespace if namespace is None else namespace,
             name=name,
         )
@@ -178,12 +181,6 @@ def _begun(bus: "MessageBus") -> str:
 
 def _names(listed: str) -> Sequence[str]:
     return [each.strip() for each in listed.split(",")]
-
-
-def _topics(listed: str | None, otherwise: bool) -> bool | Collection[str]:
-    if listed is None:
-        return otherwise
-    return listed == "all" or _names(listed)
 
 
 def _limits(said: Sequence[str]) -> Mapping[str, int]:
