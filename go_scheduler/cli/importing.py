@@ -24,7 +24,7 @@ from go_scheduler.triggers import DelayTrigger, IntervalTrigger, OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from pathlib import Path
 
     from go_scheduler.cli.connection import Connected
@@ -266,16 +266,11 @@ class Imported:
 
 def _asked(spread: Spread) -> dict[str, Any]:
     """The parameters of an import for a spread."""
+    lengths = {each: getattr(spread, each) for each in ("window", "interval", "jitter")}
     return {
         "start": None if spread.start is None else spread.start.isoformat(),
-        "window": _seconds(spread.window),
-        "interval": _seconds(spread.interval),
-        "jitter": _seconds(spread.jitter),
+        **{k: None if v is None else v.total_seconds() for k, v in lengths.items()},
     }
-
-
-def _seconds(length: timedelta | None) -> float | None:
-    return None if length is None else length.total_seconds()
 
 
 def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:

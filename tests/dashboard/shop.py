@@ -84,6 +84,12 @@ def open_shop(store: Store, clock: ManualClock) -> Shop:
                 read = store.get_definition(made[job].id)
                 fire(store, read, at, next_fire_time=at + job.minutes * MINUTE)
                 _run(store, clock, job, chance)
+    # One runs still.
+    read = store.get_definition(made[_JOBS[0]].id)
+    clock.advance(START + LASTS - clock.now())
+    fire(store, read, START + LASTS, next_fire_time=START + LASTS + 10 * MINUTE)
+    claim(store, NODE, queues=_QUEUES)
+    clock.advance(20 * SECOND)
     _put_the_rest(store, clock)
     _count(store, chance)
     prices = made[_JOBS[1]]

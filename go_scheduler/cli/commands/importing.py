@@ -118,11 +118,8 @@ def import_(
 def _summary(counts: Mapping[str, int]) -> str:
     """Such as ``made 1 definition and 2 jobs; 3 known, 0 wrong``."""
     made, others = list(counts.items())[:2], list(counts.items())[2:]
-    first = " and ".join(f"{n} {_named(n, what)}" for what, n in made)
+    first = " and ".join(
+        f"{n} {what.removesuffix('s') if n == 1 else what}" for what, n in made
+    )
     told = [f"{n} {what}" for what, n in others if n or what != "dropped"]
     return f"made {first}; {', '.join(told)}"
-
-
-def _named(count: int, what: str) -> str:
-    """Such as ``definitions``, or ``definition`` if it is one."""
-    return what.removesuffix("s") if count == 1 else what
