@@ -136,19 +136,17 @@ def test_skips_of_more_names_stand_together_and_what_is_too_late_is_a_misfire(
     house: House,
 ) -> None:
     of: dict[str, Any] = {"definition_id": once().id, "queue": "default"}
+    skip = {"first": START, "last": START, "count": 2, "late": False}
     for number in range(300):
-        skipped = {"first": START, "last": START, "count": 2, "late": False}
         name = str(number)
-        house.telemetry(InstanceSkipped(**of, name=name, reason="overlap", **skipped))
+        house.telemetry(InstanceSkipped(**of | skip, name=name, reason="overlap"))
     points = house.points()
     assert len(points["go_scheduler.skipped"]) == 201
     assert points["go_scheduler.skipped"]["other", "other"] == 200
     assert points["go_scheduler.misfires"]["other", "other"] == 0
-    dropped = {"instance_id": once().id, "attempt": 1, "late": seconds(90)}
-    times = {"fire_time": START, "execute_at": START}
-    house.telemetry(
-        InstanceDropped(**of, name="7", reason="too late", **dropped, **times)
-    )
+    drop = {"instance_id": once().id, "attempt": 1, "late": seconds(90)}
+    drop |= {"fire_time": START, "execute_at": START}
+    house.telemetry(InstanceDropped(**of | drop, name="7", reason="too late"))
     points = house.points()
     assert points["go_scheduler.skipped"]["default", "7"] == 3
     assert points["go_scheduler.misfires"]["default", "7"] == 1
