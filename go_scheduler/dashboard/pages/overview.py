@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,7 @@ from go_scheduler.http.routes.visibility import is_restricted
 from go_scheduler.models import Histogram, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from starlette.responses import Response
 
@@ -38,43 +36,19 @@ _SHOWN = 20
 _CLAIMS = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFigures:
-    """The counts of a queue, from all nodes.
+def by_queue(
+    stats: Iterable[QueueStats],
+) -> list[tuple[str, Histogram, Mapping[str, int]]]:
+    """The lateness of runs and the number of ends by outcome, for each queue.
 
-    Attributes:
-        queue: The name of the queue.
-        began: Number of runs that began.
-        half: The median of their lateness; None: none began.
-        most: The 99th percentile of their lateness; None: none began.
-        ended: Number of instances that ended, by outcome. *retried* is the number of
-            runs that another run of their instance follows.
+    *retried* is the number of runs that another run of their instance follows.
     """
-
-    queue: str
-    began: int
-    half: timedelta | None
-    most: timedelta | None
-    ended: Mapping[str, int]
-
-
-def by_queue(stats: Iterable[QueueStats]) -> list[QueueFigures]:
-    """The figures of each queue, by its name."""
     late: dict[str, Histogram] = {}
     ended: dict[str, Counter[str]] = {}
     for each in stats:
         late[each.queue] = late.get(each.queue, Histogram()) + each.lateness
         ended.setdefault(each.queue, Counter()).update(each.ended)
-    return [
-        QueueFigures(
-            queue=queue,
-            began=found.total,
-            half=found.quantile(0.5),
-            most=found.quantile(0.99),
-            ended=ended[queue],
-        )
-        for queue, found in sorted(late.items())
-    ]
+    return [(queue, found, ended[queue]) for queue, found in sorted(late.items())]
 
 
 def _read(visit: PageRequest) -> dict[str, Any]:
