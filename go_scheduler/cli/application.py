@@ -57,11 +57,11 @@ def _remedy(error: GoSchedulerError) -> str:
         return ""
     if error.scope is not None:
         return (
-            "; a login asks for it by `go_scheduler login --scope"
-            f' "openid {error.scope}"`, and a token by GO_SCHEDULER_TOKEN may have it'
+            f'; log in by `go_scheduler login --scope "openid {error.scope}"`, or set'
+            " GO_SCHEDULER_TOKEN to a token with this scope"
         )
     return (
-        "; who you are is said by GO_SCHEDULER_TOKEN, an API key say, or by"
+        "; set GO_SCHEDULER_TOKEN, to an API key for example, or log in by"
         " `go_scheduler login`"
     )
 

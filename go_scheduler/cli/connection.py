@@ -1,14 +1,13 @@
 """Connects a command to a store or a server."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union
 
-import typer
-
+from go_scheduler.cli.options import text
 from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.http.remote_errors import CallerError
@@ -16,11 +15,12 @@ from go_scheduler.stores.base import Store
 from go_scheduler.stores.opening import open_store
 
 if TYPE_CHECKING:
+    from go_scheduler.http.configuration.loading import Loaded
     from go_scheduler.http.remote import Remote
 
 Connected: TypeAlias = Union[Client, "Remote"]
 PANEL = "Where"
-_MIGRATES = ("sqlite", "postgres", "postgresql", "cockroachdb")
+_MIGRATES = ("sqlite", "postgresql", "cockroachdb")
 
 
 class SchemaBehindError(StoreError):
@@ -33,29 +33,28 @@ class Where:
 
     store: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="The store, such as sqlite:///jobs.db, postgresql://host/database or"
+        text(
+            "The store, such as sqlite:///jobs.db, postgresql://host/database or"
             " redis://host; else GO_SCHEDULER_STORE.",
-            rich_help_panel=PANEL,
+            metavar="URL",
+            panel=PANEL,
         ),
     ] = None
     server: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="The server, such as http://127.0.0.1:8710, instead of a store; else"
+        text(
+            "The server, such as http://127.0.0.1:8710, instead of a store; else"
             " GO_SCHEDULER_SERVER.",
-            rich_help_panel=PANEL,
-            show_default=False,
+            metavar="URL",
+            panel=PANEL,
         ),
     ] = None
     config: Annotated[
         Path | None,
-        typer.Option(
+        text(
+            "The configuration; else ./go_scheduler.yaml, or the one at home.",
             metavar="FILE",
-            help="The configuration; else ./go_scheduler.yaml, or the one at home.",
-            rich_help_panel=PANEL,
+            panel=PANEL,
         ),
     ] = None
 
@@ -70,7 +69,10 @@ class Where:
             ConfigurationError: Neither is named, or both.
         """
         if (server := self.server_url()) is not None:
-            with remote(server) as client:
+            # Imported here: a store does not need it, and it takes long.
+            from go_scheduler.http.remote import Remote
+
+            with Remote(server, token=token_for(server)) as client:
                 yield client
             return
         with closing(opened_store(self.url(), migrates=migrates)) as store:
@@ -117,16 +119,38 @@ class Where:
         return url
 
 
-def remote(server: str) -> "Remote":
-    """A client of a server, with the token of the login there.
+def configuration(
+    file: Path | None, options: Mapping[str, tuple[str, object]] | None = None
+) -> "Loaded":
+    """Load the configuration, with the options of a command.
+
+    Args:
+        file: The file; None: the one in the usual places.
+        options: By the name of each option, its setting and its value; None: it was
+            not given.
 
     Raises:
-        ConfigurationError: The URL is wrong.
+        ConfigurationError: A setting is wrong.
     """
-    # Imported here: a store does not need it, and it takes long.
-    from go_scheduler.http.remote import Remote
+    from go_scheduler.http.configuration.loading import load_configuration
 
-    return Remote(server, token=token_for(server))
+    said: dict[str, tuple[Any, object]] = {
+        name: (tuple(place.split(".")), value)
+        for name, (place, value) in (options or {}).items()
+        if value is not None
+    }
+    return load_configuration(file, options=said)
+
+
+def checked_configuration(
+    file: Path | None, options: Mapping[str, tuple[str, object]] | None = None
+) -> "Loaded":
+    """The same, if a server can start with it."""
+    from go_scheduler.http.configuration.checking import check
+
+    loaded = configuration(file, options)
+    check(loaded.settings, loaded.named)
+    return loaded
 
 
 def token_for(server: str) -> str | None:
@@ -160,6 +184,12 @@ def tokens_for(server: str) -> Callable[[], str] | None:
     return None if token is None else lambda: token_for(server) or token
 
 
+def scheme_of(url: str) -> str:
+    """The kind of database of a URL, without a driver."""
+    scheme = url.partition("://")[0].partition("+")[0].lower()
+    return "postgresql" if scheme == "postgres" else scheme
+
+
 def opened_store(url: str, *, migrates: bool) -> Store:
     """Open a store whose schema is up to date.
 
@@ -167,8 +197,7 @@ def opened_store(url: str, *, migrates: bool) -> Store:
         ConfigurationError: The URL is wrong.
         StoreError: The store cannot be used.
     """
-    scheme = url.partition("://")[0].partition("+")[0].lower()
-    if migrates or scheme not in _MIGRATES:
+    if migrates or scheme_of(url) not in _MIGRATES:
         return open_store(url)
     store = open_store(url, migrate=False)
     try:

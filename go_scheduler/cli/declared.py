@@ -11,7 +11,7 @@ from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import TaskDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
 
@@ -40,25 +40,22 @@ def declared(source: str, now: datetime) -> Sequence[TaskDefinition]:
     found = imported(source)
     if isinstance(found, HandlerRegistry):
         return [each.definition for each in found.tasks.values()]
-    made = _called(found, source) if callable(found) else found
-    if not isinstance(made, list | tuple) or not all(
-        isinstance(each, TaskDefinition) for each in made
+    if callable(found):
+        try:
+            found = found()
+        except Exception as error:
+            raise ConfigurationError(
+                f"{source}, called without arguments, raised {type(error).__name__}:"
+                f" {error}"
+            ) from error
+    if not isinstance(found, list | tuple) or not all(
+        isinstance(each, TaskDefinition) for each in found
     ):
         raise ConfigurationError(
             f"{source} must be a list of definitions, a function that returns one, or a"
-            f" HandlerRegistry, not {shown(made)}"
+            f" HandlerRegistry, not {shown(found)}"
         )
-    return made
-
-
-def _called(found: Callable[[], object], source: str) -> object:
-    try:
-        return found()
-    except Exception as error:
-        raise ConfigurationError(
-            f"{source}, called without arguments, raised {type(error).__name__}:"
-            f" {error}"
-        ) from error
+    return found
 
 
 def _lines(path: Path, now: datetime) -> Iterable[TaskDefinition]:

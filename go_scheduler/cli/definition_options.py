@@ -1,8 +1,8 @@
 """The options for the trigger and the policies of a definition."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -18,8 +18,16 @@ from go_scheduler.triggers import (
     Trigger,
 )
 
-WHEN_PANEL = "When: one of these"
+_P = TypeVar("_P", RetryPolicy, CatchUp)
 OPTIONS = "--phrase, --cron, --every, --at, --after-end, --rrule, --on-demand"
+
+
+def _when(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="When: one of these")
+
+
+def _how(help: str, *names: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel="How")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,53 +35,22 @@ class TriggerOptions:
     """The options for a trigger."""
 
     phrase: Annotated[
-        str | None,
-        typer.Option(
-            help='In words, such as "every weekday at 9am".', rich_help_panel=WHEN_PANEL
-        ),
+        str | None, _when('In words, such as "every weekday at 9am".')
     ] = None
-    cron: Annotated[
-        str | None,
-        typer.Option(
-            help='As cron has it, such as "0 9 * * mon-fri".',
-            rich_help_panel=WHEN_PANEL,
-        ),
-    ] = None
-    every: Annotated[
-        str | None,
-        typer.Option(help="Such as 90s, 5m or 1h30m.", rich_help_panel=WHEN_PANEL),
-    ] = None
-    at: Annotated[
-        str | None,
-        typer.Option(
-            help="Once, such as 2030-01-01T09:00:00Z.", rich_help_panel=WHEN_PANEL
-        ),
-    ] = None
+    cron: Annotated[str | None, _when('As cron has it, such as "0 9 * * mon-fri".')] = (
+        None
+    )
+    every: Annotated[str | None, _when("Such as 90s, 5m or 1h30m.")] = None
+    at: Annotated[str | None, _when("Once, such as 2030-01-01T09:00:00Z.")] = None
     after_end: Annotated[
-        str | None,
-        typer.Option(
-            help="So long after the end of each run, such as 5m.",
-            rich_help_panel=WHEN_PANEL,
-        ),
+        str | None, _when("So long after the end of each run, such as 5m.")
     ] = None
-    rrule: Annotated[
-        str | None,
-        typer.Option(
-            help="A rule of RFC 5545, or several.", rich_help_panel=WHEN_PANEL
-        ),
-    ] = None
-    on_demand: Annotated[
-        bool,
-        typer.Option(
-            "--on-demand", help="Only when asked to.", rich_help_panel=WHEN_PANEL
-        ),
-    ] = False
+    rrule: Annotated[str | None, _when("A rule of RFC 5545, or several.")] = None
+    on_demand: Annotated[bool, _when("Only when asked to.", "--on-demand")] = False
     timezone: Annotated[
         str | None,
-        typer.Option(
-            help="Of a phrase, a cron expression or a rule, such as Europe/Berlin;"
-            " else UTC.",
-            rich_help_panel=WHEN_PANEL,
+        _when(
+            "Of a phrase, a cron expression or a rule, such as Europe/Berlin; else UTC."
         ),
     ] = None
 
@@ -94,9 +71,6 @@ class TriggerOptions:
                 "--timezone is for --phrase, --cron and --rrule: a time says its own,"
                 " and a duration has none"
             )
-        return self._worded(now) or self._other()
-
-    def _worded(self, now: datetime) -> Trigger | None:
         # Imported here: other commands do not need phrases.
         from go_scheduler.triggers import CronTrigger, RecurrenceTrigger, parse_phrase
 
@@ -107,9 +81,6 @@ class TriggerOptions:
             return CronTrigger(self.cron, zone or "UTC")
         if self.rrule is not None:
             return RecurrenceTrigger(self.rrule, zone)
-        return None
-
-    def _other(self) -> Trigger:
         if (every := duration_of(self.every, "--every")) is not None:
             return IntervalTrigger(every)
         if (after_end := duration_of(self.after_end, "--after-end")) is not None:
@@ -119,58 +90,50 @@ class TriggerOptions:
         return OnDemandTrigger()
 
 
-HOW_PANEL = "How"
-_P = TypeVar("_P", RetryPolicy, CatchUp)
-
-
-def _option(help: str, *names: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=HOW_PANEL)
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunPolicies:
     """The options for the policies of a type or a definition."""
 
-    queue: Annotated[str, _option("Which nodes run it.")] = "default"
-    priority: Annotated[int, _option("From 0, first, to 3, last.")] = 1
+    queue: Annotated[str, _how("Which nodes run it.")] = "default"
+    priority: Annotated[int, _how("From 0, first, to 3, last.")] = 1
     expire_after: Annotated[
-        str | None, _option("How long a run may take before it is presumed hung.")
+        str | None, _how("How long a run may take before it is presumed hung.")
     ] = None
     timeout: Annotated[
-        str | None, _option("How long a run may take before it is told to end.")
+        str | None, _how("How long a run may take before it is told to end.")
     ] = None
     start_timeout: Annotated[
-        str | None, _option("How long a bus may wait until it is accepted, then begun.")
+        str | None, _how("How long a bus may wait until it is accepted, then begun.")
     ] = None
     heartbeat_timeout: Annotated[
-        str | None, _option("How long its worker on a bus may be silent.")
+        str | None, _how("How long its worker on a bus may be silent.")
     ] = None
     max_attempts: Annotated[
-        int | None, _option("Runs after which it has failed.", metavar="COUNT")
+        int | None, _how("Runs after which it has failed.", metavar="COUNT")
     ] = None
     retry_delay: Annotated[
         str | None,
-        _option(
+        _how(
             "How long after a failure it runs again; none: once it has had as long as"
             " a run may take."
         ),
     ] = None
     retry_factor: Annotated[
-        float | None, _option("How many times longer each delay is.", metavar="FACTOR")
+        float | None, _how("How many times longer each delay is.", metavar="FACTOR")
     ] = None
-    retry_max_delay: Annotated[str | None, _option("The longest delay.")] = None
+    retry_max_delay: Annotated[str | None, _how("The longest delay.")] = None
     retry_jitter: Annotated[
-        float | None, _option("Up to which part a delay is longer.", metavar="0..1")
+        float | None, _how("Up to which part a delay is longer.", metavar="0..1")
     ] = None
     overlap: Annotated[
-        Overlap, _option("What becomes of one that is due while another runs.")
+        Overlap, _how("What becomes of one that is due while another runs.")
     ] = Overlap.ALLOW
     lock: Annotated[
-        str | None, _option("Of all with the same lock one runs at a time.")
+        str | None, _how("Of all with the same lock one runs at a time.")
     ] = None
-    max_queue: Annotated[int | None, _option("How many of it may wait.")] = None
+    max_queue: Annotated[int | None, _how("How many of it may wait.")] = None
     when_full: Annotated[
-        str, _option("What becomes of more that is added.", metavar="refuse|drop")
+        str, _how("What becomes of more that is added.", metavar="refuse|drop")
     ] = "refuse"
 
     def fields(self) -> dict[str, Any]:
@@ -179,34 +142,29 @@ class RunPolicies:
         Raises:
             ConfigurationError: An option is wrong.
         """
+        names = ("queue", "priority", "overlap", "lock", "max_queue", "when_full")
+        lengths = ("expire_after", "timeout", "start_timeout", "heartbeat_timeout")
         return {
-            "queue": self.queue,
-            "priority": self.priority,
-            "expire_after": duration_of(self.expire_after, "--expire-after"),
-            "timeout": duration_of(self.timeout, "--timeout"),
-            "start_timeout": duration_of(self.start_timeout, "--start-timeout"),
-            "heartbeat_timeout": duration_of(
-                self.heartbeat_timeout, "--heartbeat-timeout"
-            ),
+            **{each: getattr(self, each) for each in names},
+            **{each: self._length(each) for each in lengths},
             "retry": self._retry(),
-            "overlap": self.overlap,
-            "lock": self.lock,
-            "max_queue": self.max_queue,
-            "when_full": self.when_full,
         }
 
+    def _length(self, name: str) -> timedelta | None:
+        """The duration of an option."""
+        return duration_of(getattr(self, name), f"--{name.replace('_', '-')}")
+
     def _retry(self) -> RetryPolicy | None:
-        given = _given(
-            max_attempts=self.max_attempts,
-            factor=self.retry_factor,
-            max_delay=duration_of(self.retry_max_delay, "--retry-max-delay"),
-            jitter=self.retry_jitter,
-        )
-        if self.retry_delay == "none":
-            given["delay"] = None
-        elif self.retry_delay is not None:
-            given["delay"] = duration_of(self.retry_delay, "--retry-delay")
-        return _policy(RetryPolicy, given)
+        given: dict[str, object] = {
+            "max_attempts": self.max_attempts,
+            "factor": self.retry_factor,
+            "max_delay": self._length("retry_max_delay"),
+            "jitter": self.retry_jitter,
+        }
+        if self.retry_delay != "none":
+            given["delay"] = self._length("retry_delay")
+            return _policy(RetryPolicy, given)
+        return _policy(RetryPolicy, given, delay=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,22 +172,22 @@ class Policies(RunPolicies):
     """The options for the policies of a definition that fires."""
 
     catch_up: Annotated[
-        str | None, _option("What runs of what was missed.", metavar="latest|all|none")
+        str | None, _how("What runs of what was missed.", metavar="latest|all|none")
     ] = None
     grace: Annotated[
-        str | None, _option("How late something may be and is not missed.")
+        str | None, _how("How late something may be and is not missed.")
     ] = None
     within: Annotated[
-        str | None, _option("How late what was missed may be and still runs.")
+        str | None, _how("How late what was missed may be and still runs.")
     ] = None
     drop_after: Annotated[
-        str | None, _option("What is later than this is not run at all.")
+        str | None, _how("What is later than this is not run at all.")
     ] = None
     jitter: Annotated[
-        str | None, _option("Run each up to so much later than its fire time.")
+        str | None, _how("Run each up to so much later than its fire time.")
     ] = None
     max_per_node: Annotated[
-        int | None, _option("How many of it one node has at once.")
+        int | None, _how("How many of it one node has at once.")
     ] = None
 
     def fields(self) -> dict[str, Any]:
@@ -241,27 +199,21 @@ class Policies(RunPolicies):
         return {
             **RunPolicies.fields(self),
             "catch_up": self._catch_up(),
-            "jitter": duration_of(self.jitter, "--jitter"),
+            "jitter": self._length("jitter"),
             "max_per_node": self.max_per_node,
         }
 
     def _catch_up(self) -> CatchUp | None:
-        given = _given(
-            mode=self.catch_up,
-            grace=duration_of(self.grace, "--grace"),
-            within=duration_of(self.within, "--within"),
-            drop_after=duration_of(self.drop_after, "--drop-after"),
-        )
-        return _policy(CatchUp, given)
+        lengths = ("grace", "within", "drop_after")
+        given = {each: self._length(each) for each in lengths}
+        return _policy(CatchUp, {"mode": self.catch_up, **given})
 
 
-def _given(**options: object) -> dict[str, object]:
-    """The options that are not None."""
-    return {name: each for name, each in options.items() if each is not None}
-
-
-def _policy(kind: Callable[..., _P], given: dict[str, object]) -> _P | None:
-    """A policy with the given options; None without any."""
+def _policy(
+    kind: Callable[..., _P], options: Mapping[str, object], **more: object
+) -> _P | None:
+    """A policy with those options that are not None, and more; None without any."""
+    given = {name: each for name, each in options.items() if each is not None} | more
     try:
         return kind(**given) if given else None
     except ConfigurationError as error:

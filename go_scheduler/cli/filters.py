@@ -18,7 +18,7 @@ from go_scheduler.cli.options import (
     object_of,
     text,
 )
-from go_scheduler.cli.prompts import confirm
+from go_scheduler.cli.output import confirm
 from go_scheduler.cli.resolve import NoneMeantError, definition_meant, near_name
 from go_scheduler.client.arguments import MOST_LISTED
 from go_scheduler.client.pages import Page

@@ -24,7 +24,7 @@ from go_scheduler.triggers import DelayTrigger, IntervalTrigger, OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from pathlib import Path
 
     from go_scheduler.cli.connection import Connected
@@ -68,7 +68,7 @@ def parts_of(stream: Iterable[bytes]) -> tuple[str, Iterable[bytes]]:
     """Split a file into lines, or a JSON array into items; returns their name first.
 
     Raises:
-        ConfigurationError: The file begins as an array and is none.
+        ConfigurationError: The file begins like an array but is none.
     """
     rest, head = iter(stream), []
     for each in rest:
@@ -85,7 +85,7 @@ def parts_of(stream: Iterable[bytes]) -> tuple[str, Iterable[bytes]]:
         if _is_json(first):
             return "line", head
         raise ConfigurationError(
-            f"it begins as a JSON array, and is none: {error}"
+            f"it begins like a JSON array, but is none: {error}"
         ) from None
     return "item", [json.dumps(each).encode() for each in items]
 
@@ -110,7 +110,7 @@ class Imported:
     Args:
         client: Takes definitions.
         remote: Takes jobs, for the same store.
-        name: The name of the import; repeated by it, nothing is made twice.
+        name: The name of the import. With the same name nothing is made twice.
         spread: The times of jobs without a time.
         called: The word for a line in messages.
 
@@ -144,7 +144,7 @@ class Imported:
         """Import lines, batch by batch; yields the messages of each batch."""
         number = size = 0
         for number, each in enumerate(lines, 1):
-            # An empty line stands for a line that is no job: numbers stay the same.
+            # An empty line replaces a line that is no job, to keep the numbers.
             self._jobs.append(
                 each.rstrip(b"\r\n") if self._is_job(number, each) else b""
             )
@@ -219,7 +219,7 @@ class Imported:
     def _put_definitions(self, batch: Sequence[tuple[int, TaskDefinition]]) -> None:
         """Put definitions all together, or one by one if one is wrong."""
         try:
-            # Warnings about triggers are for their authors.
+            # Warnings about triggers are for the authors of code.
             with warnings.catch_warnings(action="ignore"):
                 made = self._made([each for _, each in batch])
         except StoreError:
@@ -244,7 +244,7 @@ class Imported:
             told = [(each, each.id not in known) for each in put]
         else:
             told = [self._client.put(each) for each in definitions]
-        # A definition with a tombstone does not begin again.
+        # A definition with a tombstone does not start again.
         return sum(new and each.state is not _COMPLETED for each, new in told)
 
     def _put_jobs(self, first: int) -> None:
@@ -252,7 +252,7 @@ class Imported:
         events = self._remote.import_jobs(b"\n".join(self._jobs), asked)
         for each in events:
             if each["event"] == "started":
-                # The same start for all batches, however long they take.
+                # All batches use the same start, however long they take.
                 self._asked["start"] = each["start"]
             elif each["event"] == "refused":
                 self._wrong[each["line"]] = _refusal(each)
@@ -266,16 +266,11 @@ class Imported:
 
 def _asked(spread: Spread) -> dict[str, Any]:
     """The parameters of an import for a spread."""
+    lengths = {each: getattr(spread, each) for each in ("window", "interval", "jitter")}
     return {
         "start": None if spread.start is None else spread.start.isoformat(),
-        "window": _seconds(spread.window),
-        "interval": _seconds(spread.interval),
-        "jitter": _seconds(spread.jitter),
+        **{k: None if v is None else v.total_seconds() for k, v in lengths.items()},
     }
-
-
-def _seconds(length: timedelta | None) -> float | None:
-    return None if length is None else length.total_seconds()
 
 
 def definition_of_line(text: bytes, now: datetime) -> TaskDefinition:

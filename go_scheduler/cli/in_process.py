@@ -53,7 +53,7 @@ class InProcess(httpx.BaseTransport):
 def answering(client: Connected) -> Iterator[Remote]:
     """A client of the connected server, or of a server in front of the store.
 
-    So types and imports work in the same way for both.
+    With it, types and imports need no second implementation for stores.
     """
     if isinstance(client, Remote):
         yield client

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import IntEnum
 from functools import update_wrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -121,6 +122,20 @@ def object_of(text: str | None, option: str) -> Mapping[str, JSON] | None:
     return found
 
 
+def text(
+    help: str, *names: str, metavar: str | None = None, panel: str | None = None
+) -> Any:
+    """An option without a default in its help."""
+    return typer.Option(
+        *names, help=help, metavar=metavar, rich_help_panel=panel, show_default=False
+    )
+
+
+def argument(help: str, metavar: str | None = None) -> Any:
+    """An argument without a default in its help."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
 Json = Annotated[
     bool,
     typer.Option("--json", help="Print JSON, for scripts: an object on each line."),
@@ -130,63 +145,65 @@ Yes = Annotated[
 ]
 Definition = Annotated[
     str,
-    typer.Argument(
-        metavar="DEFINITION",
-        help="Its id, the beginning of it, or the name that it alone has.",
-        show_default=False,
+    argument(
+        "Its id, the beginning of it, or the name that it alone has.", "DEFINITION"
     ),
 ]
 Definitions = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[DEFINITION]...",
-        help="Ids, beginnings of them, or names that one alone has.",
-        show_default=False,
+    argument(
+        "Ids, beginnings of them, or names that one alone has.", "[DEFINITION]..."
     ),
 ]
 Instances = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[INSTANCE]...",
-        help="Ids, or beginnings of them.",
-        show_default=False,
+    list[str] | None, argument("Ids, or beginnings of them.", "[INSTANCE]...")
+]
+Handler = Annotated[
+    str,
+    argument(
+        "A handler or a registry of handlers, such as myapp.jobs:registry.",
+        "MODULE:NAME",
     ),
 ]
-Name = Annotated[str | None, typer.Option(help="Of this name.", show_default=False)]
-Queue = Annotated[str | None, typer.Option(help="Of this queue.", show_default=False)]
+Config = Annotated[
+    Path | None,
+    text(
+        "The configuration; else ./go_scheduler.yaml, or the one in"
+        " ~/.config/go_scheduler.",
+        metavar="FILE",
+    ),
+]
+Host = Annotated[str | None, text("The address to listen on.")]
+Port = Annotated[int | None, text("The port; 0: any that is free.")]
+Name = Annotated[str | None, text("Of this name.")]
+Queue = Annotated[str | None, text("Of this queue.")]
 Metadata = Annotated[
     str | None,
-    typer.Option(
+    text(
+        'Whose metadata contains this, such as \'{"team": "billing"}\'.',
         metavar="JSON",
-        help='Whose metadata contains this, such as \'{"team": "billing"}\'.',
-        show_default=False,
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")]
 
 
-def text(help: str, *names: str, metavar: str | None = None) -> Any:
-    """An option without a default in its help."""
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
-
-
 class ExitCode(IntEnum):
-    """How a command ended; `doctor` has 1 for warnings, and 2 for errors."""
+    """How a command ended; `doctor` ends with 1 after warnings, with 2 after errors."""
 
     DONE = 0
-    """It did what was asked."""
+    """It has done its work."""
     NOT_SO = 1
-    """There is no such thing, or it is not in a state in which that can be done."""
+    """Nothing matches, or the state does not allow it."""
     USAGE = 2
     """An argument or a setting is wrong; nothing was done."""
     AWAY = 3
     """The store, the server or the bus cannot be reached, or cannot be used."""
     NOT_ALLOWED = 4
-    """The server wants to know who asks, or does not allow it."""
+    """The server does not know the caller, or does not allow it."""
     INTERRUPTED = 130
     """Ctrl-C."""
     BROKEN_PIPE = 141
-    """Whoever read the output has closed it."""
+    """The reader of the output has closed it."""
 
 
 def exit_code_of(error: GoSchedulerError) -> ExitCode:

@@ -15,7 +15,7 @@ from go_scheduler.formatting import shown
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from go_scheduler.cli.connection import Connected
     from go_scheduler.models import TaskDefinition, TaskInstance
@@ -41,14 +41,12 @@ def definition_meant(client: Connected, text: str) -> UUID:
         NoneMeantError: No definition matches.
         ConfigurationError: Several definitions match.
     """
-    if (id := _whole(text)) is not None:
-        return id
-    if not (found := _definitions(client, text)):
+    if (id := _definition_of(client, text)) is None:
         raise NoneMeantError(
             f"no definition has the name {shown(text)}, or an id that begins so"
             f"{near_name(client, text)}"
         )
-    return _only(text, [_definition_line(each) for each in found.values()], [*found])
+    return id
 
 
 def instance_meant(client: Connected, text: str) -> UUID:
@@ -62,14 +60,9 @@ def instance_meant(client: Connected, text: str) -> UUID:
         NoneMeantError: No instance matches.
         ConfigurationError: Several match, or there are too many instances to search.
     """
-    if (id := _whole(text)) is not None:
-        return id
-    found = (
-        [] if (begin := _beginning(text)) is None else _instances_from(client, begin)
-    )
-    if not found:
+    if (id := _instance_of(client, text)) is None:
         raise NoneMeantError(f"no instance has an id that begins with {shown(text)}")
-    return _only(text, [_instance_line(each) for each in found], [e.id for e in found])
+    return id
 
 
 def anything_meant(client: Connected, text: str) -> UUID:
@@ -79,15 +72,28 @@ def anything_meant(client: Connected, text: str) -> UUID:
         NoneMeantError: Nothing matches.
         ConfigurationError: Several match.
     """
-    if _whole(text) is not None or _definitions(client, text):
-        return definition_meant(client, text)
-    try:
-        return instance_meant(client, text)
-    except NoneMeantError:
+    id = _definition_of(client, text) or _instance_of(client, text)
+    if id is None:
         raise NoneMeantError(
             f"nothing has the name {shown(text)}, or an id that begins so"
             f"{near_name(client, text)}"
-        ) from None
+        )
+    return id
+
+
+def _definition_of(client: Connected, text: str) -> UUID | None:
+    if (id := _whole(text)) is not None:
+        return id
+    found = _definitions(client, text)
+    return _only(text, {id: _definition_line(each) for id, each in found.items()})
+
+
+def _instance_of(client: Connected, text: str) -> UUID | None:
+    if (id := _whole(text)) is not None:
+        return id
+    begin = _beginning(text)
+    found = [] if begin is None else _instances_from(client, begin)
+    return _only(text, {each.id: _instance_line(each) for each in found})
 
 
 def near_name(client: Connected, text: str) -> str:
@@ -103,7 +109,7 @@ def near_name(client: Connected, text: str) -> str:
 def _definitions(client: Connected, text: str) -> dict[UUID, TaskDefinition]:
     """The definitions that match, by their ids."""
     named = client.list_definitions(name=text, limit=_PAGE)
-    # A job with settings of its own has a definition with the name of its type.
+    # A job with its own settings has a definition that is named like its type.
     lasting = [each for each in named if not _is_of_one_job(each)]
     found = {each.id: each for each in lasting or named}
     return found | {each.id: each for each in _definitions_from(client, text)}
@@ -155,13 +161,14 @@ def _instances_from(client: Connected, begin: str) -> Sequence[TaskInstance]:
     )
 
 
-def _only(text: str, lines: Sequence[str], ids: Sequence[UUID]) -> UUID:
-    if len(ids) > 1:
-        several = "".join(f"\n  {each}" for each in lines[:_SHOWN])
+def _only(text: str, lines: Mapping[UUID, str]) -> UUID | None:
+    """The id of what matches; None: nothing does."""
+    if len(lines) > 1:
+        several = "".join(f"\n  {each}" for each in [*lines.values()][:_SHOWN])
         raise ConfigurationError(
             f"{shown(text)} may mean several: give more of the id{several}"
         )
-    return ids[0]
+    return next(iter(lines), None)
 
 
 def _definition_line(definition: TaskDefinition) -> str:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.cli.output import at
 from go_scheduler.formatting import write_duration
+from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.trigger_timeouts import describe_with_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
-
     from go_scheduler.http.bodies.jobs import TypeAnswer
     from go_scheduler.models import Stage, TaskDefinition, TaskInstance, TaskRun
-    from go_scheduler.triggers import Trigger
 
 _WIDTH = 16
+_POLICIES = (
+    *("expire_after", "timeout", "start_timeout", "heartbeat_timeout", "retry"),
+    *("catch_up", "jitter", "overlap", "lock", "max_per_node", "max_queue"),
+)
 
 
 def described(trigger: Trigger) -> str:
@@ -28,37 +31,44 @@ def described(trigger: Trigger) -> str:
         return f"a trigger that does not say when: {error}"
 
 
+def text_of(value: object) -> str | None:
+    """The value of a field as text; None stays None."""
+    if isinstance(value, Trigger):
+        return described(value)
+    if isinstance(value, datetime):
+        return at(value)
+    if isinstance(value, timedelta):
+        return write_duration(value)
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return None if value is None else str(value)
+
+
 def definition_lines(definition: TaskDefinition) -> Sequence[str]:
     """The lines of a definition, without empty fields."""
     return _lines(
         {
-            "definition": str(definition.id),
+            "definition": definition.id,
             "name": definition.name,
-            "runs": described(definition.trigger),
+            "runs": definition.trigger,
             "state": definition.state.value,
-            "next fire time": _time(definition.next_fire_time),
-            "paused since": _time(definition.paused_at),
+            "next fire time": definition.next_fire_time,
+            "paused since": definition.paused_at,
             "note": definition.note,
-            "completed at": _time(definition.completed_at),
+            "completed at": definition.completed_at,
             "queue": definition.queue,
-            "priority": str(definition.priority),
+            "priority": definition.priority,
             "owner": definition.owner,
-            "metadata": _json(definition.metadata),
-            "expire after": _length(definition.expire_after),
-            "timeout": _length(definition.timeout),
-            "start timeout": _length(definition.start_timeout),
-            "heartbeat timeout": _length(definition.heartbeat_timeout),
-            "retry": _shown(definition.retry),
-            "catch up": _shown(definition.catch_up),
-            "jitter": _length(definition.jitter),
-            "overlap": definition.overlap.value,
-            "lock": definition.lock,
-            "max per node": _shown(definition.max_per_node),
-            "max queue": _shown(definition.max_queue),
-            "when full": _shown(definition.max_queue and definition.when_full),
-            "revision": _shown(definition.revision),
+            "metadata": definition.metadata or None,
+            **_policies_of(definition),
+            "revision": definition.revision,
         }
     )
+
+
+def _policies_of(of: TaskDefinition | TypeAnswer) -> Mapping[str, object]:
+    found = {each.replace("_", " "): getattr(of, each, None) for each in _POLICIES}
+    return {**found, "when full": of.max_queue and of.when_full}
 
 
 def standing(instance: TaskInstance) -> str:
@@ -72,24 +82,24 @@ def instance_lines(instance: TaskInstance, runs: Sequence[TaskRun]) -> Sequence[
     skipped = instance.skipped
     lines = _lines(
         {
-            "instance": str(instance.id),
+            "instance": instance.id,
             "name": instance.definition.name,
-            "definition": str(instance.definition.id),
+            "definition": instance.definition.id,
             "state": instance.state.value,
-            "fire time": _time(instance.fire_time),
-            "executes at": _time(instance.execute_at),
-            "due at": _time(instance.due_at),
+            "fire time": instance.fire_time,
+            "executes at": instance.execute_at,
+            "due at": instance.due_at,
             "queue": instance.definition.queue,
-            "runs": str(instance.runs),
-            "attempt": str(instance.attempt),
-            "node": _shown(instance.claimed_by),
+            "runs": instance.runs,
+            "attempt": instance.attempt,
+            "node": instance.claimed_by,
             "worker": instance.worker,
-            "stage": _shown(_stage(instance)),
-            "started at": _time(instance.started_at),
-            "completed at": _time(instance.completed_at),
-            "payload": _json(instance.payload),
-            "progress": _value(instance.progress),
-            "result": _value(instance.result),
+            "stage": _stage(instance),
+            "started at": instance.started_at,
+            "completed at": instance.completed_at,
+            "payload": instance.payload or None,
+            "progress": _json(instance.progress),
+            "result": _json(instance.result),
             "key": instance.key,
             "waits": "for another instance to end" if instance.parked else None,
             "cancel": "requested" if instance.cancel_requested else None,
@@ -116,21 +126,14 @@ def type_lines(type: TypeAnswer) -> Sequence[str]:
             "description": type.description or None,
             "runs": runs_where(type),
             "queue": type.queue,
-            "priority": str(type.priority),
-            "definition": str(type.definition_id),
+            "priority": type.priority,
+            "definition": type.definition_id,
             "owner": type.owner,
             "paused": "yes" if type.paused else None,
-            "expire after": _length(type.expire_after),
-            "timeout": _length(type.timeout),
-            "start timeout": _length(type.start_timeout),
-            "heartbeat timeout": _length(type.heartbeat_timeout),
-            "retry": None if retry is None else str(retry.policy("retry")),
-            "overlap": type.overlap.value,
-            "lock": type.lock,
-            "max queue": _shown(type.max_queue),
-            "when full": _shown(type.max_queue and type.when_full),
-            "schema": _json(type.payload_schema),
-            "revision": _shown(type.revision),
+            **_policies_of(type),
+            "retry": None if retry is None else retry.policy("retry"),
+            "schema": type.payload_schema or None,
+            "revision": type.revision,
         }
     )
 
@@ -142,10 +145,11 @@ def runs_where(type: TypeAnswer) -> str:
     return "by the server" if type.runs_here else "by workers"
 
 
-def _lines(given: Mapping[str, str | None]) -> Sequence[str]:
+def _lines(given: Mapping[str, object]) -> Sequence[str]:
+    texts = {name: text_of(value) for name, value in given.items()}
     return [
         f"{name:{_WIDTH}}{_indented(text)}"
-        for name, text in given.items()
+        for name, text in texts.items()
         if text is not None
     ]
 
@@ -154,27 +158,11 @@ def _indented(text: str) -> str:
     return text.rstrip().replace("\n", "\n" + " " * _WIDTH)
 
 
-def _time(instant: datetime | None) -> str | None:
-    return None if instant is None else at(instant)
-
-
-def _length(length: timedelta | None) -> str | None:
-    return None if length is None else write_duration(length)
-
-
 def _json(value: object) -> str | None:
-    return json.dumps(value, ensure_ascii=False) if value else None
-
-
-def _value(value: object) -> str | None:
-    """A JSON value, which may be zero or empty."""
+    """A JSON value, which may be a text, zero or empty."""
     return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _stage(instance: TaskInstance) -> Stage | None:
     """The stage of a run on a bus; None after its end."""
     return None if instance.completed_at else instance.stage
-
-
-def _shown(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -1,22 +1,24 @@
-"""Prints simulations."""
+"""Prints simulations and plans."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler.cli.output import at, document, line, note, table
+from go_scheduler.cli.output import at, document, json_of, line, note, table
+from go_scheduler.cli.showing import described, text_of
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import write_duration
 from go_scheduler.json import write_instant
 from go_scheduler.simulation import picture
+from go_scheduler.simulation.plans import values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.simulation import Effect, Simulated, Simulation
+    from go_scheduler.simulation import Effect, Plan, Simulated, Simulation
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -125,3 +127,45 @@ def _all(simulation: Simulation) -> Mapping[str, Any]:
 
 def _effects(effects: Sequence[Effect]) -> Sequence[Mapping[str, str]]:
     return [{"at": write_instant(each.at), "text": each.text} for each in effects]
+
+
+def plan_lines(found: Plan) -> Iterable[str]:
+    """The lines of a plan for people to read."""
+    yield (
+        f"{len(found.added)} to add, {len(found.changed)} to change,"
+        f" {len(found.removed)} to {found.removal}, {len(found.unchanged)} unchanged"
+    )
+    for each in found.added:
+        yield f"+ {_id_and_name(each)}  {described(each.trigger)}"
+    for change in found.changed:
+        yield f"~ {_id_and_name(change.after)}"
+        for name, before, after in values_of(change):
+            yield f"    {name}: {text_of(before) or '-'} -> {text_of(after) or '-'}"
+    for each in found.removed:
+        yield f"- {_id_and_name(each)}  {described(each.trigger)}"
+    for reason in found.refused:
+        yield f"! {reason}"
+
+
+def _id_and_name(definition: TaskDefinition) -> str:
+    return f"{definition.id}  {definition.name or '-'}"
+
+
+def plan_document(found: Plan) -> Mapping[str, Any]:
+    """A plan as JSON."""
+    return {
+        "owner": found.owner,
+        "added": [json_of(each) for each in found.added],
+        "changed": [
+            {
+                "before": json_of(each.before),
+                "after": json_of(each.after),
+                "fields": list(each.fields),
+            }
+            for each in found.changed
+        ],
+        "removed": [json_of(each) for each in found.removed],
+        "removal": found.removal,
+        "unchanged": [str(each.id) for each in found.unchanged],
+        "refused": list(found.refused),
+    }

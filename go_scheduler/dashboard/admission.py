@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.authentication import Access
 
 Authorize: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
-"""Tells whose request it is: a caller, or None for somebody who may see nothing."""
+"""Returns the caller of a request, or None for someone who may see nothing."""
 
 _ANYBODY = Caller(subject=ANYBODY, scopes=frozenset(SCOPES))
 
@@ -58,11 +58,11 @@ class Admission:
             caller = await found if inspect.isawaitable(found) else found
             if caller is None:
                 raise Problem(
-                    403, "not-allowed", "Not allowed", "nothing of this is for you"
+                    403, "not-allowed", "Not allowed", "you may see nothing here"
                 )
             if not isinstance(caller, Caller):
                 raise TypeError(
-                    "authorize must answer a Caller or None, not a value of type"
+                    "authorize must return a Caller or None, not a value of type"
                     f" {type(caller).__name__}"
                 )
             return caller
@@ -111,31 +111,14 @@ async def read_form(request: Request) -> Form:
     return ImmutableMultiDict(fields)
 
 
-_CONTENT_SECURITY_POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    ]
+_CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _FEATURES = (
-    "accelerometer",
-    "camera",
-    "display-capture",
-    "geolocation",
-    "gyroscope",
-    "magnetometer",
-    "microphone",
-    "midi",
-    "payment",
-    "publickey-credentials-get",
-    "screen-wake-lock",
-    "usb",
+    *("accelerometer", "camera", "display-capture", "geolocation", "gyroscope"),
+    *("magnetometer", "microphone", "midi", "payment", "publickey-credentials-get"),
+    *("screen-wake-lock", "usb"),
 )
 
 HEADERS = {
@@ -143,12 +126,12 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": ", ".join(f"{each}=()" for each in _FEATURES),
-    # With none at all, browsers would not say either from where a form is sent.
+    # With no-referrer, browsers would send no origin with a form either.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Of every answer."""
+"""The headers of every answer."""
 
 
 class SecurityHeaders:

@@ -16,7 +16,6 @@ from go_scheduler.client.client import check_client
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.dashboard import signing_in
 from go_scheduler.dashboard.admission import Admission, SecurityHeaders
-from go_scheduler.dashboard.base_url import BaseUrl
 from go_scheduler.dashboard.live import Live
 from go_scheduler.dashboard.pages import PAGES
 from go_scheduler.dashboard.request import STATIC, Context, PageRequest, environment
@@ -53,7 +52,7 @@ def _page(request: Request, problem: Problem) -> Response:
         return shown.go("/login", next=asked)
     page = ""
     if request.method == "POST" and shown.path.startswith(_CHANGED):
-        # The last part is which of the page's forms was sent.
+        # The last part of the path names the form.
         page = shown.path.rpartition("/")[0]
     response = shown.show(
         "error.html", status=problem.status, problem=problem, page=page
@@ -66,7 +65,7 @@ class UnexpectedPage(Unexpected):
     """Answers an unexpected error with a page."""
 
     def answer(self, scope: Scope, problem: Problem) -> Response:
-        """The page that says so."""
+        """Make the page."""
         return _page(Request(scope), problem)
 
 
@@ -81,7 +80,7 @@ class StaticFiles(staticfiles.StaticFiles):
         super().__init__(directory=STATIC)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Serve one of them. A link with its version may be cached for ever."""
+        """Serve a file. A link with its version may be cached for ever."""
         response = await super().get_response(path, scope)
         is_versioned = "v" in parse_qs(scope["query_string"].decode("latin-1"))
         response.headers["Cache-Control"] = _FOREVER if is_versioned else _ASK
@@ -110,34 +109,35 @@ def create_dashboard(
     origin: str | None = None,
     clock: Clock | None = None,
 ) -> Dashboard:
-    """Pages that show what runs, what failed, what comes, and how late.
+    """Make the pages that show what runs, what failed, what comes next, and how late.
 
-    The application can be served by itself, or mounted in another under any path.
+    The application can be served by itself, or mounted in another one under any path.
 
     ```python
     app.mount("/dashboard", create_dashboard(scheduler, authorize=who))
     ```
 
-    Without ``access`` and ``authorize`` it answers this machine alone, and changes
-    nothing.
+    Without ``access`` and ``authorize`` it answers only requests from this machine, and
+    changes nothing.
 
     Args:
-        client: What it shows: a ``Client``, or a scheduler.
-        access: Tells who calls, as for ``create_app``.
-        authorize: Tells it instead, called with each request: a ``Caller``, or None for
-            somebody who may see nothing; it may be async.
-        allow_changes: Whether its pages have buttons that change something, for callers
-            whose scopes allow that; None: where it is known who calls, so not by
+        client: A ``Client``, or a scheduler, whose store is shown.
+        access: Authenticates callers, as for ``create_app``.
+        authorize: Authenticates them instead. It is called with each request, and
+            returns a ``Caller``, or None for someone who may see nothing; it may be
+            async.
+        allow_changes: Whether pages have buttons that change something, for callers
+            with the scopes for it; None: if callers are known, so not by
             ``OpenAccess``.
-        sign_in: How people sign in where ``access`` is by keys or an issuer; None:
+        sign_in: How people sign in if ``access`` has keys or an issuer; None:
             ``SignIn()``.
-        origin: Where browsers have it, such as ``https://tasks.example.org``; None:
-            the host that they ask for.
-        clock: Tells the time; None: the system's.
+        origin: The origin in browsers, such as ``https://tasks.example.org``; None: the
+            requested host.
+        clock: The clock; None: the one of the system.
 
     Raises:
-        ConfigurationError: It is no client, anybody might change something, or the
-            origin is none.
+        ConfigurationError: The client is none, the origin is wrong, or changes are
+            allowed to anybody.
     """
     check_client("client", client)
     clock = clock or SystemClock()
@@ -170,7 +170,7 @@ def create_dashboard(
         client=client,
         clock=clock,
         store_clock=StoreClock(clock, lambda: client._ready().now()),
-        base_url=BaseUrl(origin),
+        origin=origin,
         admission=Admission(access, authorize, login_methods),
         sessions=Sessions(client, clock, lasts=sign_in.lasts),
         audit=Audit(client, clock),
@@ -185,9 +185,9 @@ def configured(settings: Configuration, client: Client, access: Access) -> Dashb
     """The dashboard of a server.
 
     Args:
-        settings: All that is set.
-        client: What it shows.
-        access: Tells who calls.
+        settings: The configuration.
+        client: The client whose store is shown.
+        access: Authenticates callers.
 
     Raises:
         ConfigurationError: A setting is wrong.

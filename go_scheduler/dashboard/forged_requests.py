@@ -1,41 +1,60 @@
-"""Refuses forms that another site has made somebody's browser send (CSRF)."""
+"""Refuses forms that a browser sends for another site (CSRF)."""
 
 from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from go_scheduler.http.access.loopback import is_loopback
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
     from fastapi import Request
 
     from go_scheduler.dashboard.admission import Form
+    from go_scheduler.dashboard.request import Context
 
 TOKEN = "csrf"
 """The field that has the token of the page."""
 
 HEADER = "X-CSRF-Token"
-"""The header that may have it instead."""
+"""The header that may have the token instead."""
 
 
-def check_own_page(request: Request, origin: str) -> None:
+def origin_of(request: Request) -> str:
+    """The origin of the dashboard, as the browser that sends a request has it.
+
+    Unless one is configured, it is the requested host, by https unless that is this
+    machine.
+    """
+    here: Context = request.app.state.context
+    if here.origin is not None:
+        return here.origin
+    # A proxy that ends TLS does not tell the server so. Nobody signs in without TLS.
+    host = request.headers.get("host", "")
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        name = ""
+    is_plain = request.scope["scheme"] == "http" and is_loopback(name)
+    return f"{'http' if is_plain else 'https'}://{host}"
+
+
+def check_own_page(request: Request) -> None:
     """Refuse a request that no page of the dashboard has sent.
-
-    Args:
-        request: The request of a browser.
-        origin: The origin of the dashboard.
 
     Raises:
         Problem: 403, another site has sent it, or the browser does not say which.
     """
+    origin = origin_of(request)
     site = request.headers.get("sec-fetch-site")
     sent = request.headers.getlist("origin")
     if site is None:
-        # Browsers say at least this one with whatever is to change something.
+        # Older browsers send at least the origin with each POST.
         is_own = [each.lower() for each in sent] == [origin.lower()]
     else:
-        # It has compared them itself, whatever a proxy makes of the host.
+        # The browser has compared the origins; a proxy may have changed the host.
         is_own = site == "same-origin"
     is_https = origin.startswith("https:")
     if not is_own and is_https and sent == [f"http:{origin.partition(':')[2]}"]:
@@ -43,8 +62,8 @@ def check_own_page(request: Request, origin: str) -> None:
             403,
             "plain-http",
             "Not allowed",
-            "whatever changes something, and signing in, is done by https alone, or on"
-            " the machine of the dashboard",
+            "changes and sign-ins are possible by https alone, or on the machine of the"
+            " dashboard",
         )
     if not is_own:
         raise Problem(
@@ -56,7 +75,7 @@ def check_own_page(request: Request, origin: str) -> None:
 
 
 def comes_from_elsewhere(request: Request) -> bool:
-    """Whether a link of another site leads here: then no strict cookie is sent."""
+    """Whether a link of another site leads here: browsers send no strict cookie."""
     headers = request.headers
     return (
         headers.get("sec-fetch-mode") == "navigate"
@@ -77,5 +96,5 @@ def check_token(request: Request, form: Form, token: str) -> None:
             403,
             "old-page",
             "This page is too old",
-            "it was made for an earlier session: go back, load it anew and try again",
+            "it was made for an earlier session: go back, reload it and try again",
         )

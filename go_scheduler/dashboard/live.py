@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.errors import StoreError
@@ -36,8 +35,7 @@ _BEGIN = "retry: 3000\n\n"
 _BEAT = ": still here\n\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restriction:
+class Restriction(NamedTuple):
     """Filters the changes that a viewer learns of.
 
     Attributes:
@@ -51,15 +49,12 @@ class Restriction:
     @classmethod
     def of(cls, caller: Caller) -> Restriction:
         """The filter of a caller."""
-        queues, owners = (
-            None if each is None else frozenset(each)
-            for each in (caller.queues, caller.owners)
-        )
-        return cls(queues=queues, owners=owners)
+        given = (caller.queues, caller.owners)
+        return cls(*(None if each is None else frozenset(each) for each in given))
 
 
 UNRESTRICTED = Restriction()
-"""What those see who are not restricted."""
+"""The filter of viewers who may see everything."""
 
 
 def of_instances(client: Client, restriction: Restriction) -> Hashable:
@@ -79,8 +74,8 @@ def of_instances(client: Client, restriction: Restriction) -> Hashable:
 
 
 def _of_theirs(client: Client, restriction: Restriction) -> Hashable:
-    """The same for a restricted viewer: changes of others make no difference."""
-    of: Any = {"queues": restriction.queues, "owners": restriction.owners}
+    """The same for a restricted viewer, without the changes of others."""
+    of = restriction._asdict()
     ended = (client.list_ended(each, **of, limit=1) for each in Outcome)
     waiting = client.list_waiting(**of, limit=_WAITING)
     claims = client.list_claims(**of, limit=_LOOKED_AT)
@@ -101,7 +96,7 @@ KINDS: Mapping[str, Callable[[Client, Restriction], Hashable]] = {
     "instances": of_instances,
     "nodes": of_nodes,
 }
-"""What is looked at for each kind of page."""
+"""What is polled for each kind of page."""
 
 
 class Live:
@@ -155,7 +150,7 @@ class Live:
             Problem: 404, there is no such kind; 503, there are too many viewers.
         """
         if kind not in KINDS:
-            raise Problem(404, "not-found", "Not Found", "nothing is told of this")
+            raise Problem(404, "not-found", "Not Found", "there is no such event")
         if self.viewers >= self._most or self._stopping.is_set():
             raise Problem(
                 503,
@@ -185,7 +180,7 @@ class Live:
                 async with asyncio.timeout(self._lasts):
                     async for event in _until(stopping, reader):
                         yield event
-            # Only what is sent shows that a browser has gone.
+            # Only sending shows that a browser has gone.
             yield _BEAT
         finally:
             stopping.cancel()
@@ -247,7 +242,7 @@ class _Reader:
     async def _read(self) -> None:
         last: Hashable = None
         while True:
-            # While the store is away pages stay as they are.
+            # While the store is away, pages stay as they are.
             with suppress(StoreError):
                 found = await on_thread(self._look)
                 if last not in (None, found):

@@ -30,9 +30,6 @@ from go_scheduler.client import Client
 from go_scheduler.client.awaitable import on_thread
 from go_scheduler.clock import Clock, StoreClock
 from go_scheduler.dashboard.admission import Admission, read_form
-from go_scheduler.dashboard.base_url import (
-    BaseUrl,
-)
 from go_scheduler.dashboard.forged_requests import (
     check_own_page,
     check_token,
@@ -66,7 +63,7 @@ class Context:
         client: A client, or a scheduler.
         clock: Tells the time of sessions.
         store_clock: Tells the time of the store.
-        base_url: The URL of the dashboard in browsers.
+        origin: The origin of the dashboard in browsers; None: the requested host.
         admission: Authenticates callers.
         sessions: The sessions of browsers.
         audit: Records who did what.
@@ -78,7 +75,7 @@ class Context:
     client: Client
     clock: Clock
     store_clock: StoreClock
-    base_url: BaseUrl
+    origin: str | None
     admission: Admission
     sessions: Sessions
     audit: Audit
@@ -155,7 +152,7 @@ def instant(given: Given, name: str) -> datetime | None:
     if found is None:
         return None
     try:
-        # A + that nobody wrote as %2B has become a space.
+        # A + in a URL that is not written as %2B becomes a space.
         at = datetime.fromisoformat(found.replace(" ", "+") if "T" in found else found)
         if at.year in _YEARS:
             return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
@@ -257,7 +254,7 @@ class PageRequest:
 
     @property
     def now(self) -> datetime:
-        """The present by the clock of the store, like all times in its rows."""
+        """The time of the store, like all times in its rows."""
         return self.here.store_clock.now()
 
     @property
@@ -349,7 +346,7 @@ class PageRequest:
 
 
 Answer: TypeAlias = Callable[[PageRequest], Awaitable[Response]]
-"""What answers a request."""
+"""Answers a request to a page."""
 
 _READING = ("jobs:read", "runs:read")
 
@@ -386,7 +383,7 @@ def change(path: str, answer: Answer, *, needs: str) -> Route:
 
     async def endpoint(request: Request) -> Response:
         here: Context = request.app.state.context
-        check_own_page(request, here.base_url.origin(request))
+        check_own_page(request)
         try:
             visit = await _admitted(request, needs)
             if not here.allows_changes:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cryptography.fernet import Fernet, InvalidToken
 
 from go_scheduler.client.awaitable import on_thread
+from go_scheduler.dashboard.forged_requests import origin_of
 from go_scheduler.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
 
     from go_scheduler.client import Client
     from go_scheduler.clock import Clock
-    from go_scheduler.dashboard.request import Context
 
 SETTING = "dashboard.sessions"
-"""Under which name the store keeps the key, which all servers share."""
+"""The setting of the store with the key, which all servers share."""
 
 
 class SignedCookies:
@@ -43,33 +43,22 @@ class SignedCookies:
         self._key = key
         self._fernet = Fernet(urlsafe_b64encode(key))
 
-    @classmethod
-    async def of(cls, client: Client) -> SignedCookies:
-        """The one with the key of a store."""
-
-        def read() -> SignedCookies:
-            store = client._ready()
-            kept = store.keep_setting(SETTING, secrets.token_hex(32))
-            return cls(bytes.fromhex(kept))
-
-        return await on_thread(read)
-
     def encrypt(
         self, purpose: str, values: Mapping[str, object], until: datetime
     ) -> str:
         """Encrypt values.
 
         Args:
-            purpose: They can be decrypted for this purpose alone.
+            purpose: The only purpose for which they can be decrypted.
             values: JSON values.
             until: When they expire.
         """
         said = json.dumps([purpose, until.timestamp(), values]).encode()
-        # When it was made is told by our clock, if by anything.
+        # The token has no time of its own: ``until`` counts, by our clock.
         return self._fernet.encrypt_at_time(said, 0).decode()
 
     def decrypt(self, purpose: str, text: str, now: datetime) -> dict[str, Any] | None:
-        """Decrypt values; None: they are forged, of another purpose, or expired."""
+        """Decrypt values; None: they are forged, expired, or for another purpose."""
         try:
             said = json.loads(self._fernet.decrypt(text.encode()))
         except (InvalidToken, UnicodeEncodeError):
@@ -119,13 +108,12 @@ def keep(
         same_site: Whether a link of another site sends it along.
         lasts: For how long; None: until the browser is closed.
     """
-    origin = _origin(request)
     response.set_cookie(
         _name(name, request),
         value,
         max_age=None if lasts is None else int(lasts.total_seconds()),
         path="/",
-        secure=_is_secure(origin),
+        secure=_is_secure(request),
         httponly=True,
         samesite=same_site,
     )
@@ -133,29 +121,23 @@ def keep(
 
 def forget(request: Request, response: Response, name: str) -> None:
     """Delete a cookie."""
-    is_secure = _is_secure(_origin(request))
+    is_secure = _is_secure(request)
     response.delete_cookie(_name(name, request), secure=is_secure, httponly=True)
 
 
-def _origin(request: Request) -> str:
-    here: Context = request.app.state.context
-    return here.base_url.origin(request)
-
-
-def _is_secure(origin: str) -> bool:
-    return origin.startswith("https:")
+def _is_secure(request: Request) -> bool:
+    return origin_of(request).startswith("https:")
 
 
 def _name(name: str, request: Request) -> str:
-    """The name of a cookie. Where possible, no other host can set one of that name."""
-    origin, root = _origin(request), request.scope.get("root_path", "")
-    if root:
-        # Another dashboard beside it has cookies of its own, of the same path.
+    """The full name of a cookie. By https no other host can set one of that name."""
+    if root := request.scope.get("root_path", ""):
+        # Another dashboard on this host needs cookies of other names.
         name = f"{name}-{hashlib.sha256(root.encode()).hexdigest()[:8]}"
-    if _is_secure(origin):
+    if _is_secure(request):
         return f"__Host-{name}"
-    # Ports of this machine have their cookies in common.
-    port = _PORT.search(origin)
+    # All ports of this machine share their cookies.
+    port = _PORT.search(origin_of(request))
     return f"{name}-{port[1]}" if port else name
 
 
@@ -203,8 +185,13 @@ class Sessions:
             StoreError: The key cannot be read.
         """
         if self._cookies is None:
-            self._cookies = await SignedCookies.of(self._client)
+            key = await on_thread(self._key)
+            self._cookies = SignedCookies(bytes.fromhex(key))
         return self._cookies
+
+    def _key(self) -> str:
+        """The key that the store keeps for all servers; at first a new one."""
+        return self._client._ready().keep_setting(SETTING, secrets.token_hex(32))
 
     async def token(self, session: Session, subject: str = "") -> str:
         """The CSRF token of a session and its user."""
@@ -242,8 +229,8 @@ class Sessions:
                 400,
                 "session",
                 "Nobody was signed in",
-                "what the issuer has said of queues and owners is more than a browser"
-                " keeps: have it say less, or use an API key",
+                "the queues and owners that the issuer has sent are too many for a"
+                " cookie: have it send fewer, or use an API key",
             )
         keep(request, response, _COOKIE, value)
 

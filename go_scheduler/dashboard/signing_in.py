@@ -18,13 +18,11 @@ from starlette.routing import Route
 
 from go_scheduler.checks import check_at_least, check_name
 from go_scheduler.dashboard.admission import read_form
-from go_scheduler.dashboard.base_url import (
-    path_to_return_to,
-)
 from go_scheduler.dashboard.forged_requests import (
     check_own_page,
     check_token,
     comes_from_elsewhere,
+    origin_of,
 )
 from go_scheduler.dashboard.request import PageRequest
 from go_scheduler.dashboard.sessions import cookie_of, forget, keep, kept_under
@@ -58,15 +56,15 @@ class SignIn:
     """How people sign in to the dashboard.
 
     Args:
-        client_id: As what the issuer knows the dashboard; None: its ``client_id``, as
-            what the command line signs people in.
-        client_secret: By what the issuer knows that it is; None: it has none (a public
+        client_id: The client id of the dashboard at the issuer; None: the
+            ``client_id`` of the issuer, which the command line uses.
+        client_secret: The client secret at the issuer; None: there is none (a public
             client).
-        scope: What the issuer is asked for.
-        lasts: After so long they have to sign in again.
+        scope: The scopes to request from the issuer.
+        lasts: How long a session lasts.
 
     Raises:
-        ConfigurationError: One of these is no such thing.
+        ConfigurationError: One of these is wrong.
     """
 
     client_id: str | None = None
@@ -89,8 +87,8 @@ class Begun(NamedTuple):
     """A sign-in at the issuer that has begun.
 
     Attributes:
-        url: Where the browser goes.
-        kept: What a cookie keeps meanwhile.
+        url: The URL at the issuer to which the browser goes.
+        kept: The values that a cookie keeps meanwhile.
     """
 
     url: str
@@ -115,7 +113,7 @@ class CodeFlow:
         self._client_id = client_id
         self._secret = sign_in.client_secret
         self._scope = sign_in.scope
-        # Of its own: an issuer that does not answer keeps nobody else waiting.
+        # Threads of its own: an issuer that does not answer delays nothing else.
         self._threads = ThreadPoolExecutor(_THREADS, "go_scheduler sign-in")
 
     async def begin(self, back: str) -> Begun:
@@ -165,10 +163,10 @@ class CodeFlow:
         if not secrets.compare_digest(
             came.get("state", "").encode(), kept["state"].encode()
         ):
-            raise refused("this is no answer to what the issuer was asked")
+            raise refused("this is no answer to the request to the issuer")
         provider = await self._provider()
         if provider.names_itself and came.get("iss") != self._issuer.issuer:
-            raise refused("this was not sent by the issuer")
+            raise refused("the issuer did not send this")
         if "code" not in came:
             said = plain(came.get("error_description")) or plain(came.get("error"))
             raise refused(f"the issuer refuses: {said or 'it has sent no code'}")
@@ -197,7 +195,7 @@ class CodeFlow:
     async def _caller(self, given: Mapping[str, Any], nonce: str) -> Caller:
         access, id_token = given.get("access_token"), given.get("id_token")
         if not isinstance(access, str) or not isinstance(id_token, str):
-            raise refused("the issuer has not given both an access and an ID token")
+            raise refused("the issuer has not sent both an access and an ID token")
         claims = await self._tokens.claims_of_id(id_token, self._client_id)
         if claims.get("nonce") != nonce:
             raise refused("the ID token is not for this sign-in")
@@ -246,7 +244,7 @@ class LoginMethods:
     Args:
         bearer: Has the keys and the issuer.
         sign_in: The settings of the dashboard.
-        clock: Measures how often they try.
+        clock: For the rate limit of sign-ins.
     """
 
     def __init__(self, bearer: BearerAccess, sign_in: SignIn, clock: Clock) -> None:
@@ -269,10 +267,10 @@ class LoginMethods:
         """
         address = network_of(request.client.host) if request.client else ""
         if wait := self._rates.take(address):
-            raise too_many("too many have tried to sign in: try again later", wait)
+            raise too_many("there were too many sign-ins: try again later", wait)
 
     def known_by_key(self, key: str) -> tuple[Caller, Mapping[str, Any]]:
-        """The owner of a key, and what the session keeps of it: its hash, not the key.
+        """The caller of a key, and the value that the session keeps: a hash of the key.
 
         Raises:
             Problem: 401, there is no such key.
@@ -281,7 +279,7 @@ class LoginMethods:
         return self._bearer.keys.caller_of_kept(kept), {"key": kept}
 
     def known_at_issuer(self, caller: Caller) -> Mapping[str, Any]:
-        """What a session keeps of a caller who has signed in at the issuer."""
+        """The values that a session keeps of a caller who signed in at the issuer."""
         return {
             "issuer": self._issuer,
             "subject": caller.subject,
@@ -294,10 +292,10 @@ class LoginMethods:
         """The caller who has signed in.
 
         Args:
-            signed_in: What the session keeps.
+            signed_in: The values that the session keeps.
 
         Raises:
-            Problem: 401, nobody has, or their access was taken away.
+            Problem: 401, nobody has signed in, or the access was taken away.
         """
         if signed_in is None:
             raise signed_out()
@@ -331,7 +329,7 @@ def signed_out() -> Problem:
 
 
 BACK = "/login/callback"
-"""Where an issuer sends a browser back to."""
+"""The path to which an issuer sends a browser back."""
 
 _BEGUN = "go_scheduler-login"
 _PURPOSE = "login"
@@ -343,7 +341,7 @@ async def show(request: Request) -> Response:
     """The page where somebody signs in."""
     _login_methods(request)
     if comes_from_elsewhere(request):
-        # Here no session would be known, and a new one would take its place.
+        # No session comes with such a request, and a new one would replace it.
         return PageRequest(request).onward()
     return await _show(request, request.query_params.get("next", "/"))
 
@@ -351,7 +349,7 @@ async def show(request: Request) -> Response:
 async def by_key(request: Request) -> Response:
     """Sign in by an API key."""
     login_methods, here = _login_methods(request), _here(request)
-    check_own_page(request, here.base_url.origin(request))
+    check_own_page(request)
     login_methods.count(request)
     form = await read_form(request)
     session = await here.sessions.of(request)
@@ -370,20 +368,16 @@ async def by_key(request: Request) -> Response:
 
 async def begin(request: Request) -> Response:
     """Redirect to the issuer."""
-    login_methods, here, flow = (
-        _login_methods(request),
-        _here(request),
-        _code_flow(request),
-    )
-    login_methods.count(request)
+    here, flow = _here(request), _code_flow(request)
+    _login_methods(request).count(request)
     begun = await flow.begin(_back(request))
     until = here.clock.now() + _TAKES
     to = path_to_return_to(request.query_params.get("next", "/"))
     cookies = await here.sessions.cookies()
     value = cookies.encrypt(_PURPOSE, {**begun.kept, "next": to}, until)
     response = RedirectResponse(begun.url, 303)
-    # Each tab has its own. What another site leads to is not sent along with a strict
-    # one.
+    # Each tab has its own. Browsers send no strict cookie with a request that another
+    # site leads to.
     name = _begun(begun.kept["state"])
     keep(request, response, name, value, same_site="lax", lasts=_TAKES)
     for each in kept_under(request, _BEGUN)[: 1 - _MOST_BEGUN]:
@@ -393,11 +387,8 @@ async def begin(request: Request) -> Response:
 
 async def end(request: Request) -> Response:
     """Sign in a browser that comes back from the issuer."""
-    login_methods, here, flow = (
-        _login_methods(request),
-        _here(request),
-        _code_flow(request),
-    )
+    login_methods, here = _login_methods(request), _here(request)
+    flow = _code_flow(request)
     login_methods.count(request)
     cookies = await here.sessions.cookies()
     name = _begun(request.query_params.get("state", ""))
@@ -409,7 +400,7 @@ async def end(request: Request) -> Response:
     except Problem as problem:
         here.audit.refused(request, problem.status, problem.detail)
         raise
-    # A strict cookie is sent along only with what our own page leads to.
+    # Browsers send a strict cookie only with requests that our own page leads to.
     response = PageRequest(request).onward(kept["next"])
     forget(request, response, name)
     await _let_in(request, response, caller, login_methods.known_at_issuer(caller))
@@ -419,7 +410,7 @@ async def end(request: Request) -> Response:
 async def sign_out(request: Request) -> Response:
     """End a session."""
     login_methods, here = _login_methods(request), _here(request)
-    check_own_page(request, here.base_url.origin(request))
+    check_own_page(request)
     session = await here.sessions.of(request)
     caller = login_methods.caller_of(session.signed_in)
     token = await here.sessions.token(session, caller.subject)
@@ -457,15 +448,15 @@ async def _show(request: Request, to: str, wrong: str = "") -> Response:
 
 
 async def _not_begun(request: Request) -> Response:
-    """Answer a sign-in that is over, or that never began."""
+    """Answer a sign-in that has expired, or that this browser never began."""
     if comes_from_elsewhere(request):
-        # Here no session would be known.
+        # No session comes with such a request.
         return PageRequest(request).onward()
     session = await _here(request).sessions.of(request)
     try:
         _login_methods(request).caller_of(session.signed_in)
     except Problem:
-        raise refused("it took too long, or was begun in another browser") from None
+        raise refused("it took too long, or began in another browser") from None
     return PageRequest(request).go("/")
 
 
@@ -504,4 +495,12 @@ def _code_flow(request: Request) -> CodeFlow:
 
 
 def _back(request: Request) -> str:
-    return _here(request).base_url.origin(request) + PageRequest(request).link(BACK)
+    return origin_of(request) + PageRequest(request).link(BACK)
+
+
+def path_to_return_to(given: str) -> str:
+    """The given path if it is within the dashboard; else ``/``."""
+    is_path = given.startswith("/") and given.isascii() and given.isprintable()
+    if not is_path or given.startswith("//") or "\\" in given:
+        return "/"
+    return given

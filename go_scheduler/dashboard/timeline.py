@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,36 +22,6 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.previews import PreviewedTime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockChange:
-    """A change of the clocks.
-
-    Attributes:
-        at: When it is.
-        share: Its position in the window, from 0 to 1.
-        text: Its description.
-    """
-
-    at: datetime
-    share: float
-    text: str
-
-
-def clock_changes(timezone: str | None, window: Window) -> list[ClockChange]:
-    """The changes of a zone within a window, earliest first.
-
-    Args:
-        timezone: The name of the zone; None: there are no changes.
-        window: The window.
-    """
-    if timezone is None:
-        return []
-    return [
-        ClockChange(at=at, share=window.share(at), text=text)
-        for at, text in zone_changes(timezone, window.start, window.end)
-    ]
-
-
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
@@ -60,7 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9900, 1, 1, tzinfo=UTC)
 
-# How long each is, how far its ticks are from each other, and how they are written.
+# The length of each, the distance of its ticks, and the format of their labels.
 _ZOOMS = {
     "minute": (_MINUTE, _MINUTE / 6, "%H:%M:%S"),
     "10-minutes": (10 * _MINUTE, 2 * _MINUTE, "%H:%M"),
@@ -71,12 +40,12 @@ _ZOOMS = {
     "month": (31 * _DAY, 7 * _DAY, "%d %b"),
 }
 ZOOMS = tuple(_ZOOMS)
-"""What there is, from the shortest to the longest."""
+"""The lengths of windows, from the shortest to the longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A tick of the axis.
+    """A tick of the axis, or a change of the clocks.
 
     Attributes:
         at: When it is.
@@ -107,7 +76,7 @@ class Window:
 
     @classmethod
     def around(cls, now: datetime, zoom: str) -> Window:
-        """The window that has the present near its end."""
+        """The window in which the present is near the end."""
         return cls(start=now - _ZOOMS[zoom][0] * 3 / 4, zoom=zoom)
 
     @property
@@ -156,7 +125,7 @@ class Window:
     def parts(self, number: int) -> list[tuple[datetime, datetime]]:
         """So many parts of equal length."""
         bounds = [self.start + self.length * i / number for i in range(number + 1)]
-        return list(itertools.pairwise(bounds))
+        return list(pairwise(bounds))
 
     def ticks(self) -> list[Tick]:
         """The ticks of its axis, at round times of UTC."""
@@ -168,21 +137,28 @@ class Window:
             at += step
         return found
 
+    def clock_changes(self, timezone: str | None) -> list[Tick]:
+        """The changes of the clocks of a zone, earliest first; None: no zone."""
+        if timezone is None:
+            return []
+        changes = zone_changes(timezone, self.start, self.end)
+        return [Tick(at=at, share=self.share(at), text=text) for at, text in changes]
+
     def _zoomed(self, by: int) -> Window | None:
         place = ZOOMS.index(self.zoom) + by
         return self.at_zoom(ZOOMS[place]) if 0 <= place < len(ZOOMS) else None
 
 
 PLANNED = "planned"
-"""What a fire time is that has no instance yet; others are what their state says."""
+"""The kind of a fire time without an instance; with one it is the state of that."""
 HEIGHT = 44.0
-"""How high the picture of a lane is."""
+"""The height of the picture of a row."""
 _NARROWEST = 0.003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One firing.
+    """A fire time in the picture.
 
     Attributes:
         kind: Its state, or ``planned``.
@@ -207,21 +183,6 @@ class Mark:
     late: timedelta | None = None
     took: timedelta | None = None
     instance_id: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """The share of one kind in a heap.
-
-    Attributes:
-        kind: The kind.
-        top: Distance from above.
-        height: The height.
-    """
-
-    kind: str
-    top: float
-    height: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,8 +217,8 @@ class Heap:
         parts = [f"{count:,}{plus} {kind}" for kind, count in self.counts.items()]
         return ", ".join(parts) or "nothing"
 
-    def parts(self, highest: int) -> list[Part]:
-        """One part for each kind, the first at the bottom.
+    def bars(self, highest: int) -> list[tuple[str, float, float]]:
+        """Kind, distance from above and height of each kind, the first at the bottom.
 
         Args:
             highest: The total of the highest heap beside it.
@@ -266,7 +227,7 @@ class Heap:
         for kind, count in self.counts.items():
             height = HEIGHT * count / highest
             bottom -= height
-            found.append(Part(kind=kind, top=bottom, height=height))
+            found.append((kind, bottom, height))
         return found
 
     @property
@@ -350,7 +311,7 @@ def heap_of(
 
 
 def is_in(instance: TaskInstance, window: Window) -> bool:
-    """Whether any part of an instance is in a window."""
+    """Whether an instance is in a window, at least in part."""
     at = instance.fire_time or instance.execute_at
     last = at if instance.skipped is None else instance.skipped.last
     begun = instance.started_at
@@ -377,13 +338,13 @@ def _text(instance: TaskInstance, at: datetime, now: datetime) -> str:
 
 
 MOST_MARKS = 200
-"""Of more of them in a window only the numbers are shown, part by part."""
+"""With more marks a window shows counts of its parts instead."""
 MOST_HEAPS = 48
-"""Parts of a window, for one definition; several share them."""
+"""The most parts of a window; several definitions share them."""
 NEAREST = 0.01
-"""Marks of what is planned are so far from each other, or heaps."""
+"""The least distance of planned marks; nearer ones are counted instead."""
 MOST_COUNTED = 10
-"""So many are counted in a part."""
+"""The most that is counted in a part."""
 _BEFORE = 10
 _FEW = 5
 _BY_HAND = 100
@@ -409,7 +370,7 @@ class TimelineRow:
     now: float | None
     marks: Sequence[Mark]
     heaps: Sequence[Heap]
-    changes: Sequence[ClockChange]
+    changes: Sequence[Tick]
 
     @property
     def highest(self) -> int:
@@ -454,7 +415,7 @@ def read_lane(
         now=window.share(now) if window.has(now) else None,
         marks=marks,
         heaps=binned,
-        changes=clock_changes(zone_of(definition.trigger), window),
+        changes=window.clock_changes(zone_of(definition.trigger)),
     )
 
 
@@ -541,8 +502,8 @@ def _planned(
             lambda: [_planned_within(definition, *each, most) for each in spans],
         )
     except Exception:
-        # This process cannot read the trigger, or it is a third party's and raises, or
-        # hangs: the page of the definition says so.
+        # This process cannot read the trigger, or the trigger of a user raises or
+        # hangs. The page of the definition says so.
         return [[] for _ in spans]
 
 
@@ -560,6 +521,6 @@ def _planned_within(
         found += [each for each in more if each.at < until]
         if len(more) < number or more[-1].at >= until:
             break
-        # Each costs time, and commonly there are few.
+        # Each fire time costs time, and there are few as a rule.
         after, number = more[-1].at, number * 5
     return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 LISTED = 50
-"""As many a list shows."""
+"""The most items of a page of a list."""
 _ROUNDS = 4
 _PURPOSE = "cursor"
 _LASTS = timedelta(days=1)
@@ -69,14 +69,14 @@ def check_sees_nodes(caller: Caller) -> None:
 async def full_page(
     visit: PageRequest, read: Callable[[str | None, int], Awaitable[Page[_Item]]]
 ) -> Page[_Item]:
-    """A page of a list of which a part that was read may have less than was asked for.
+    """Read a full page of a list whose reads may return fewer items than requested.
 
     Args:
-        visit: The request; it may say after what the page comes.
-        read: Reads so many that come after others.
+        visit: The request, with the cursor of the page.
+        read: Reads items after a cursor, up to a number.
 
     Returns:
-        What was found; it may be less, even nothing, and go on all the same.
+        The items; there may be fewer, or none, though the list goes on.
     """
     found: list[_Item] = []
     after = await _decrypted(visit)
@@ -90,7 +90,7 @@ async def full_page(
 
 
 async def _encrypted(visit: PageRequest, after: str | None) -> str | None:
-    """The cursor of the next page, encrypted, as it may name instances of others."""
+    """Encrypt the cursor of the next page: it may name instances of other owners."""
     if after is None or not is_restricted(visit.caller):
         return after
     until = visit.here.clock.now() + _LASTS
@@ -105,6 +105,6 @@ async def _decrypted(visit: PageRequest) -> str | None:
     cookies = await visit.here.sessions.cookies()
     found = cookies.decrypt(_PURPOSE, after, visit.here.clock.now())
     if found is None:
-        raise invalid("after", "it is none of this list, or too old: begin anew")
+        raise invalid("after", "it is no cursor of this list, or too old: begin again")
     opened: str = found["after"]
     return opened

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from uuid import UUID
 
-    from go_scheduler.json import JSON
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
 
 NOTHING = "–"
-"""Stands where there is nothing to say."""
+"""The placeholder for an empty value."""
 _SHOWN = 120
 
 
@@ -53,11 +52,6 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
-def json_text(value: JSON) -> str:
-    """A JSON value as text."""
-    return to_text(value)
-
-
 def short(text: str | None) -> str:
     """The beginning of a text of any length."""
     if text is None:
@@ -76,7 +70,7 @@ def said(error: str | None) -> str:
 
 
 def took(instance: TaskInstance, now: datetime) -> timedelta | None:
-    """How long its last run took so far; None: it has not begun."""
+    """How long the last run took, or has taken so far; None: it has not begun."""
     if instance.started_at is None:
         return None
     return (instance.completed_at or now) - instance.started_at
@@ -94,8 +88,8 @@ def fires(definition: TaskDefinition) -> str:
     try:
         return describe_with_zone(definition.trigger)
     except Exception as error:
-        # That of a third party may raise anything, and lists have others as well.
-        return f"it cannot be said: {shown(error)}"
+        # A trigger of a user may raise anything. The rest of the list is shown.
+        return f"its trigger cannot be described: {shown(error)}"
 
 
 def node_state(node: NodeInfo) -> str:
@@ -105,21 +99,12 @@ def node_state(node: NodeInfo) -> str:
     return "stopping" if node.stopping else "alive"
 
 
+_FILTERS = (
+    *(instant, plain_instant, span, number, short, short_id, said, took, late),
+    *(fires, node_state),
+)
 FILTERS: Mapping[str, Callable[..., object]] = {
-    each.__name__: each
-    for each in (
-        instant,
-        plain_instant,
-        span,
-        number,
-        json_text,
-        short,
-        short_id,
-        said,
-        took,
-        late,
-        fires,
-        node_state,
-    )
+    "json_text": to_text,
+    **{each.__name__: each for each in _FILTERS},
 }
-"""Those that templates have, by their names."""
+"""The filters of templates, by name."""

@@ -1,4 +1,4 @@
-"""What is wrong with a store or a schedule, and what to do about it; it only reads."""
+"""Finds what is wrong with a store or a schedule, and what to do; it only reads."""
 
 from go_scheduler.doctor.diagnosis import Report, diagnose
 from go_scheduler.stores.findings import Finding, Severity

@@ -37,7 +37,7 @@ from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from go_scheduler.models import NodeInfo, TaskDefinition, TaskInstance
@@ -45,32 +45,25 @@ if TYPE_CHECKING:
 _PAGE = 1000
 
 
+@dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a schedule, read once when it is first needed.
+    """The facts of a schedule. Each is read when it is first needed.
 
     Args:
-        store: It is only read.
+        store: The store; it is only read.
         names: The names that have a handler; None: unknown.
         most: The most definitions to read.
         expire_after: The default of definitions without one.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        names: Collection[str] | None,
-        most: int,
-        expire_after: timedelta,
-    ) -> None:
-        self.store = store
-        self.names = names
-        self.most = most
-        self.expire_after = expire_after
+    store: Store
+    names: Collection[str] | None
+    most: int
+    expire_after: timedelta
 
     @cached_property
     def now(self) -> datetime:
-        """The store's time when it was first asked for."""
+        """The time of the store, at the first use."""
         return self.store.now()
 
     @cached_property
@@ -203,7 +196,7 @@ KINDS = tuple(dict.fromkeys([*OF_STORES, *_OWN]))
 _DRIVERS = ("SQLAlchemy", "psycopg", "sqlalchemy-cockroachdb")
 _READINGS = 5
 LARGE_OFFSET = timedelta(seconds=1)
-"""By so much clocks differ before anybody need look at them."""
+"""Clocks that differ by more are reported."""
 
 
 def versions() -> Iterator[Finding]:
@@ -239,9 +232,9 @@ def clocks(store: Store, clock: Clock) -> Iterator[Finding]:
 
 
 SHOWN = 5
-"""Of more than so many only some are named."""
+"""A finding names no more than so many."""
 LATE = timedelta(minutes=1)
-"""What is due for longer is told."""
+"""What is due for longer is reported."""
 
 
 def nodes(facts: Facts) -> Iterator[Finding]:
@@ -272,11 +265,8 @@ def nodes(facts: Facts) -> Iterator[Finding]:
             f"no living node serves queue {queue!r}, in which something is due"
         )
     for (queue, name), count in unknown.most_common(SHOWN):
-        of = f"of which there are {_so_many(count)}"
-        if name is None:
-            of = _nameless(facts, queue)
-        yield _nobody_has(queue, name, of)
-    # A one-off is no active definition any more once it has fired.
+        yield _nobody_has(queue, name, _so_many_of(name, count, facts, queue))
+    # A one-off that has fired is no longer an active definition.
     waiting = Counter(
         (each.definition.queue, each.definition.name)
         for each in facts.waiting
@@ -284,20 +274,22 @@ def nodes(facts: Facts) -> Iterator[Finding]:
     )
     for (queue, name), count in waiting.most_common(SHOWN):
         if (queue, name) not in unknown:
-            yield _nobody_has(queue, name, _so_many_wait(count))
+            of = ": " if name is None else ", "
+            yield _nobody_has(queue, name, of + _so_many_wait(count))
 
 
 def _is_unknown(definition: TaskDefinition, living: Sequence[NodeInfo]) -> bool:
-    """Whether nodes serve its queue, and none of them has its handler."""
+    """Whether nodes serve its queue, but none of them has its handler."""
     serving = [node for node in living if node.serves(definition.queue)]
     return bool(serving) and not any(node.knows(definition.name) for node in serving)
 
 
 def _nobody_has(queue: str, name: str | None, of: str) -> Finding:
-    lacks = f"no living node that serves queue {queue!r} has a handler for"
-    if name is None:
-        return NAMELESS.found(f"{lacks} definitions without a name: {of}")
-    return NAME_UNKNOWN.found(f"{lacks} {name!r}, {of}")
+    kind = NAMELESS if name is None else NAME_UNKNOWN
+    return kind.found(
+        f"no living node that serves queue {queue!r} has a handler for"
+        f" {_runs_of(name)}{of}"
+    )
 
 
 def _due_elsewhere(facts: Facts) -> set[str]:
@@ -311,37 +303,25 @@ def _due_elsewhere(facts: Facts) -> set[str]:
 
 
 def names(facts: Facts) -> Iterator[Finding]:
-    """Whether the given handlers are enough for all definitions."""
+    """Whether there is a handler for each definition."""
     known = facts.names
     if known is None:
         return
     lacking = Counter(each.name for each in facts.active if each.name not in known)
-    for name, count in lacking.most_common(SHOWN):
-        if name is None:
-            yield NAMELESS_UNREGISTERED.found(
-                f"the handlers have none for definitions without a name:"
-                f" {_nameless(facts)}"
-            )
-            continue
-        yield NAME_UNREGISTERED.found(
-            f"the handlers have none for {name!r}, of which there are {_so_many(count)}"
-        )
     named = [each.definition.name for each in facts.waiting]
     waiting = Counter(each for each in named if each not in {*known, *lacking})
-    for name, count in waiting.most_common(SHOWN):
-        of = _so_many_wait(count)
-        if name is None:
-            yield NAMELESS_UNREGISTERED.found(
-                f"the handlers have none for definitions without a name: {of}"
-            )
-            continue
-        yield NAME_UNREGISTERED.found(f"the handlers have none for {name!r}: {of}")
+    for name, of in (
+        *((n, _so_many_of(n, count, facts)) for n, count in lacking.most_common(SHOWN)),
+        *((n, f": {_so_many_wait(count)}") for n, count in waiting.most_common(SHOWN)),
+    ):
+        kind = NAMELESS_UNREGISTERED if name is None else NAME_UNREGISTERED
+        yield kind.found(f"the handlers have none for {_runs_of(name)}{of}")
     if not (lacking or waiting):
         yield well("handlers", "there is one for each active definition")
 
 
 def definitions(facts: Facts) -> Iterator[Finding]:
-    """Which definitions fire no more, or should have fired."""
+    """Which definitions are overdue, paused, or never fire again."""
     found, active = facts.definitions, facts.active
     if len(found) >= facts.most:
         yield NOT_ALL_READ.found(
@@ -381,7 +361,7 @@ def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
         return True
     if definition.next_fire_time is not None or definition.paused:
         return False
-    # It counts from the end of a run: one that is open will have it fire again.
+    # It fires after the end of a run, so an open instance will make it fire again.
     list_instances = facts.store.list_instances
     return not any(
         list_instances(definition_id=definition.id, state=each, limit=1)
@@ -394,15 +374,19 @@ def _kind(definition: TaskDefinition) -> str:
     return repr(definition.trigger.unknown_kind)
 
 
-def _nameless(facts: Facts, queue: str | None = None) -> str:
-    """The definitions without a name, of one queue or of all."""
-    return _listed(
-        [
-            each
-            for each in facts.active
-            if each.name is None and queue in (None, each.queue)
-        ]
-    )
+def _runs_of(name: str | None) -> str:
+    return "definitions without a name" if name is None else repr(name)
+
+
+def _so_many_of(
+    name: str | None, count: int, facts: Facts, queue: str | None = None
+) -> str:
+    """The number of definitions of a name; without a name, which they are."""
+    if name is not None:
+        return f", of which there are {_so_many(count)}"
+    nameless = [each for each in facts.active if each.name is None]
+    of = [each for each in nameless if queue in (None, each.queue)]
+    return f": {_listed(of)}"
 
 
 def _so_many_wait(count: int) -> str:
@@ -415,27 +399,27 @@ def _so_many(count: int) -> str:
 
 def _listed(definitions: Sequence[TaskDefinition]) -> str:
     """Their number, and the names of the first."""
-    named = ", ".join(labels(definitions[:SHOWN]))
+    named = ", ".join(map(_label, definitions[:SHOWN]))
     more = ", …" if len(definitions) > SHOWN else ""
     return f"{_so_many(len(definitions))} ({named}{more})"
 
 
-def labels(definitions: Iterable[TaskDefinition]) -> Iterator[str]:
-    """The name and id of each."""
-    for each in definitions:
-        yield f"{each.name} {each.id}" if each.name else f"{each.id}"
+def _label(definition: TaskDefinition) -> str:
+    return (
+        f"{definition.name} {definition.id}" if definition.name else f"{definition.id}"
+    )
 
 
 _MOST = 1000
 _DAY = timedelta(days=1)
 _MARGIN = timedelta(minutes=1)
-# Each looks at ten thousand ended ones at most.
+# Each stretch looks at ten thousand ended instances at most.
 _STRETCHES = 10
 _LATE = ("late by ", "missed by ")
 
 
 def backlog(facts: Facts) -> Iterator[Finding]:
-    """What is due and not claimed."""
+    """Which instances are due and not claimed."""
     found = backlog_of(facts.store, COUNTED)
     for each in found:
         age = facts.now - each.oldest
@@ -450,19 +434,20 @@ def backlog(facts: Facts) -> Iterator[Finding]:
 
 
 def running(facts: Facts) -> Iterator[Finding]:
-    """What runs for too long, or after its node has died."""
+    """Which runs take too long, or belong to a dead node."""
     found = facts.store.list_claims(limit=_MOST)
     lapsed = [each for each in found if _has_lapsed(each, facts)]
     stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
     for each in lapsed[:SHOWN]:
         yield LAPSED_CLAIM.found(
-            f"instance {each.id} of {_label(each)} is node {each.claimed_by}'s, whose"
-            " claim has lapsed, and nobody has taken it over"
+            f"instance {each.id} of {_label(each.definition)} is node"
+            f" {each.claimed_by}'s, whose claim has lapsed, and nobody has taken it"
+            " over"
         )
     for each in stuck[:SHOWN]:
         assert each.started_at is not None
         yield STUCK_RUN.found(
-            f"instance {each.id} of {_label(each)} has run for"
+            f"instance {each.id} of {_label(each.definition)} has run for"
             f" {duration_text(facts.now - each.started_at)}, past its expire_after",
             f"go_scheduler cancel {each.id}",
         )
@@ -471,37 +456,38 @@ def running(facts: Facts) -> Iterator[Finding]:
 
 
 def failed(facts: Facts) -> Iterator[Finding]:
-    """What has failed within the last day, by definition."""
+    """Which instances failed within the last day, by definition."""
     found = _of_last_day(facts, Outcome.FAILED)
     for instances in _by_definition(found):
         last = instances[0]
         yield FAILING.found(
-            f"{len(instances):,} of {_label(last)} failed within a day, the last by:"
-            f" {summary(last.error or 'no error')}",
+            f"{len(instances):,} of {_label(last.definition)} failed within a day, the"
+            f" last by: {summary(last.error or 'no error')}",
             f"go_scheduler retry --definition {last.definition.id}",
         )
     yield well("failed", f"{len(found):,} failed within a day")
 
 
 def skipped(facts: Facts) -> Iterator[Finding]:
-    """What was skipped within the last day, by definition."""
+    """Which fire times were skipped within the last day, by definition."""
     count = 0
     for instances in _by_definition(_of_last_day(facts, Outcome.SKIPPED)):
+        definition = instances[0].definition
         records = [each.skipped for each in instances if each.skipped is not None]
         number = sum(each.count for each in records)
         count += number
         reason = records[0].reason if records else "nobody knows"
         kind = MISFIRED if _is_too_late(reason) else SKIPPED
         yield kind.found(
-            f"{number:,} fire times of {_label(instances[0])} were skipped within a"
-            f" day, the last as {reason}",
-            f"go_scheduler why {instances[0].definition.id}",
+            f"{number:,} fire times of {_label(definition)} were skipped within a day,"
+            f" the last as {reason}",
+            f"go_scheduler why {definition.id}",
         )
     yield well("missed", f"{count:,} fire times were skipped within a day")
 
 
 def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
-    """The instances that ended last with an outcome, within a day."""
+    """The latest instances that ended with an outcome within a day."""
     since = facts.now - _DAY
     found: list[TaskInstance] = []
     position = None
@@ -527,7 +513,7 @@ def _by_definition(found: Sequence[TaskInstance]) -> Sequence[Sequence[TaskInsta
 
 
 def _is_too_late(reason: str) -> bool:
-    """Whether it was skipped without anybody wanting that."""
+    """Whether a skip was not intended by a policy or a pause."""
     return reason.startswith(_LATE) and "; paused " not in reason
 
 
@@ -538,14 +524,10 @@ def _has_lapsed(instance: TaskInstance, facts: Facts) -> bool:
 
 def _is_stuck(instance: TaskInstance, facts: Facts) -> bool:
     if instance.start_by is not None:
-        # It is on a bus, and may wait there for longer.
+        # It is on a bus, where it may wait longer.
         return False
     longest = instance.definition.expire_after or facts.expire_after
     return facts.now - (instance.started_at or facts.now) > longest + _MARGIN
-
-
-def _label(instance: TaskInstance) -> str:
-    return next(labels([instance.definition]))
 
 
 _EXPIRE_AFTER = timedelta(minutes=5)
@@ -593,8 +575,8 @@ def diagnose(
 ) -> Report:
     """Examine a store and its schedule. It writes nothing, and changes no schema.
 
-    A user of the database who may only read suffices. What such a user may not see, and
-    what takes too long, is a finding as well. Each question takes seconds at most.
+    A user of the database with the right to read suffices. Whatever that user may not
+    see, or takes too long, becomes a finding. Each question takes seconds at most.
 
     ```python
     report = diagnose(open_store("sqlite:///jobs.db"))
@@ -603,14 +585,14 @@ def diagnose(
     ```
 
     Args:
-        store: It need not be initialized.
-        handlers: The handlers that are to run it, or their names; None: unknown.
+        store: The store; it need not be initialized.
+        handlers: The handlers of the schedulers, or their names; None: unknown.
         most: The most definitions to read.
-        expire_after: That of the schedulers, for definitions without one.
+        expire_after: The default of the schedulers, for definitions without one.
         clock: The clock of this machine, for tests.
 
     Returns:
-        All findings; of a store that cannot be reached, only that.
+        All findings; if the store cannot be reached, only that.
 
     Raises:
         ConfigurationError: An argument is wrong.
@@ -621,9 +603,8 @@ def diagnose(
     if most < 1:
         raise ConfigurationError(f"most must be at least 1, not {shown(most)}")
     check_positive("expire_after", expire_after)
-    facts = Facts(
-        store, names=_names_of(handlers), most=most, expire_after=expire_after
-    )
+    names = _names_of(handlers)
+    facts = Facts(store=store, names=names, most=most, expire_after=expire_after)
     return Report(findings=tuple(_findings(store, facts, clock or SystemClock())))
 
 

@@ -1,6 +1,6 @@
-"""What a set of definitions would do over a part of time; what declaring one changes.
+"""Simulates definitions, and compares a declared set with the stored one.
 
-Nothing here writes to a store, and ``simulate`` asks none.
+Nothing here writes to a store, and ``simulate`` does not read one.
 """
 
 from go_scheduler.simulation.picture import picture

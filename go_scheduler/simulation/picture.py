@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from go_scheduler.simulation.simulating import Simulated, Simulation
 
 MOST_ROWS = 40
-"""Of more definitions those are drawn that begin most often."""
+"""The most rows. The definitions with the most starts are drawn."""
 COLUMNS = 720
 _LEFT = 190
 _ROW = 18
@@ -32,10 +32,10 @@ _STYLE = (
 
 
 def picture(simulation: Simulation) -> str:
-    """The load above, and below it a row for each definition.
+    """Draw the load above, and below it a row for each definition.
 
     Returns:
-        An SVG document without scripts, light or dark as the reader's screen is.
+        An SVG document without scripts, light or dark like the screen of the reader.
     """
     drawn = sorted(simulation.definitions, key=_begun, reverse=True)[:MOST_ROWS]
     height = _TOP + _CHART + _ROW * (len(drawn) + 2)

@@ -1,4 +1,4 @@
-"""What declaring a set would change, compared with what is stored."""
+"""Compares a declared set with the stored definitions."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Change:
     """A stored definition that would change.
 
     Attributes:
-        before: As it is stored.
-        after: As it is declared.
+        before: The stored definition.
+        after: The declared definition.
         fields: The names of the fields that differ; *paused* if it would be resumed,
             and *owner* if it would be taken into the set.
     """
@@ -54,7 +54,7 @@ class Plan:
         added: Definitions that are not stored yet.
         changed: Stored definitions that differ.
         removed: Definitions of the set that are no longer declared.
-        removal: What becomes of these: *delete*, *pause* or *keep*.
+        removal: What happens to these: *delete*, *pause* or *keep*.
         unchanged: Stored definitions that stay as they are.
         refused: Why the declaration would be refused: a sentence for each definition of
             another owner; empty: it would not be refused.
@@ -83,12 +83,12 @@ def compare(
     removed: Removed = "delete",
     adopt: bool = False,
 ) -> Plan:
-    """What declaring a set would change of what is stored.
+    """Compare a declared set with stored definitions.
 
     Args:
         declared: The set; each id once.
-        stored: The owner's set as it is, and whatever else has one of these ids.
-        owner: Whose set it is.
+        stored: The stored set of the owner, and all others with one of these ids.
+        owner: The owner of the set.
         removed: As for ``declare``.
         adopt: As for ``declare``.
 

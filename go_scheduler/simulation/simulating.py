@@ -1,4 +1,4 @@
-"""The simulation: fire times, turns and load of all definitions, without a store."""
+"""Simulates the fire times, the locks and the load of definitions, without a store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from operator import attrgetter
+from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -36,16 +37,16 @@ _MICROSECOND = timedelta(microseconds=1)
 def fire_times(
     definition: TaskDefinition, start: datetime, end: datetime, duration: timedelta
 ) -> Iterator[datetime]:
-    """Those from a start up to an end, in order.
+    """The fire times of a definition, in order.
 
-    One that was read from a store goes on as it is kept there; any other begins as if
-    it were scheduled at the start. What is paused or has ended has none.
+    A definition that was read from a store goes on from its next fire time. Any other
+    begins as if it were scheduled at the start. A paused or ended one has none.
 
     Args:
-        definition: Its trigger may raise, and then this does; as it does of a third
-            party's that hangs.
-        start: From then on.
-        end: Not at that.
+        definition: The definition. Errors of its trigger are raised; also if the
+            trigger of a user hangs.
+        start: The first instant.
+        end: The end, exclusive.
         duration: How long its runs last, if its trigger waits for their end.
     """
     times = _fire_times(definition, start, end, duration)
@@ -64,7 +65,7 @@ def _fire_times(
         yield at
         after = at
         if trigger.waits:
-            # However short a run is, the next begins later.
+            # The next run begins later, however short this one is.
             after = max(at + jitter_of(definition, at) + duration, at + _MICROSECOND)
         at = next_fire_time_of(trigger, after)
 
@@ -78,7 +79,7 @@ def _first(definition: TaskDefinition, start: datetime) -> datetime | None:
         first = definition.next_fire_time
     if first is None or first >= start:
         return first
-    # What is missed by then runs once at most: when the first node looks.
+    # Fire times missed before the start run once at most, when the first node looks.
     if trigger.waits or not trigger.recurring:
         return start
     return next_fire_time_of(trigger, start - _MICROSECOND)
@@ -108,15 +109,15 @@ def load_of(
     """The load of runs, each from its start to its end.
 
     Args:
-        spans: Start and end of each. A run that ends when another begins does not run
-            beside it, unless it has no length.
+        spans: Start and end of each. A run does not overlap one that begins at its
+            end, unless it has no length.
         workers: How many can run at one time; None: any number.
     """
     events: list[tuple[datetime, int]] = []
     for start, end in spans:
         events.append((start, 1))
         events.append((max(end, start + timedelta.resolution), -1))
-    # At one instant those end first that have run.
+    # At one instant, runs end before others begin.
     events.sort()
     running = most = 0
     at = since = None
@@ -177,7 +178,7 @@ class _Slot:
     waiting: deque[Run] = field(default_factory=deque)
 
     def go_on(self, until: datetime | None) -> None:
-        """Start the runs whose turn comes up to an instant; None: all."""
+        """Start the runs whose turn comes up to an instant; None: all of them."""
         while self.holder is not None and (until is None or self.holder.end <= until):
             ended = self.holder.end
             self.holder = self.waiting.popleft() if self.waiting else None
@@ -188,7 +189,7 @@ class _Slot:
 def take_turns(runs: Iterable[Run], definitions: Sequence[TaskDefinition]) -> None:
     """Set the start of each run, or leave it unset if it is skipped.
 
-    A run that is asked to stop for another stops at once.
+    A run that is replaced by another one stops at once.
 
     Args:
         runs: In the order in which they are due.
@@ -231,22 +232,18 @@ def _come_second(
 
 
 EXPIRE_AFTER = timedelta(minutes=5)
-"""That of definitions without one, unless their scheduler has another."""
+"""The default of schedulers, for definitions without one."""
 MANY_AT_ONCE = 100
-"""Of more than so many that begin at one instant it is said that they do."""
+"""If more runs begin at one instant, there is a warning."""
 
 
-def beware_of(simulated: Simulated, refused: str | None) -> Simulated:
-    """The same with its warnings.
+def beware_of(simulated: Simulated, refused: str | None) -> Iterator[str]:
+    """The warnings about a definition.
 
     Args:
         simulated: The simulation of a definition.
         refused: What its trigger raised; None: nothing.
     """
-    return replace(simulated, warnings=tuple(_sentences(simulated, refused)))
-
-
-def _sentences(simulated: Simulated, refused: str | None) -> Iterator[str]:
     definition = simulated.definition
     if refused is not None:
         yield f"its trigger cannot be asked here: {refused}"
@@ -285,7 +282,7 @@ def beware_of_all(
         load: Their load.
         workers: How many can run at one time; None: any number.
     """
-    at, number = max(Counter(starts).items(), key=_number, default=(None, 0))
+    at, number = max(Counter(starts).items(), key=itemgetter(1), default=(None, 0))
     if at is not None and number > MANY_AT_ONCE:
         yield f"{number:,} begin at {utc_text(at)}: a jitter would spread them"
     if load.short:
@@ -295,17 +292,13 @@ def beware_of_all(
         )
 
 
-def _number(item: tuple[datetime | None, int]) -> int:
-    return item[1]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """Something that the clocks of a zone do.
+    """The effect of a change of the clocks.
 
     Attributes:
         at: When, in UTC.
-        text: What, for a person to read.
+        text: What happens, for a person to read.
     """
 
     at: datetime
@@ -314,19 +307,19 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What one definition would do.
+    """The result for one definition.
 
     Attributes:
-        definition: It.
-        duration: How long each of its runs was taken to last.
+        definition: The definition.
+        duration: The assumed duration of each run.
         starts: When its runs would begin, the earliest first, in UTC.
         fires: How often it would fire.
-        skipped: How many of these its ``overlap`` would have skipped.
-        waited: How many would have waited for another one to end.
-        longest_wait: How long, at most.
-        most_at_once: How many of it would run at once, at most.
-        effects: What the clocks do to its fire times.
-        warnings: What may not be meant so, a sentence each.
+        skipped: How many runs its ``overlap`` would skip.
+        waited: How many runs would wait for another one to end.
+        longest_wait: The longest wait.
+        most_at_once: The most runs at one time.
+        effects: The effects of changes of the clocks on its fire times.
+        warnings: What may be a mistake, a sentence each.
     """
 
     definition: TaskDefinition
@@ -343,20 +336,19 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What all of them would do together.
+    """The result for all definitions together.
 
     Attributes:
-        start: From then on.
-        end: Up to then.
-        definitions: Each of them, in the order given.
+        start: The start of the simulated time.
+        end: Its end.
+        definitions: The result of each, in the order given.
         minutes: How many runs would begin in each minute in which any does, earliest
             first.
-        most_at_once: How many would run at once, at most.
-        most_at_once_at: When that is first so; None: nothing runs.
-        short_minutes: In how many minutes more would run at once than there are
-            workers.
-        changes: Where the clocks change in zones of these definitions.
-        warnings: What is to be said of all of them, a sentence each.
+        most_at_once: The most runs at one time.
+        most_at_once_at: When that is reached first; None: nothing runs.
+        short_minutes: The number of minutes with more runs at one time than workers.
+        changes: The changes of the clocks in the zones of these definitions.
+        warnings: What may be a mistake of all together, a sentence each.
     """
 
     start: datetime
@@ -379,11 +371,11 @@ class Simulation:
         """The minute in which most runs begin, and how many; None: none begins."""
         if not self.minutes:
             return None
-        return max(self.minutes.items(), key=lambda each: each[1])
+        return max(self.minutes.items(), key=itemgetter(1))
 
 
 MOST_ASKED = 1000
-"""Of so many definitions the history is read."""
+"""The history of no more definitions is read."""
 _RUNS = 20
 
 
@@ -408,10 +400,10 @@ def durations_of(
 
     Args:
         client: Reads the history.
-        definitions: Of the first thousand that have a revision the history is read.
+        definitions: The history of the first thousand with a revision is read.
 
     Returns:
-        By id, for those that have a run that succeeded.
+        The durations by id, for definitions with a completed run.
     """
     found: dict[UUID, timedelta] = {}
     known = [each for each in definitions if each.revision is not None]
@@ -430,10 +422,10 @@ def durations_of(
 
 
 MOST_FIRES = 200_000
-"""So many fire times are simulated, and no more, where nothing else is said."""
+"""The default limit of simulated fire times."""
 LONGEST_SPAN = timedelta(days=366)
 WEEK = timedelta(days=7)
-# Before and after a change of the clocks, so far local times may be moved by it.
+# A change of the clocks may move local times within this distance.
 _NEAR = timedelta(hours=26)
 
 
@@ -446,10 +438,10 @@ def simulate(
     workers: int | None = None,
     most: int = MOST_FIRES,
 ) -> Simulation:
-    """What definitions would do from a start on; nothing is run, and no store asked.
+    """Simulate definitions from a start on. It runs nothing, and reads no store.
 
-    Those that were read from a store go on as they are kept there. All others begin as
-    if they were scheduled at the start. Every run is taken to succeed.
+    Definitions that were read from a store go on from their next fire time. All others
+    begin as if they were scheduled at the start. Every run is assumed to succeed.
 
     ```python
     simulation = simulate(definitions, start=datetime(2030, 1, 7, tzinfo=UTC))
@@ -459,11 +451,11 @@ def simulate(
     Args:
         definitions: Each id once.
         start: An aware instant.
-        span: Up to so long after it; at most 366 days.
-        durations: How long each run lasts; or of which definition, by its id, how long:
-            the others then take no time. ``durations_of`` reads them from history.
-        workers: How many can run at once on all nodes together; None: any number.
-        most: The most fire times, of all together.
+        span: The simulated time; at most 366 days.
+        durations: How long each run lasts, or by the id of the definition, how long its
+            runs last; others take no time. ``durations_of`` reads them from history.
+        workers: How many runs all nodes together take at once; None: any number.
+        most: The most fire times of all definitions together.
 
     Raises:
         ConfigurationError: An argument is wrong, or there are more fire times than
@@ -477,7 +469,10 @@ def simulate(
     for name, number in (("workers", workers), ("most", most)):
         if number is not None:
             check_type(name, number, int)
-            _check_number(name, number)
+            if number < 1:
+                raise ConfigurationError(
+                    f"{name} must be at least 1, not {shown(number)}"
+                )
     try:
         end = start + span
     except OverflowError:
@@ -486,12 +481,6 @@ def simulate(
     runs, refused = _runs(given, lengths, start=start, end=end, most=most)
     take_turns(runs, given)
     return _simulation(given, runs, refused, lengths, (start, end), workers)
-
-
-def _check_number(name: str, number: int) -> None:
-    """Refuse a number below one."""
-    if number < 1:
-        raise ConfigurationError(f"{name} must be at least 1, not {shown(number)}")
 
 
 def _checked(definitions: Iterable[TaskDefinition]) -> Sequence[TaskDefinition]:
@@ -529,33 +518,27 @@ def _runs(
     runs: list[Run] = []
     refused: dict[int, str] = {}
     for of, definition in enumerate(definitions):
+        times = fire_times(definition, start, end, lengths[of])
         try:
-            for at in fire_times(definition, start, end, lengths[of]):
-                if len(runs) == most:
-                    raise _TooManyError
-                due = at + jitter_of(definition, at)
+            for at in islice(times, most + 1 - len(runs)):
                 runs.append(
                     Run(
                         id=UUID(int=len(runs)),
                         of=of,
                         fire_time=at,
-                        at=due,
+                        at=at + jitter_of(definition, at),
                         length=lengths[of],
                     )
                 )
-        except _TooManyError:
+        except (Exception, SystemExit) as error:
+            # A trigger may be a user's, or of a kind that this process does not know.
+            refused[of] = shown(error)
+        if len(runs) > most:
             raise ConfigurationError(
                 f"there are more than {most:,} fire times up to {end:%Y-%m-%d %H:%M}:"
                 " choose a shorter span, fewer definitions or a larger most"
-            ) from None
-        except (Exception, SystemExit) as error:
-            # A trigger may be anybody's, or of a kind that is not known here.
-            refused[of] = shown(error)
+            )
     return sorted(runs, key=attrgetter("at")), refused
-
-
-class _TooManyError(Exception):
-    """There are more fire times than are to be simulated."""
 
 
 def _simulation(
@@ -620,15 +603,15 @@ def _simulated(
         effects=_effects(definition.trigger, times),
         warnings=(),
     )
-    return beware_of(found, refused)
+    return replace(found, warnings=tuple(beware_of(found, refused)))
 
 
 def _effects(trigger: Trigger, times: Sequence[datetime]) -> tuple[Effect, ...]:
-    """What changes of the clocks do to some fire times, as far as known."""
+    """The effects of changes of the clocks on some fire times, as far as known."""
     try:
         effects = ask(trigger, lambda: [effect_of(trigger, at) for at in times])
     except Exception:
-        # The trigger may be anybody's.
+        # A trigger of a user may raise anything.
         return ()
     pairs = zip(times, effects, strict=True)
     return tuple(Effect(at=at, text=text) for at, text in pairs if text is not None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.health import Health
     from go_scheduler.models import Counts, TaskInstance
 
-# Of those in which lateness is counted, so that no count has to be divided.
+# Each is a bound of the counted lateness, so that no count has to be divided.
 BUCKETS = tuple(
     each.total_seconds()
     for each in BOUNDS
@@ -135,7 +135,7 @@ _NOTHING: AbstractContextManager[object] = nullcontext()
 
 
 class Gathered(NamedTuple):
-    """Counts of all nodes of this process.
+    """The counts of all nodes of this process.
 
     Attributes:
         counts: By queue and name.
@@ -176,7 +176,7 @@ class Gathering(Instrument):
     def gathered(self) -> Gathered:
         """The counts up to now. None of them ever falls."""
         with self._lock:
-            # In this order: what a node counts as it stops is not lost.
+            # Stopped nodes first: what a node counts while it stops is not lost.
             over = [each for each in self._nodes if each.stopped]
             self._nodes = [each for each in self._nodes if each not in over]
             _add(self._stopped, _counts_of(over))
@@ -261,6 +261,3 @@ PRESENT: Mapping[Figure, Read] = {
     HEALTHY: lambda found: [((), min((e.ok for e in found.health), default=1))],
 }
 """The gauges."""
-
-OF_NODES = (*COUNTED, LATENESS, DURATION, *PRESENT)
-"""The metrics that each process has of its own nodes."""

@@ -78,9 +78,9 @@ class SafeSpan(AbstractContextManager[None]):
 
 _SCOPE = "go_scheduler"
 _HEADER, _STATE = "traceparent", "tracestate"
-# A value takes some microseconds, and more than so many would be felt.
+# Each value takes some microseconds; more values would delay an export.
 _MOST_VALUES = 10_000
-# Until a program sets a provider.
+# The providers until a program sets one.
 _NOBODY = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
 _W3C = TraceContextTextMapPropagator()
 _VALUES = (*BOUNDS_IN_SECONDS, 2 * BOUNDS_IN_SECONDS[-1])
@@ -112,7 +112,7 @@ class Telemetry(Gathering):
         tracer_provider: TracerProvider | None = None,
     ) -> None:
         super().__init__()
-        # A few lines, and no more: each run may have one.
+        # Each run may log an error, so the number of lines is limited.
         self._log = BoundedLog(logging.getLogger("go_scheduler.telemetry"))
         meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
         self._is_global = tracer_provider is None
@@ -144,15 +144,13 @@ class Telemetry(Gathering):
         """The trace context of a span for the call; without one, the current one."""
         try:
             return self._carried(put)
-        # What is put is not lost by what others have set up to keep spans.
+        # An error of the exporter must not lose what is put.
         except Exception as error:
-            self._log.write(
-                logging.WARNING,
-                "a span could not be made of what is put",
-                ids={},
-                error=error,
-            )
+            self._tell("a span could not be made of what is put", error)
             return put.carried
+
+    def _tell(self, text: str, error: Exception) -> None:
+        self._log.write(logging.WARNING, text, ids={}, error=error)
 
     def _carried(self, put: Put) -> str | None:
         within = None
@@ -180,7 +178,7 @@ class Telemetry(Gathering):
         definition = instance.definition
         created = _created(instance)
         found = trace.get_current_span(created).get_span_context()
-        # A schedule that goes on for years would be one trace that never ends.
+        # The trace of a recurring schedule would never end.
         is_once = instance.fire_time is None or not definition.recurring
         return self._tracer.start_as_current_span(
             f"process {definition.name or definition.queue}",
@@ -208,14 +206,9 @@ class Telemetry(Gathering):
             if figure is figures.STARTED:
                 try:
                     self._record(found)
-                # What has no histograms still has its counts.
+                # Without histograms there are still the counts.
                 except Exception as error:
-                    self._log.write(
-                        logging.WARNING,
-                        "a histogram could not be recorded",
-                        ids={},
-                        error=error,
-                    )
+                    self._tell("a histogram could not be recorded", error)
             for values, count in read(found):
                 labels = zip(figure.labels, values, strict=True)
                 yield Observation(count, dict(labels))

@@ -1,1 +1,1 @@
-"""Why: what happened to a definition at an instant, or will, and what decided it."""
+"""Explains what happened to a definition at an instant, or will happen, and why."""

@@ -1,4 +1,4 @@
-"""Why an instance is as it is: it waits, runs, was given back, or has ended."""
+"""Explains the state of an instance: it waits, runs, was given back, or has ended."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.formatting import duration_text, shown, summary
 from go_scheduler.models import RUNS, State, TaskInstance
-from go_scheduler.why.answer import Because, Why
+from go_scheduler.why.answer import Because
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
     from uuid import UUID
 
+    from go_scheduler.why.answer import Why
     from go_scheduler.why.facts import Facts
 
 
 def but_nobody_would(facts: Facts) -> str:
-    """What is wrong already, for something that is due later."""
+    """The obstacle as a sentence; empty: there is none."""
     found = obstacle(facts)
     return "" if found is None else f" But {found}."
 
 
 def obstacle(facts: Facts) -> str | None:
-    """Why no node would take anything of the definition; None: one would."""
+    """Why no node would run an instance of the definition; None: one would."""
     queue, name = facts.definition.queue, facts.definition.name
     served = [each for each in facts.takers if each.serves(queue)]
     if not facts.takers:
@@ -39,7 +40,7 @@ def obstacle(facts: Facts) -> str | None:
 
 
 def _served_last(facts: Facts, queue: str) -> str:
-    """Which node served a queue last, as far back as that is known."""
+    """Which node served a queue last, within the last hour."""
     gone = [each for each in facts.nodes if each.queues and queue in each.queues]
     if not gone:
         return ", nor has one within the last hour"
@@ -48,7 +49,7 @@ def _served_last(facts: Facts, queue: str) -> str:
 
 
 def who_has(facts: Facts, instance: TaskInstance) -> str:
-    """Who has it, or had it last: a node, or the worker that has it from one."""
+    """The node or worker that has the instance, or had it last."""
     node = _node_text(facts, instance.claimed_by)
     if instance.worker is None:
         return node
@@ -56,7 +57,7 @@ def who_has(facts: Facts, instance: TaskInstance) -> str:
 
 
 def _node_text(facts: Facts, id: UUID | None) -> str:
-    """A node, with its machine and process if they are known."""
+    """A node, with its host and process if they are known."""
     node = facts.node(id)
     return (
         f"node {id}, of which nothing is known any more" if node is None else str(node)
@@ -64,36 +65,21 @@ def _node_text(facts: Facts, id: UUID | None) -> str:
 
 
 def before(instance: TaskInstance) -> str:
-    """What came of the runs before the present one, or the next."""
-    # One that has failed and is to run again counts its runs anew.
+    """A sentence on earlier runs; empty: there were none."""
+    # An instance that failed and is made to run again counts its runs from zero.
     if instance.runs > (instance.state in RUNS) or instance.error:
         return f" It has run before.{last_error(instance)}"
     return ""
 
 
 def last_error(instance: TaskInstance) -> str:
-    """What its last run that failed raised; empty: none has failed."""
+    """A sentence with the error of the last failed run; empty: none failed."""
     return "" if not instance.error else f" Last error: {summary(instance.error)}."
 
 
 def time_of(facts: Facts, at: datetime | None) -> str:
-    """A time that a row of this state has, unless it was changed by other means."""
+    """A time that a row in this state has, unless someone changed the row by hand."""
     return "an unknown time" if at is None else facts.times(at)
-
-
-def why_of(
-    facts: Facts, instance: TaskInstance, because: Because, text: str, **more: object
-) -> Why:
-    """The answer, about an instance and the node that has it."""
-    return Why(
-        definition_id=facts.definition.id,
-        at=facts.at,
-        because=because,
-        text=text,
-        instance=instance,
-        node=facts.node(instance.claimed_by),
-        **more,  # type: ignore[arg-type]
-    )
 
 
 _THEN = "Else it has failed, and any node takes it over."
@@ -105,7 +91,7 @@ _OVERDUE = (
 
 
 def not_begun(facts: Facts, instance: TaskInstance) -> str:
-    """Since when it waits for whom, and until when; empty: it is no such run."""
+    """How long a run on a bus waits for a worker; empty: it does not."""
     if instance.start_by is None:
         return ""
     until = facts.times(instance.start_by)
@@ -125,58 +111,47 @@ def not_begun(facts: Facts, instance: TaskInstance) -> str:
 
 
 def given_back(instance: TaskInstance) -> str:
-    """Why it was given back; empty: that is not known, or may not be said."""
+    """A sentence on why it was given back; empty: that is not known."""
     reason = instance.given_back
     return "" if reason is None else f" It was given back: {summary(reason)}."
 
 
-# Less than this is no lateness.
+# A shorter delay does not count as late.
 _ON_TIME = timedelta(milliseconds=1)
 
 
 def completed(facts: Facts, instance: TaskInstance) -> Why:
-    """That it has completed, and when and where it ran."""
+    """The answer for a completed instance: when and where it ran."""
     text = f"It has completed. {_run_of(facts, instance)}"
     if instance.runs > 1:
         text += f" It took {instance.runs} runs.{last_error(instance)}"
-    return why_of(
-        facts,
-        instance,
-        Because.COMPLETED,
-        text,
-        since=instance.started_at,
-        until=instance.completed_at,
-    )
+    since, until = instance.started_at, instance.completed_at
+    return facts.answer(Because.COMPLETED, text, instance, since=since, until=until)
 
 
 def failed(facts: Facts, instance: TaskInstance) -> Why:
-    """That it has failed, with its last error."""
+    """The answer for a failed instance, with its last error."""
     runs = "1 run" if instance.runs == 1 else f"{instance.runs} runs"
-    last = _run_of(facts, instance)
-    return why_of(
-        facts,
-        instance,
-        Because.FAILED,
-        f"It has failed, after {runs}.{last_error(instance)} {last}",
-        since=instance.completed_at,
-        reason=instance.error,
-    )
+    last = f"{last_error(instance)} {_run_of(facts, instance)}"
+    text = f"It has failed, after {runs}.{last}"
+    since, reason = instance.completed_at, instance.error
+    return facts.answer(Because.FAILED, text, instance, since=since, reason=reason)
 
 
 def cancelled(facts: Facts, instance: TaskInstance) -> Why:
-    """That it was cancelled, and when."""
-    text = f"It was cancelled at {time_of(facts, instance.completed_at)}."
-    return why_of(facts, instance, Because.CANCELLED, text, since=instance.completed_at)
+    """The answer for a cancelled instance."""
+    since = instance.completed_at
+    text = f"It was cancelled at {time_of(facts, since)}."
+    return facts.answer(Because.CANCELLED, text, instance, since=since)
 
 
 def skipped(facts: Facts, instance: TaskInstance) -> Why:
-    """That it was skipped, alone or with others, and for which reason."""
+    """The answer for one skipped fire time or several, with the reason."""
     record = instance.skipped
     if record is None:
-        text = f"It was skipped at {time_of(facts, instance.completed_at)}."
-        return why_of(
-            facts, instance, Because.SKIPPED, text, since=instance.completed_at
-        )
+        since = instance.completed_at
+        text = f"It was skipped at {time_of(facts, since)}."
+        return facts.answer(Because.SKIPPED, text, instance, since=since)
     first, last = facts.times(record.first), facts.times(record.last)
     what = "The fire time at" if instance.fire_time else "What was to run at"
     text = f"{what} {first} was skipped: {record.reason}."
@@ -185,11 +160,10 @@ def skipped(facts: Facts, instance: TaskInstance) -> Why:
             f"{record.count} fire times were skipped, from {first} to {last}:"
             f" {record.reason}."
         )
-    return why_of(
-        facts,
-        instance,
+    return facts.answer(
         Because.SKIPPED,
         text,
+        instance,
         since=record.first,
         until=record.last,
         reason=record.reason,
@@ -197,7 +171,7 @@ def skipped(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def _run_of(facts: Facts, instance: TaskInstance) -> str:
-    """When and where the last run was."""
+    """A sentence on when and where the last run was."""
     text = f"It was due at {facts.times(instance.execute_at)}"
     started, ended = instance.started_at, instance.completed_at
     if started is None or ended is None:
@@ -213,7 +187,7 @@ def _run_of(facts: Facts, instance: TaskInstance) -> str:
 
 
 def paused(facts: Facts, instance: TaskInstance | None) -> Why:
-    """That nothing starts, as the definition is paused."""
+    """The answer for a paused definition: nothing starts."""
     note, since = facts.definition.note, facts.definition.paused_at
     text = (
         f"It is paused since {time_of(facts, since)}"
@@ -221,19 +195,12 @@ def paused(facts: Facts, instance: TaskInstance | None) -> Why:
         " resumed."
     )
     text += _after_pause(facts) if instance is None else before(instance)
-    return Why(
-        definition_id=facts.definition.id,
-        at=facts.at,
-        because=Because.PAUSED,
-        text=text,
-        instance=instance,
-        since=since,
-        reason=note,
-    )
+    answer = facts.answer(Because.PAUSED, text, since=since, reason=note)
+    return replace(answer, instance=instance)
 
 
 def _after_pause(facts: Facts) -> str:
-    """What a definition would do if it were resumed."""
+    """A sentence on what the definition does once it is resumed."""
     following = facts.definition.next_fire_time
     if following is None:
         return ""
@@ -246,13 +213,13 @@ def _after_pause(facts: Facts) -> str:
 
 
 def frozen(facts: Facts, instance: TaskInstance) -> str:
-    """Which instance waits for the end of a pause."""
+    """A sentence on the instance that waits for the end of the pause."""
     due = facts.times(instance.due_at)
     return f"Instance {instance.id}, due at {due}, waits for that.{before(instance)}"
 
 
 def about(facts: Facts, instance: TaskInstance) -> Why:
-    """What became of an instance, or where it stands."""
+    """The answer for an instance, by its state."""
     answer = _BY_STATE[instance.state](facts, instance)
     text = answer.text
     if instance.backfilled is not None:
@@ -271,14 +238,8 @@ def _running(facts: Facts, instance: TaskInstance) -> Why:
     if instance.cancel_requested:
         text += " It has been asked to stop."
     text += before(instance)
-    return why_of(
-        facts,
-        instance,
-        Because.RUNNING,
-        text,
-        since=instance.started_at,
-        until=instance.expires_at,
-    )
+    since, until = instance.started_at, instance.expires_at
+    return facts.answer(Because.RUNNING, text, instance, since=since, until=until)
 
 
 def _held(facts: Facts, instance: TaskInstance) -> Why:
@@ -289,7 +250,7 @@ def _held(facts: Facts, instance: TaskInstance) -> Why:
         f" by {who_has(facts, instance)}.{_claim(facts, instance)}"
         f"{before(instance)}"
     )
-    return why_of(facts, instance, Because.HELD, text, until=instance.expires_at)
+    return facts.answer(Because.HELD, text, instance, until=instance.expires_at)
 
 
 def _pending(facts: Facts, instance: TaskInstance) -> Why:
@@ -315,19 +276,14 @@ def _pending(facts: Facts, instance: TaskInstance) -> Why:
         text = f"It is due at {due}{_by_jitter(instance)}, in {soon}."
         because, since = Because.PENDING, None
     text += but_nobody_would(facts)
-    return why_of(
-        facts,
-        instance,
-        because,
-        text,
-        since=since,
-        until=instance.due_at,
-        reason=instance.given_back or instance.error,
+    until, reason = instance.due_at, instance.given_back or instance.error
+    return facts.answer(
+        because, text, instance, since=since, until=until, reason=reason
     )
 
 
 def _by_jitter(instance: TaskInstance) -> str:
-    """Why a first run is due later than its fire time, if it is by its jitter."""
+    """Says that a first run is later than its fire time by its jitter, if it is."""
     fire_time, jitter = instance.fire_time, instance.definition.jitter
     if fire_time is None or jitter is None or instance.runs:
         return ""
@@ -335,7 +291,7 @@ def _by_jitter(instance: TaskInstance) -> str:
 
 
 def _parked(facts: Facts, instance: TaskInstance) -> Why:
-    """What is due, and whose turn is another instance's."""
+    """The answer for an instance that waits for another one to end."""
     lock, holder = instance.definition.lock, facts.holder
     has, what = "runs", "another one of its definition has ended"
     if lock is not None:
@@ -348,11 +304,10 @@ def _parked(facts: Facts, instance: TaskInstance) -> Why:
     else:
         its = replace(facts, definition=holder.definition, holder=None)
         text += f" Instance {holder.id}{_of(facts, holder)}: {about(its, holder).text}"
-    return why_of(
-        facts,
-        instance,
+    return facts.answer(
         Because.PARKED,
         text,
+        instance,
         holder=holder,
         since=instance.due_at,
         reason=instance.error,
@@ -360,7 +315,7 @@ def _parked(facts: Facts, instance: TaskInstance) -> Why:
 
 
 def _of(facts: Facts, holder: TaskInstance) -> str:
-    """Whose an instance is, if it is another definition's."""
+    """The definition of the holder, if it is another one."""
     of = holder.definition
     if of.id == facts.definition.id:
         return ""
@@ -368,7 +323,7 @@ def _of(facts: Facts, holder: TaskInstance) -> str:
 
 
 def _waits(facts: Facts, instance: TaskInstance) -> Why:
-    """What is due, and nobody has taken."""
+    """The answer for an instance that is due and not claimed."""
     what = obstacle(facts)
     if what is None:
         queue, name = facts.definition.queue, facts.definition.name
@@ -377,18 +332,14 @@ def _waits(facts: Facts, instance: TaskInstance) -> Why:
         what = (
             f"no node has taken it yet; it may be taken by {nodes}, once there is room"
         )
-    # To give it back has moved when it is due.
+    # Giving it back has moved the time when it is due.
     first = not instance.runs and instance.reopened_at is None
     due = instance.execute_at if first else instance.due_at
     text = f"It has been due since {facts.times(due)}, and {what}."
     text += f"{given_back(instance)}{before(instance)}"
-    return why_of(
-        facts,
-        instance,
-        Because.WAITS_FOR_NODE,
-        text,
-        since=due,
-        reason=instance.given_back or instance.error,
+    reason = instance.given_back or instance.error
+    return facts.answer(
+        Because.WAITS_FOR_NODE, text, instance, since=due, reason=reason
     )
 
 

@@ -12,7 +12,7 @@ from go_scheduler.triggers.previews import PreviewedTime
 
 
 class Because(StrEnum):
-    """What decided it."""
+    """What decided about it."""
 
     COMPLETED = "completed"
     """It ran."""
@@ -21,17 +21,17 @@ class Because(StrEnum):
     CANCELLED = "cancelled"
     """Somebody cancelled it."""
     SKIPPED = "skipped"
-    """It was not run, or is amid what was not, for the reason given."""
+    """It was skipped, or is within a range of skipped fire times, for the reason."""
     RUNNING = "running"
     """It runs."""
     HELD = "held"
-    """A node has it, and is about to call its handler."""
+    """A node has claimed it, and is about to call its handler."""
     RETRY = "retry"
-    """A run of it failed, and the next is to come."""
+    """A run of it failed, and the next run is due later."""
     PENDING = "pending"
     """It is due later."""
     WAITS_FOR_NODE = "waits for a node"
-    """It is due, and no node has taken it."""
+    """It is due, and no node has claimed it."""
     PARKED = "parked"
     """It is due, and waits for another instance to end, by its overlap or lock."""
     PAUSED = "paused"
@@ -45,7 +45,7 @@ class Because(StrEnum):
     NO_FIRE_TIME = "no fire time"
     """The schedule has no fire time then."""
     NOT_KEPT = "not kept"
-    """The schedule has a fire time then, and nothing of it is kept."""
+    """The schedule has a fire time then, but no record of it is kept."""
     ENDED = "ended"
     """Its last fire time was before."""
     UNKNOWN_TRIGGER = "unknown trigger"
@@ -54,24 +54,24 @@ class Because(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """What happened, happens or will happen, and what decided it; as text, for people.
+    """What happened, happens or will happen, and what decided about it.
 
     Attributes:
         definition_id: The definition.
         at: The instant that was asked about, in UTC.
         because: What decided it.
-        text: The same in plain sentences. They may change with any version.
-        instance: The instance that it is about; None: there is none.
-        node: The node that has that instance, or had it; None: there is none, or
-            nothing is known of it any more.
+        text: The same in sentences, for people. They may change with any version.
+        instance: The instance that the answer is about; None: there is none.
+        node: The node that has that instance, or had it last; None: there is none, or
+            it is no longer known.
         holder: The instance that it waits for, of this definition or of another one
             with the same lock; None: it waits for none.
-        since: Since when that is so, or when it was; None: it is not known.
-        until: Until when, or when it is to be; None: it is not known.
-        reason: What somebody wrote down of it: the note of a pause, the error of the
-            last run, why fire times were skipped.
-        nearest: The fire times before and after that instant, as far as there are any
-            and they can be known, in the schedule's zone.
+        since: When it began or happened; None: it is not known.
+        until: When it ends or is due; None: it is not known.
+        reason: A recorded reason: the note of a pause, the error of the last run, or
+            why fire times were skipped.
+        nearest: The fire times before and after that instant, as far as they exist and
+            are known, in the zone of the schedule.
     """
 
     definition_id: UUID

@@ -1,4 +1,4 @@
-"""What decided it, of a definition at an instant, or now."""
+"""Explains what decided about a definition, now or at an instant."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.previews import PreviewedTime
     from go_scheduler.why.facts import Facts
 
-# Whoever makes instances may be about to.
+# A node may be about to make the instance.
 _PATIENCE = timedelta(seconds=5)
 _NOW = {**dict.fromkeys(RUNS, 0), State.CLAIMED: 1}
 
@@ -50,7 +50,7 @@ def why_then(facts: Facts) -> Why:
     """What happened at an instant, or will happen."""
     of_then = [each for each in facts.instances if _is_of_then(facts, each)]
     if of_then:
-        # What was backfilled overrules the record that it had been skipped.
+        # A backfilled instance counts more than the record that it was skipped.
         return about(facts, min(of_then, key=lambda each: each.skipped is not None))
     for each in facts.instances:
         if (skipped := each.skipped) and skipped.first <= facts.at <= skipped.last:
@@ -72,7 +72,7 @@ def why_then(facts: Facts) -> Why:
 
 
 def why_gone(tombstone: Tombstone, *, at: datetime) -> Why:
-    """What is remembered of a definition that has ended and is gone."""
+    """The answer for a definition that has ended and was deleted since."""
     return Why(
         definition_id=tombstone.id,
         at=at,
@@ -88,18 +88,18 @@ def why_gone(tombstone: Tombstone, *, at: datetime) -> Why:
 
 
 def _besides(facts: Facts, instance: TaskInstance) -> str:
-    """What there is to say of a definition besides an open instance of it."""
+    """A sentence on the definition, besides one of its open instances."""
     if facts.definition.paused:
         return f" {paused(facts, None).text}"
     following = facts.definition.next_fire_time
     if following is not None and not facts.definition.trigger.waits:
-        # It may have instances of several fire times by now.
+        # There may be instances of several fire times by now.
         following = facts.next_after(max(facts.now, instance.fire_time or facts.now))
     return "" if following is None else f" It fires next at {facts.times(following)}."
 
 
 def _full(facts: Facts) -> str:
-    """What becomes of more of a definition, if as many wait as may."""
+    """A sentence if its queue is full: what happens to more instances."""
     of = facts.definition
     if of.max_queue is None or facts.waiting != of.max_queue:
         return ""
@@ -113,7 +113,7 @@ def _is_only_paused(facts: Facts, open_ones: Sequence[TaskInstance]) -> bool:
 
 
 def _urgency(instance: TaskInstance) -> tuple[int, datetime]:
-    """What runs comes first, then what is held, then what is due first."""
+    """Sorts running instances first, then claimed ones, then by when they are due."""
     return _NOW.get(instance.state, 2), instance.due_at
 
 
@@ -127,8 +127,8 @@ def _is_of_then(facts: Facts, instance: TaskInstance) -> bool:
 
 
 def _within(facts: Facts, record: TaskInstance, skipped: Skipped) -> Why:
-    """What is recorded of the fire times around an instant."""
-    # Which they were is not kept, and the trigger of now need not be theirs.
+    """The record of skipped fire times around an instant."""
+    # The single fire times are not kept, and the trigger may have changed since.
     text = (
         f"{facts.times(facts.at)} is within {facts.times(skipped.first)} to"
         f" {facts.times(skipped.last)}, in which {skipped.count} fire times were"
@@ -138,7 +138,7 @@ def _within(facts: Facts, record: TaskInstance, skipped: Skipped) -> Why:
 
 
 def _of_definition(facts: Facts) -> Why:
-    """Where a definition stands without an open instance."""
+    """The state of a definition without an open instance."""
     definition = facts.definition
     if definition.paused:
         return paused(facts, None)
@@ -160,7 +160,7 @@ def _fires(facts: Facts, fire_time: datetime) -> Why:
             f"It is overdue: it should have fired at {facts.times(following)}, and no"
             f" node has made its instance{_makers(facts)}{but_nobody_would(facts)}"
         )
-        return _answer(facts, Because.OVERDUE, text, since=following)
+        return facts.answer(Because.OVERDUE, text, since=following)
     soon = fire_time - facts.now
     begins, made = "It fires at", "its instance is made shortly before"
     if soon < timedelta(0):
@@ -169,11 +169,11 @@ def _fires(facts: Facts, fire_time: datetime) -> Why:
     if later := jitter_of(facts.definition, fire_time):
         when += f", and is to run at {facts.times(fire_time + later)} by its jitter"
     text = f"{begins} {at}{when}; {made}.{but_nobody_would(facts)}"
-    return _answer(facts, Because.TO_COME, text, until=fire_time)
+    return facts.answer(Because.TO_COME, text, until=fire_time)
 
 
 def _makers(facts: Facts) -> str:
-    """Who might have made an instance, and what may be wrong with them."""
+    """How many nodes could have made the instance, and what may be wrong."""
     if not facts.takers:
         return "."
     if len(facts.takers) == 1:
@@ -182,21 +182,21 @@ def _makers(facts: Facts) -> str:
 
 
 def _nothing_then(facts: Facts) -> Why:
-    """No fire time of the schedule; what ran at that instant all the same."""
+    """The schedule has no fire time then; an instance may run then all the same."""
     trigger = facts.definition.trigger
     if isinstance(trigger, OnDemandTrigger):
         text = "Nothing: it has no fire times, and runs only when somebody asks for it."
-        return _answer(facts, Because.NO_FIRE_TIME, text + _ran_meanwhile(facts))
+        return facts.answer(Because.NO_FIRE_TIME, text + _ran_meanwhile(facts))
     if trigger.waits:
         text = (
             "It fires after the end of each run, so nobody knows when before that has"
             f" ended.{_ran_meanwhile(facts)}"
         )
-        return _answer(facts, Because.WAITS_FOR_END, text)
+        return facts.answer(Because.WAITS_FOR_END, text)
     nearest = facts.nearest()
     text = f"Nothing: the schedule has no fire time at {facts.times(facts.at)}"
     if facts.at < facts.now and facts.definition.revision != 1:
-        # It may have had another trigger then.
+        # The definition may have had another trigger then.
         text = (
             f"Nothing is kept of {facts.times(facts.at)}, and the trigger that it has"
             " now has no fire time then"
@@ -206,17 +206,17 @@ def _nothing_then(facts: Facts) -> Why:
         times = " and ".join(_marked(facts, each) for each in nearest)
         text += f"; the nearest {are} {times}"
     text += f".{_ran_meanwhile(facts)}"
-    return replace(_answer(facts, Because.NO_FIRE_TIME, text), nearest=nearest)
+    return replace(facts.answer(Because.NO_FIRE_TIME, text), nearest=tuple(nearest))
 
 
 def _marked(facts: Facts, time: PreviewedTime) -> str:
-    """A fire time, with what the clocks do to it."""
+    """A fire time, with the effect of a change of the clocks."""
     effect = "" if time.effect is None else f" ({time.effect})"
     return facts.times(time.at) + effect
 
 
 def _ran_meanwhile(facts: Facts) -> str:
-    """What was running at that instant."""
+    """A sentence on an instance that was running then; empty: none was."""
     for each in facts.instances:
         ended = each.completed_at or facts.now
         if each.started_at is not None and each.started_at <= facts.at < ended:
@@ -240,7 +240,7 @@ def _not_kept(facts: Facts, fire_time: datetime) -> Why:
             f"{since or ' after the retention'}, or it was scheduled, or given this"
             " trigger, later than that."
         )
-    return _answer(facts, Because.NOT_KEPT, text)
+    return facts.answer(Because.NOT_KEPT, text)
 
 
 def _ended(facts: Facts) -> Why:
@@ -248,7 +248,7 @@ def _ended(facts: Facts) -> Why:
     text = "It has ended: its last fire time has had its instance"
     if completed_at is not None:
         text += f", at {facts.times(completed_at)}"
-    return _answer(facts, Because.ENDED, f"{text}.", since=completed_at)
+    return facts.answer(Because.ENDED, f"{text}.", since=completed_at)
 
 
 def _unknown_trigger(facts: Facts, trigger: UnknownTrigger) -> Why:
@@ -256,24 +256,4 @@ def _unknown_trigger(facts: Facts, trigger: UnknownTrigger) -> Why:
         "This process cannot read its trigger, and so not tell when it fires:"
         f" {trigger.reason}. Ask in a process that knows it."
     )
-    return _answer(facts, Because.UNKNOWN_TRIGGER, text, reason=trigger.reason)
-
-
-def _answer(
-    facts: Facts,
-    because: Because,
-    text: str,
-    *,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    reason: str | None = None,
-) -> Why:
-    return Why(
-        definition_id=facts.definition.id,
-        at=facts.at,
-        because=because,
-        text=text,
-        since=since,
-        until=until,
-        reason=reason,
-    )
+    return facts.answer(Because.UNKNOWN_TRIGGER, text, reason=trigger.reason)

@@ -1,11 +1,11 @@
-"""What is known when somebody asks why."""
+"""The facts by which the question why is answered."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from go_scheduler.firing.latest import latest_fire_time
 from go_scheduler.formatting import clock_text
@@ -15,12 +15,16 @@ from go_scheduler.triggers.previews import PreviewedTime, preview
 from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
 from go_scheduler.triggers.zones import load_zone, zone_of
+from go_scheduler.why.answer import Why
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from go_scheduler.triggers.base import Trigger
+    from go_scheduler.why.answer import Because
 
+_T = TypeVar("_T")
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _FIRST_STEP = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)
@@ -38,7 +42,7 @@ class Times:
         self._zone = load_zone(self._name)
 
     def __call__(self, at: datetime) -> str:
-        """An instant, in both."""
+        """An instant in both zones."""
         utc = f"{clock_text(at.astimezone(UTC))} UTC"
         if self._name == "UTC":
             return utc
@@ -53,12 +57,12 @@ class Facts:
         definition: The definition, as it is now.
         at: The instant.
         now: The store's time.
-        instances: Some of its instances: those first that tell most.
+        instances: Some of its instances, the most telling first.
         nodes: The nodes of the last hour.
-        holder: What those of them wait for that are parked, whosever it is; None:
-            nothing has their slot.
+        holder: The instance that parked instances wait for, of any definition; None:
+            their slot is free.
         retention: How long ended instances are kept; None: it is not known.
-        waiting: How many of it wait, if there is a ``max_queue``, and up to that.
+        waiting: How many of its instances wait, up to ``max_queue``; None: it has none.
     """
 
     definition: TaskDefinition
@@ -72,52 +76,66 @@ class Facts:
 
     @property
     def times(self) -> Times:
-        """Writes times as the schedule has them."""
+        """Writes times in the zone of the schedule."""
         return Times(self.definition.trigger)
 
     @property
     def takers(self) -> Sequence[NodeInfo]:
-        """The nodes that take what is due."""
+        """The nodes that claim what is due."""
         return [each for each in self.nodes if each.takes_on]
+
+    def answer(
+        self,
+        because: Because,
+        text: str,
+        instance: TaskInstance | None = None,
+        *,
+        holder: TaskInstance | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        reason: str | None = None,
+    ) -> Why:
+        """The answer, with the node that has the instance it is about."""
+        return Why(
+            definition_id=self.definition.id,
+            at=self.at,
+            because=because,
+            text=text,
+            instance=instance,
+            node=None if instance is None else self.node(instance.claimed_by),
+            holder=holder,
+            since=since,
+            until=until,
+            reason=reason,
+        )
 
     def node(self, id: UUID | None) -> NodeInfo | None:
         """A node, if it is known."""
         return next((each for each in self.nodes if each.id == id), None)
 
     def is_then(self, at: datetime | None) -> bool:
-        """Whether a time is what was asked about, which may leave out its fraction."""
+        """Whether a time is the instant of the question, except for its fraction."""
         if at is None or self.at.microsecond:
             return at == self.at
         return self.at <= at < self.at + _SECOND
 
     def fire_time(self) -> datetime | None:
-        """The fire time that was asked about, if the schedule has one then."""
+        """The fire time at the instant of the question; None: the schedule has none."""
         found = self.next_after(self.at - MICROSECOND)
         return found if self.is_then(found) else None
 
-    def nearest(self) -> tuple[PreviewedTime, ...]:
+    def nearest(self) -> Sequence[PreviewedTime]:
         """The fire time before the instant, and the one after it."""
         found = (self._before(), self.next_after(self.at))
-        trigger = self.definition.trigger
         times = [each - MICROSECOND for each in found if each is not None]
-        try:
-            return ask(
-                trigger, lambda: tuple(preview(trigger, 1, each)[0] for each in times)
-            )
-        except Exception:
-            return ()
+        return self._asked(lambda it: [preview(it, 1, each)[0] for each in times]) or ()
 
     def next_after(self, after: datetime) -> datetime | None:
-        """The next fire time after an instant, if there is one and it can be known."""
-        # A trigger that cannot tell is no reason to tell nothing at all.
-        trigger = self.definition.trigger
-        try:
-            return ask(trigger, lambda: next_fire_time_of(trigger, after))
-        except Exception:
-            return None
+        """The next fire time after an instant; None: there is none, or unknown."""
+        return self._asked(lambda trigger: next_fire_time_of(trigger, after))
 
     def _before(self) -> datetime | None:
-        """The latest fire time before the instant: from as far back as it takes."""
+        """The latest fire time before the instant, however long ago."""
         step = _FIRST_STEP
         while step < self.at - _BEGINNING:
             found = self.next_after(self.at - step)
@@ -127,9 +145,14 @@ class Facts:
         return None
 
     def _latest(self, known: datetime) -> datetime | None:
-        """The latest fire time before the instant, from one that is."""
-        trigger, until = self.definition.trigger, self.at - MICROSECOND
+        """The latest fire time before the instant, from an earlier one."""
+        until = self.at - MICROSECOND
+        return self._asked(lambda trigger: latest_fire_time(trigger, known, until))
+
+    def _asked(self, question: Callable[[Trigger], _T]) -> _T | None:
+        """The answer of the trigger; None: it fails, which must not fail the rest."""
+        trigger = self.definition.trigger
         try:
-            return ask(trigger, lambda: latest_fire_time(trigger, known, until))
+            return ask(trigger, lambda: question(trigger))
         except Exception:
             return None

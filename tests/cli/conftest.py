@@ -6,6 +6,7 @@ import os
 import shutil
 from contextlib import closing
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.cli.shell import Shell
 from tests.http.serving import served
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -35,7 +36,20 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def shell(
+def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Writes a module that commands can import; its name is another each time."""
+
+    def write(text: str) -> str:
+        name = f"jobs_{uuid4().hex}"
+        (tmp_path / f"{name}.py").write_text(text)
+        return name
+
+    monkeypatch.syspath_prepend(tmp_path)
+    return write
+
+
+@pytest.fixture
+def near(
     sqlite_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Shell:
     """On an empty file of SQLite."""
@@ -43,9 +57,9 @@ def shell(
 
 
 @pytest.fixture
-def server(shell: Shell) -> Iterator[str]:
+def server(near: Shell) -> Iterator[str]:
     """A server on the store of the shell, which runs nothing and hands out work."""
-    with closing(open_store(shell.url)) as store:
+    with closing(open_store(near.url)) as store:
         scheduler = Scheduler(None, store)
         work = Crews(scheduler)
         with served(create_app(Client(store), work=work)) as (host, port):
@@ -53,6 +67,20 @@ def server(shell: Shell) -> Iterator[str]:
 
 
 @pytest.fixture
-def far(server: str, capsys: pytest.CaptureFixture[str]) -> Shell:
+def far(server: str, near: Shell, capsys: pytest.CaptureFixture[str]) -> Shell:
     """The same shell, by the server."""
-    return Shell(server, capsys, option="--server")
+    return Shell(server, capsys, store=near.url)
+
+
+@pytest.fixture
+def shell(near: Shell) -> Shell:
+    """On the store; some modules use it by the server as well."""
+    return near
+
+
+@pytest.fixture(params=["near", "far"])
+def either(request: pytest.FixtureRequest) -> Shell:
+    """On the store, and by a server: commands do and print the same."""
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Shell)
+    return found

@@ -16,6 +16,7 @@ from go_scheduler.stores import open_store
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
 
     import pytest
@@ -27,9 +28,9 @@ class Shell:
     """Runs commands in this process, on one store.
 
     Args:
-        url: Of the store, or of the server.
+        url: Of the store, or of a server.
         capture: What catches what they print.
-        option: Which of them.
+        store: The URL of the store of that server; None: there is no server.
     """
 
     def __init__(
@@ -37,16 +38,21 @@ class Shell:
         url: str,
         capture: pytest.CaptureFixture[str],
         *,
-        option: str = "--store",
+        store: str | None = None,
     ) -> None:
         self.url = url
-        self._option = option
+        self.store = url if store is None else store
+        self.option = "--store" if store is None else "--server"
         self.errors = ""
         self._capture = capture
 
+    def at(self, url: str) -> Shell:
+        """A shell on another store."""
+        return Shell(url, self._capture)
+
     def __call__(self, *words: str, code: int = 0, where: bool = True) -> str:
         """What a command prints, which ends with this code."""
-        given = [*words, self._option, self.url] if where else [*words]
+        given = [*words, self.option, self.url] if where else [*words]
         ended = main(given)
         output, self.errors = self._capture.readouterr()
         assert ended == code, output + self.errors
@@ -65,24 +71,48 @@ class Shell:
 
     def call(self, use: Callable[[Client], Any]) -> Any:
         """What a client of the same store answers."""
-        with closing(open_store(self.url)) as store:
+        with closing(open_store(self.store)) as store:
             return use(Client(store))
 
 
-def script(
-    *words: str, cwd: Path, text: str | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "go_scheduler", *words],
-        cwd=cwd,
-        env=clean_environment() | environment,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=FAILED_AFTER,
-        check=False,
-    )
+class Process:
+    """A command in a process of its own, which goes on until it is ended.
+
+    Args:
+        words: The command.
+        cwd: Where it is started.
+        environment: What it finds in its environment besides.
+    """
+
+    def __init__(
+        self, *words: str, cwd: Path | None = None, **environment: str
+    ) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "go_scheduler", *words],
+            cwd=cwd,
+            env=clean_environment() | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said = ""
+
+    def until(self, text: str) -> str:
+        """Wait until it prints a line with this text; the line."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.said += line
+            if text in line:
+                return line
+        raise AssertionError(f"it has ended without {text!r}: {self.said}")
+
+    def end(self, *signals: signal.Signals) -> int:
+        """Its exit code after these signals."""
+        with self._process as process:
+            for each in signals:
+                process.send_signal(each)
+            return process.wait(FAILED_AFTER)
 
 
 def clean_environment() -> dict[str, str]:

@@ -12,6 +12,7 @@ from tests.cli.shell import Shell
 from tests.conftest import SQL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -31,35 +32,26 @@ def test_the_doctor_ends_as_what_it_found_matters(
     told = shell("doctor", "--least", "notice")
     assert told == "nothing was found that matters as much as notice or more\n"
     shell("add", "report", "--every", "5m", "--queue", "mail")
+    [typo] = shell.json("add", "typo", "--on-demand")
+    known = Announcement(node=NODE, queues=("default",), names=("known",))
+    shell.call(lambda client: client._ready().note_contact(known, unbroken=SECOND))
+    shell("run", typo["id"])
     printed = shell("doctor", "--least", "error", code=2)
+    assert "has a handler for 'typo'" in printed
     assert "no living node serves queue 'mail'" in printed
     assert "\nqueue-unserved: Name the queue in the queues= of a scheduler" in printed
 
 
-def test_a_one_off_that_no_node_has_a_handler_for_is_an_error(shell: Shell) -> None:
-    announced = Announcement(node=NODE, queues=("default",), names=("known",))
-    shell.call(lambda client: client._ready().note_contact(announced, unbroken=SECOND))
-    [typo] = shell.json("add", "typo", "--on-demand")
-    shell("run", typo["id"])
-    printed = shell("doctor", code=2)
-    assert "has a handler for 'typo'" in printed
-
-
-def test_a_store_that_is_away_has_an_exit_code_of_its_own(shell: Shell) -> None:
-    url = "postgresql://user:secret@127.0.0.1:1/jobs"
-    printed = shell("doctor", "--store", url, where=False, code=3)
-    assert "error     unreachable  connection failed" in printed
-    assert "secret" not in printed + shell.errors
-
-
-def test_handlers_that_lack_a_name_are_told(shell: Shell, tmp_path: Path) -> None:
-    (tmp_path / "known_jobs.py").write_text(
+def test_handlers_that_lack_a_name_are_told(
+    shell: Shell, importable: Callable[[str], str]
+) -> None:
+    module = importable(
         "from go_scheduler import HandlerRegistry\n"
         "registry = HandlerRegistry()\n"
         "registry.register('send')(print)\n"
     )
     shell("add", "send", "--on-demand")
-    given = ("--handlers", "known_jobs:registry", "--expire-after", "1h", "--most", "9")
+    given = ("--handlers", f"{module}:registry", "--expire-after", "1h", "--most", "9")
     assert "ok        handlers" in shell("doctor", *given, code=1)
     shell("add", "report", "--on-demand")
     printed = shell("doctor", *given, code=1)
@@ -67,15 +59,14 @@ def test_handlers_that_lack_a_name_are_told(shell: Shell, tmp_path: Path) -> Non
     assert "there is no module" in shell.refusal("doctor", "--handlers", "no:thing")
 
 
-def test_what_is_to_be_run_is_printed_with_the_finding(
+def test_a_store_that_is_away_or_behind_has_its_exit_code_and_what_to_run(
     shell: Shell, tmp_path: Path
 ) -> None:
-    printed = shell(
-        "doctor", "--store", f"sqlite:///{tmp_path}/x.db", where=False, code=3
-    )
-    assert "there is no file" in printed
+    away = shell.at("postgresql://user:secret@127.0.0.1:1/jobs")
+    printed = away("doctor", code=3)
+    assert "error     unreachable  connection failed" in printed
+    assert "secret" not in printed + away.errors
+    new = shell.at(f"sqlite:///{tmp_path}/x.db")
+    assert "there is no file" in new("doctor", code=3)
     (tmp_path / "x.db").touch()
-    printed = shell(
-        "doctor", "--store", f"sqlite:///{tmp_path}/x.db", where=False, code=2
-    )
-    assert "\n    go_scheduler migrate\n" in printed
+    assert "\n    go_scheduler migrate\n" in new("doctor", code=2)

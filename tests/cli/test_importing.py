@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import sys
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -17,10 +16,10 @@ import pytest
 from go_scheduler import TaskDefinition
 from go_scheduler.cli import importing
 from go_scheduler.errors import StoreUnavailableError
-from tests.cli.shell import Shell
+from tests.cli.test_command_line import raising
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from tests.cli.shell import Shell
 
 ID = "abcdef12-0000-4000-8000-000000000000"
 
@@ -43,10 +42,11 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(shell: Shell) ->
         {"type": "send", "payload": {"order": 7}, "key": "7"},
         {"type": "send", "key": "8", "delay": 60},
     )
-    told = "made 1 definition and 2 jobs; 0 known, 0 wrong\n"
-    assert shell("import", file) == told
-    told = "made 0 definitions and 0 jobs; 3 known, 0 wrong\n"
-    assert shell("import", file) == told
+    for told in (
+        "1 definition and 2 jobs; 0 known",
+        "0 definitions and 0 jobs; 3 known",
+    ):
+        assert shell("import", file) == f"made {told}, 0 wrong\n"
     assert shell.json("show", ID)[0]["name"] == "report"
     jobs = shell.json("list", "-i")
     assert {each["key"] for each in jobs} == {"7", "8"}
@@ -54,11 +54,8 @@ def test_definitions_and_jobs_are_imported_and_once_if_repeated(shell: Shell) ->
 
 def test_jobs_that_a_full_queue_drops_are_counted_by_themselves(shell: Shell) -> None:
     shell("types", "put", "send", "--max-queue", "1", "--when-full", "drop")
-    file = written({"type": "send"}, {"type": "send"})
-    assert (
-        shell("import", file)
-        == "made 0 definitions and 1 job; 0 known, 1 dropped, 0 wrong\n"
-    )
+    told = "made 0 definitions and 1 job; 0 known, 1 dropped, 0 wrong\n"
+    assert shell("import", written(*[{"type": "send"}] * 2)) == told
     assert "max queue       1\nwhen full       drop\n" in shell("types", "show", "send")
 
 
@@ -71,68 +68,44 @@ def test_what_is_listed_can_be_imported_again(shell: Shell, tmp_path: Path) -> N
     file = written(listed)
     shell("import", file)
     assert shell.json("list") == [listed]
-    other = f"sqlite:///{tmp_path / 'other.db'}"
+    other = shell.at(f"sqlite:///{tmp_path / 'other.db'}")
     del listed["revision"]
-    shell("import", written(listed), "--store", other, where=False)
-    shown = json.loads(shell("list", "--json", "--store", other, where=False))
+    other("import", written(listed))
+    [shown] = other.json("list")
     assert {**shown, "revision": None} == {**listed, "revision": None}
+
+
+WRONG: tuple[tuple[object, str], ...] = (
+    ("nothing", "it must be a JSON object with a trigger"),
+    ([], "it must be a JSON object"),
+    ({"name": "neither"}, "it must be a JSON object"),
+    ({"type": "send", "trigger": {"every": 5}}, "it must be a JSON object"),
+    ({"trigger": {"every": 0}}, "every must be"),
+    ({"trigger": {"every": 5}, "nmae": "x"}, "nmae: there is no such field: did you"),
+    ({"trigger": {"every": 5}, "zzz": 1}, "owner, paused, note, revision"),
+    ({"trigger": {"every": 5}, "priority": 9}, "priority must be from 0 to 3"),
+    ({"trigger": {"every": 5}, "id": ID, "revision": 7}, "none has this id"),
+    ({"type": "none"}, "knows the type 'none'"),
+    (
+        {"type": "send", "at": "2030-01-01T09:00:00Z", "delay": 5},
+        "delay: say when by at or by delay",
+    ),
+    ({"type": "send", "at": "noon"}, "at: it must be a time as RFC 3339 has it"),
+)
 
 
 @pytest.mark.slow
 def test_lines_that_are_wrong_are_told_and_left_out(shell: Shell) -> None:
     add_task(shell, "send")
-    file = written(
-        "nothing",
-        [],
-        {"name": "neither"},
-        {"type": "send", "trigger": {"every": 5}},
-        {"trigger": {"every": 0}},
-        {"trigger": {"every": 5}, "nmae": "x"},
-        {"trigger": {"every": 5}, "priority": 9},
-        {"trigger": {"every": 5}, "id": ID, "revision": 7},
-        {"type": "none"},
-        {"type": "send", "at": "2030-01-01T09:00:00Z", "delay": 5},
-        {"type": "send", "at": "noon"},
-        {"trigger": {"every": 5}},
-        {"type": "send"},
+    right = ({"trigger": {"every": 5}}, {"type": "send"})
+    [counts] = shell.json(
+        "import", written(*(line for line, _ in WRONG), *right), code=1
     )
-    [counts] = shell.json("import", file, code=1)
-    assert counts == {
-        "definitions": 1,
-        "jobs": 1,
-        "known": 0,
-        "dropped": 0,
-        "wrong": 11,
-    }
-    told = sorted(shell.errors.splitlines(), key=lambda each: int(each[5:7].strip(":")))
-    for number, text in enumerate(
-        (
-            "it must be a JSON object with a trigger",
-            "it must be a JSON object",
-            "it must be a JSON object",
-            "it must be a JSON object",
-            "every must be",
-            "nmae: there is no such field: did you mean name?",
-            "priority must be from 0 to 3",
-            "none has this id",
-            "knows the type 'none'",
-            "delay: say when by at or by delay",
-            "at: it must be a time as RFC 3339 has it",
-        ),
-    ):
-        assert told[number].startswith(f"line {number + 1}: ")
-        assert text in told[number]
-
-
-def test_what_only_the_server_sets_is_not_offered_for_an_unknown_field(
-    shell: Shell, tmp_path: Path
-) -> None:
-    file = tmp_path / "lines"
-    file.write_text('{"trigger": {"every": 5}, "zzz": 1, "stat": 1}')
-    shell("import", str(file), code=1)
-    zzz, stat = shell.errors.splitlines()[0].split("; ")
-    assert zzz.endswith("owner, paused, note, revision")
-    assert "state" not in stat
+    others = {"definitions": 1, "jobs": 1, "known": 0, "dropped": 0}
+    assert counts == {**others, "wrong": len(WRONG)}
+    found = dict(re.findall(r"line (\d+): (.*)", shell.errors))
+    for number, (_, text) in enumerate(WRONG, 1):
+        assert text in found[str(number)]
 
 
 @pytest.mark.slow
@@ -148,7 +121,7 @@ def test_large_files_are_put_in_by_batches(
     assert shell.json("stats")[0]["instances"]["pending"] == 5
 
 
-JOBS = [
+JOBS: list[dict[str, Any]] = [
     {"name": "made", "trigger": {"on_demand": True}, "id": ID},
     {"type": "send", "payload": {"order": 1}},
     {"type": "send", "at": "2031-01-01T00:00:00Z", "jitter": 0},
@@ -172,46 +145,24 @@ JOBS = [
 
 @pytest.mark.slow
 def test_jobs_are_imported_alike_into_a_store_and_by_a_server(
-    shell: Shell,
-    far: Shell,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    either: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "_LINES", 3)
-    near = Shell(f"sqlite:///{shutil.copy('cli.db', 'near.db')}", capsys)
     options = ("--start", "2030-01-01T00:00:00Z", "--window", "1h", "--jitter", "1m")
-    found = []
-    for each in (near, far):
-        add_task(each, "send")
-        file = written(*JOBS)
-        for made, known in ((1, 0), (0, 6)):
-            [told] = each.json("import", file, "--import", "may", *options, code=1)
-            assert told == {
-                "definitions": made,
-                "jobs": made * 5,
-                "known": known,
-                "dropped": 0,
-                "wrong": 1,
-            }
-        assert each.errors == "line 5: priority: priority must be from 0 to 3: 9\n"
-        jobs = {job["key"]: job for job in each.json("list", "-i")}
-        own = each.json("show", jobs["own"]["definition_id"])[0]
-        found.append(
-            (
-                {
-                    key: {
-                        name: job[name]
-                        for name in ("execute_at", "due_at", "payload", "queue", "name")
-                    }
-                    for key, job in jobs.items()
-                },
-                {**own, "completed_at": None},
-            )
-        )
-    assert found[0] == found[1]
-    jobs, own = found[0]
+    add_task(either, "send")
+    file = written(*JOBS)
+    for made, known in ((1, 0), (0, 6)):
+        [told] = either.json("import", file, "--import", "may", *options, code=1)
+        counts = {"definitions": made, "jobs": made * 5, "known": known}
+        assert told == {**counts, "dropped": 0, "wrong": 1}
+    assert either.errors == "line 5: priority: priority must be from 0 to 3: 9\n"
+    jobs = {job["key"]: job for job in either.json("list", "-i")}
     assert jobs.keys() == {*(f"import may:{n}" for n in (2, 3, 6, 7)), "own"}
+    [own] = either.json("show", jobs["own"]["definition_id"])
+    for name in ("queue", "priority", "timeout", "expire_after", "lock", "owner"):
+        assert own[name] == JOBS[3][name]
     assert own["retry"]["max_attempts"] == 7
+    assert jobs["import may:3"]["execute_at"] == "2031-01-01T00:00:00Z"
     times = [jobs[f"import may:{n}"]["execute_at"] for n in (2, 6, 7)]
     assert len(set(times)) == 3
     assert all("2030-01-01T00:00" < each < "2030-01-01T01:02" for each in times)
@@ -242,10 +193,8 @@ def test_one_time_counts_for_all_parts_and_it_goes_on_by_its_name(
     assert "by --import may, and nothing is made twice" in shell.errors
     assert "what was made stays" not in shell.errors
 
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as broken:
+        interrupt = raising(KeyboardInterrupt())
         broken.setattr(importing.Imported, "_put_jobs", interrupt)
         assert shell("import", file, code=130) == ""
     [name] = re.findall(r"--import (\w+), and nothing is made twice", shell.errors)
@@ -264,21 +213,19 @@ RECURRING = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["store", "server"])
 def test_recurring_definitions_are_staggered_and_once_if_repeated_by_a_name(
-    shell: Shell, far: Shell, place: str
+    either: Shell,
 ) -> None:
-    used = shell if place == "store" else far
     start = datetime(2040, 1, 1, tzinfo=UTC)
     options = ["--start", start.isoformat(), "--interval", "10m", "--jitter", "1m"]
     listed = []
     for made, known in ((5, 0), (0, 5)):
         file = written(*RECURRING)
-        [told] = used.json("import", file, "--import", "may", *options, code=1)
+        [told] = either.json("import", file, "--import", "may", *options, code=1)
         assert told["definitions"] == made
         assert told["known"] == known
         assert told["wrong"] == 1
-        listed.append(sorted(used.json("list"), key=lambda each: str(each["id"])))
+        listed.append(sorted(either.json("list"), key=lambda each: str(each["id"])))
         options = ["--window", "1h"]  # what is known stays as it is
     assert [each["id"] for each in listed[0]] == [each["id"] for each in listed[1]]
     firsts = {each["id"]: each["next_fire_time"] for each in listed[0]}
@@ -296,19 +243,13 @@ def test_recurring_definitions_first_fire_within_a_window(shell: Shell) -> None:
     file = written(*({"name": "scrape", "trigger": each} for each in triggers))
     before = datetime.now(UTC)  # noqa: TID251 - what a process of its own would see
     shell("import", file, "--window", "4h")
-    found = [
-        datetime.fromisoformat(each["next_fire_time"]) for each in shell.json("list")
-    ]
-    firsts = sorted(each - before for each in found)
+    times = [each["next_fire_time"] for each in shell.json("list")]
+    firsts = sorted(datetime.fromisoformat(each) - before for each in times)
     assert firsts[-1] < timedelta(hours=5)
     gaps = [after - each for each, after in pairwise(firsts)]
     assert all(timedelta(minutes=5) < each < timedelta(hours=1) for each in gaps)
-
-
-def test_a_first_fire_time_that_no_calendar_has_is_told(shell: Shell) -> None:
-    file = written(*({"trigger": {"every": 5}} for _ in range(2)))
     spread = ("--start", "9999-12-31T23:00:00Z", "--interval", "2h")
-    shell("import", file, *spread, code=1)
+    shell("import", written(*[{"trigger": {"every": 5}}] * 2), *spread, code=1)
     assert "line 2: it would first fire in a year that no calendar has" in shell.errors
 
 
@@ -328,7 +269,7 @@ def test_a_json_array_is_read_by_its_items(shell: Shell, indent: int | None) -> 
 def test_what_begins_as_an_array_and_is_none_is_told(shell: Shell) -> None:
     file = written('[{"trigger": {"every": 5}},', '{"trigger"')
     told = shell.refusal("import", file)
-    assert "it begins as a JSON array, and is none: " in told
+    assert "it begins like a JSON array, but is none: " in told
     # The first of several lines may be an array, which is wrong by itself.
     file = written([], {"trigger": {"every": 5}})
     told = "made 1 definition and 0 jobs; 0 known, 1 wrong\n"
@@ -353,10 +294,8 @@ def test_lines_come_from_standard_input(
 def test_an_import_ends_if_the_store_goes_away(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: object, definitions: Sequence[TaskDefinition]) -> Any:
-        raise StoreUnavailableError("it is away")
-
-    monkeypatch.setattr("go_scheduler.client.Client.schedule_all", refuse)
+    away = raising(StoreUnavailableError("it is away"))
+    monkeypatch.setattr("go_scheduler.client.Client.schedule_all", away)
     file = written({"trigger": {"every": 5}})
     assert "it is away" in shell.refusal("import", file, code=3)
 

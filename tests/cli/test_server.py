@@ -1,57 +1,28 @@
-"""The commands `serve` and `config`."""
+"""The commands `serve`, `config` and `key`."""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.cli.shell import ROOT, Shell, clean_environment, script
+from go_scheduler.clock import SystemClock
+from go_scheduler.http.access.keys import ApiKey, ApiKeys
+from go_scheduler.http.configuration.loading import load_configuration
+from tests.cli.shell import ROOT, Process, Shell
 from tests.handlers.mail_servers import mail_server
 from tests.handlers.receivers import receiving
 from tests.http.serving import get
-from tests.patience import FAILED_AFTER
 
 
-class Server:
-    """`go_scheduler serve` in a process of its own, which listens.
-
-    Args:
-        folder: Where it is started.
-        words: What is said besides.
-        environment: What it finds in its environment besides.
-    """
-
-    def __init__(self, folder: Path, *words: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "go_scheduler", "serve", "--port", "0", *words],
-            cwd=folder,
-            env=clean_environment() | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.said: list[str] = []
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said.append(line)
-            if "listens on" in line:
-                self.url = line.split()[3].rstrip(",")
-                return
-        raise AssertionError("".join(self.said))
-
-    def end(self, number: int) -> int:
-        """Its exit code after a signal."""
-        self.process.send_signal(number)
-        code = self.process.wait(FAILED_AFTER)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
+def listening(process: Process) -> str:
+    """The URL of a server that has been started."""
+    return process.until("listens on").split()[3].rstrip(",")
 
 
 @pytest.mark.slow
@@ -62,10 +33,10 @@ def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -
         ((), signal.SIGKILL, -9),
         (("--host", "127.0.0.1", "--no-run"), signal.SIGTERM, 0),
     ):
-        server = Server(tmp_path, *words)
-        named = "no store is named: it is sqlite:///go_scheduler.db"
-        assert named in "".join(server.said)
-        assert get(f"{server.url}/healthz").status_code == 200
+        server = Process("serve", "--port", "0", *words, cwd=tmp_path)
+        url = listening(server)
+        assert "no store is named: it is sqlite:///go_scheduler.db" in server.said
+        assert get(f"{url}/healthz").status_code == 200
         assert server.end(number) == code
 
 
@@ -83,9 +54,11 @@ def test_the_example_runs_its_own_type_beside_webhooks_and_mails(
             "GO_SCHEDULER_TYPES__EMAIL__PORT": str(mails.port),
             "GO_SCHEDULER_TYPES__EMAIL__SECURITY": "none",
         }
-        checked = script("config", cwd=tmp_path, **here)
-        assert checked.stdout == "go_scheduler.yaml is right\n"
-        server = Server(tmp_path, **here)
+        checked = Process("config", cwd=tmp_path, **here)
+        assert checked.until("go_scheduler.yaml is right")
+        assert checked.end() == 0
+        server = Process("serve", "--port", "0", cwd=tmp_path, **here)
+        url = listening(server)
         mail = {"to": "ada@example.org", "subject": "Hello", "text": "Hello Ada"}
         for name, payload in (
             ("word count", {"text": "to be or not", "least": 3}),
@@ -93,8 +66,8 @@ def test_the_example_runs_its_own_type_beside_webhooks_and_mails(
             ("email", mail),
         ):
             job = {"type": name, "payload": payload}
-            submitted = httpx.post(f"{server.url}/v1/jobs", json=job).json()
-            instance = f"{server.url}/v1/instances/{submitted['instance_id']}"
+            submitted = httpx.post(f"{url}/v1/jobs", json=job).json()
+            instance = f"{url}/v1/instances/{submitted['instance_id']}"
             while (found := get(instance).json())["completed_at"] is None:
                 assert found["error"] is None
             assert found["state"] == "completed"
@@ -127,26 +100,6 @@ def test_the_configuration_is_checked_and_shown(shell: Shell) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["serve", "--port", "99999"], "--port: it must be at most 65535"),
-        (
-            ["dashboard", "--store", "sqlite:///a.db", "--port", "99999"],
-            "--port: it must be at most 65535",
-        ),
-        (["serve", "--host", "0.0.0.0"], "--host: without authentication it is for"),
-        (["serve", "--config", "none.yaml"], "there is no file none.yaml"),
-    ],
-)
-def test_a_wrong_option_is_told_in_one_sentence(
-    shell: Shell, words: list[str], told: str
-) -> None:
-    refusal = shell.refusal(*words, where=False)
-    assert refusal.startswith(f"go_scheduler: {told}")
-    assert len(refusal.splitlines()) == 1
-
-
 @pytest.mark.parametrize(("clean", "code"), [(True, 0), (False, 1)])
 def test_what_is_left_behind_is_told_by_the_exit_code(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, clean: bool, code: int
@@ -161,3 +114,33 @@ def test_what_is_left_behind_is_told_by_the_exit_code(
     shell("serve", "--port", "0", where=False, code=code)
     shell("serve", "--no-run", "--store", "sqlite:///a.db", where=False, code=code)
     assert given == [True, False]
+
+
+KEY = ("key", "mail workers", "-s", "workers")
+
+
+def test_a_key_is_let_in_by_what_is_to_be_configured(
+    shell: Shell, tmp_path: Path
+) -> None:
+    words = (*KEY, "--scope", "runs:read", "-q", "mail")
+    file = tmp_path / "go_scheduler.yaml"
+    file.write_text(shell(*words, where=False))
+    [key] = re.findall(r"gs_\S+", shell.errors)
+    assert key not in file.read_text()
+    known = [each.key() for each in load_configuration(file).settings.access.keys]
+    caller = ApiKeys(known, SystemClock()).caller_of(key)
+    assert caller.subject == "mail workers"
+    assert caller.scopes == {"workers", "runs:read"}
+    assert (caller.queues, caller.owners) == ({"mail"}, None)
+    # Scripts are told both at once.
+    told = json.loads(shell(*KEY, "--owner", "shop", "--json", where=False))
+    key = told.pop("key")
+    caller = ApiKeys([ApiKey(**told)], SystemClock()).caller_of(key)
+    assert (caller.queues, caller.owners) == (None, {"shop"})
+
+
+@pytest.mark.parametrize("words", [[], ["-s", "everything"]])
+def test_a_key_that_allows_nothing_is_none(shell: Shell, words: list[str]) -> None:
+    told = shell.refusal("key", "a", *words, where=False)
+    assert "scope" in told
+    assert "gs_" not in told

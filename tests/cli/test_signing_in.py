@@ -38,7 +38,7 @@ def far(issuing: Provider, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell
     issuer = OidcIssuer(issuer=issuing.issuer, audience=AUDIENCE, client_id=CLIENT)
     app = create_app(Client(MemoryStore()), access=BearerAccess(issuer=issuer))
     with served(app) as (host, port):
-        yield Shell(f"http://{host}:{port}", capsys, option="--server")
+        yield Shell(f"http://{host}:{port}", capsys, store="")
 
 
 def test_whoever_signs_in_by_a_device_is_let_in_until_they_sign_out(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.cli.shell import Shell
@@ -39,13 +39,9 @@ def failing(): raise RuntimeError("no settings")
 """
 
 
-@pytest.fixture(autouse=True)
-def declaring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module of this test's own."""
-    name = f"declaring_{os.urandom(4).hex()}"
-    (tmp_path / f"{name}.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(tmp_path)
-    return name
+@pytest.fixture
+def declaring(importable: Callable[[str], str]) -> str:
+    return importable(MODULE)
 
 
 def test_stored_definitions_are_simulated(shell: Shell) -> None:
@@ -164,15 +160,6 @@ def test_more_than_one_is_deleted_only_if_the_user_says_so(
     assert len(shell.json("list")) == 2
     shell("plan", f"{declaring}:none", *own, "--version", "4", "--yes")
     assert shell.json("list") == []
-
-
-def test_a_function_that_raises_is_told_in_one_sentence(
-    shell: Shell, declaring: str
-) -> None:
-    told = shell.refusal("plan", f"{declaring}:failing", "--owner", "shop")
-    assert told.endswith(
-        "failing, called without arguments, raised RuntimeError: no settings\n"
-    )
 
 
 def test_what_is_in_no_set_is_taken_in_by_the_option_that_is_named(

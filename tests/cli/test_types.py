@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,48 +19,32 @@ OPTIONS = (
 )
 
 
-def declared(shell: Shell) -> list[Any]:
-    """What is printed from the first word on types to the last."""
-    told: list[Any] = [shell("types", "put", "send / 7", *OPTIONS)]
-    [found] = shell.json("types", "show", "send / 7")
-    told.append({**found, "revision": None})
-    told.append(shell("types", "show", "send / 7").rpartition("\nrevision")[0])
-    told.append([each["type"] for each in shell.json("types", "list")])
-    shell("types", "put", "plain")
-    told.append(shell("types", "list", "--limit", "1"))
-    told.append(shell.errors)
-    told.append(shell.json("types", "put", "plain", "--queue", "other")[0]["queue"])
-    told.append(shell("types", "delete", "plain"))
-    shell("types", "put", "plain")
-    told.append(shell.json("types", "delete", "plain"))
-    told.append(shell.refusal("types", "delete", "plain", code=1))
-    told.append(shell.refusal("types", "show", "plain", code=1))
-    told.append(shell.refusal("types", "put", "plain", "--priority", "9"))
-    told.append(shell.refusal("types", "put", "plain", "--schema", '{"type": 7}'))
-    return told
-
-
 @pytest.mark.slow
-def test_types_are_declared_alike_in_a_store_and_by_a_server(
-    shell: Shell, far: Shell
-) -> None:
-    near = declared(shell)
-    shell("types", "delete", "send / 7")
-    assert declared(far) == near
-    said, shown, lines, names, _, more, *rest = near
+def test_types_are_declared_listed_and_deleted(either: Shell) -> None:
+    said = either("types", "put", "send / 7", *OPTIONS)
     assert said.endswith("  send / 7, in the queue mail\n")
+    [shown] = either.json("types", "show", "send / 7")
     assert shown["schema"] == SCHEMA
     assert (shown["retry"]["max_attempts"], shown["retry"]["delay"]) == (3, 5)
     assert (shown["timeout"], shown["expire_after"]) == (10, 60)
     assert (shown["overlap"], shown["owner"], shown["lock"]) == ("skip", "ann", "smtp")
-    assert "runs            by workers\n" in lines
-    assert names == ["send / 7"]
-    assert more == "there are more than 1: see --limit\n"
-    assert rest[:3] == [
-        "other",
-        "plain  deleted\n",
-        [{"type": "plain", "answer": "deleted"}],
-    ]
-    assert all("declare it by" in each for each in rest[3:5])
-    assert "priority must be from 0 to 3" in rest[5]
-    assert "schema" in rest[6]
+    lines = either("types", "show", "send / 7")
+    for line in ("runs            by workers", "timeout         10s"):
+        assert f"{line}\n" in lines
+    assert [each["type"] for each in either.json("types", "list")] == ["send / 7"]
+    either("types", "put", "plain")
+    assert "plain" in either("types", "list", "--limit", "1")
+    assert either.errors == "there are more than 1: see --limit\n"
+    [changed] = either.json("types", "put", "plain", "--queue", "other")
+    assert changed["queue"] == "other"
+    assert either("types", "delete", "plain") == "plain  deleted\n"
+    either("types", "put", "plain")
+    deleted = {"type": "plain", "answer": "deleted"}
+    assert either.json("types", "delete", "plain") == [deleted]
+    for words, code, told in (
+        (["delete", "plain"], 1, "declare it by"),
+        (["show", "plain"], 1, "declare it by"),
+        (["put", "plain", "--priority", "9"], 2, "priority must be from 0 to 3"),
+        (["put", "plain", "--schema", '{"type": 7}'], 2, "schema"),
+    ):
+        assert told in either.refusal("types", *words, code=code)

@@ -98,7 +98,9 @@ async def _buttons(visit: PageRequest) -> Response:
         {% block title %}Buttons{% endblock %}
         {% block content %}
         <h1>Buttons</h1>
-        {{ forms.button(visit, "/probe/press", "Press", confirm="Sure?", note=note) }}
+        {% call forms.change(visit, "/probe/press", "Press", True) %}
+        <input type="hidden" name="note" value="{{ note }}">
+        {% endcall %}
         <button hx-post="{{ visit.link("/probe/press") }}" hx-vals='{"note": "htmx"}'
             hx-target="#said">Press by htmx</button>
         <p id="said" role="status"></p>

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from go_scheduler.models import Histogram, Outcome, QueueStats, TaskInstance
+from go_scheduler.models import Histogram, Outcome, QueueStats
 from go_scheduler.stores.messages import Addition, Announcement
 from go_scheduler.testing.builders import (
     HOUR,
@@ -28,9 +28,7 @@ from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
@@ -56,51 +54,42 @@ class Shop(NamedTuple):
 class _Job(NamedTuple):
     name: str
     cron: str
+    minutes: int
     takes: timedelta
     fails: float = 0
     queue: str = "default"
 
 
 _JOBS = (
-    _Job("sync-orders", "*/10 * * * *", 40 * SECOND),
-    _Job("import-prices", "*/30 * * * *", 4 * MINUTE, fails=0.35, queue="imports"),
-    _Job("hourly-report", "0 * * * *", 9 * MINUTE, queue="reports"),
+    _Job("sync-orders", "*/10 * * * *", 10, 40 * SECOND),
+    _Job("import-prices", "*/30 * * * *", 30, 3 * MINUTE, 0.5, "imports"),
+    _Job("hourly-report", "0 * * * *", 60, 4 * MINUTE, queue="reports"),
 )
 _QUEUES = ("default", "imports", "reports", "mail")
-
-
-class _End(NamedTuple):
-    at: datetime
-    instance: TaskInstance
-    outcome: Outcome | None
 
 
 def open_shop(store: Store, clock: ManualClock) -> Shop:
     """Put it all into a store; it takes half a day by the clock."""
     chance = random.Random(7)
-    made = {
-        job: put(
-            store,
-            definition(
-                START,
-                trigger=CronTrigger(job.cron, timezone="Europe/Berlin"),
-                name=job.name,
-                queue=job.queue,
-            ),
-        )
-        for job in _JOBS
-    }
-    ends: list[_End] = []
-    for at, job in _fires():
-        _end(store, clock, ends, at)
-        _reach(clock, at + chance.uniform(0.001, 0.02) * SECOND)
-        read = store.get_definition(made[job].id)
-        fire(store, read, at, next_fire_time=read.trigger.next_fire_time(at))
-        for each in _claimed(store, chance):
-            fails = chance.random() < job.fails
-            outcome = None if fails else Outcome.COMPLETED
-            takes = job.takes * chance.uniform(0.6, 1.4)
-            ends.append(_End(clock.now() + takes, each, outcome))
+    made = {}
+    for job in _JOBS:
+        trigger = CronTrigger(job.cron, timezone="Europe/Berlin")
+        new = definition(START, trigger=trigger, name=job.name, queue=job.queue)
+        made[job] = put(store, new)
+    for minute in range(0, int(LASTS / MINUTE), 10):
+        at = START + minute * MINUTE
+        clock.advance(max(at - clock.now(), timedelta(0)))
+        for job in _JOBS:
+            if minute % job.minutes == 0:
+                read = store.get_definition(made[job].id)
+                fire(store, read, at, next_fire_time=at + job.minutes * MINUTE)
+                _run(store, clock, job, chance)
+    # One runs still.
+    read = store.get_definition(made[_JOBS[0]].id)
+    clock.advance(START + LASTS - clock.now())
+    fire(store, read, START + LASTS, next_fire_time=START + LASTS + 10 * MINUTE)
+    claim(store, NODE, queues=_QUEUES)
+    clock.advance(20 * SECOND)
     _put_the_rest(store, clock)
     _count(store, chance)
     prices = made[_JOBS[1]]
@@ -110,34 +99,15 @@ def open_shop(store: Store, clock: ManualClock) -> Shop:
     return Shop(store.get_definition(prices.id), store.get_instance(failed.id))
 
 
-def _fires() -> Iterator[tuple[datetime, _Job]]:
-    for minute in range(0, int(LASTS / MINUTE), 10):
-        at = START + minute * MINUTE
-        for job in _JOBS:
-            every = {"*/10": 10, "*/30": 30, "0": 60}[job.cron.split()[0]]
-            if minute % every == 0:
-                yield at, job
-
-
-def _claimed(store: Store, chance: random.Random) -> Iterator[TaskInstance]:
-    yield from claim(store, chance.choice([NODE, OTHER_NODE]), queues=_QUEUES)
-
-
-def _end(store: Store, clock: ManualClock, ends: list[_End], until: datetime) -> None:
-    """End what ends by then; what has failed begins again at once, twice at most."""
-    while ends and (end := min(ends, key=lambda each: each.at)).at <= until:
-        ends.remove(end)
-        _reach(clock, end.at)
-        error = None if end.outcome is Outcome.COMPLETED else ERROR
-        assert finish(store, end.instance, end.outcome, error=error)
-        if end.outcome is None:
-            [again] = claim(store, NODE, queues=_QUEUES)
-            outcome = None if again.attempt == 2 else Outcome.FAILED
-            ends.append(_End(clock.now() + 2 * MINUTE, again, outcome))
-
-
-def _reach(clock: ManualClock, at: datetime) -> None:
-    clock.advance(max(at - clock.now(), timedelta(0)))
+def _run(store: Store, clock: ManualClock, job: _Job, chance: random.Random) -> None:
+    """Run what a job has fired; what fails runs again at once, twice at most."""
+    for outcome in (None, None, Outcome.FAILED):
+        [started] = claim(store, chance.choice([NODE, OTHER_NODE]), queues=_QUEUES)
+        clock.advance(job.takes * chance.uniform(0.6, 1.4))
+        if chance.random() >= job.fails:
+            assert finish(store, started)
+            return
+        assert finish(store, started, outcome, error=ERROR)
 
 
 def _put_the_rest(store: Store, clock: ManualClock) -> None:

@@ -17,6 +17,9 @@ from tests.dashboard.parsed import Parsed
 from tests.dashboard.seeds import HOSTILE, NEXT, Seeds, sow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
@@ -70,15 +73,15 @@ def _check_overview(page: Parsed, store: Store, seeds: Seeds) -> None:
     ]
     age = span(NOW - min(each.due_at for each in due))
     assert page.rows("By queue") == [["mail", str(len(due)), age]]
-    assert page.rows("last to fail") == [_row(seeds.failed)]
-    assert page.rows("Held and running") == [_row(seeds.running)]
+    assert page.rows("Latest failures") == [_row(seeds.failed)]
+    assert page.rows("Claimed and running") == [_row(seeds.running)]
     assert sorted(row[-1] for row in page.rows("Nodes")) == ["0", "1"]
 
 
 def _check_report(page: Parsed, store: Store, seeds: Seeds) -> None:
     expected = store.list_instances(definition_id=seeds.report.id)
     short = [_row(each, within=True) for each in reversed(expected)]
-    assert page.rows("What it fired") == short
+    assert page.rows("Instances of its fire times") == short
     for each in preview(seeds.report.trigger, 10, NEXT - SECOND):
         assert str(each) in page.text
     assert seeds.report.trigger.describe() in page.text
@@ -90,14 +93,13 @@ def _check_report(page: Parsed, store: Store, seeds: Seeds) -> None:
 
 def _check_task(page: Parsed, store: Store, seeds: Seeds) -> None:
     expected = store.list_instances(definition_id=seeds.send.id, newest_first=True)
-    assert page.rows("By hand") == [_row(each, within=True) for each in expected]
-    assert page.rows("What it fired") == []
+    assert page.rows("made by hand") == [_row(each, within=True) for each in expected]
+    assert page.rows("Instances of its fire times") == []
     assert f'{{"team":{HOSTILE!r}' not in page.text
     assert "alert('x')" in page.text
 
 
-def _check_instances(page: object, store: Store, seeds: Seeds) -> None:
-    assert callable(page)
+def _check_instances(page: Callable[[str], Parsed], store: Store, seeds: Seeds) -> None:
     failed = page(f"/instances/{seeds.failed.id}")
     runs = store.list_runs(seeds.failed.id)
     assert [row[0] for row in failed.rows("twenty")] == [
@@ -111,22 +113,21 @@ def _check_instances(page: object, store: Store, seeds: Seeds) -> None:
     assert "order 7" in page(f"/instances/{seeds.keyed.id}").text
 
 
-def _check_lists(page: object, store: Store, seeds: Seeds) -> None:
-    assert callable(page)
-    for query, expected in (
-        ("", [seeds.report, seeds.send, seeds.idle]),
-        ("?state=paused", [seeds.idle]),
-        ("?queue=mail&name=send", [seeds.send]),
-        ("?owner=nobody", []),
-        ('?metadata={"team":1}', []),
-        ("?order=soonest&state=active", [seeds.report, seeds.send]),
+def _check_lists(page: Callable[[str], Parsed], store: Store, seeds: Seeds) -> None:
+    report, send, idle = seeds.report.name, seeds.send.name, seeds.idle.name
+    for query, names in (
+        ("", {report, send, idle}),
+        ("?state=paused", {idle}),
+        ("?queue=mail&name=send", {send}),
+        ("?owner=nobody", set()),
+        ('?metadata={"team":1}', set()),
+        ("?order=soonest&state=active", {report, send}),
     ):
         rows = page(f"/definitions{query}").rows("Definitions")
-        names = {each.name for each in expected}
         assert {row[0] for row in rows} == names
     found = page("/search?q=order 7")
     assert [row[0] for row in found.rows("this key")] == [str(seeds.keyed.id)[:8]]
-    assert [row[0] for row in page("/search?q=sen").rows("begins so")] == ["send"]
+    assert [row[0] for row in page("/search?q=sen").rows("name begins")] == ["send"]
 
 
 def _check_nodes(page: Parsed, store: Store) -> None:
@@ -153,5 +154,6 @@ def _row(each: TaskInstance, *, within: bool = False) -> list[str]:
     ]
 
 
-def _at(at: object) -> str:
-    return f"{plain_instant(at)} UTC"  # type: ignore[arg-type]
+def _at(at: datetime | None) -> str:
+    assert at is not None
+    return f"{plain_instant(at)} UTC"

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from go_scheduler.http.configuration.loading import load_configuration
+from tests.dashboard.test_in_browser import DOCS, PATHS
 from tests.http.serving import Calling
 
-PAGE = (Path(__file__).parents[2] / "docs/dashboard.md").read_text()
+PAGE = (DOCS / "dashboard.md").read_text()
 # What is of a Django project runs in one alone, and so is marked otherwise.
 MOUNTED, WITH_DJANGO = re.findall(r"^```py(?:thon)?\n(.*?)^```$", PAGE, re.M | re.S)
 DJANGO = f"""
@@ -101,3 +102,11 @@ def test_the_configuration_shown_can_be_read(tmp_path: Path) -> None:
     assert settings.dashboard.origin == "https://tasks.example.org"
     assert settings.dashboard.client_secret is not None
     assert settings.dashboard.client_secret.get_secret_value() == "s3cret"
+
+
+def test_each_picture_is_there_and_shown() -> None:
+    pages = [each.read_text() for each in DOCS.glob("*.md")]
+    shown = re.findall(r"\(images/(dashboard-.+?)\.png\)", "".join(pages))
+    assert {*shown} == {*PATHS}
+    for each in PATHS:
+        assert 0 < (DOCS / f"images/{each}.png").stat().st_size < 200_000

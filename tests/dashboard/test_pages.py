@@ -15,15 +15,11 @@ from go_scheduler import (
     Scheduler,
     TaskDefinition,
 )
-from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
-from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dashboard.pages.definitions import policies_of
 from go_scheduler.dashboard.words import late, span
 from go_scheduler.models import Outcome
 from go_scheduler.policies import CatchUp, RetryPolicy
-from go_scheduler.stores.messages import Addition
-from go_scheduler.stores.rules import Declaration
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -39,7 +35,6 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.stored import load_trigger
-from tests.dashboard.house import ANN
 from tests.dashboard.parsed import Parsed
 from tests.dashboard.seeds import sow
 from tests.http.serving import Calling
@@ -47,7 +42,6 @@ from tests.http.serving import Calling
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from go_scheduler.http.access.caller import Caller
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
@@ -57,15 +51,6 @@ PAGES = ("/", "/strip", "/definitions", "/instances", "/search", "/nodes")
 @pytest.fixture
 def store(clock: ManualClock) -> Store:
     return MemoryStore(clock)
-
-
-def seen_by(caller: Caller, store: Store, clock: ManualClock, *paths: str) -> str:
-    """The text of pages, as somebody sees them."""
-    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
-    with Calling(app) as browser:
-        answers = [browser.get(each) for each in paths]
-    assert {each.status_code for each in answers} == {200}
-    return " ".join(Parsed(each).text for each in answers)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -135,78 +120,27 @@ def test_lists_go_on(browser: Calling, store: Store) -> None:
     rest = Parsed(browser.get(first.links["Earlier"]))
     assert (len(first.rows("are failed")), len(rest.rows("are failed"))) == (50, 10)
     assert "Earlier" not in rest.links
-    assert "say more of the name" in Parsed(browser.get("/search?q=n")).text
+    assert "enter more of the name" in Parsed(browser.get("/search?q=n")).text
 
 
 def test_a_history_goes_on(browser: Calling, store: Store) -> None:
     made = put(store, definition(START, name="report"))
     fire(store, made, *(START - MINUTE * each for each in range(1, 31)))
     first = Parsed(browser.get(f"/definitions/{made.id}"))
-    rest = Parsed(browser.get(first.links["Before that"]))
-    rows = first.rows("What it fired") + rest.rows("What it fired")
+    rest = Parsed(browser.get(first.links["Earlier instances"]))
+    rows = first.rows("Instances of its fire times") + rest.rows(
+        "Instances of its fire times"
+    )
     assert len({row[2] for row in rows}) == 30
-    assert "Before that" not in rest.links
+    assert "Earlier instances" not in rest.links
 
 
 def test_of_many_that_run_a_few_are_shown(browser: Calling, store: Store) -> None:
     for _ in range(21):
         running(store)
     page = Parsed(browser.get("/"))
-    assert len(page.rows("Held and running")) == 20
+    assert len(page.rows("Claimed and running")) == 20
     assert "21 in all" in page.text
-
-
-@pytest.mark.slow
-def test_restricted_callers_see_what_is_theirs_alone(
-    store: Store, clock: ManualClock
-) -> None:
-    seeds = sow(store, clock)
-    mine = put(store, definition(START, name="mine", queue="mine", key=1))
-    owned = definition(START + HOUR, name="owned", key=2)
-    store.declare_definitions(Declaration(owner="me", definitions=[owned]))
-    for made in (mine, owned):
-        store.add_instances(made.id, [Addition(id=uuid4(), key="order 7")])
-    paths = (
-        "/",
-        "/strip",
-        "/definitions",
-        "/instances?state=pending",
-        "/instances?state=failed",
-        "/instances?state=running",
-        "/search?q=order 7",
-    )
-    ann = replace(ANN, scopes=frozenset({"jobs:read", "runs:read"}))
-    by_queue = replace(ann, queues=frozenset({"mine"}))
-    text = seen_by(by_queue, store, clock, *paths)
-    assert "mine" in text
-    by_owner = replace(ann, owners=frozenset({"me"}))
-    other = seen_by(by_owner, store, clock, *paths)
-    assert "owned" in other
-    for found in (text, other):
-        for foreign in ("report", "send", "idle", str(seeds.failed.id)[:8], "Nodes"):
-            assert foreign not in found
-    assert "mine" not in other
-    assert "owned" not in text
-
-
-def test_restricted_callers_are_told_nothing_by_an_id(
-    store: Store, clock: ManualClock
-) -> None:
-    seeds = sow(store, clock)
-    caller = replace(
-        ANN, queues=frozenset({"mine"}), scopes=frozenset({"jobs:read", "runs:read"})
-    )
-    app = create_dashboard(Client(store), authorize=lambda _: caller, clock=clock)
-    with Calling(app) as browser:
-        for path in (
-            f"/definitions/{seeds.report.id}",
-            f"/instances/{seeds.failed.id}",
-            f"/strip?of={seeds.report.id}",
-        ):
-            assert browser.get(path).status_code == 404
-        answer = browser.get(f"/search?q={seeds.failed.id}")
-        assert answer.status_code == 200
-        assert browser.get("/nodes").status_code == 403
 
 
 def test_how_far_a_run_on_a_bus_has_come_is_shown(
@@ -257,9 +191,7 @@ def test_of_too_many_a_strip_shows_the_numbers(browser: Calling, store: Store) -
     every = IntervalTrigger(SECOND, anchor=START)
     made = put(store, definition(START + SECOND, trigger=every))
     page = Parsed(browser.get(f"/strip?of={made.id}&zoom=day"))
-    rows = page.rows("Numbers of each part")
-    assert len(rows) == 48
-    assert rows[-1][2] == "10+ planned"
+    assert page.rows("Counts of each part")[-1][2] == "10+ planned"
     assert any("10+ planned" in each for each in page.titles)
 
 
@@ -308,24 +240,26 @@ def test_a_run_is_late_by_when_it_was_due_again(store: Store) -> None:
     assert span(late(early)) == "1 s early"
 
 
-def test_policies_are_written_for_people() -> None:
+def test_policies_are_written_for_people(browser: Calling, store: Store) -> None:
+    expiring = put(store, replace(definition(), retry=RetryPolicy.after_expiry()))
+    text = Parsed(browser.get(f"/definitions/{expiring.id}")).text
+    assert "Retry: delay until expire after has passed" in text
+    assert "Lock" not in text
     made = replace(
-        definition(),
+        definition(key=2),
         retry=RetryPolicy(max_attempts=3, delay=2 * SECOND, stop_on=[KeyError]),
         catch_up=CatchUp(mode="none"),
         timeout=MINUTE,
         start_timeout=SECOND,
         heartbeat_timeout=2 * SECOND,
     )
-    found = dict(policies_of(made))
-    assert found["retry: max attempts"] == "3"
-    assert found["retry: delay"] == "2 s"
-    assert "KeyError" in found["retry: stop on"]
-    assert found["timeout"] == "1 min"
-    assert (found["start timeout"], found["heartbeat timeout"]) == ("1 s", "2 s")
-    assert found["overlap"] == "allow"
-    after_expiry = replace(made, retry=RetryPolicy.after_expiry())
-    name, delay = policies_of(after_expiry)[-1]
-    assert name == "retry: delay"
-    assert delay == "until expire after has passed"
-    assert "lock" not in found
+    expected = {
+        "overlap": "allow",
+        "timeout": "1 min",
+        "start timeout": "1 s",
+        "heartbeat timeout": "2 s",
+        "retry: max attempts": "3",
+        "retry: delay": "2 s",
+        "retry: stop on": "builtins.KeyError",
+    }
+    assert expected.items() <= dict(policies_of(made)).items()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
-from contextlib import ExitStack
-from pathlib import Path
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -18,12 +16,13 @@ from go_scheduler.cli import main
 from go_scheduler.dashboard.app import configured
 from go_scheduler.http.access.keys import new_key
 from go_scheduler.stores import open_store
-from tests.cli.shell import clean_environment
+from tests.cli.shell import Process
 from tests.http.serving import get
 from tests.http.test_serving import served, settings_of
 from tests.patience import FAILED_AFTER
 
-PAGE = (Path(__file__).parents[2] / "docs/dashboard.md").read_text()
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -110,38 +109,23 @@ def test_an_origin_that_is_none_is_told_before_it_is_served() -> None:
 @pytest.mark.slow
 def test_a_command_shows_a_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
-    store = open_store(url)
-    store.initialize()
-    store.close()
-    words = ["dashboard", "--store", url, "--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "go_scheduler", *words],
-        cwd=tmp_path,
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        try:
-            said = process.stdout.readline()
-            [where] = re.findall(r"listens on (\S+), and shows there what runs", said)
-            assert "<h1>Overview</h1>" in get(f"{where}/").text
-            assert get(f"{where}/v1/stats").status_code == 404
-        finally:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(FAILED_AFTER) == 0
+    with closing(open_store(url)) as store:
+        store.initialize()
+    process = Process("dashboard", "--store", url, "--port", "0", cwd=tmp_path)
+    said = process.until("and shows there what runs")
+    [where] = re.findall(r"listens on (\S+), and shows", said)
+    assert "<h1>Overview</h1>" in get(f"{where}/").text
+    assert get(f"{where}/v1/stats").status_code == 404
+    assert process.end(signal.SIGTERM) == 0
 
 
-def test_a_server_is_asked_for_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dashboard", "--server", "http://127.0.0.1:8710/"]) == 2
-    told = capsys.readouterr().err
-    assert "open http://127.0.0.1:8710/dashboard/" in told
-
-
-def test_a_command_leaves_the_schema_of_a_store_as_it_is(
+def test_a_command_refuses_a_server_and_a_schema_that_is_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sqlite3.connect(tmp_path / "empty.db").close()
-    assert main(["dashboard", "--store", "sqlite:///empty.db", "--port", "0"]) == 3
-    assert "go_scheduler migrate" in capsys.readouterr().err
+    for words, code, told in (
+        (["--server", "http://a:8710/"], 2, "open http://a:8710/dashboard/"),
+        (["--store", "sqlite:///empty.db"], 3, "go_scheduler migrate"),
+    ):
+        assert main(["dashboard", *words, "--port", "0"]) == code
+        assert told in capsys.readouterr().err

@@ -37,12 +37,6 @@ class AtRoot:
         await self._app({**scope, "root_path": "/d"}, receive, send)
 
 
-def test_the_overview_is_shown(browser: Calling) -> None:
-    answer = browser.get("/")
-    assert answer.status_code == 200
-    assert "<h1>Overview</h1>" in answer.text
-
-
 @pytest.mark.parametrize("outer", [Starlette, FastAPI])
 def test_all_its_links_are_where_it_is_mounted(outer: type[Starlette]) -> None:
     app = outer(routes=[Mount("/ops/tasks", create_dashboard(Client(MemoryStore())))])
@@ -93,15 +87,14 @@ def test_a_proxy_may_take_the_root_off_or_leave_it(sent: str) -> None:
     assert 'hx-get="/d/instances?state=failed"' in page
 
 
-def test_a_static_file_of_a_version_is_kept_for_ever(browser: Calling) -> None:
+def test_a_static_file_is_kept_for_ever_if_the_link_has_its_version(
+    browser: Calling,
+) -> None:
     [link] = re.findall(r'href="([^"]*dashboard.css[^"]*)"', browser.get("/").text)
     answer = browser.get(link)
     assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
     again = browser.get(link, headers={"If-None-Match": answer.headers["ETag"]})
     assert again.status_code == 304
-
-
-def test_a_static_file_of_no_version_is_asked_for_again(browser: Calling) -> None:
     answer = browser.get("/static/dashboard.css")
     assert answer.headers["Cache-Control"] == "public, no-cache"
 

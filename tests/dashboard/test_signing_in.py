@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from go_scheduler import ConfigurationError, MemoryStore, Scheduler
+from go_scheduler import ConfigurationError, MemoryStore
 from go_scheduler.client import Client
 from go_scheduler.dashboard import SignIn
 from go_scheduler.dashboard.signing_in import LASTS
@@ -38,8 +38,7 @@ NEW = new_key()
 KEY = ApiKey(
     subject="ops", hash=NEW.kept, scopes=["jobs:read", "runs:read", "runs:write"]
 )
-READER = new_key()
-EVE = ApiKey(subject="eve", hash=READER.kept, scopes=["jobs:read", "runs:read"])
+EVE = ApiKey(subject="eve", hash=new_key().kept, scopes=["jobs:read"])
 
 
 @pytest.fixture(scope="module")
@@ -180,14 +179,6 @@ def test_whoever_has_signed_in_is_where_they_wanted_to_be() -> None:
         assert answer.headers["Location"] == "/tasks/probe?a=1"
 
 
-def test_who_has_no_right_to_change_anything_does_not() -> None:
-    with known_to(with_keys(EVE)) as browser:
-        sign_in_by_key(browser, READER.key)
-        assert browser.get("/probe").text == f"{SECRET}, eve, False"
-        assert browser.get("/probe/admin").status_code == 403
-        assert press(browser).status_code == 403
-
-
 @pytest.mark.parametrize(
     "key",
     ["", "none", new_key().key, NEW.key[:-1], NEW.kept],
@@ -213,29 +204,33 @@ def test_who_tries_too_often_has_to_wait() -> None:
         assert found == {401, 429}
 
 
-def test_a_session_is_another_once_somebody_has_signed_in(by_keys: Calling) -> None:
+def test_what_was_known_before_signing_in_is_worth_nothing_after(
+    by_keys: Calling,
+) -> None:
     before = session_of(by_keys.get("/login"))
+    form = {"csrf": to_sign_in(by_keys), "note": "mine"}
     assert before != session_of(sign_in_by_key(by_keys))
+    assert by_keys.post("/probe/press", data=form, headers=OWN).status_code == 403
     by_keys.forget()
     assert by_keys.get("/probe", headers=before).status_code == 303
 
 
-def test_a_token_from_before_signing_in_changes_nothing_after(by_keys: Calling) -> None:
-    form = {"csrf": to_sign_in(by_keys), "note": "mine"}
-    sign_in_by_key(by_keys)
-    assert by_keys.post("/probe/press", data=form, headers=OWN).status_code == 403
-
-
-def test_who_has_signed_out_is_no_longer_known(by_keys: Calling) -> None:
-    kept = session_of(sign_in_by_key(by_keys))
-    form = {"csrf": token_in(by_keys.get("/"))}
-    assert by_keys.post("/logout", data={"csrf": ""}, headers=OWN).status_code == 403
-    answer = by_keys.post("/logout", data=form, headers=OWN)
-    assert answer.headers["Location"] == "/login"
-    assert "Max-Age=0" in cookies_of(answer)["go_scheduler-8710"]
-    assert by_keys.get("/probe").status_code == 303
-    assert by_keys.get("/probe", headers=kept).status_code == 303
-    assert by_keys.post("/logout", data=form, headers=OWN).status_code == 303
+def test_who_has_signed_out_is_no_longer_known(
+    by_keys: Calling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of those who sign out often the last one is known.
+    monkeypatch.setattr("go_scheduler.dashboard.sessions._MOST_ENDED", 1)
+    for _ in range(2):
+        kept = session_of(sign_in_by_key(by_keys))
+        form = {"csrf": token_in(by_keys.get("/"))}
+        refused = by_keys.post("/logout", data={"csrf": ""}, headers=OWN)
+        assert refused.status_code == 403
+        answer = by_keys.post("/logout", data=form, headers=OWN)
+        assert answer.headers["Location"] == "/login"
+        assert "Max-Age=0" in cookies_of(answer)["go_scheduler-8710"]
+        assert by_keys.get("/probe").status_code == 303
+        assert by_keys.get("/probe", headers=kept).status_code == 303
+        assert by_keys.post("/logout", data=form, headers=OWN).status_code == 303
 
 
 def test_a_session_ends_by_itself(clock: ManualClock) -> None:
@@ -300,7 +295,7 @@ def test_a_code_that_comes_in_another_browser_signs_nobody_in(oidc: Provider) ->
         state = parse_qs(urlsplit(path).query)["state"]
         kept = begun_in(other)[name_of(mine)]
         answer = other.get(path, headers={"Cookie": f"{name_of(state)}={kept}"})
-        assert "no answer to what the issuer was asked" in answer.text
+        assert "no answer to the request to the issuer" in answer.text
         assert other.get("/probe").status_code == 303
 
 
@@ -346,8 +341,8 @@ def test_who_takes_too_long_begins_anew(oidc: Provider, clock: ManualClock) -> N
 @pytest.mark.parametrize(
     ("changed", "detail"),
     [
-        ({"iss": ""}, "not sent by the issuer"),
-        ({"iss": "https://evil.example"}, "not sent by the issuer"),
+        ({"iss": ""}, "the issuer did not send this"),
+        ({"iss": "https://evil.example"}, "the issuer did not send this"),
         ({"state": ""}, "took too long"),
         ({"state": "ü"}, "took too long"),
         ({"code": "another"}, "the token is not"),
@@ -414,10 +409,7 @@ def test_a_session_of_another_issuer_is_none(oidc: Provider) -> None:
     oidc.claims = {"scope": "jobs:read runs:read", "queues": "*"}
     client = Client(MemoryStore())
     with known_to(at_issuer(oidc), client) as browser:
-        answer = sign_in_at_issuer(browser)
-        kept = {
-            "Cookie": cookies_of(answer)["go_scheduler-8710"].partition(";")[0],
-        }
+        kept = session_of(sign_in_at_issuer(browser))
     for access, status in [
         (at_issuer(oidc), 200),
         (BearerAccess(issuer=OidcIssuer(issuer=oidc.issuer, audience="other")), 303),
@@ -427,14 +419,30 @@ def test_a_session_of_another_issuer_is_none(oidc: Provider) -> None:
             assert browser.get("/probe", headers=kept).status_code == status
 
 
-@pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil"])
-def test_nobody_is_sent_elsewhere_by_signing_in(oidc: Provider, to: str) -> None:
-    with known_to(with_keys()) as browser:
-        assert to not in browser.get("/login", params={"next": to}).text
-        assert sign_in_by_key(browser, to=to).headers["Location"] == "/"
+@pytest.mark.parametrize(
+    ("to", "path"),
+    [
+        ("/definitions?x=1", "/definitions?x=1"),
+        *((each, "/") for each in ("/", "", "definitions", "//evil.example")),
+        *((each, "/") for each in ("/\\evil", "https://evil.example", "/ü")),
+        *((each, "/") for each in ("javascript:alert(1)", "/a\r\nSet-Cookie: b=c")),
+        ("/\t/evil.example", "/"),
+    ],
+)
+def test_nobody_is_sent_elsewhere_by_signing_in(
+    by_keys: Calling, to: str, path: str
+) -> None:
+    page = by_keys.get("/login", params={"next": to}).text
+    assert f'name="next" value="{path}"' in page
+    assert sign_in_by_key(by_keys, to=to).headers["Location"] == path
+
+
+def test_nobody_is_sent_elsewhere_by_an_issuer(
+    at_oidc: Calling, oidc: Provider
+) -> None:
     oidc.claims = {"queues": "*"}
-    with known_to(at_issuer(oidc)) as browser:
-        assert 'content="0; url=/"' in sign_in_at_issuer(browser, to).text
+    answer = sign_in_at_issuer(at_oidc, "//evil.example")
+    assert 'content="0; url=/"' in answer.text
 
 
 def test_where_nobody_signs_in_there_is_no_page_for_it(oidc: Provider) -> None:
@@ -447,46 +455,21 @@ def test_where_nobody_signs_in_there_is_no_page_for_it(oidc: Provider) -> None:
 
 
 def test_a_link_of_another_site_signs_nobody_out(by_keys: Calling) -> None:
-    answer = by_keys.get(
-        "/login?next=/probe",
-        headers={
-            "Sec-Fetch-Site": "cross-site",
-            "Sec-Fetch-Mode": "navigate",
-            "Sec-Fetch-Dest": "document",
-        },
-    )
+    answer = by_keys.get("/login?next=/probe", headers=ELSEWHERE)
     assert "Set-Cookie" not in answer.headers
     assert "url=/login?next=/probe" in answer.text
 
 
-def test_who_signs_out_often_fills_nothing(
-    by_keys: Calling, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("go_scheduler.dashboard.sessions._MOST_ENDED", 1)
-    for _ in range(2):
-        sign_in_by_key(by_keys)
-        form = {"csrf": token_in(by_keys.get("/"))}
-        assert by_keys.post("/logout", data=form, headers=OWN).status_code == 303
-
-
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("make", "text"),
     [
-        ({"client_id": ""}, "client_id"),
-        ({"lasts": timedelta(0)}, "lasts"),
+        (lambda: SignIn(client_id=""), "client_id"),
+        (lambda: SignIn(lasts=timedelta(0)), "lasts"),
+        (lambda: probing(origin="tasks.example.org"), "an origin is written"),
     ],
 )
-def test_a_setting_that_is_wrong_is_refused(options: dict[str, Any], text: str) -> None:
+def test_a_setting_that_is_wrong_is_refused(
+    make: Callable[[], object], text: str
+) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        SignIn(**options)
-
-
-def test_an_origin_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="an origin is written"):
-        probing(origin="tasks.example.org")
-
-
-def test_a_scheduler_is_shown_as_well() -> None:
-    with known_to(with_keys(), Scheduler(None, MemoryStore())) as browser:
-        sign_in_by_key(browser)
-        assert browser.get("/").status_code == 200
+        make()

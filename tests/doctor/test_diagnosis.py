@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -20,7 +21,6 @@ from go_scheduler import (
     OnDemandTrigger,
     Scheduler,
     StoreError,
-    StoreUnavailableError,
     TaskDefinition,
 )
 from go_scheduler.client import Client
@@ -53,7 +53,6 @@ from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
-    from datetime import datetime
 
     from go_scheduler.stores.base import Store
 
@@ -127,8 +126,11 @@ def test_what_is_wrong_is_found_on_each_store(store: Store, clock: ManualClock) 
     assert report(store).worst is Severity.ERROR
 
 
-def test_each_kind_has_a_name_of_its_own() -> None:
-    assert len({each.name for each in KINDS}) == len(KINDS)
+def test_each_finding_is_on_the_page_with_its_remedy() -> None:
+    page = (Path(__file__).parents[2] / "docs/doctor.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \| .+? \| (.+?) \|$", page, re.M)
+    assert rows == [(each.name, each.severity.value, each.remedy) for each in KINDS]
+    assert len({name for name, *_ in rows}) == len(KINDS)
 
 
 @pytest.fixture
@@ -175,29 +177,6 @@ def test_what_ended_is_looked_for_in_so_many_stretches_at_most(
     store = Endless(clock)
     live(store)
     assert wrong(store) == set()
-
-
-@pytest.mark.usefixtures("server_is_well")
-def test_a_one_off_whose_name_no_node_knows_is_an_error_on_each_store(
-    store: Store, clock: ManualClock
-) -> None:
-    registry = HandlerRegistry()
-    registry.register("known")(lambda instance: None)
-    scheduler = Scheduler(registry, store, clock=clock)
-    scheduler.start()
-    typo = TaskDefinition(name="typo", trigger=ExecuteOnceTrigger(START + SECOND))
-    scheduler.schedule(typo)
-    clock.advance(2 * MINUTE)
-    [waits] = store.list_instances()
-    assert waits.attempt > 1
-    assert wrong(store) == {"name-unknown", "backlog"}
-    one = found(store, "name-unknown")
-    assert one.seen.endswith("has a handler for 'typo', 1 instance waits")
-    assert "1 are due in queue 'default'" in found(store, "backlog").seen
-    [backlog] = Client(store).backlog()
-    assert backlog.due == Counted(count=1)
-    assert backlog.oldest == START + SECOND
-    assert scheduler.stop()
 
 
 def test_what_has_failed_once_and_is_given_back_since_is_backlog(
@@ -268,11 +247,9 @@ def test_a_question_that_fails_is_a_finding(clock: ManualClock) -> None:
 
 
 def test_of_a_store_that_is_away_nothing_else_is_asked(clock: ManualClock) -> None:
-    class Away(MemoryStore):
-        def now(self) -> datetime:
-            raise StoreUnavailableError("nobody is there")
-
-    seen = diagnose(Away(clock), clock=clock)
+    store = Broken(clock)
+    store.failing = ("now",)
+    seen = diagnose(store, clock=clock)
     assert [each.name for each in seen.findings] == ["versions", "unreachable"]
     assert not seen.reached
     assert seen.worst is Severity.ERROR

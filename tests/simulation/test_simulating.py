@@ -100,6 +100,8 @@ def test_what_was_read_from_a_store_goes_on_as_it_is_there(
     unanchored = scheduler.schedule(TaskDefinition(trigger=IntervalTrigger(HOUR)))
     [found] = simulate([unanchored], start=START + MINUTE, span=DAY).definitions
     assert found.starts[0] == START + HOUR
+    once = scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START)))
+    assert one(once).starts == (MONDAY,)
     # By then it has fired for years.
     [found] = simulate([unanchored], start=START + YEAR, span=DAY).definitions
     assert found.starts[0] == START + YEAR
@@ -130,13 +132,6 @@ def test_what_fires_once_or_not_at_all(trigger: Any, fires: int) -> None:
     assert found.warnings == (() if silent else ("it does not fire",))
 
 
-def test_what_is_overdue_in_a_store_runs_at_the_start(clock: ManualClock) -> None:
-    scheduler = Scheduler(None, MemoryStore(clock), clock=clock)
-    stored = scheduler.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START)))
-    found = one(stored)
-    assert found.starts == (MONDAY,)
-
-
 def test_what_is_paused_does_not_fire_and_says_so() -> None:
     found = one(every(HOUR, paused=True))
     assert (found.fires, found.warnings) == (0, ("it is paused",))
@@ -152,16 +147,12 @@ class Leaving(Trigger):
         raise SystemExit
 
 
-def test_a_trigger_that_would_end_the_process_harms_no_other() -> None:
-    found = simulated(TaskDefinition(trigger=Leaving()), every(HOUR))
-    assert "SystemExit" in found.definitions[0].warnings[0]
-    assert found.fires == 23
-
-
 def test_a_trigger_that_cannot_be_asked_says_so_and_harms_no_other() -> None:
     unknown = UnknownTrigger(unknown_kind="moon", state={}, reason="nobody knows it")
-    found = simulated(TaskDefinition(trigger=unknown), every(HOUR))
-    assert "nobody knows it" in found.definitions[0].warnings[0]
+    leaving, moon = (TaskDefinition(trigger=each) for each in (Leaving(), unknown))
+    found = simulated(leaving, moon, every(HOUR))
+    assert "SystemExit" in found.definitions[0].warnings[0]
+    assert "nobody knows it" in found.definitions[1].warnings[0]
     assert found.fires == 23
 
 
@@ -304,6 +295,8 @@ def test_how_long_runs_took_is_read_from_their_history(clock: ManualClock) -> No
 def test_a_picture_is_a_document_that_harms_nobody() -> None:
     hostile = every(HOUR, name="<script>alert(1)</script>\x1b & more\nthan a line")
     many = [every(2 * HOUR) for _ in range(MOST_ROWS)]
+    silent = ET.fromstring(picture(simulated(every(2 * DAY, name="seldom"))))
+    assert [each for each in silent.iter() if each.get("class") == "run"] == []
     drawn = picture(simulated(hostile, *many))
     root = ET.fromstring(drawn)
     tags = {each.tag.rpartition("}")[2] for each in root.iter()}
@@ -332,8 +325,3 @@ def test_the_picture_of_the_page_is_of_what_it_says() -> None:
     start = datetime(2030, 3, 29, tzinfo=UTC)
     drawn = picture(simulate(week, start=start, durations=lengths))
     assert drawn == (DOCS / "images/simulation.svg").read_text()
-
-
-def test_what_does_not_run_has_an_empty_strip() -> None:
-    root = ET.fromstring(picture(simulated(every(2 * DAY, name="seldom"))))
-    assert [each for each in root.iter() if each.get("class") == "run"] == []

@@ -15,13 +15,20 @@ from prometheus_client import CollectorRegistry
 
 from go_scheduler.client import Client
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.telemetry import Telemetry
+from go_scheduler.telemetry import Telemetry, figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
+
+
+OF_NODES = (
+    *figures.COUNTED,
+    *(figures.LATENESS, figures.DURATION),
+    *figures.PRESENT,
+)
 
 
 class House:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from go_scheduler.telemetry.figures import OF_NODES, OF_STORE, Kind
+from go_scheduler.telemetry import figures
+from tests.telemetry.house import OF_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +43,8 @@ def checked(*command: str | Path) -> str:
 
 
 def exported() -> Iterator[str]:
-    for figure in (*OF_NODES, *OF_STORE):
-        if figure.kind is Kind.HISTOGRAM:
+    for figure in (*OF_NODES, *figures.OF_STORE):
+        if figure.kind is figures.Kind.HISTOGRAM:
             yield f"{figure.in_prometheus}_bucket"
         else:
             yield figure.in_prometheus

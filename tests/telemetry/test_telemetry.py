@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import queue
+import re
+import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.propagate import inject
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from prometheus_client import generate_latest
 
 from go_scheduler import Fail, RetryAfter
-from go_scheduler.events import InstanceDropped, InstanceSkipped
+from go_scheduler.client import Client
+from go_scheduler.events import (
+    InstanceDropped,
+    InstanceFinished,
+    InstanceSkipped,
+    hears,
+)
 from go_scheduler.http.metrics import OfStore, written
-from go_scheduler.models import BOUNDS, Histogram, TaskDefinition, TaskInstance
+from go_scheduler.models import BOUNDS, Histogram, State, TaskDefinition, TaskInstance
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.telemetry import Telemetry, figures
 from go_scheduler.telemetry import telemetry as module
-from go_scheduler.telemetry.figures import OF_NODES, Kind
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
+from tests.patience import FAILED_AFTER
+from tests.telemetry.house import OF_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,8 +111,7 @@ def test_what_does_not_run_is_counted(house: House, clock: ManualClock) -> None:
 def test_gauges_are_those_of_nodes_that_run(house: House, clock: ManualClock) -> None:
     def read() -> list[int]:
         points = house.points()
-        gauges = [each.name for each in OF_NODES if each.kind is Kind.GAUGE]
-        return [points[name][()] for name in gauges]
+        return [points[each.name][()] for each in figures.PRESENT]
 
     assert read() == [0, 0, 0, 0, 1]
     scheduler = house.scheduler(MemoryStore(clock), clock, print)
@@ -120,45 +132,24 @@ def test_labels_have_no_more_than_so_many_values(
     assert started["other", "other"] == 50
 
 
-def test_skips_of_more_names_stand_together(house: House) -> None:
+def test_skips_of_more_names_stand_together_and_what_is_too_late_is_a_misfire(
+    house: House,
+) -> None:
+    of: dict[str, Any] = {"definition_id": once().id, "queue": "default"}
+    skip = {"first": START, "last": START, "count": 2, "late": False}
     for number in range(300):
-        house.telemetry(skip_of(str(number)))
-    skipped = house.points()["go_scheduler.skipped"]
-    assert len(skipped) == 201
-    assert skipped["other", "other"] == 200
-    assert house.points()["go_scheduler.misfires"]["other", "other"] == 0
-
-
-def test_what_comes_too_late_for_its_run_is_a_misfire(house: House) -> None:
-    given = once("a")
-    dropped = InstanceDropped(
-        definition_id=given.id,
-        name="a",
-        queue="default",
-        instance_id=given.id,
-        attempt=1,
-        fire_time=START,
-        execute_at=START,
-        late=seconds(90),
-        reason="too late",
-    )
-    house.telemetry(dropped)
+        name = str(number)
+        house.telemetry(InstanceSkipped(**of | skip, name=name, reason="overlap"))
     points = house.points()
-    for name in ("go_scheduler.skipped", "go_scheduler.misfires"):
-        assert points[name] == {("default", "a"): 1}
-
-
-def skip_of(name: str) -> Any:
-    return InstanceSkipped(
-        definition_id=once().id,
-        name=name,
-        queue="default",
-        first=START,
-        last=START,
-        count=2,
-        reason="overlap",
-        late=False,
-    )
+    assert len(points["go_scheduler.skipped"]) == 201
+    assert points["go_scheduler.skipped"]["other", "other"] == 200
+    assert points["go_scheduler.misfires"]["other", "other"] == 0
+    drop = {"instance_id": once().id, "attempt": 1, "late": seconds(90)}
+    drop |= {"fire_time": START, "execute_at": START}
+    house.telemetry(InstanceDropped(**of | drop, name="7", reason="too late"))
+    points = house.points()
+    assert points["go_scheduler.skipped"]["default", "7"] == 3
+    assert points["go_scheduler.misfires"]["default", "7"] == 1
 
 
 def test_both_exporters_have_the_names_and_buckets_of_the_table(
@@ -168,16 +159,11 @@ def test_both_exporters_have_the_names_and_buckets_of_the_table(
     house.points()
 
     def heads(text: str) -> set[str]:
-        lines = text.splitlines()
-        ours = [each for each in lines if not each.startswith("# HELP")]
-        names = {each.partition("{")[0].partition(" ")[0] for each in ours}
-        types = {each for each in ours if each.startswith("# TYPE")}
-        bounds = {
-            each.partition('le="')[2].partition('"')[0]
-            for each in ours
-            if "le=" in each
-        }
-        numbers = {f"le {float(each)}" for each in bounds if each != "+Inf"}
+        lines = [each for each in text.splitlines() if not each.startswith("# HELP")]
+        names = {re.split(r"[{ ]", each)[0] for each in lines}
+        types = {each for each in lines if each.startswith("# TYPE")}
+        bounds = set(re.findall(r'le="([\d.]+)"', text))
+        numbers = {f"le {float(each)}" for each in bounds}
         return {each for each in names | types | numbers if "_created" not in each}
 
     of_store = OfStore(
@@ -270,32 +256,22 @@ def test_a_run_is_linked_to_the_span_that_its_payload_or_metadata_names(
 
 
 def test_the_span_is_current_in_async_handlers_and_in_threads(house: House) -> None:
+    inside: list[trace.Span] = []
+
     async def handler(instance: TaskInstance) -> None:
         await asyncio.sleep(0)
-        inside.append(trace.get_current_span())
-        done.set()
+        in_a_thread(instance)
 
     def in_a_thread(instance: TaskInstance) -> None:
         inside.append(trace.get_current_span())
-        loop.call_soon_threadsafe(done.set)
+        ended.put(None)
 
-    async def both() -> None:
-        for each in (handler, in_a_thread):
-            done.clear()
-            scheduler = Scheduler(each, MemoryStore(), listeners=[house.telemetry])
-            async with scheduler:
-                definition = TaskDefinition(trigger=IntervalTrigger(timedelta(days=1)))
-                await scheduler.aschedule(definition)
-                await scheduler.arun_now(definition.id)
-                await asyncio.wait_for(done.wait(), 30)
-
-    inside: list[trace.Span] = []
-    done = asyncio.Event()
-    loop = asyncio.new_event_loop()
-    try:
-        loop.run_until_complete(both())
-    finally:
-        loop.close()
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+    for each in (handler, in_a_thread):
+        with Scheduler(each, MemoryStore(), listeners=[house.telemetry]) as scheduler:
+            task = TaskDefinition(trigger=IntervalTrigger(timedelta(days=1)))
+            scheduler.run_now(scheduler.schedule(task).id)
+            ended.get(timeout=FAILED_AFTER)
     ours = {each.context.span_id for each in house.spans("process") if each.context}
     assert {each.get_span_context().span_id for each in inside} == ours
     assert len(inside) == 2
@@ -305,24 +281,16 @@ def test_without_arguments_the_global_providers_are_used_once_they_are_set(
     monkeypatch: pytest.MonkeyPatch, house: House
 ) -> None:
     telemetry = Telemetry()
-    given = TaskInstance(**instance())
+    of = once("a")
+    given = TaskInstance(
+        id=of.id, definition=of, fire_time=START, execute_at=START, due_at=START
+    )
     with telemetry.around(given):
         assert trace.get_current_span() is trace.INVALID_SPAN
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", house.tracers)
     with telemetry.around(given):
         assert trace.get_current_span().is_recording()
     assert [each.name for each in house.spans("process")] == ["process a"]
-
-
-def instance() -> dict[str, Any]:
-    definition = once("a")
-    return {
-        "id": definition.id,
-        "definition": definition,
-        "fire_time": START,
-        "execute_at": START,
-        "due_at": START,
-    }
 
 
 @pytest.mark.parametrize("figure", [*OF_NODES, *figures.OF_STORE])
@@ -332,3 +300,114 @@ def test_each_figure_is_on_its_page(figure: figures.Figure) -> None:
     row = f"| `{figure.name}` | `{figure.in_prometheus}` | {figure.kind} | {labels} |"
     assert row in page
     assert figure.text in page
+
+
+class Broken(metrics.Histogram):
+    """Raises whenever anything is recorded."""
+
+    def __init__(self) -> None:
+        """Be called nothing."""
+
+    def record(self, *_: object) -> None:
+        raise ZeroDivisionError
+
+
+class CannotBegin(SpanProcessor):
+    """Raises as a span begins."""
+
+    def on_start(self, *_: object) -> None:
+        raise ZeroDivisionError
+
+
+class CannotEnd(SpanProcessor):
+    """Raises as one ends."""
+
+    def on_end(self, *_: object) -> None:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("processor", "told"), [(CannotBegin(), "begun"), (CannotEnd(), "ended")]
+)
+def test_a_span_that_cannot_be_made_harms_no_run(
+    processor: SpanProcessor,
+    told: str,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tracers = TracerProvider()
+    tracers.add_span_processor(processor)
+    ran: list[str] = []
+
+    def handler(instance: TaskInstance) -> None:
+        ran.append(str(instance.definition.name))
+        if instance.definition.name == "bad":
+            raise ValueError("its own")
+
+    store = MemoryStore(clock)
+    telemetry = Telemetry(tracer_provider=tracers)
+    with Scheduler(handler, store, clock=clock, listeners=[telemetry]):
+        for name in ("bad", *"abcdef"):
+            trigger = ExecuteOnceTrigger(START)
+            Client(store).schedule(TaskDefinition(trigger=trigger, name=name))
+        clock.advance(seconds(1))
+    counts = store.counts()
+    assert sorted(ran) == [*"ab", "bad", *"cdef"]
+    assert counts[State.COMPLETED] == 6
+    [bad] = [each for each in store.list_instances() if each.outcome is None]
+    assert "its own" in (bad.error or "")
+    lines = [each for each in caplog.messages if "a span could not be" in each]
+    assert lines == [f"a span could not be {told}"] * 5
+    tracers.shutdown()
+
+
+class Hangs(SpanProcessor):
+    """Does not come back from the end of the first span until it is let go."""
+
+    def __init__(self) -> None:
+        self.hanging, self.let_go = threading.Event(), threading.Event()
+
+    def on_end(self, *_: object) -> None:
+        if not self.hanging.is_set():
+            self.hanging.set()
+            self.let_go.wait(FAILED_AFTER)
+
+
+@pytest.mark.slow
+def test_a_processor_that_hangs_keeps_its_own_run_alone() -> None:
+    processor, tracers, store = Hangs(), TracerProvider(), MemoryStore()
+    tracers.add_span_processor(processor)
+    ended: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    listeners = [
+        Telemetry(tracer_provider=tracers),
+        hears(InstanceFinished)(lambda each: ended.put(each.name)),
+    ]
+    now = ExecuteOnceTrigger(datetime(2020, 1, 1, tzinfo=UTC))
+    with Scheduler(lambda instance: None, store, listeners=listeners) as scheduler:
+        Client(store).schedule(TaskDefinition(trigger=now, name="held"))
+        assert processor.hanging.wait(FAILED_AFTER)
+        scheduler.schedule(TaskDefinition(trigger=now, name="free"))
+        assert ended.get(timeout=FAILED_AFTER) == "free"
+        processor.let_go.set()
+        assert ended.get(timeout=FAILED_AFTER) == "held"
+    tracers.shutdown()
+
+
+def test_an_instrument_that_raises_keeps_no_other_from_being_read(
+    clock: ManualClock,
+) -> None:
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader])
+    telemetry = Telemetry(meter_provider=meters)
+    telemetry._histograms = dict.fromkeys(telemetry._histograms, Broken())
+    store = MemoryStore(clock)
+    with Scheduler(lambda _: None, store, clock=clock, listeners=[telemetry]) as one:
+        one.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START)))
+        clock.advance(seconds(1))
+        read = reader.get_metrics_data()
+    assert store.counts()[State.COMPLETED] == 1
+    assert read is not None
+    [scope] = read.resource_metrics[0].scope_metrics
+    names = {each.name for each in scope.metrics}
+    assert {figures.STARTED.name, figures.HEALTHY.name} <= names
+    meters.shutdown()

@@ -115,34 +115,33 @@ def test_the_same_scheduled_again_stays_in_its_trace(
     assert client.get_definition(given.id).trace_context == edited.trace_context
 
 
-def enqueue(client: Client) -> object:
-    return client.enqueue("send", order=7)
+def aenqueue(client: Client) -> object:
+    return asyncio.run(client.aenqueue("send"))
 
 
-def enqueue_all(client: Client) -> object:
-    return client.enqueue_all("send", [Job(payload={"order": 7}, key="7")])
-
-
-def run_now(client: Client) -> object:
-    return client.run_now(TASK.id)
-
-
-async def aenqueue(client: Client) -> object:
-    return await client.aenqueue("send")
-
-
-@pytest.mark.parametrize("put", [enqueue, enqueue_all, run_now, aenqueue])
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [
+        ("enqueue", lambda client: client.enqueue("send", order=7)),
+        ("enqueue_all", lambda client: client.enqueue_all("send", [Job(key="7")])),
+        ("run_now", lambda client: client.run_now(TASK.id)),
+        ("enqueue", aenqueue),
+    ],
+    ids=["enqueue", "enqueue_all", "run_now", "aenqueue"],
+)
 def test_one_trace_leads_from_a_call_to_the_run(
-    house: House, clock: ManualClock, store: Store, put: Callable[[Client], Any]
+    house: House,
+    clock: ManualClock,
+    store: Store,
+    name: str,
+    put: Callable[[Client], object],
 ) -> None:
     Client(store).schedule(TASK)
     with house.scheduler(store, clock, lambda _: None) as scheduler:
         with house.order():
-            found = put(scheduler)
-            if asyncio.iscoroutine(found):
-                asyncio.run(found)
+            put(scheduler)
         clock.advance(seconds(10))
-    check_one_trace(house, put.__name__.removeprefix("a"))
+    check_one_trace(house, name)
 
 
 def test_what_is_put_by_one_process_is_run_in_its_trace_by_another(
@@ -164,31 +163,24 @@ def test_what_is_put_by_one_process_is_run_in_its_trace_by_another(
     assert parent(run) == context(house.one("enqueue")).span_id
 
 
-def test_runs_of_a_schedule_are_linked_and_have_traces_of_their_own(
+def test_runs_of_a_schedule_and_of_a_backfill_are_linked_in_traces_of_their_own(
     house: House, clock: ManualClock, store: Store
 ) -> None:
-    often = replace(HOURLY, trigger=IntervalTrigger(seconds(10), anchor=START))
+    anchor = START - timedelta(days=1)
+    often = replace(HOURLY, trigger=IntervalTrigger(seconds(10), anchor=anchor))
     with house.scheduler(store, clock, lambda _: None) as scheduler:
         with house.order():
             scheduler.schedule(often)
         clock.advance(seconds(25))
-    put = context(house.one("schedule"))
-    runs = house.spans("process")
-    assert len(runs) == 2
-    for run in runs:
-        assert (parent(run), linked(run)) == (None, [put.span_id])
-    assert len({put.trace_id, *(context(each).trace_id for each in runs)}) == 3
-
-
-def test_what_is_backfilled_is_linked_to_that(
-    house: House, clock: ManualClock, store: Store
-) -> None:
-    with house.scheduler(store, clock, lambda _: None) as scheduler:
-        scheduler.schedule(HOURLY)
-        scheduler.backfill(HOURLY.id, START - timedelta(hours=2), START)
-        clock.advance(seconds(10))
-    put = context(house.one("backfill")).span_id
-    assert [linked(run) for run in house.spans("process")] == [[put]] * 2
+        put, runs = context(house.one("schedule")), house.spans("process")
+        assert [(parent(run), linked(run)) for run in runs] == [
+            (None, [put.span_id])
+        ] * 2
+        assert len({put.trace_id, *(context(each).trace_id for each in runs)}) == 3
+        scheduler.backfill(often.id, START - seconds(20), START)
+        clock.advance(seconds(1))
+    filled = context(house.one("backfill")).span_id
+    assert [linked(run) for run in house.spans("process")[2:]] == [[filled]] * 2
 
 
 @pytest.mark.parametrize("engine", SQL, indirect=True)
@@ -284,27 +276,23 @@ def test_the_trace_of_a_request_is_carried(
 ) -> None:
     client = house.client(store) if traced else Client(store)
     headers = {"traceparent": ELSEWHERE}
+    job = {"type": "send", "payload": {}}
     with Calling(create_app(client)) as http:
         body = {"id": str(TASK.id), "name": "send", "trigger": {"on_demand": True}}
         assert http.post("/v1/definitions", json=body, headers=headers).is_success
-        job = {"type": "send", "payload": {}}
-        found = http.post("/v1/jobs", json=job, headers=headers)
-        assert found.is_success, found.text
-        later = http.post("/v1/jobs", json=job)
-    made = client.get_instance(UUID(found.json()["instance_id"]))
+        found = http.post("/v1/jobs", json=job, headers=headers).json()
+        later = http.post("/v1/jobs", json=job).json()
+    made, plain = (
+        client.get_instance(UUID(each["instance_id"])) for each in (found, later)
+    )
     put = client.get_definition(TASK.id)
     assert put.metadata == {}
+    texts = [put.trace_context, made.own_trace_context]
     if not traced:
-        assert [put.trace_context, made.own_trace_context] == [ELSEWHERE] * 2
-        assert (
-            client.get_instance(UUID(later.json()["instance_id"])).own_trace_context
-            is None
-        )
+        assert [*texts, plain.own_trace_context] == [ELSEWHERE, ELSEWHERE, None]
         return
     spans = [house.one("schedule"), house.spans("enqueue_all")[0]]
-    for span, text in zip(
-        spans, [put.trace_context, made.own_trace_context], strict=True
-    ):
+    for span, text in zip(spans, texts, strict=True):
         assert f"{parent(span):016x}" in ELSEWHERE
         assert text is not None
         assert text[:36] == ELSEWHERE[:36]
@@ -312,44 +300,36 @@ def test_the_trace_of_a_request_is_carried(
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("parents", "states", "found"),
     [
-        ([], None),
-        ([ELSEWHERE], ELSEWHERE),
-        ([ELSEWHERE, ELSEWHERE], None),
-        (["odd"], None),
-        (["00" + ELSEWHERE[2:] + "-more"], None),
-        (["01" + ELSEWHERE[2:] + "-more"], "01" + ELSEWHERE[2:]),
-        (["ff" + ELSEWHERE[2:]], None),
-        ([ELSEWHERE.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)], None),
-        ([ELSEWHERE.replace("b7ad6b7169203331", "0" * 16)], None),
+        ([], [], None),
+        ([ELSEWHERE], [], ELSEWHERE),
+        ([ELSEWHERE, ELSEWHERE], [], None),
+        (["odd"], [], None),
+        (["00" + ELSEWHERE[2:] + "-more"], [], None),
+        (["01" + ELSEWHERE[2:] + "-more"], [], "01" + ELSEWHERE[2:]),
+        (["ff" + ELSEWHERE[2:]], [], None),
+        ([ELSEWHERE.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)], [], None),
+        ([ELSEWHERE.replace("b7ad6b7169203331", "0" * 16)], [], None),
+        ([ELSEWHERE], ["a=1,b@c=x y"], f"{ELSEWHERE} a=1,b@c=x y"),
+        ([ELSEWHERE], ["a=1", "b=2"], f"{ELSEWHERE} a=1,b=2"),
+        ([ELSEWHERE], ["a=" + "x" * 256], f"{ELSEWHERE} a={'x' * 256}"),
+        ([ELSEWHERE], [f"a={'x' * 254},b={'x' * 254}"], ELSEWHERE),
+        ([ELSEWHERE], ["odd"], ELSEWHERE),
+        ([ELSEWHERE], ["a=b=c"], ELSEWHERE),
+        ([ELSEWHERE], ["a=1 ,b=2"], f"{ELSEWHERE} a=1 ,b=2"),
+        ([ELSEWHERE], ["a=1 "], ELSEWHERE),
+        # A reader that backtracks into each of these never ends.
+        ([ELSEWHERE], ["a=1    ," * 31 + "!"], ELSEWHERE),
+        ([ELSEWHERE], [",".join(f"a{n}=1" for n in range(33))], ELSEWHERE),
+        ([ELSEWHERE], ["a=1 , b=2"], f"{ELSEWHERE} a=1 , b=2"),
     ],
 )
-def test_a_header_that_is_none_is_ignored(given: list[str], found: str | None) -> None:
-    headers = [(b"traceparent", each.encode()) for each in given]
-    assert trace_context_of({"type": "http", "headers": headers}) == found
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        (["a=1,b@c=x y"], f"{ELSEWHERE} a=1,b@c=x y"),
-        (["a=1", "b=2"], f"{ELSEWHERE} a=1,b=2"),
-        (["a=" + "x" * 256], f"{ELSEWHERE} a={'x' * 256}"),
-        ([f"a={'x' * 254},b={'x' * 254}"], ELSEWHERE),
-        (["odd"], ELSEWHERE),
-        (["a=b=c"], ELSEWHERE),
-        (["a=1 ,b=2"], f"{ELSEWHERE} a=1 ,b=2"),
-        (["a=1 "], ELSEWHERE),
-        # Whoever backtracks into each of these never ends.
-        (["a=1    ," * 31 + "!"], ELSEWHERE),
-        ([",".join(f"a{n}=1" for n in range(33))], ELSEWHERE),
-        (["a=1 , b=2"], f"{ELSEWHERE} a=1 , b=2"),
-    ],
-)
-def test_a_tracestate_is_carried_if_it_is_one(given: list[str], found: str) -> None:
-    headers = [(b"traceparent", ELSEWHERE.encode())]
-    headers += [(b"tracestate", each.encode()) for each in given]
+def test_the_headers_of_a_trace_are_carried_if_they_are_right(
+    parents: list[str], states: list[str], found: str | None
+) -> None:
+    headers = [(b"traceparent", each.encode()) for each in parents]
+    headers += [(b"tracestate", each.encode()) for each in states]
     assert trace_context_of({"type": "http", "headers": headers}) == found
 
 

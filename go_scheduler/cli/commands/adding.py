@@ -9,8 +9,14 @@ import typer
 
 from go_scheduler.cli.connection import Where
 from go_scheduler.cli.definition_options import Policies, TriggerOptions
-from go_scheduler.cli.documents import definition_document, previewed_document
-from go_scheduler.cli.options import Json, grouped, instant_of, object_of, text
+from go_scheduler.cli.options import (
+    Json,
+    argument,
+    grouped,
+    instant_of,
+    object_of,
+    text,
+)
 from go_scheduler.cli.output import at, document, line, note
 from go_scheduler.cli.showing import described
 from go_scheduler.clock import SystemClock
@@ -19,8 +25,8 @@ from go_scheduler.models import TaskDefinition
 
 app = typer.Typer()
 _NAMELESS = (
-    "it has no name, so that only a scheduler with one handler for all runs it: a name"
-    " is said first, as in `go_scheduler add report --every 5m`"
+    "it has no name, so only a scheduler with one handler for all runs it: write the"
+    " name first, as in `go_scheduler add report --every 5m`"
 )
 
 
@@ -30,10 +36,7 @@ def add(
     when: TriggerOptions,
     policies: Policies,
     where: Where,
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Which handler runs it.", show_default=False),
-    ] = None,
+    name: Annotated[str | None, argument("Which handler runs it.")] = None,
     id: Annotated[str | None, text("Its id, instead of one made up.")] = None,
     key: Annotated[
         str | None,
@@ -69,7 +72,7 @@ def add(
     if name is None:
         note(f"beware: {_NAMELESS}")
     if json:
-        document(definition_document(stored))
+        document(stored)
         return
     line(f"{stored.id}  {described(stored.trigger)}")
     if stored.next_fire_time is not None:
@@ -83,11 +86,7 @@ def preview(
     when: TriggerOptions,
     words: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[PHRASE]",
-            help='In words, such as "every other tuesday at 9:34am".',
-            show_default=False,
-        ),
+        argument('In words, such as "every other tuesday at 9:34am".', "[PHRASE]"),
     ] = None,
     count: Annotated[
         int, typer.Option("--count", "-n", help="How many fire times.")
@@ -114,11 +113,11 @@ def preview(
         line(explain(trigger, since, n=count))
         return
     for each in previewed(trigger, count, since):
-        document(previewed_document(each))
+        document(each)
 
 
 def _passed(stored: TaskDefinition, now: datetime) -> str:
-    """The effect on a one-off whose time has passed."""
+    """What happens to a one-off whose time has passed; empty: it has not."""
     at = stored.next_fire_time
     if stored.recurring or at is None or at > now:
         return ""

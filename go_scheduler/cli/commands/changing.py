@@ -7,7 +7,6 @@ from uuid import UUID
 import typer
 
 from go_scheduler.cli.connection import Where
-from go_scheduler.cli.documents import definition_document, instance_document
 from go_scheduler.cli.filters import Chosen, failed_meant
 from go_scheduler.cli.options import (
     Definition,
@@ -23,8 +22,7 @@ from go_scheduler.cli.options import (
     object_of,
     text,
 )
-from go_scheduler.cli.output import at, document, line
-from go_scheduler.cli.prompts import confirm
+from go_scheduler.cli.output import at, confirm, print_one
 from go_scheduler.cli.resolve import definition_meant, instance_meant
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
@@ -71,11 +69,7 @@ def _change(
     json: bool,
 ) -> None:
     for each in ids:
-        changed = change(each)
-        if json:
-            document(definition_document(changed))
-        else:
-            line(f"{each}  {done}")
+        print_one(change(each), f"{each}  {done}", json=json)
 
 
 @app.command()
@@ -93,21 +87,15 @@ def delete(
         gone = 0
         for each in ids:
             deleted = client.delete_definition(each)
-            gone += deleted is not None
             if deleted is None:
                 _say(each, "is not there", json=json)
-            elif json:
-                running = deleted.running
-                document({"id": str(each), "answer": "deleted", "running": running})
-            else:
-                line(f"{each}  deleted{_running_on(deleted.running)}")
+                continue
+            gone += 1
+            count = deleted.running
+            on = f"; {count} of its instances had started, and run on" if count else ""
+            told = {"id": str(each), "answer": "deleted", "running": count}
+            print_one(told, f"{each}  deleted{on}", json=json)
     _refuse_nothing(gone)
-
-
-def _running_on(running: int) -> str:
-    if not running:
-        return ""
-    return f"; {running} of its instances had started, and run on"
 
 
 @app.command()
@@ -136,10 +124,8 @@ def run(
             delay=duration_of(delay, "--delay"),
             key=key,
         )
-    if json:
-        document(instance_document(made))
-    else:
-        line(f"{made.id}  {made.state.value}, at {at(made.execute_at)}")
+    told = f"{made.id}  {made.state.value}, at {at(made.execute_at)}"
+    print_one(made, told, json=json)
 
 
 @app.command()
@@ -186,17 +172,11 @@ def retry(
         confirm(f"run {len(ids)} instances again", len(ids), yes=yes)
         for each in ids:
             again = client.retry(each)
-            if json:
-                document(instance_document(again))
-            else:
-                line(f"{each}  {again.state.value}")
+            print_one(again, f"{each}  {again.state.value}", json=json)
 
 
 def _say(id: UUID, done: str, *, json: bool) -> None:
-    if json:
-        document({"id": str(id), "answer": done})
-    else:
-        line(f"{id}  {done}")
+    print_one({"id": str(id), "answer": done}, f"{id}  {done}", json=json)
 
 
 def _refuse_nothing(done: object) -> None:

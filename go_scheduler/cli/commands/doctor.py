@@ -1,6 +1,7 @@
 """The command `doctor`."""
 
 from contextlib import closing
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -71,15 +72,7 @@ def _print(report: "Report", least: Severity, *, json: bool) -> None:
     found = [each for each in report.findings if each.severity.rank >= least.rank]
     if json:
         for each in found:
-            document(
-                {
-                    "name": each.name,
-                    "severity": each.severity.value,
-                    "seen": each.seen,
-                    "remedy": each.remedy,
-                    "statement": each.statement,
-                }
-            )
+            document(asdict(each) | {"severity": each.severity.value})
         return
     if not found:
         line(f"nothing was found that matters as much as {least.value} or more")

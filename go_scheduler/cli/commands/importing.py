@@ -12,12 +12,13 @@ from go_scheduler.cli.connection import Where
 from go_scheduler.cli.options import (
     ExitCode,
     Json,
+    argument,
     duration_of,
     grouped,
     instant_of,
     text,
 )
-from go_scheduler.cli.output import document, line, note
+from go_scheduler.cli.output import note, print_one
 from go_scheduler.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -65,11 +66,10 @@ class JitterOptions:
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="JSON lines, each a definition or a job, or a JSON array of them; - is"
+        argument(
+            "JSON lines, each a definition or a job, or a JSON array of them; - is"
             " standard input.",
-            show_default=False,
+            "FILE",
         ),
     ],
     where: Where,
@@ -110,10 +110,7 @@ def import_(
                 f" {name}, and nothing is made twice"
             )
             raise
-    if json:
-        document(imported.counts)
-    else:
-        line(_summary(imported.counts))
+    print_one(imported.counts, _summary(imported.counts), json=json)
     if imported.counts["wrong"]:
         raise typer.Exit(ExitCode.NOT_SO)
 
@@ -121,11 +118,8 @@ def import_(
 def _summary(counts: Mapping[str, int]) -> str:
     """Such as ``made 1 definition and 2 jobs; 3 known, 0 wrong``."""
     made, others = list(counts.items())[:2], list(counts.items())[2:]
-    first = " and ".join(f"{n} {_named(n, what)}" for what, n in made)
+    first = " and ".join(
+        f"{n} {what.removesuffix('s') if n == 1 else what}" for what, n in made
+    )
     told = [f"{n} {what}" for what, n in others if n or what != "dropped"]
     return f"made {first}; {', '.join(told)}"
-
-
-def _named(count: int, what: str) -> str:
-    """Such as ``definitions``, or ``definition`` if it is one."""
-    return what.removesuffix("s") if count == 1 else what

@@ -5,7 +5,12 @@ from typing import Annotated
 
 import typer
 
-from go_scheduler.cli.connection import SchemaBehindError, Where, opened_store
+from go_scheduler.cli.connection import (
+    SchemaBehindError,
+    Where,
+    opened_store,
+    scheme_of,
+)
 from go_scheduler.cli.options import ExitCode, grouped, text
 from go_scheduler.cli.output import line, note
 from go_scheduler.errors import ConfigurationError
@@ -37,7 +42,7 @@ def migrate(
         raise ConfigurationError("--since is of use with --show only")
     url = where.url()
     if show:
-        sql = schema_sql(_dialect(url), since=since)
+        sql = schema_sql(scheme_of(url), since=since)
         line(sql.rstrip("\n") or "-- it is up to date")
         return
     try:
@@ -47,8 +52,3 @@ def migrate(
         note(str(error))
         raise typer.Exit(ExitCode.NOT_SO) from None
     line("the schema is up to date")
-
-
-def _dialect(url: str) -> str:
-    scheme = url.partition("://")[0].partition("+")[0].lower()
-    return "postgresql" if scheme == "postgres" else scheme

@@ -1,20 +1,14 @@
 """The commands that change nothing: `list`, `show`, `why`, `stats`, `nodes`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from go_scheduler.cli.connection import Where
-from go_scheduler.cli.documents import (
-    definition_document,
-    instance_document,
-    node_document,
-    why_document,
-)
 from go_scheduler.cli.filters import Listed, definitions_of, instances_of
-from go_scheduler.cli.options import Json, grouped, instant_of, text
-from go_scheduler.cli.output import at, document, line, note, table
+from go_scheduler.cli.options import Json, argument, grouped, instant_of, text
+from go_scheduler.cli.output import at, document, note, print_all, print_one, table
 from go_scheduler.cli.resolve import anything_meant
 from go_scheduler.cli.showing import (
     definition_lines,
@@ -29,11 +23,10 @@ app = typer.Typer()
 
 Thing = Annotated[
     str,
-    typer.Argument(
-        metavar="ID",
-        help="Of a definition or an instance: the id, the beginning of it, or the name"
-        " that one definition alone has.",
-        show_default=False,
+    argument(
+        "Of a definition or an instance: the id, the beginning of it, or the name that"
+        " one definition alone has.",
+        "ID",
     ),
 ]
 
@@ -44,75 +37,66 @@ def list_(listed: Listed, where: Where, json: Json = False) -> None:
     """List definitions, or with --instances what was made of them."""
     with where.client() as client:
         if listed.instances:
-            more = _list_instances(*instances_of(client, listed), json=json)
+            instances, more = instances_of(client, listed)
+            print_all(instances, _OF_INSTANCES, json=json)
         else:
-            more = _list_definitions(*definitions_of(client, listed), json=json)
+            definitions, more = definitions_of(client, listed)
+            print_all(definitions, _OF_DEFINITIONS, json=json)
     if more:
         note(f"there are more than {listed.limit}: see --limit")
 
 
-def _list_definitions(
-    found: Sequence[TaskDefinition], more: bool, *, json: bool
-) -> bool:
-    if json:
-        for each in found:
-            document(definition_document(each))
-        return more
-    rows = [
-        (
-            str(each.id),
-            each.name or "-",
-            each.queue,
-            each.state.value,
-            at(each.next_fire_time),
-            described(each.trigger),
-        )
-        for each in found
-    ]
-    table(("DEFINITION", "NAME", "QUEUE", "STATE", "NEXT", "RUNS"), rows)
-    return more
+_OF_DEFINITIONS: Mapping[str, Callable[[TaskDefinition], str]] = {
+    "DEFINITION": lambda each: str(each.id),
+    "NAME": lambda each: each.name or "-",
+    "QUEUE": lambda each: each.queue,
+    "STATE": lambda each: each.state.value,
+    "NEXT": lambda each: at(each.next_fire_time),
+    "RUNS": lambda each: described(each.trigger),
+}
+_OF_INSTANCES: Mapping[str, Callable[[TaskInstance], str]] = {
+    "INSTANCE": lambda each: str(each.id),
+    "NAME": lambda each: each.definition.name or "-",
+    "QUEUE": lambda each: each.definition.queue,
+    "STATE": standing,
+    "AT": lambda each: at(each.execute_at),
+    "RUNS": lambda each: str(each.runs),
+}
+_OF_NODES: Mapping[str, Callable[[NodeInfo], str]] = {
+    "NODE": lambda each: str(each.id),
+    "HOST": lambda each: each.host or "-",
+    "PID": lambda each: str(each.pid or "-"),
+    "VERSION": lambda each: each.version or "-",
+    "QUEUES": lambda each: _queues(each.queues),
+    "STATE": lambda each: _life(each),
+    "SEEN": lambda each: at(each.seen_at),
+}
 
 
-def _list_instances(found: Sequence[TaskInstance], more: bool, *, json: bool) -> bool:
-    if json:
-        for each in found:
-            document(instance_document(each))
-        return more
-    rows = [
-        (
-            str(each.id),
-            each.definition.name or "-",
-            each.definition.queue,
-            standing(each),
-            at(each.execute_at),
-            str(each.runs),
-        )
-        for each in found
-    ]
-    table(("INSTANCE", "NAME", "QUEUE", "STATE", "AT", "RUNS"), rows)
-    return more
+def _queues(queues: Sequence[str] | None) -> str:
+    return "any" if queues is None else ", ".join(queues) or "none"
+
+
+def _life(node: NodeInfo) -> str:
+    if not node.alive:
+        return "gone"
+    return "stopping" if node.stopping else "alive"
 
 
 @app.command()
 @grouped
 def show(id: Thing, where: Where, json: Json = False) -> None:
     """Show all of a definition, or of an instance."""
+    found: TaskDefinition | TaskInstance
     with where.client() as client:
         meant = anything_meant(client, id)
         try:
-            definition = client.get_definition(meant)
+            found = client.get_definition(meant)
+            lines = definition_lines(found)
         except TaskDefinitionNotFoundError:
-            instance = client.get_instance(meant)
-            runs = client.list_runs(meant)
-            if json:
-                document(instance_document(instance))
-            else:
-                line("\n".join(instance_lines(instance, runs)))
-        else:
-            if json:
-                document(definition_document(definition))
-            else:
-                line("\n".join(definition_lines(definition)))
+            found = client.get_instance(meant)
+            lines = instance_lines(found, client.list_runs(meant))
+    print_one(found, "\n".join(lines), json=json)
 
 
 @app.command()
@@ -129,10 +113,7 @@ def why(
     asked = instant_of(instant, "--at")
     with where.client() as client:
         answer = client.why(anything_meant(client, id), asked)
-    if json:
-        document(why_document(answer))
-    else:
-        line(str(answer))
+    print_one(answer, str(answer), json=json)
 
 
 @app.command()
@@ -155,27 +136,4 @@ def stats(where: Where, json: Json = False) -> None:
 def nodes(where: Where, json: Json = False) -> None:
     """List the nodes that the store has seen within the last hour."""
     with where.client() as client:
-        found = client.nodes()
-    if json:
-        for each in found:
-            document(node_document(each))
-        return
-    rows = [
-        (
-            str(each.id),
-            each.host or "-",
-            str(each.pid or "-"),
-            each.version or "-",
-            "any" if each.queues is None else ", ".join(each.queues) or "none",
-            _life(each),
-            at(each.seen_at),
-        )
-        for each in found
-    ]
-    table(("NODE", "HOST", "PID", "VERSION", "QUEUES", "STATE", "SEEN"), rows)
-
-
-def _life(node: NodeInfo) -> str:
-    if not node.alive:
-        return "gone"
-    return "stopping" if node.stopping else "alive"
+        print_all(client.nodes(), _OF_NODES, json=json)

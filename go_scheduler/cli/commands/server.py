@@ -1,14 +1,23 @@
 """The commands `serve`, `config`, `dashboard`, `key`, `login` and `logout`."""
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.connection import Where, opened_store
-from go_scheduler.cli.options import ExitCode, Json, grouped, text
+from go_scheduler.cli.connection import Where, checked_configuration, opened_store
+from go_scheduler.cli.options import (
+    Config,
+    ExitCode,
+    Host,
+    Json,
+    Port,
+    argument,
+    grouped,
+    text,
+)
 from go_scheduler.cli.output import document, line, note
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.http.remote_errors import NotAllowedError
@@ -18,16 +27,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The configuration; else ./go_scheduler.yaml, or the one in"
-        " ~/.config/go_scheduler.",
-        show_default=False,
-    ),
-]
-
 
 @app.command()
 @grouped
@@ -36,8 +35,8 @@ def serve(
         str | None,
         text("The store; else that of the configuration.", metavar="URL"),
     ] = None,
-    host: Annotated[str | None, text("The address to listen on.")] = None,
-    port: Annotated[int | None, text("The port; 0: any that is free.")] = None,
+    host: Host = None,
+    port: Port = None,
     config: Config = None,
     no_run: Annotated[
         bool,
@@ -52,20 +51,16 @@ def serve(
     """
     # Imported here: no other command needs a server.
     from go_scheduler.dashboard.app import configured
-    from go_scheduler.http.configuration.checking import check
-    from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.serving import serve as served
 
-    given = {
-        "--store": (("store", "url"), store),
-        "--host": (("server", "host"), host),
-        "--port": (("server", "port"), port),
+    options = {
+        "--store": ("store.url", store),
+        "--host": ("server.host", host),
+        "--port": ("server.port", port),
     }
-    said = {name: each for name, each in given.items() if each[1] is not None}
-    loaded = load_configuration(config, options=said)
-    check(loaded.settings, loaded.named)
-    pages = configured if loaded.settings.dashboard.enabled else None
-    if not served(loaded.settings, runs=not no_run, pages=pages, say=line):
+    settings = checked_configuration(config, options).settings
+    pages = configured if settings.dashboard.enabled else None
+    if not served(settings, runs=not no_run, pages=pages, say=line):
         raise typer.Exit(ExitCode.NOT_SO)
 
 
@@ -79,14 +74,11 @@ def config_(
     json: Json = False,
 ) -> None:
     """Check the configuration, or show all of it; what is secret is masked."""
-    from go_scheduler.http.configuration.checking import check
-    from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.configuration.showing import as_yaml, settings_of
 
     if json and not show:
         raise ConfigurationError("--json is of use with --show only")
-    loaded = load_configuration(config)
-    check(loaded.settings, loaded.named)
+    loaded = checked_configuration(config)
     if not show:
         line(f"{loaded.file.path or 'the configuration'} is right")
     elif json:
@@ -101,8 +93,8 @@ def config_(
 @grouped
 def dashboard(
     where: Where,
-    host: Annotated[str | None, text("The address to listen on.")] = None,
-    port: Annotated[int | None, text("The port; 0: any that is free.")] = None,
+    host: Host = None,
+    port: Port = None,
     allow_changes: Annotated[
         bool,
         typer.Option(
@@ -116,36 +108,28 @@ def dashboard(
     It is for a store, and schedules and runs nothing. A server has its own, under
     /dashboard.
     """
-    from contextlib import closing
-
     # Imported here: no other command needs a server.
     from go_scheduler.dashboard.app import configured
-    from go_scheduler.http.configuration.checking import check
-    from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.serving import serve_pages
 
     if (server := where.server_url()) is not None:
         raise ConfigurationError(
             f"a server has pages of its own: open {server.rstrip('/')}/dashboard/"
         )
-    given = {
-        "--host": (("server", "host"), host),
-        "--port": (("server", "port"), port),
-        "--allow-changes": (("dashboard", "allow_changes"), allow_changes or None),
+    options = {
+        "--host": ("server.host", host),
+        "--port": ("server.port", port),
+        "--allow-changes": ("dashboard.allow_changes", allow_changes or None),
     }
-    said = {name: each for name, each in given.items() if each[1] is not None}
     url = where.url()
-    loaded = load_configuration(where.config, options=said)
-    check(loaded.settings, loaded.named)
+    settings = checked_configuration(where.config, options).settings
     with closing(opened_store(url, migrates=False)) as store:
-        serve_pages(loaded.settings, configured, store=store, say=line)
+        serve_pages(settings, configured, store=store, say=line)
 
 
 @app.command()
 def key(
-    subject: Annotated[
-        str, typer.Argument(help="Who is to have it, for the log.", show_default=False)
-    ],
+    subject: Annotated[str, argument("Who is to have it, for the log.")],
     scope: Annotated[
         list[str], text("What it is to allow, such as workers.", "--scope", "-s")
     ],

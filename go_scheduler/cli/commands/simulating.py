@@ -1,6 +1,6 @@
 """The commands `simulate` and `plan`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,13 @@ from go_scheduler.cli.options import (
     Name,
     Queue,
     Yes,
+    argument,
     duration_of,
     grouped,
     instant_of,
     text,
 )
-from go_scheduler.cli.output import document, line, note
-from go_scheduler.cli.prompts import confirm
+from go_scheduler.cli.output import confirm, line, note, print_one
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import ConfigurationError
@@ -65,11 +65,10 @@ def simulate_(
     where: Where,
     source: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[SOURCE]",
-            help="Instead of what is stored: myapp.jobs:definitions, or a file of JSON"
+        argument(
+            "Instead of what is stored: myapp.jobs:definitions, or a file of JSON"
             " lines.",
-            show_default=False,
+            "[SOURCE]",
         ),
     ] = None,
     name: Name = None,
@@ -124,11 +123,7 @@ def simulate_(
 def plan(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="The set: myapp.jobs:definitions, or a file of JSON lines.",
-            show_default=False,
-        ),
+        argument("The set: myapp.jobs:definitions, or a file of JSON lines.", "SOURCE"),
     ],
     where: Where,
     owner: Annotated[str, text("Whose set it is.")],
@@ -154,7 +149,7 @@ def plan(
     """Show what declaring a set of definitions would change, before it is declared."""
     # Imported here: no other command needs them.
     from go_scheduler.cli.declared import declared
-    from go_scheduler.cli.plans import document_of, lines_of
+    from go_scheduler.cli.simulations import plan_document, plan_lines
     from go_scheduler.simulation import plan as planned
 
     if check and apply:
@@ -166,10 +161,7 @@ def plan(
     with closing(opened_store(where.url(), migrates=apply)) as store:
         client = Client(store)
         found = planned(client, definitions, **given)
-        if json:
-            document(document_of(found))
-        else:
-            line("\n".join(lines_of(found)))
+        print_one(plan_document(found), "\n".join(plan_lines(found)), json=json)
         if apply:
             _apply(client, found, definitions, yes=yes, given=given, version=version)
             tell = note if json else line
@@ -181,7 +173,7 @@ def plan(
 def _apply(
     client: Client,
     found: "Plan",
-    definitions: Iterable[TaskDefinition],
+    definitions: Sequence[TaskDefinition],
     *,
     yes: bool,
     given: Mapping[str, Any],
@@ -190,9 +182,7 @@ def _apply(
     if found.removal != "keep":
         count = len(found.removed)
         confirm(f"{found.removal} {count} definitions", count, yes=yes)
-    definitions = list(definitions)
-    if definitions and not client.declare(definitions, version=version, **given):
+    declared = client.declare(definitions, version=version, **given)
+    if definitions and not declared:
         note("nothing was done: a later version of the set has been declared")
         raise typer.Exit(ExitCode.NOT_SO)
-    if not definitions:
-        client.declare(definitions, version=version, **given)

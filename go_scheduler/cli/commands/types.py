@@ -8,22 +8,22 @@ import typer
 
 from go_scheduler.cli.connection import Where
 from go_scheduler.cli.definition_options import RunPolicies
-from go_scheduler.cli.documents import type_document
 from go_scheduler.cli.filters import pages
-from go_scheduler.cli.options import Json, Limit, grouped, object_of, text
-from go_scheduler.cli.output import document, line, note, table
+from go_scheduler.cli.options import Json, Limit, argument, grouped, object_of, text
+from go_scheduler.cli.output import note, print_all, print_one
 from go_scheduler.cli.showing import runs_where, type_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from go_scheduler.http.bodies.jobs import TypeAnswer
     from go_scheduler.http.remote import Remote
 
 app = typer.Typer(
     no_args_is_help=True, help="Declare the types of jobs, and look at them."
 )
 
-Type = Annotated[str, typer.Argument(help="The name of the type.", show_default=False)]
+Type = Annotated[str, argument("The name of the type.")]
 
 
 @app.command("list")
@@ -32,15 +32,13 @@ def list_(where: Where, limit: Limit = 100, json: Json = False) -> None:
     """List the types that are declared, and those that the server runs itself."""
     with _types(where) as remote:
         found, more = pages(remote.list_types, {}, limit)
-    if json:
-        for each in found:
-            document(type_document(each))
-    else:
-        rows = [
-            (each.type, each.queue, runs_where(each), each.description or "-")
-            for each in found
-        ]
-        table(("TYPE", "QUEUE", "RUNS", "DESCRIPTION"), rows)
+    columns: Mapping[str, Callable[[TypeAnswer], str]] = {
+        "TYPE": lambda each: each.type,
+        "QUEUE": lambda each: each.queue,
+        "RUNS": runs_where,
+        "DESCRIPTION": lambda each: each.description or "-",
+    }
+    print_all(found, columns, json=json)
     if more:
         note(f"there are more than {limit}: see --limit")
 
@@ -51,10 +49,7 @@ def show(type: Type, where: Where, json: Json = False) -> None:
     """Show all of a type."""
     with _types(where) as remote:
         found = remote.get_type(type)
-    if json:
-        document(type_document(found))
-    else:
-        line("\n".join(type_lines(found)))
+    print_one(found, "\n".join(type_lines(found)), json=json)
 
 
 @app.command()
@@ -80,10 +75,8 @@ def put(
     said["schema"] = object_of(schema, "--schema")
     with _types(where, migrates=True) as remote:
         found = remote.put_type(type, said)
-    if json:
-        document(type_document(found))
-    else:
-        line(f"{found.definition_id}  {found.type}, in the queue {found.queue}")
+    told = f"{found.definition_id}  {found.type}, in the queue {found.queue}"
+    print_one(found, told, json=json)
 
 
 @app.command()
@@ -92,10 +85,7 @@ def delete(type: Type, where: Where, json: Json = False) -> None:
     """Delete a type that was declared, and the jobs of it that have not started."""
     with _types(where) as remote:
         remote.delete_type(type)
-    if json:
-        document({"type": type, "answer": "deleted"})
-    else:
-        line(f"{type}  deleted")
+    print_one({"type": type, "answer": "deleted"}, f"{type}  deleted", json=json)
 
 
 @contextmanager

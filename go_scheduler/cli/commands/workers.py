@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.connection import Where
-from go_scheduler.cli.options import grouped, text
+from go_scheduler.cli.connection import Where, configuration, opened_store, tokens_for
+from go_scheduler.cli.options import Handler, grouped, text
 from go_scheduler.cli.output import line, note
 from go_scheduler.errors import BusUnavailableError, ConfigurationError
 from go_scheduler.formatting import shown
@@ -22,14 +23,7 @@ app = typer.Typer()
 @app.command()
 @grouped
 def worker(
-    handler: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:NAME",
-            help="A handler or a registry of handlers, such as myapp.jobs:registry.",
-            show_default=False,
-        ),
-    ],
+    handler: Handler,
     where: Where,
     queues: Annotated[
         str | None,
@@ -44,21 +38,16 @@ def worker(
     At the first signal what runs is awaited; at the second it is left behind.
     """
     # Imported here: no other command needs all that a node is.
-    from contextlib import closing
-
-    from go_scheduler.cli.connection import opened_store, tokens_for
     from go_scheduler.http.configuration.imported import imported
-    from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.logs import written_log
     from go_scheduler.http.worker import Worker
     from go_scheduler.scheduler import Scheduler
 
-    given: dict[str, tuple[Any, object]] = {
-        "--queues": (("scheduler", "queues"), queues),
-        "--max-workers": (("scheduler", "max_workers"), max_workers),
+    options = {
+        "--queues": ("scheduler.queues", queues),
+        "--max-workers": ("scheduler.max_workers", max_workers),
     }
-    said = {name: each for name, each in given.items() if each[1] is not None}
-    settings = load_configuration(where.config, options=said).settings
+    settings = configuration(where.config, options).settings
     arguments = settings.scheduler.arguments()
     found: Any = imported(handler)
     queues_served = arguments["queues"]
@@ -83,14 +72,7 @@ def worker(
 
 @app.command()
 def dispatch_worker(
-    handler: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:NAME",
-            help="A handler or a registry of handlers, such as myapp.jobs:registry.",
-            show_default=False,
-        ),
-    ],
+    handler: Handler,
     bus: Annotated[
         str | None,
         text(
@@ -151,10 +133,9 @@ def dispatch_worker(
     from go_scheduler.dispatch.opening import open_bus
     from go_scheduler.dispatch.worker import DispatchWorker
     from go_scheduler.http.configuration.imported import imported
-    from go_scheduler.http.configuration.loading import load_configuration
     from go_scheduler.http.logs import written_log
 
-    settings = load_configuration(config).settings
+    settings = configuration(config).settings
     dispatch = settings.dispatch
     kept = None if dispatch.url is None else dispatch.url.get_secret_value()
     if not (url := bus or os.environ.get("GO_SCHEDULER_BUS") or kept):
@@ -164,6 +145,9 @@ def dispatch_worker(
         )
     found: Any = imported(handler)
     served = ["default"] if queues is None else _names(queues)
+    topics: bool | Collection[str] = dispatch.topic_per_task
+    if topic_per_task is not None:
+        topics = topic_per_task == "all" or _names(topic_per_task)
     with written_log(settings.log), open_bus(url) as opened:
         worker = DispatchWorker(
             opened,
@@ -171,7 +155,7 @@ def dispatch_worker(
             queues=served,
             max_workers=max_workers,
             limits=_limits(limit or ()),
-            topic_per_task=_topics(topic_per_task, dispatch.topic_per_task),
+            topic_per_task=topics,
             namespace=dispatch.namespace if namespace is None else namespace,
             name=name,
         )
@@ -197,12 +181,6 @@ def _begun(bus: "MessageBus") -> str:
 
 def _names(listed: str) -> Sequence[str]:
     return [each.strip() for each in listed.split(",")]
-
-
-def _topics(listed: str | None, otherwise: bool) -> bool | Collection[str]:
-    if listed is None:
-        return otherwise
-    return listed == "all" or _names(listed)
 
 
 def _limits(said: Sequence[str]) -> Mapping[str, int]:

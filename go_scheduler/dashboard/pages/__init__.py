@@ -3,20 +3,10 @@
 from go_scheduler.dashboard.pages import (
     definitions,
     instances,
-    live,
-    nodes,
     overview,
     search,
     strip,
 )
 
-PAGES = (
-    overview,
-    strip,
-    definitions,
-    instances,
-    search,
-    nodes,
-    live,
-)
-"""All there are."""
+PAGES = (overview, strip, definitions, instances, search)
+"""All pages."""

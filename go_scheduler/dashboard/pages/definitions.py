@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from go_scheduler.why.answer import Why
 
 MOST_BACKFILLED = 1_000
-"""The most fire times that one press runs again."""
+"""The most fire times that one request runs."""
 
 
 async def pause(visit: PageRequest) -> Response:
@@ -58,7 +58,7 @@ async def run(visit: PageRequest) -> Response:
 
 
 async def backfill(visit: PageRequest) -> Response:
-    """Run its past fire times within a range that have not run."""
+    """Run those fire times within a range that have not run."""
     found = await _definition(visit)
     start, end = _required(visit, "from"), _required(visit, "until")
     await visit.client.abackfill(found.id, start, end, limit=MOST_BACKFILLED)
@@ -106,12 +106,12 @@ def _number(visit: PageRequest, name: str, numbers: range) -> int:
 
 
 HISTORY = 20
-"""As many fire times a page of the history has, and as many made by hand."""
+"""The most fire times on a page of the history, and the most instances made by hand."""
 _NEXT = 10
 _DONE = {
     "paused": "It has been paused.",
     "resumed": "It has been resumed.",
-    "backfilled": "What was missing is being run.",
+    "backfilled": "The missed fire times are being run.",
     "edited": "It has been changed.",
 }
 _MICROSECOND = timedelta(microseconds=1)
@@ -200,7 +200,7 @@ def _of_trigger(
             coming = ask(trigger, lambda: preview(trigger, _NEXT, after))
         return coming, ask(trigger, lambda: list(trigger.warnings(now)))
     except Exception as error:
-        # That of a third party may raise anything.
+        # A trigger of a user may raise anything.
         return [], [f"its fire times cannot be shown: {shown(error)}"]
 
 
@@ -227,42 +227,26 @@ async def definition(visit: PageRequest) -> Response:
     )
 
 
-_TEXTS = ("name", "queue", "owner")
-_ORDERS = ("id", "soonest")
-
-
 async def definitions(visit: PageRequest) -> Response:
     """A page of the definitions that meet every condition."""
     query = visit.query
-    name, queue, owner = (request.text(query, each) for each in _TEXTS)
-    state = request.word(query, "state", [each.value for each in DefinitionState])
-    order = request.word(query, "order", _ORDERS)
-    page_of = await visit.client.alist_definitions(
-        name=name,
-        queue=queue,
-        owner=owner,
-        state=state,
+    filters: dict[str, Any] = {
+        each: request.text(query, each) for each in ("name", "queue", "owner")
+    }
+    states = [each.value for each in DefinitionState]
+    filters["state"] = request.word(query, "state", states)
+    order = request.word(query, "order", ("id", "soonest"))
+    found = await visit.client.alist_definitions(
+        **filters,
         metadata=request.json_object(query, "metadata"),
         **theirs(visit.caller),
         soonest_first=order == "soonest",
         after=request.text(query, "after"),
         limit=LISTED,
     )
-    given = {
-        "name": name,
-        "queue": queue,
-        "owner": owner,
-        "state": state,
-        "order": order,
-        "metadata": request.text(query, "metadata"),
-    }
-    return visit.show(
-        "definitions.html",
-        definitions=page_of,
-        given=given,
-        states=list(DefinitionState),
-        now=visit.now,
-    )
+    metadata = request.text(query, "metadata")
+    given = {**filters, "order": order, "metadata": metadata}
+    return visit.show("definitions.html", definitions=found, given=given, states=states)
 
 
 ROUTES = [

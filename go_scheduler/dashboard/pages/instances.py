@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def instance(visit: PageRequest) -> Response:
-    """The state of an instance, and its runs that did not end it well."""
+    """The state of an instance, and its runs that did not complete it."""
     found = await seen_instance(visit.here, visit.caller, visit.id)
     runs = await visit.client.alist_runs(found.id)
     why = await seen_why(visit.here, visit.caller, found.id, None)

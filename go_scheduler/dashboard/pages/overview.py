@@ -1,26 +1,28 @@
-"""The overview: counts, backlog, lateness, failures, and what runs on which node."""
+"""The overview, the nodes, and the streams of events that keep pages up to date."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from starlette.responses import StreamingResponse
+
 from go_scheduler.client.awaitable import on_thread
+from go_scheduler.dashboard.live import Restriction
 from go_scheduler.dashboard.request import page
 from go_scheduler.dashboard.visibility import (
+    check_sees_nodes,
     sees_nodes,
     sees_queue,
     sees_queues,
     theirs,
 )
 from go_scheduler.http.routes.visibility import is_restricted
-from go_scheduler.models import Histogram
+from go_scheduler.models import Histogram, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from starlette.responses import Response
 
@@ -31,49 +33,26 @@ _HOUR = timedelta(hours=1)
 _FAILURES = 10
 _LOOKED_AT = 200
 _SHOWN = 20
+_CLAIMS = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFigures:
-    """What nodes have counted of a queue.
+def by_queue(
+    stats: Iterable[QueueStats],
+) -> list[tuple[str, Histogram, Mapping[str, int]]]:
+    """The lateness of runs and the number of ends by outcome, for each queue.
 
-    Attributes:
-        queue: The name of the queue.
-        began: Number of runs that began.
-        half: Half of them began no later than this; None: none began.
-        most: 99 of a hundred began no later than this; None: none began.
-        ended: Number of instances that ended, by outcome. *retried* is the number of
-            runs that another run of their instance follows.
+    *retried* is the number of runs that another run of their instance follows.
     """
-
-    queue: str
-    began: int
-    half: timedelta | None
-    most: timedelta | None
-    ended: Mapping[str, int]
-
-
-def by_queue(stats: Iterable[QueueStats]) -> list[QueueFigures]:
-    """The figures of each queue, by its name."""
     late: dict[str, Histogram] = {}
     ended: dict[str, Counter[str]] = {}
     for each in stats:
         late[each.queue] = late.get(each.queue, Histogram()) + each.lateness
         ended.setdefault(each.queue, Counter()).update(each.ended)
-    return [
-        QueueFigures(
-            queue=queue,
-            began=found.total,
-            half=found.quantile(0.5),
-            most=found.quantile(0.99),
-            ended=ended[queue],
-        )
-        for queue, found in sorted(late.items())
-    ]
+    return [(queue, found, ended[queue]) for queue, found in sorted(late.items())]
 
 
 def _read(visit: PageRequest) -> dict[str, Any]:
-    """What a caller may see of it."""
+    """Read the values that the caller may see."""
     client, caller, now = visit.client, visit.caller, visit.now
     of = theirs(caller)
     in_hand = client.list_claims(**of, limit=_LOOKED_AT)
@@ -97,4 +76,38 @@ async def overview(visit: PageRequest) -> Response:
     return visit.show("overview.html", **await on_thread(_read, visit))
 
 
-ROUTES = [page("/", overview)]
+async def nodes(visit: PageRequest) -> Response:
+    """The nodes that the store has seen within the last hour."""
+    check_sees_nodes(visit.caller)
+    found = await visit.client.anodes()
+    claims = await visit.client.alist_claims(limit=_CLAIMS)
+    held = [each for each in claims if each.state is State.CLAIMED]
+    runs = [each for each in claims if each.state is not State.CLAIMED]
+    return visit.show(
+        "nodes.html",
+        nodes=found,
+        held=Counter(each.claimed_by for each in held),
+        runs=Counter(each.claimed_by for each in runs),
+        is_cut=len(claims) == _CLAIMS,
+        now=visit.now,
+    )
+
+
+async def live(visit: PageRequest) -> Response:
+    """A stream of events of one kind."""
+    kind = visit.request.path_params["kind"]
+    if kind == "nodes":
+        check_sees_nodes(visit.caller)
+    return StreamingResponse(
+        visit.here.live.stream(kind, Restriction.of(visit.caller)),
+        media_type="text/event-stream",
+        # A proxy that buffers would delay the events.
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+ROUTES = [
+    page("/", overview),
+    page("/nodes", nodes, needs=("admin",)),
+    page("/live/{kind}", live),
+]

@@ -1,15 +1,8 @@
-// What pages do by a script of their own: ask before something is changed.
+// Reloads the live part of a page.
 "use strict";
 
-document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-confirm]");
-  if (button && !window.confirm(button.dataset.confirm)) {
-    event.preventDefault();
-  }
-});
-
-// The part of a page that is live is loaded anew when the server tells of a change, but
-// not while somebody is in it, or has opened something there.
+// The live part of a page is reloaded when the server reports a change. It is not
+// reloaded while it has the focus, or while something is open in it.
 for (const listening of document.querySelectorAll("[data-live]")) {
   const isUsed = () => {
     const live = document.getElementById("live");
@@ -20,11 +13,11 @@ for (const listening of document.querySelectorAll("[data-live]")) {
   const listen = () => {
     const source = new EventSource(listening.dataset.live);
     source.addEventListener("changed", load);
-    // Of what has changed while nobody listened nothing is told.
+    // Changes during an interruption are not reported.
     source.addEventListener("open", () => isBehind && load());
     source.addEventListener("error", () => {
       isBehind = true;
-      // By an answer that is no stream, such as a proxy's, it has ended for good.
+      // An answer that is no stream, such as one of a proxy, ends it for good.
       if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
     });
   };
