@@ -1,16 +1,29 @@
-"""Short names for what the store suite's tests do over and over."""
+"""Short names for the calls and values that the tests of stores repeat."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
 from uuid import UUID
 
+import pytest
+
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Cancelled, Outcome, TaskDefinition
+from go_scheduler.errors import TaskInstanceNotFoundError
+from go_scheduler.models import Cancelled, Outcome, Stage, State, TaskDefinition
 from go_scheduler.stores.messages import (
+    Addition,
     Claim,
     Claimant,
     Firing,
@@ -23,31 +36,36 @@ from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from go_scheduler.json import JSON
     from go_scheduler.models import Skipped, TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Answer
     from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Row = TypeVar("_Row")
 
 _FAILED_AFTER = 120
 
 
-def at_once(*calls: Callable[[], object]) -> list[object]:
+def at_once(*calls: Callable[[], _T]) -> list[_T]:
     """Make calls at the same moment, each in its own thread.
 
     Returns:
         What they returned, in the order of the calls.
     """
     barrier = threading.Barrier(len(calls))
-    results: dict[int, object] = {}
+    results: dict[int, _T] = {}
     errors: list[BaseException] = []
 
-    def run(number: int, call: Callable[[], object]) -> None:
+    def run(number: int, call: Callable[[], _T]) -> None:
         try:
             barrier.wait(_FAILED_AFTER)
             results[number] = call()
@@ -89,21 +107,16 @@ def definition(
     *,
     trigger: Trigger = HOURLY,
     key: int | None = None,
-    name: str | None = None,
-    queue: str = "default",
-    metadata: Mapping[str, JSON] | None = None,
-    expire_after: timedelta | None = None,
+    **fields: Any,
 ) -> TaskDefinition:
     """A definition that fires at the clock's start; ``key`` makes ids that sort."""
-    made = TaskDefinition(
-        trigger=trigger,
-        name=name,
-        queue=queue,
-        metadata=metadata or {},
-        expire_after=expire_after,
-        next_fire_time=next_fire_time,
-    )
+    made = TaskDefinition(trigger=trigger, next_fire_time=next_fire_time, **fields)
     return made if key is None else replace(made, id=UUID(int=key))
+
+
+def task(**fields: Any) -> TaskDefinition:
+    """A definition that fires only on demand."""
+    return definition(None, trigger=OnDemandTrigger(), **fields)
 
 
 def put(store: Store, new: TaskDefinition | None = None) -> TaskDefinition:
@@ -148,8 +161,19 @@ def fire(
 ) -> Sequence[TaskInstance]:
     """Fire a definition and return all its instances."""
     step = firing(read, *fire_times, next_fire_time=next_fire_time)
-    assert store.fire_definitions([step]).done == {read.id}
+    assert fire_steps(store, step) == [read.id]
     return instances(store, read)
+
+
+def fire_steps(store: Store, *steps: Firing) -> list[UUID]:
+    """Fire definitions; answer the ids of those that no other has fired."""
+    return _until_done(store.fire_definitions, steps, lambda each: each.definition.id)
+
+
+def add(store: Store, /, to: TaskDefinition, **fields: Any) -> TaskInstance:
+    """Add one instance and return it as answered."""
+    [added] = store.add_instances(to.id, [Addition(**fields)])
+    return added
 
 
 def instances(store: Store, of: TaskDefinition) -> Sequence[TaskInstance]:
@@ -222,6 +246,14 @@ def waiting_for_retry(
     return store.get_instance(instance.id)
 
 
+def fail_again(store: Store, instance: TaskInstance, times: int) -> TaskInstance:
+    """Let a running instance fail so many times; answer its next run."""
+    for _ in range(times):
+        assert finish(store, instance, None, error=f"attempt {instance.attempt}")
+        [instance] = claim(store)
+    return instance
+
+
 def ended(
     store: Store,
     new: TaskDefinition | None = None,
@@ -267,9 +299,11 @@ def claim(
     )
 
 
-def passed_on(store: Store, clock: ManualClock) -> tuple[TaskInstance, TaskInstance]:
+def passed_on(
+    store: Store, clock: ManualClock, new: TaskDefinition | None = None
+) -> tuple[TaskInstance, TaskInstance]:
     """An instance as its first owner has it, and as the second one has it."""
-    first = running(store)
+    first = running(store, new)
     clock.advance(LEASE)
     [second] = claim(store, OTHER_NODE, lapsed=True)
     return first, second
@@ -280,54 +314,101 @@ def claim_of(instance: TaskInstance) -> Claim:
     return Claim(instance_id=instance.id, attempt=instance.attempt)
 
 
-def start(store: Store, *given: TaskInstance) -> Sequence[TaskInstance]:
+def start(store: Store, *given: TaskInstance) -> list[TaskInstance]:
     """Start instances under the claims they were read with."""
-    return store.start_instances(claimant(), [claim_of(each) for each in given]).done
+    claims = [claim_of(each) for each in given]
+    call = partial(store.start_instances, claimant())
+    return _until_done(call, claims, lambda each: each.instance_id)
 
 
-def renew(store: Store, *given: TaskInstance) -> Mapping[UUID, bool]:
-    """Renew claims for one lease."""
-    renewals = [Renewal(claim=claim_of(each), lease=LEASE) for each in given]
+def renew(
+    store: Store, *given: TaskInstance, lease: timedelta = LEASE
+) -> Mapping[UUID, bool]:
+    """Renew claims, for one lease unless told otherwise."""
+    renewals = [Renewal(claim=claim_of(each), lease=lease) for each in given]
     return store.renew_claims(renewals).done
 
 
 def hand_on(
-    store: Store, instance: TaskInstance, *, lease: timedelta, worker: str | None = None
+    store: Store, /, instance: TaskInstance, *, lease: timedelta, **fields: Any
 ) -> Mapping[UUID, bool]:
-    """Hand on a run, for so long at least."""
-    renewal = Renewal(
-        claim=claim_of(instance), lease=lease, handed_on=True, worker=worker
-    )
+    """Hand a run on to a worker, for this lease at least."""
+    claim = claim_of(instance)
+    renewal = Renewal(claim=claim, lease=lease, handed_on=True, **fields)
     return store.renew_claims([renewal]).done
+
+
+WORKER = "Gerät ä \"'\\,{}%s:x \U0001f40d"
+
+
+def report_stage(
+    store: Store,
+    instance: TaskInstance,
+    stage: Stage | None,
+    *,
+    lease: timedelta = MINUTE,
+    worker: str | None = WORKER,
+    progress: str | None = None,
+) -> Mapping[UUID, bool]:
+    """Report how far a run has come on a bus; a published one has no worker yet."""
+    named = worker if stage in (Stage.ACCEPTED, Stage.STARTED) else None
+    return hand_on(
+        store, instance, lease=lease, worker=named, stage=stage, progress=progress
+    )
 
 
 def finish(
     store: Store,
+    /,
     instance: TaskInstance,
     outcome: Outcome | None = Outcome.COMPLETED,
-    *,
-    retry_in: timedelta = ZERO,
-    hung: bool = False,
-    error: str | None = None,
-    next_fire_time: datetime | None = None,
+    **fields: Any,
 ) -> bool:
-    """Finish one run, called when it was started, and tell whether it was accepted."""
-    end = RunOutcome(
-        claim=claim_of(instance),
-        started_at=instance.started_at,
-        outcome=outcome,
-        retry_in=retry_in,
-        hung=hung,
-        error=error,
-        next_fire_time=next_fire_time,
-    )
-    return store.finish_instances([end]).done == {instance.id}
+    """Finish one run, called when it was started, and tell whether it was accepted.
+
+    Args:
+        store: Where the run is stored.
+        instance: The run, as it was claimed.
+        outcome: How it ended; None: it failed and is to run again.
+        **fields: Other fields of its ``RunOutcome``.
+    """
+    fields = {"started_at": instance.started_at, **fields}
+    end = RunOutcome(claim=claim_of(instance), outcome=outcome, **fields)
+    return bool(_until_done(store.finish_instances, [end], _instance_of))
 
 
-def release(store: Store, instance: TaskInstance, delay: timedelta = ZERO) -> bool:
+def release(
+    store: Store,
+    instance: TaskInstance,
+    delay: timedelta = ZERO,
+    *,
+    reason: str | None = None,
+) -> bool:
     """Give one instance back, and tell whether it was accepted."""
-    given_back = Release(claim=claim_of(instance), delay=delay)
-    return store.release_instances([given_back]).done == {instance.id}
+    given_back = Release(claim=claim_of(instance), delay=delay, reason=reason)
+    return bool(_until_done(store.release_instances, [given_back], _instance_of))
+
+
+def _instance_of(row: RunOutcome | Release) -> UUID:
+    return row.claim.instance_id
+
+
+def _until_done(
+    call: Callable[[Sequence[_Row]], Answer[Collection[_T]]],
+    rows: Sequence[_Row],
+    id_of: Callable[[_Row], UUID],
+) -> list[_T]:
+    """What a call has done in the end, repeated for the rows that were busy.
+
+    Of calls that are made at the same moment any may be told that a row is busy, the
+    more so on a busy machine; a node then asks again.
+    """
+    done: list[_T] = []
+    while rows:
+        answer = call(rows)
+        done += answer.done
+        rows = [each for each in rows if id_of(each) in answer.busy]
+    return done
 
 
 def cancel(
@@ -345,3 +426,106 @@ def ids(given: Iterable[TaskDefinition | TaskInstance]) -> list[UUID]:
 def times(given: Collection[TaskInstance]) -> list[datetime | None]:
     """Their fire times, in their order."""
     return [each.fire_time for each in given]
+
+
+class _Method(Generic[_P, _T]):
+    """Makes a function of a store a method of ``Rig``."""
+
+    def __init__(self, function: Callable[Concatenate[Store, _P], _T]) -> None:
+        self._function = function
+
+    def __get__(self, rig: Rig, owner: type[Rig]) -> Callable[_P, _T]:
+        return partial(self._function, rig.store)
+
+
+class Rig:
+    """A test rig: a store, its clock, and the calls that the suite's tests repeat."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.advance = clock.advance
+        self.now = store.now
+
+    put = _Method(put)
+    fire = _Method(fire)
+    fire_steps = _Method(fire_steps)
+    add = _Method(add)
+    instances = _Method(instances)
+    due = _Method(due)
+    clean_up = _Method(clean_up)
+    pending = _Method(pending)
+    claimed = _Method(claimed)
+    running = _Method(running)
+    waiting_for_retry = _Method(waiting_for_retry)
+    ended = _Method(ended)
+    fail_again = _Method(fail_again)
+    claim = _Method(claim)
+    start = _Method(start)
+    renew = _Method(renew)
+    hand_on = _Method(hand_on)
+    report_stage = _Method(report_stage)
+    finish = _Method(finish)
+    release = _Method(release)
+    cancel = _Method(cancel)
+
+    @overload
+    def read(self, given: TaskInstance) -> TaskInstance: ...
+    @overload
+    def read(self, given: TaskDefinition) -> TaskDefinition: ...
+    def read(
+        self, given: TaskInstance | TaskDefinition
+    ) -> TaskInstance | TaskDefinition:
+        """Read an instance or a definition again, as it is stored now."""
+        if isinstance(given, TaskDefinition):
+            return self.store.get_definition(given.id)
+        return self.store.get_instance(given.id)
+
+    def fired(
+        self, new: TaskDefinition, *fire_times: datetime
+    ) -> Sequence[TaskInstance]:
+        """Put a definition, fire it and return its instances, in their order."""
+        return self.fire(self.put(new), *fire_times)
+
+    def state_of(self, instance: TaskInstance) -> State | None:
+        """The state of an instance by now; None: it has been removed."""
+        try:
+            return self.read(instance).state
+        except TaskInstanceNotFoundError:
+            return None
+
+    def pause(self, read: TaskDefinition, *, note: str | None = None) -> TaskDefinition:
+        """Pause one definition and return it as stored."""
+        [paused] = self.store.pause_definitions([read.id], note=note)
+        return paused
+
+    def resume(self, *read: TaskDefinition) -> list[TaskDefinition]:
+        """Resume definitions and return them as stored."""
+        return [*self.store.resume_definitions(ids(read))]
+
+    def delete(self, *read: TaskDefinition) -> Mapping[UUID, Collection[UUID]]:
+        """Delete definitions; answer as the store does."""
+        return self.store.delete_definitions(ids(read))
+
+    def reopen(self, *given: TaskInstance) -> set[UUID]:
+        """Reopen instances; answer the ids of those that run again."""
+        return {*self.store.reopen_instances(ids(given))}
+
+    def take_over(self) -> Sequence[TaskInstance]:
+        """Claim for the other node what is due, and what has lapsed."""
+        return self.claim(OTHER_NODE, lapsed=True)
+
+    def passed_on(
+        self, new: TaskDefinition | None = None
+    ) -> tuple[TaskInstance, TaskInstance]:
+        """Let a claim lapse; answer the instance of its first and its second owner."""
+        return passed_on(self.store, self.clock, new)
+
+
+class StoreTests:
+    """A part of the suite for stores."""
+
+    @pytest.fixture
+    def rig(self, store: Store, clock: ManualClock) -> Rig:
+        """What the tests use."""
+        return Rig(store, clock)

@@ -123,7 +123,7 @@ class TestClaim:
             lambda: desk.claim(claimant(), limit=10),
             lambda: other.claim(claimant(OTHER_NODE), limit=10),
         )
-        assert sorted(len(each) for each in found) == [0, 1]  # type: ignore[arg-type]
+        assert sorted(len(each) for each in found) == [0, 1]
 
     def test_what_has_lapsed_is_taken_over_if_that_is_asked_for(
         self, store: Store, clock: ManualClock, desk: Desk

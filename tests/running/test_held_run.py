@@ -62,4 +62,4 @@ def test_its_outcome_is_decided_once() -> None:
 def test_of_those_that_decide_at_once_one_does() -> None:
     for _ in range(10):
         one = run()
-        assert sorted(at_once(*[one.settle] * 4)) == [False, False, False, True]  # type: ignore[type-var]
+        assert sorted(at_once(*[one.settle] * 4)) == [False, False, False, True]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, fire, put
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, add, fire, put
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.additions import add
 from go_scheduler.testing.stores import StoreSuite
 from tests.servers import delete_all_rows, libpq, opened
 

@@ -29,6 +29,7 @@ from go_scheduler.testing.builders import (
     SECOND,
     claim,
     definition,
+    fail_again,
     finish,
     fire,
     ids,
@@ -48,7 +49,7 @@ from go_scheduler.testing.store.definitions import DeleteTests
 from go_scheduler.testing.store.edits import EditTests
 from go_scheduler.testing.store.firings import FireTests, NextFireTimeTests
 from go_scheduler.testing.store.pauses import FrozenTests, PauseTests
-from go_scheduler.testing.store.runs import FinishTests, ReleaseTests, fail_again
+from go_scheduler.testing.store.runs import FinishTests, ReleaseTests
 from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger

@@ -19,16 +19,10 @@ from go_scheduler.testing.builders import (
     LEASE,
     SECOND,
     TICK,
-    claim,
+    Rig,
+    StoreTests,
     definition,
-    finish,
-    fire,
     firing,
-    instances,
-    pending,
-    put,
-    running,
-    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -37,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from go_scheduler.json import JSON
-    from go_scheduler.stores.base import Store
-    from go_scheduler.testing.clock import ManualClock
 
 KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 LISBON_IN_1900 = timezone(-timedelta(minutes=36, seconds=44, microseconds=680000))
@@ -103,169 +95,165 @@ RETRIES = [
 ]
 
 
-class TimeTests:
+class TimeTests(StoreTests):
     """Times, to the microsecond and in UTC."""
 
-    def test_a_definitions_times_come_back(self, store: Store) -> None:
+    def test_a_definitions_times_come_back(self, rig: Rig) -> None:
         for name, at in TIMES.items():
             trigger = ExecuteOnceTrigger(at)
-            new = put(store, definition(at, trigger=trigger))
-            moved = put(store)
-            fire(store, moved, next_fire_time=at)
-            for found in store.list_definitions(ids=[new.id, moved.id]):
+            new = rig.put(definition(at, trigger=trigger))
+            moved = rig.put()
+            rig.fire(moved, next_fire_time=at)
+            for found in rig.store.list_definitions(ids=[new.id, moved.id]):
                 assert found.next_fire_time == at, name
                 assert found.next_fire_time.utcoffset() == ZERO, name
-            assert store.get_definition(new.id).trigger == trigger, name
+            assert rig.read(new).trigger == trigger, name
 
-    def test_an_instances_times_come_back(self, store: Store) -> None:
+    def test_an_instances_times_come_back(self, rig: Rig) -> None:
         for name, at in TIMES.items():
-            read = put(store)
+            read = rig.put()
             skipped = Skipped(first=at, last=at, count=10**9, reason=TEXTS[2])
             step = firing(read, at, skipped=skipped)
-            assert store.fire_definitions([step]).done == {read.id}
-            for found in instances(store, read):
+            assert rig.fire_steps(step) == [read.id]
+            for found in rig.instances(read):
                 assert found.execute_at == found.due_at == at, name
                 if found.skipped is None:
                     assert found.fire_time == at, name
                 else:
                     assert found.skipped == skipped, name
 
-    def test_times_given_in_utc_come_back_in_utc(self, store: Store) -> None:
-        read = put(store)
+    def test_times_given_in_utc_come_back_in_utc(self, rig: Rig) -> None:
+        read = rig.put()
         skipped = Skipped(first=START, last=START, count=1, reason="late")
         step = firing(read, START + TICK, skipped=skipped)
-        assert store.fire_definitions([step]).done == {read.id}
-        [started] = claim(store, ahead=HOUR, lead=HOUR)
-        assert finish(store, started)
-        record, instance = instances(store, read)
+        assert rig.fire_steps(step) == [read.id]
+        [started] = rig.claim(ahead=HOUR, lead=HOUR)
+        assert rig.finish(started)
+        record, instance = rig.instances(read)
         found = [instance.fire_time, instance.execute_at, instance.due_at]
         found += [instance.started_at, instance.expires_at, instance.completed_at]
         assert record.skipped is not None
         found += [record.skipped.first, record.skipped.last, record.completed_at]
         assert {at.utcoffset() for at in found if at is not None} == {ZERO}
 
-    def test_times_in_another_zone_are_the_same_times(self, store: Store) -> None:
-        read = put(store)
+    def test_times_in_another_zone_are_the_same_times(self, rig: Rig) -> None:
+        read = rig.put()
         local = replace(read, next_fire_time=START.astimezone(KATHMANDU))
         step = firing(local, START.astimezone(KATHMANDU), next_fire_time=START)
-        assert store.fire_definitions([step]).done == {read.id}
-        assert len(fire(store, read)) == 1
-        [run] = claim(store)
+        assert rig.fire_steps(step) == [read.id]
+        assert len(rig.fire(read)) == 1
+        [run] = rig.claim()
         called_at = (START + TICK).astimezone(KATHMANDU)
-        assert finish(store, replace(run, started_at=called_at))
-        assert store.get_instance(run.id).started_at == START + TICK
+        assert rig.finish(replace(run, started_at=called_at))
+        assert rig.read(run).started_at == START + TICK
 
-    def test_leases_and_due_times_keep_their_microseconds(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_leases_and_due_times_keep_their_microseconds(self, rig: Rig) -> None:
         for years in (0, 40, 1000):
-            clock.advance(timedelta(days=365 * years, microseconds=1))
-            now = clock.now()
-            pending(store, definition(now + SECOND))
-            [claimed] = claim(store, ahead=SECOND)
+            rig.advance(timedelta(days=365 * years, microseconds=1))
+            now = rig.now()
+            rig.pending(definition(now + SECOND))
+            [claimed] = rig.claim(ahead=SECOND)
             assert claimed.expires_at == now + SECOND + LEASE
-            [started] = start(store, claimed)
+            [started] = rig.start(claimed)
             assert started.started_at == now + SECOND
-            assert finish(store, started, None, retry_in=TICK)
-            assert store.get_instance(started.id).due_at == now + TICK
-            store.delete_definitions([started.definition.id])
+            assert rig.finish(started, None, retry_in=TICK)
+            assert rig.read(started).due_at == now + TICK
+            rig.delete(started.definition)
 
-    def test_durations_keep_their_microseconds(self, store: Store) -> None:
+    def test_durations_keep_their_microseconds(self, rig: Rig) -> None:
         new = definition(expire_after=timedelta(days=36_525) - TICK)
         new = replace(new, catch_up=CatchUp(grace=timedelta(days=400, microseconds=3)))
-        found = store.get_definition(put(store, new).id)
+        found = rig.read(rig.put(new))
         assert found.expire_after == new.expire_after
         assert found.catch_up == new.catch_up
 
-    def test_the_store_goes_by_the_clock_it_was_given(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_the_store_goes_by_the_clock_it_was_given(self, rig: Rig) -> None:
         for _ in range(2):
-            assert store.now() == clock.now(), "the store does not go by its clock="
-            assert store.now().utcoffset() == ZERO
-            at_earliest, at_latest = store.now_between()
-            assert at_earliest <= clock.now() <= at_latest
-            clock.advance(HOUR + TICK)
+            assert rig.now() == rig.now(), "the store does not go by its clock="
+            assert rig.now().utcoffset() == ZERO
+            at_earliest, at_latest = rig.store.now_between()
+            assert at_earliest <= rig.now() <= at_latest
+            rig.advance(HOUR + TICK)
 
 
-class ValueTests:
+class ValueTests(StoreTests):
     """Ids, texts, policies and metadata."""
 
-    def test_any_id_comes_back(self, store: Store) -> None:
+    def test_any_id_comes_back(self, rig: Rig) -> None:
         for number in (0, 1, 2**127, 2**128 - 1):
-            put(store, definition(key=number))
-            assert store.get_definition(UUID(int=number)).id.int == number
+            rig.put(definition(key=number))
+            assert rig.store.get_definition(UUID(int=number)).id.int == number
 
-    def test_names_and_queues_come_back(self, store: Store) -> None:
+    def test_names_and_queues_come_back(self, rig: Rig) -> None:
         for text in (*TEXTS, "é" * NAME_LIMIT, "🕰" * NAME_LIMIT):
-            new = put(store, definition(name=text, queue=text))
-            found = store.get_definition(new.id)
+            new = rig.put(definition(name=text, queue=text))
+            found = rig.read(new)
             assert (found.name, found.queue) == (text, text)
-            assert store.list_definitions(name=text, queue=text) == [new]
-            fire(store, new)
-            assert len(claim(store, queues=[text])) == 1, f"in the queue {text!r}"
+            assert rig.store.list_definitions(name=text, queue=text) == [new]
+            rig.fire(new)
+            assert len(rig.claim(queues=[text])) == 1, f"in the queue {text!r}"
 
-    def test_errors_and_notes_come_back(self, store: Store) -> None:
+    def test_errors_and_notes_come_back(self, rig: Rig) -> None:
         for text in (*TEXTS, "", "é" * 100_000):
-            instance = running(store)
-            assert finish(store, instance, Outcome.FAILED, error=text)
-            assert store.get_instance(instance.id).error == text
+            instance = rig.running()
+            assert rig.finish(instance, Outcome.FAILED, error=text)
+            assert rig.read(instance).error == text
             note = text[:NOTE_LIMIT]
-            [paused] = store.pause_definitions([instance.definition.id], note=note)
-            assert paused.note == store.get_definition(paused.id).note == note
+            paused = rig.pause(instance.definition, note=note)
+            assert paused.note == rig.read(paused).note == note
 
-    def test_retry_policies_come_back(self, store: Store) -> None:
+    def test_retry_policies_come_back(self, rig: Rig) -> None:
         for retry in RETRIES:
-            new = put(store, replace(definition(), retry=retry))
+            new = rig.put(definition(retry=retry))
             # As text: 1 and 1.0, or a list and a tuple, are equal to each other.
-            assert repr(store.get_definition(new.id).retry) == repr(retry)
+            assert repr(rig.read(new).retry) == repr(retry)
 
-    def test_metadata_comes_back(self, store: Store) -> None:
+    def test_metadata_comes_back(self, rig: Rig) -> None:
         for metadata in METADATA:
             new = definition(metadata=metadata)
-            put(store, new)
-            found = store.get_definition(new.id)
+            rig.put(new)
+            found = rig.read(new)
             assert same(found.metadata, new.metadata), metadata
             assert found == new, metadata
-            assert put(store, new).revision == 1, f"not equal to itself: {metadata}"
-            [instance] = fire(store, found)
+            assert rig.put(new).revision == 1, f"not equal to itself: {metadata}"
+            [instance] = rig.fire(found)
             assert same(instance.metadata, new.metadata), metadata
 
-    def test_a_negative_zero_stays_negative(self, store: Store) -> None:
-        new = put(store, definition(metadata={"a": -0.0}))
-        kept = store.get_definition(new.id).metadata["a"]
+    def test_a_negative_zero_stays_negative(self, rig: Rig) -> None:
+        new = rig.put(definition(metadata={"a": -0.0}))
+        kept = rig.read(new).metadata["a"]
         assert isinstance(kept, float)
         assert math.copysign(1, kept) == -1
 
-    def test_what_is_read_cannot_be_changed(self, store: Store) -> None:
-        new = put(store, definition(metadata={"a": {"b": [1]}}))
-        found = store.get_definition(new.id)
+    def test_what_is_read_cannot_be_changed(self, rig: Rig) -> None:
+        new = rig.put(definition(metadata={"a": {"b": [1]}}))
+        found = rig.read(new)
         with pytest.raises(TypeError):
             found.metadata["a"]["b"].append(2)  # type: ignore[call-overload,index,union-attr]
-        assert store.get_definition(new.id).metadata == {"a": {"b": [1]}}
+        assert rig.read(new).metadata == {"a": {"b": [1]}}
 
 
-class OpenTests:
+class OpenTests(StoreTests):
     """``initialize``, ``connect`` and ``close``."""
 
-    def test_initializing_again_is_harmless(self, store: Store) -> None:
-        instance = running(store)
+    def test_initializing_again_is_harmless(self, rig: Rig) -> None:
+        instance = rig.running()
         for _ in range(2):
-            store.initialize()
-        assert store.get_definition(instance.definition.id) == instance.definition
-        assert store.get_instance(instance.id) == instance
+            rig.store.initialize()
+        assert rig.read(instance.definition) == instance.definition
+        assert rig.read(instance) == instance
 
-    def test_connecting_again_is_harmless(self, store: Store) -> None:
+    def test_connecting_again_is_harmless(self, rig: Rig) -> None:
         for _ in range(2):
-            store.connect()
-        new = put(store)
-        assert store.get_definition(new.id) == new
+            rig.store.connect()
+        new = rig.put()
+        assert rig.read(new) == new
 
-    def test_a_closed_store_may_be_opened_again(self, store: Store) -> None:
+    def test_a_closed_store_may_be_opened_again(self, rig: Rig) -> None:
         for _ in range(2):
             # The first time it is closed before it was used.
             for _ in range(2):
-                store.close()
-            store.initialize()
-            new = put(store)
-            assert store.get_definition(new.id) == new
+                rig.store.close()
+            rig.store.initialize()
+            new = rig.put()
+            assert rig.read(new) == new
