@@ -78,9 +78,7 @@ class BusSuite(ABC):
         """Takes what is delivered."""
         return Heard()
 
-    def test_what_is_published_waits_for_a_subscriber(
-        self, topic: str, heard: Heard
-    ) -> None:
+    def test_a_message_waits_for_a_subscriber(self, topic: str, heard: Heard) -> None:
         with self.open_bus() as bus:
             bus.publish(topic, b'{"n": 1}')
             assert bus.is_up()
@@ -91,9 +89,7 @@ class BusSuite(ABC):
             assert not delivery.redelivered
             delivery.ack()
 
-    def test_messages_come_as_they_are_whatever_their_bytes(
-        self, topic: str, heard: Heard
-    ) -> None:
+    def test_any_bytes_arrive_unchanged(self, topic: str, heard: Heard) -> None:
         bodies = [b"", b"\x00\xff", "ü€\N{SNOWMAN}".encode(), b"x" * 300_000]
         with self.open_bus() as bus:
             bus.subscribe(topic, heard, prefetch=10)
@@ -111,9 +107,7 @@ class BusSuite(ABC):
             # Neither acknowledges, and each may have one.
             assert {first.next().body, second.next().body} == {b"1", b"2"}
 
-    def test_no_more_come_than_may_be_unacknowledged(
-        self, topic: str, heard: Heard
-    ) -> None:
+    def test_prefetch_limits_the_unacknowledged(self, topic: str, heard: Heard) -> None:
         with self.open_bus() as bus:
             for number in range(3):
                 bus.publish(topic, b"%d" % number)
@@ -125,7 +119,7 @@ class BusSuite(ABC):
             had[0].ack()
             assert heard.next().body == b"2"
 
-    def test_a_subscription_of_none_gets_something_once_it_is_larger(
+    def test_a_resize_from_zero_starts_deliveries(
         self, topic: str, heard: Heard
     ) -> None:
         with self.open_bus() as bus:
@@ -139,7 +133,7 @@ class BusSuite(ABC):
             subscription.resize(2)
             assert heard.next().body == b"2"
 
-    def test_a_subscription_of_none_gets_nothing_for_what_is_acknowledged_then(
+    def test_an_ack_after_a_resize_to_zero_brings_nothing(
         self, topic: str, heard: Heard
     ) -> None:
         with self.open_bus() as bus:
@@ -151,7 +145,7 @@ class BusSuite(ABC):
             delivery.ack()
             assert heard.nothing()
 
-    def test_what_is_rejected_comes_again_or_never(
+    def test_a_rejected_message_is_requeued_or_dropped(
         self, topic: str, heard: Heard
     ) -> None:
         with self.open_bus() as bus:
@@ -164,7 +158,7 @@ class BusSuite(ABC):
             bus.publish(topic, b"2")
             assert heard.next().body == b"2"
 
-    def test_what_is_unacknowledged_goes_back_at_the_close(
+    def test_a_close_requeues_the_unacknowledged(
         self, topic: str, heard: Heard
     ) -> None:
         with self.open_bus() as bus:
@@ -179,7 +173,7 @@ class BusSuite(ABC):
             kept.ack()
             kept.reject(requeue=True)
 
-    def test_a_receiver_that_raises_loses_its_message_and_no_other(
+    def test_a_receiver_that_raises_loses_one_message(
         self, topic: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         bodies: SimpleQueue[bytes] = SimpleQueue()
@@ -210,9 +204,7 @@ class BusSuite(ABC):
             bus.publish(topic, b"1")
             assert closed.wait(_PATIENCE)
 
-    def test_what_is_told_to_one_alone_is_told_to_it(
-        self, topic: str, heard: Heard
-    ) -> None:
+    def test_a_subscription_of_its_own_gets_all(self, topic: str, heard: Heard) -> None:
         with self.open_bus() as bus:
             subscription = bus.subscribe(topic, heard, own=True)
             # It is ready once this has come, which waits for it.
@@ -238,9 +230,7 @@ class BusSuite(ABC):
             bus.subscribe(topic, heard, prefetch=10)
             assert sorted(map(int, heard.bodies(100))) == list(range(100))
 
-    def test_many_are_published_without_waiting_for_each(
-        self, topic: str, heard: Heard
-    ) -> None:
+    def test_publish_soon_does_not_wait(self, topic: str, heard: Heard) -> None:
         with self.open_bus() as bus:
             soon = timedelta(minutes=1)
             found = [
@@ -266,9 +256,7 @@ class BusSuite(ABC):
         with pytest.raises(BusUnavailableError):
             bus.subscribe(topic, heard)
 
-    def test_no_thread_is_left_when_a_bus_has_been_closed(
-        self, topic: str, heard: Heard
-    ) -> None:
+    def test_a_closed_bus_leaves_no_thread(self, topic: str, heard: Heard) -> None:
         before = {*threading.enumerate()}
         with self.open_bus() as bus:
             bus.check()

@@ -31,8 +31,8 @@ class ClosesNothing(KombuBus):
 
 
 FAULTS = {
-    LosesWhatNobodyHears: "test_what_is_published_waits_for_a_subscriber",
-    DeliversAsMuchAsThereIs: "test_no_more_come_than_may_be_unacknowledged",
+    LosesWhatNobodyHears: "test_a_message_waits_for_a_subscriber",
+    DeliversAsMuchAsThereIs: "test_prefetch_limits_the_unacknowledged",
     ClosesNothing: "test_a_bus_that_has_been_closed_is_away",
 }
 

@@ -163,9 +163,7 @@ class AddTests(StoreTests):
         assert added[1] == first
         assert len({*ids(added)}) == len(rig.instances(of)) == 4
 
-    def test_an_addition_is_made_once_however_often_it_is_repeated(
-        self, rig: Rig
-    ) -> None:
+    def test_a_repeated_addition_is_made_once(self, rig: Rig) -> None:
         of = rig.put(task())
         twice = [Addition(payload={"n": 1}), Addition(key="k")]
         first = rig.store.add_instances(of.id, twice)
@@ -399,7 +397,7 @@ class FullTests(StoreTests):
         assert states == [State.PENDING, State.PENDING, State.SKIPPED]
 
     @pytest.mark.parametrize("when_full", ["refuse", "drop"])
-    def test_those_that_add_at_once_do_not_exceed_it_together(
+    def test_concurrent_additions_keep_the_limit(
         self, rig: Rig, when_full: Literal["refuse", "drop"]
     ) -> None:
         of = rig.put(task(max_queue=3, when_full=when_full))

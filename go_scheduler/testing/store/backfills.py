@@ -289,7 +289,7 @@ class BackfillOverlapTests(StoreTests):
         assert run.fire_time == PAST[0]
 
     @pytest.mark.parametrize("again", [False, True])
-    def test_the_overlap_given_and_the_lock_of_the_definition_say_how_many_run(
+    def test_the_overlap_and_the_lock_say_how_many_run(
         self, rig: Rig, again: bool
     ) -> None:
         for number, (overlap, lock, together) in enumerate(

@@ -123,9 +123,7 @@ class ClaimTests(StoreTests):
         due = [START + number * SECOND for number in (1, 2, 3)]
         assert [each.due_at for each in given] == due
 
-    def test_at_most_limit_are_claimed_at_a_time_and_all_in_the_end(
-        self, rig: Rig
-    ) -> None:
+    def test_claims_in_pages_of_limit_get_everything(self, rig: Rig) -> None:
         queues = ("a", "b")
         for queue in queues:
             made = (START + number * SECOND for number in range(-6, 6))
@@ -159,9 +157,7 @@ class ClaimTests(StoreTests):
         assert (instance.state, instance.runs) == (State.CLAIMED, 0)
         assert instance.started_at is None
 
-    def test_a_start_with_the_claim_holds_no_longer_than_expire_after(
-        self, rig: Rig
-    ) -> None:
+    def test_a_claim_that_starts_is_bounded_by_expire_after(self, rig: Rig) -> None:
         own = rig.pending(definition(expire_after=SECOND))
         by_default = rig.pending()
         unstarted = rig.pending(definition(START + MINUTE, expire_after=SECOND))
@@ -203,9 +199,7 @@ def claimed_singly(
 class PriorityTests(StoreTests):
     """``claim_instances`` and priorities."""
 
-    def test_of_what_is_due_a_smaller_class_comes_first_and_the_last_in_its_turn(
-        self, rig: Rig
-    ) -> None:
+    def test_urgent_instances_come_first_but_not_always(self, rig: Rig) -> None:
         waiting(rig, 3)
         waiting(rig, 0)
         taken = claimed_singly(rig)
@@ -278,9 +272,7 @@ class LapsedTests(StoreTests):
         assert rig.claim(OTHER_NODE, ahead=HOUR, lapsed=False) == []
         assert rig.claim(OTHER_NODE, queues=["other"], lapsed=True) == []
 
-    def test_a_lapsed_claim_that_never_started_is_started_when_it_is_due(
-        self, rig: Rig
-    ) -> None:
+    def test_a_lapsed_claim_is_started_if_it_is_due(self, rig: Rig) -> None:
         soon, later = (rig.claimed(definition(START + each)) for each in (SECOND, HOUR))
         rig.store.renew_claims([Renewal(claim=claim_of(later), lease=SECOND)])
         rig.advance(SECOND + LEASE)
@@ -312,9 +304,7 @@ class LapsedTests(StoreTests):
         assert taken_over(MINUTE + TICK) == []
         assert taken_over(MINUTE) == [late.id]
 
-    def test_a_lapsed_claim_that_nobody_took_is_still_its_owners(
-        self, rig: Rig
-    ) -> None:
+    def test_a_lapsed_claim_stays_with_its_owner_until_taken(self, rig: Rig) -> None:
         held, run = rig.claimed(), rig.running()
         rig.advance(HOUR)
         assert ids(rig.start(held)) == [held.id]
@@ -417,9 +407,7 @@ class LostClaimTests(StoreTests):
 
         check_none_counts(rig, lost_claims(rig).items(), renew_all)
 
-    def test_nothing_is_given_back_by_a_claim_that_is_not_current(
-        self, rig: Rig
-    ) -> None:
+    def test_nothing_is_released_by_a_claim_that_is_not_current(self, rig: Rig) -> None:
         def give_back(given: Sequence[TaskInstance]) -> Collection[UUID]:
             claims = [Release(claim=claim_of(each), delay=HOUR) for each in given]
             return rig.store.release_instances(claims).done
@@ -474,9 +462,7 @@ class StartTests(StoreTests):
         assert instance.started_at == START + MINUTE
         assert instance.expires_at == START + MINUTE + LEASE
 
-    def test_a_start_holds_for_the_lease_or_for_expire_after_if_that_is_shorter(
-        self, rig: Rig
-    ) -> None:
+    def test_a_start_holds_for_the_lease_or_expire_after(self, rig: Rig) -> None:
         for own, lease, by_default in (
             (MINUTE, HOUR, TICK),
             (None, HOUR, MINUTE),
@@ -490,9 +476,7 @@ class StartTests(StoreTests):
                 f" which has a lease of {lease}"
             )
 
-    def test_a_second_start_is_answered_alike_and_changes_nothing(
-        self, rig: Rig
-    ) -> None:
+    def test_a_repeated_start_changes_nothing(self, rig: Rig) -> None:
         [by_a_start] = rig.start(rig.claimed())
         by_its_claim = rig.running()
         rig.advance(MINUTE)
@@ -529,16 +513,14 @@ class RenewTests(StoreTests):
         rig.cancel(asked)
         assert rig.renew(asked, other) == {asked.id: True, other.id: False}
 
-    def test_what_is_handed_on_is_not_listed_for_its_node_any_more(
-        self, rig: Rig
-    ) -> None:
+    def test_a_handed_on_run_is_not_listed_for_its_node(self, rig: Rig) -> None:
         instance, other = rig.running(), rig.running()
         assert rig.hand_on(instance, lease=HOUR) == {instance.id: False}
         assert ids(rig.store.list_claimed(NODE)) == [other.id]
         expected = replace(instance, expires_at=START + HOUR)
         assert rig.read(instance) == expected
 
-    def test_what_is_handed_on_lapses_no_sooner_by_a_renewal(self, rig: Rig) -> None:
+    def test_a_renewal_never_shortens_a_handed_on_run(self, rig: Rig) -> None:
         instance = rig.running()
         # Not even by the one that hands it on.
         assert rig.hand_on(instance, lease=SECOND) == {instance.id: False}
@@ -551,9 +533,7 @@ class RenewTests(StoreTests):
         assert rig.read(instance).expires_at == START + 2 * HOUR
         assert rig.store.list_claimed(NODE) == []
 
-    def test_what_is_handed_on_is_the_next_owners_like_any_other(
-        self, rig: Rig
-    ) -> None:
+    def test_a_handed_on_run_passes_on_like_any_other(self, rig: Rig) -> None:
         lapses, given_back = rig.running(), rig.running()
         for each in (lapses, given_back):
             rig.hand_on(each, lease=HOUR)
@@ -652,9 +632,7 @@ class HandOverTests(StoreTests):
         with pytest.raises(TaskDefinitionNotFoundError):
             rig.store.add_and_start(NOBODY, [Addition()], claimant(), names=None)
 
-    def test_a_new_definition_fires_and_starts_or_is_left_to_the_loops(
-        self, rig: Rig
-    ) -> None:
+    def test_a_new_definition_fires_and_may_start_at_once(self, rig: Rig) -> None:
         on, waits = definition(), definition(trigger=WAITING)
         for step in (firing(ONCE), firing(on, next_fire_time=START + HOUR)):
             found, instance = rig.store.put_and_start(step, claimant())
@@ -717,9 +695,7 @@ class HandOverTests(StoreTests):
             assert each.started_at == START + HOUR
             assert each == rig.read(each)
 
-    def test_what_has_fired_already_or_does_not_exist_is_not_started(
-        self, rig: Rig
-    ) -> None:
+    def test_a_lost_firing_starts_nothing(self, rig: Rig) -> None:
         first = rig.put()
         [run] = rig.fire(first, next_fire_time=START + HOUR)
         lost = [firing(first), firing(ONCE)]

@@ -79,9 +79,7 @@ class CleanupTests(StoreTests):
         assert {each.id for each in rig.store.list_instances()} == set(ids(kept))
         assert len(rig.store.list_definitions()) == len(kept)
 
-    def test_a_completed_definition_goes_when_it_is_old_enough_and_has_no_instance(
-        self, rig: Rig
-    ) -> None:
+    def test_a_completed_definition_without_instances_goes(self, rig: Rig) -> None:
         live_again = rig.put(definition(None))
         rig.put(replace(live_again, trigger=WAITING, next_fire_time=START))
         rig.put(definition(None))
@@ -254,9 +252,7 @@ class RememberedTests(StoreTests):
         again = rig.store.put_definitions([gone, over])
         assert [each.completed_at for each in again] == [None, None]
 
-    def test_ids_are_forgotten_when_they_were_completed_long_enough_ago(
-        self, rig: Rig
-    ) -> None:
+    def test_ids_are_forgotten_after_their_time(self, rig: Rig) -> None:
         rig.ended(_once())
         rig.advance(MINUTE)
         assert rig.clean_up(remember=HOUR) == 2

@@ -101,9 +101,7 @@ class PutTests(StoreTests):
         assert rig.store.put_definitions([]) == []
 
     @pytest.mark.parametrize("exists", [False, True])
-    def test_an_id_that_is_there_twice_is_refused_and_none_is_put(
-        self, rig: Rig, *, exists: bool
-    ) -> None:
+    def test_a_repeated_id_is_refused_with_all(self, rig: Rig, *, exists: bool) -> None:
         other, one = definition(), definition(name="old")
         if exists:
             rig.put(one)
@@ -113,9 +111,7 @@ class PutTests(StoreTests):
         found = rig.store.list_definitions(ids=[other.id, one.id])
         assert [each.name for each in found] == ["old"] * exists
 
-    def test_a_definition_that_never_fires_is_completed_unless_its_trigger_waits(
-        self, rig: Rig
-    ) -> None:
+    def test_a_definition_that_never_fires_is_completed(self, rig: Rig) -> None:
         fires = rig.put()
         rig.advance(MINUTE)
         assert rig.put(definition(None)).completed_at == START + MINUTE
@@ -142,9 +138,7 @@ class PutTests(StoreTests):
         for found in (again, edited, rig.read(stored)):
             assert found.trigger.next_fire_time(START) == START + HOUR
 
-    def test_another_value_raises_the_revision_and_moves_nothing(
-        self, rig: Rig
-    ) -> None:
+    def test_another_value_only_raises_the_revision(self, rig: Rig) -> None:
         stored = [rig.put(definition(metadata={"a": 1})) for _ in OTHER_VALUES]
         rig.advance(MINUTE)
         for read, values in zip(stored, OTHER_VALUES, strict=True):
@@ -328,9 +322,7 @@ class DeleteTests(StoreTests):
         assert ids(rig.store.list_definitions()) == [other.definition.id]
         assert rig.state_of(other) is State.RUNNING
 
-    def test_a_delete_removes_what_does_not_run_and_cancels_what_runs(
-        self, rig: Rig
-    ) -> None:
+    def test_a_delete_removes_instances_and_cancels_runs(self, rig: Rig) -> None:
         made = made_in_each_state(rig)
         free = rig.pending()
         rig.store.delete_definitions(definition_ids(made))
@@ -441,7 +433,7 @@ class UnknownTriggerTests(StoreTests):
         assert isinstance(instance.definition.trigger, UnknownTrigger)
         assert rig.finish(instance)
 
-    def test_a_trigger_is_not_lost_with_its_class(
+    def test_a_trigger_outlives_its_class(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trigger = PassingTrigger({"a": [1, "é"]})

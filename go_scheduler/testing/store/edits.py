@@ -82,7 +82,7 @@ class EditTests(StoreTests):
             assert ids(rig.start(made[name])) == [made[name].id], name
 
     @pytest.mark.parametrize("trigger", [HOURLY, EVERY_TWO_HOURS])
-    def test_another_queue_gets_what_is_open_and_what_fires_later(
+    def test_another_queue_gets_all_that_is_open(
         self, rig: Rig, trigger: Trigger
     ) -> None:
         made = made_in_each_state(rig)
@@ -111,7 +111,7 @@ class EditTests(StoreTests):
             assert run.expires_at == run.due_at + SECOND
 
     @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
-    def test_another_trigger_removes_what_is_to_come_and_skips_what_has_passed(
+    def test_another_trigger_replaces_the_instances(
         self, rig: Rig, trigger: Trigger
     ) -> None:
         made = made_in_each_state(rig, trigger)
@@ -186,9 +186,7 @@ class EditTests(StoreTests):
         assert times(rig.instances(stored)) == step[:3]
         assert ids(rig.start(first)) == [first.id]
 
-    def test_another_jitter_begins_no_second_life_and_forgets_nothing_missed(
-        self, rig: Rig
-    ) -> None:
+    def test_another_jitter_keeps_an_end_and_a_missed_time(self, rig: Rig) -> None:
         completed = rig.read(rig.ended().definition)
         missed = rig.put()
         rig.advance(HOUR)
@@ -244,9 +242,7 @@ RECORDS: Mapping[str, tuple[TaskDefinition, Skipped | None]] = {
 class UnfiredTests(StoreTests):
     """The record that ``put_definitions`` leaves of what was not fired."""
 
-    def test_another_trigger_leaves_one_record_of_what_had_not_fired(
-        self, rig: Rig
-    ) -> None:
+    def test_another_trigger_records_what_had_not_fired(self, rig: Rig) -> None:
         rig.store.put_definitions([new for new, _ in RECORDS.values()])
         rig.advance(3 * HOUR)
         later = START + 9 * HOUR
@@ -378,9 +374,7 @@ class SlotEditTests(StoreTests):
         assert ids(go(rig)) == [other.id]
 
     @pytest.mark.parametrize("lock", ["b", None])
-    def test_what_waits_for_a_retry_lets_go_of_its_slot(
-        self, rig: Rig, lock: str | None
-    ) -> None:
+    def test_a_waiting_retry_frees_its_slot(self, rig: Rig, lock: str | None) -> None:
         given = rig.put(excluding(Overlap.ALLOW, lock="a"))
         rig.fire(given)
         [runs] = go(rig)

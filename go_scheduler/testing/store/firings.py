@@ -45,9 +45,7 @@ class DueTests(StoreTests):
             assert rig.store.due_definitions(ahead=ZERO, limit=1) == [early]
             rig.advance(SECOND)
 
-    def test_a_definition_is_due_when_its_fire_time_is_within_ahead(
-        self, rig: Rig
-    ) -> None:
+    def test_a_definition_is_due_within_ahead(self, rig: Rig) -> None:
         rig.put(definition(None))
         rig.put(definition(None, trigger=WAITING))
         past = rig.put(definition(START - 1000 * HOUR))
@@ -145,9 +143,7 @@ class FireTests(StoreTests):
             assert (stored.next_fire_time, stored.revision) == (later, 1)
             assert stored.completed_at == completed_at
 
-    def test_a_firing_without_fire_times_only_moves_the_definition(
-        self, rig: Rig
-    ) -> None:
+    def test_a_firing_without_fire_times_makes_nothing(self, rig: Rig) -> None:
         read = rig.put(definition(START + HOUR))
         for earlier_or_later in (START + MINUTE, START + 2 * HOUR):
             step = Firing(
@@ -338,9 +334,7 @@ class NextFireTimeTests(StoreTests):
             assert rig.due() == [resumed]
             assert len(rig.fire(resumed)) == 2
 
-    def test_a_definition_that_waits_is_completed_if_it_fires_no_more(
-        self, rig: Rig
-    ) -> None:
+    def test_the_end_of_the_last_run_completes_it(self, rig: Rig) -> None:
         run = rig.running(definition(trigger=WAITING))
         waiting = rig.pending(definition(trigger=WAITING))
         rig.advance(SECOND)

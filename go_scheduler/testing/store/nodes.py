@@ -40,9 +40,7 @@ OTHERS = ("Übrige \"'\\,",)
 class ListClaimedTests(StoreTests):
     """``list_claimed``."""
 
-    def test_what_a_node_has_claimed_is_listed_in_the_order_of_ids(
-        self, rig: Rig
-    ) -> None:
+    def test_the_claims_of_a_node_are_listed_by_id(self, rig: Rig) -> None:
         released, over = rig.running(), rig.running()
         assert rig.release(released, HOUR)
         assert rig.finish(over)
@@ -106,9 +104,7 @@ class ContactTests(StoreTests):
         )
         assert self.contacts(rig) == {NODE: noted}
 
-    def test_contacts_are_kept_for_an_hour_and_deleted_uncounted(
-        self, rig: Rig
-    ) -> None:
+    def test_contacts_are_kept_for_an_hour(self, rig: Rig) -> None:
         rig.store.note_contact(Announcement(node=NODE, queues=QUEUES), unbroken=ZERO)
         rig.advance(HOUR)
         rig.store.note_contact(
@@ -207,9 +203,7 @@ class StatsTests(StoreTests):
         rig.store.note_stats(NODE, [COUNTS, nothing])
         assert self.listed(rig) in ([COUNTS, nothing], [])
 
-    def test_what_a_node_notes_takes_the_place_of_what_it_has_noted(
-        self, rig: Rig
-    ) -> None:
+    def test_stats_of_a_node_replace_its_earlier_ones(self, rig: Rig) -> None:
         later = replace(COUNTS, ended={"skipped": 1}, lateness=Histogram())
         others = [replace(later, queue="mail"), replace(later, at=START + MINUTE)]
         rig.store.note_stats(NODE, [COUNTS])

@@ -165,7 +165,7 @@ class PauseTests(StoreTests):
         assert rig.put(replace(new, trigger=WAITING, revision=None)).paused
 
     @pytest.mark.parametrize("trigger", [HOURLY, WAITING])
-    def test_a_pause_freezes_or_removes_what_does_not_run(
+    def test_a_pause_freezes_or_removes_instances(
         self, rig: Rig, trigger: Trigger
     ) -> None:
         made = made_in_each_state(rig, trigger)
@@ -231,9 +231,7 @@ class PauseTests(StoreTests):
 class FrozenTests(StoreTests):
     """What has passed, and has not ended, is frozen by a pause."""
 
-    def test_what_stops_running_during_a_pause_is_frozen_until_the_resume(
-        self, rig: Rig
-    ) -> None:
+    def test_a_run_that_stops_during_a_pause_is_frozen(self, rig: Rig) -> None:
         released, failed, lapsed, done = runs = [rig.running() for _ in range(4)]
         paused = [rig.pause(each.definition).id for each in runs]
         assert rig.release(released)
@@ -275,9 +273,7 @@ class ResumeTests(StoreTests):
                 assert (found.paused, found.note, found.revision) == (False, None, 3)
                 assert found.paused_at is None
 
-    def test_what_was_removed_fires_and_what_was_frozen_can_be_claimed(
-        self, rig: Rig
-    ) -> None:
+    def test_a_resume_brings_back_all_instances(self, rig: Rig) -> None:
         made = made_in_each_state(rig)
         rig.store.pause_definitions(definition_ids(made))
         rig.store.resume_definitions(definition_ids(made))

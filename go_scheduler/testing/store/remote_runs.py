@@ -370,9 +370,7 @@ class StageTests(StoreTests):
 class SilenceTests(StoreTests):
     """``silence`` of what ``claim_instances`` answers, for runs on a bus."""
 
-    def test_what_falls_silent_is_claimed_with_what_is_known_of_it(
-        self, rig: Rig
-    ) -> None:
+    def test_a_claim_tells_how_a_run_fell_silent(self, rig: Rig) -> None:
         silences = (
             Silence(stage=PUBLISHED, worker=None, within=MINUTE),
             Silence(stage=ACCEPTED, worker=WORKER, within=MINUTE),

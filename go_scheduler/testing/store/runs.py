@@ -137,9 +137,7 @@ class RetryTests(StoreTests):
         assert counted == [0, 1, 2, 0]
         assert rig.read(instance).hangs == 1
 
-    def test_the_last_hang_counts_and_another_end_keeps_the_count(
-        self, rig: Rig
-    ) -> None:
+    def test_an_end_that_is_no_hang_keeps_the_count(self, rig: Rig) -> None:
         given = [rig.running() for _ in range(3)]
         for instance in given:
             assert rig.finish(instance, None, hung=True)
@@ -170,9 +168,7 @@ def succeeded(given: TaskInstance, at: datetime) -> TaskInstance:
 class SuccessTests(StoreTests):
     """``finish_instances``, where a run succeeds whose claim is not current."""
 
-    def test_the_success_of_a_run_that_was_taken_over_ends_the_instance(
-        self, rig: Rig
-    ) -> None:
+    def test_the_success_of_a_lost_run_ends_the_instance(self, rig: Rig) -> None:
         first, second = rig.passed_on()
         rig.advance(SECOND)
         assert rig.finish(first)
@@ -277,9 +273,7 @@ def failed(
 class ReopenTests(StoreTests):
     """``reopen_instances``."""
 
-    def test_what_has_failed_is_pending_again_as_if_it_had_never_run(
-        self, rig: Rig
-    ) -> None:
+    def test_a_reopened_instance_is_as_if_it_had_never_run(self, rig: Rig) -> None:
         first = rig.waiting_for_retry()
         [again] = rig.claim()
         assert rig.finish(again, Outcome.FAILED, hung=True, error="no end")
@@ -340,9 +334,7 @@ class ReopenTests(StoreTests):
         assert (first.id, again.id) == (other.id, instance.id)
         assert again.expires_at == START + SECOND
 
-    def test_neither_an_edit_nor_a_pause_serves_its_fire_time_anew(
-        self, rig: Rig
-    ) -> None:
+    def test_a_reopened_fire_time_is_not_made_again(self, rig: Rig) -> None:
         for error in ("no paper", None):
             instance = failed(rig, error=error)
             rig.reopen(instance)
@@ -368,9 +360,7 @@ class ReopenTests(StoreTests):
             assert found.next_fire_time == at
             assert found.completed_at == read.completed_at
 
-    def test_a_definition_that_waits_never_has_two_open_instances(
-        self, rig: Rig
-    ) -> None:
+    def test_a_waiting_trigger_has_one_open_instance(self, rig: Rig) -> None:
         first = failed(rig, definition(trigger=WAITING), goes_on=True)
         rig.advance(HOUR)
         rig.fire(rig.read(first.definition))
@@ -408,16 +398,12 @@ class ReopenTests(StoreTests):
         assert rig.read(instance).state is State.COMPLETED
         assert rig.claim() == []
 
-    def test_of_two_that_ask_at_once_one_is_told_that_it_runs_again(
-        self, rig: Rig
-    ) -> None:
+    def test_one_of_two_concurrent_reopens_wins(self, rig: Rig) -> None:
         instance = failed(rig)
         found = at_once(*[partial(rig.reopen, instance)] * 2)
         assert sorted(len(each) for each in found) == [0, 1]
 
-    def test_what_runs_again_waits_for_its_slot_and_is_not_skipped(
-        self, rig: Rig
-    ) -> None:
+    def test_a_reopened_instance_waits_for_its_slot(self, rig: Rig) -> None:
         first, _ = rig.fired(excluding(Overlap.SKIP), START, START + SECOND)
         [runs] = go(rig)
         assert runs.id == first.id
@@ -465,9 +451,7 @@ class ReleaseTests(StoreTests):
             found = rig.read(each)
             assert (found.runs, found.due_at) == (1, each.due_at)
 
-    def test_why_it_was_given_back_stands_there_until_it_is_claimed(
-        self, rig: Rig
-    ) -> None:
+    def test_the_reason_of_a_release_stays_until_a_claim(self, rig: Rig) -> None:
         instance = rig.running()
         for reason in ("no fuel, 'ÿ'", "no ink", None):
             why = Release(claim=claim_of(instance), reason=reason)
@@ -478,9 +462,7 @@ class ReleaseTests(StoreTests):
             assert instance.given_back is None
             assert rig.read(instance).given_back is None
 
-    def test_it_is_due_when_it_was_or_after_its_delay_if_that_is_later(
-        self, rig: Rig
-    ) -> None:
+    def test_a_released_instance_is_due_after_its_delay(self, rig: Rig) -> None:
         delays = [ZERO, MINUTE, HOUR]
         given = [rig.running() for _ in delays]
         later = rig.claimed(definition(START + 2 * HOUR))
@@ -537,9 +519,7 @@ class HistoryTests(StoreTests):
             assert rig.finish(instance, outcome, hung=hung, retry_in=HOUR)
             assert ends(rig, instance) == [(1, end)], f"{outcome}, hung: {hung}"
 
-    def test_of_what_succeeds_nothing_is_kept_but_what_failed_before(
-        self, rig: Rig
-    ) -> None:
+    def test_a_success_keeps_only_the_failures_before_it(self, rig: Rig) -> None:
         again = rig.fail_again(rig.running(), 2)
         assert rig.finish(again)
         assert ends(rig, again) == [(1, RunEnd.FAILED), (2, RunEnd.FAILED)]
@@ -580,9 +560,7 @@ class HistoryTests(StoreTests):
             assert ends(rig, old) == [], f"of one that has {outcome.value}"
             assert len(ends(rig, new)) >= 1, f"of one that has {outcome.value}"
 
-    def test_runs_go_with_a_deleted_definition_but_for_those_of_what_ran(
-        self, rig: Rig
-    ) -> None:
+    def test_a_delete_keeps_the_runs_of_what_runs(self, rig: Rig) -> None:
         waits = rig.waiting_for_retry(retry_in=HOUR)
         ran = rig.fail_again(rig.running(), 1)
         rig.delete(waits.definition, ran.definition)

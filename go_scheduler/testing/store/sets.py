@@ -125,9 +125,7 @@ class SetTests(StoreTests):
         )
         assert [each.id.int for each in soonest] == [4]
 
-    def test_what_is_left_of_a_deleted_one_has_its_owner_and_queue(
-        self, rig: Rig
-    ) -> None:
+    def test_instances_of_a_deleted_one_keep_owner_and_queue(self, rig: Rig) -> None:
         declare(rig, ONE)
         left = rig.running(ONE)
         declare(rig)
@@ -145,9 +143,7 @@ class SetTests(StoreTests):
             kept_by_store(each) for each in first.definitions
         ]
 
-    def test_what_is_declared_no_more_is_deleted_as_by_any_delete(
-        self, rig: Rig
-    ) -> None:
+    def test_what_is_no_longer_declared_is_deleted(self, rig: Rig) -> None:
         declare(rig, ONE, TWO, THREE)
         run = rig.running(TWO)
         declared = declare(rig, ONE)
@@ -181,9 +177,7 @@ class SetTests(StoreTests):
         assert (outdated.outdated_by, outdated.definitions) == (3, [])
         assert declare(rig, ONE, version=3).deleted == {TWO.id, THREE.id}
 
-    def test_what_its_set_has_paused_goes_on_when_it_is_declared_again(
-        self, rig: Rig
-    ) -> None:
+    def test_a_removed_definition_resumes_if_declared_again(self, rig: Rig) -> None:
         declare(rig, ONE, TWO, THREE)
         declare(rig, ONE, removed="pause")
         declared = declare(rig, ONE, TWO)
@@ -238,9 +232,7 @@ class SetTests(StoreTests):
         assert declare(rig, TWO, version=2**63 - 1).deleted == {ONE.id}
         assert declare(rig, ONE, version=7).outdated_by == 2**63 - 1
 
-    def test_an_owner_keeps_its_own_version_when_nothing_is_left(
-        self, rig: Rig
-    ) -> None:
+    def test_an_empty_set_keeps_its_version(self, rig: Rig) -> None:
         declare(rig, ONE, version=7)
         assert declare(rig, TWO, version=1, owner=OTHER_APP).definitions == [TWO]
         declare(rig, version=7)
@@ -261,9 +253,7 @@ class SetTests(StoreTests):
         assert owned(rig) == [ONE.id, TWO.id]
         assert declare(rig, ONE, TWO, version=1).outdated_by is None
 
-    def test_of_sets_declared_at_once_the_last_is_there_as_a_whole(
-        self, rig: Rig
-    ) -> None:
+    def test_of_concurrent_sets_one_is_there_as_a_whole(self, rig: Rig) -> None:
         sets = [
             [definition(key=number), definition(key=number + 1, name=str(number))]
             for number in range(1, THREADS + 1)

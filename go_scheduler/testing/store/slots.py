@@ -152,9 +152,7 @@ KEPT: Mapping[str, Callable[[Rig, TaskInstance], object]] = {
 class SlotTests(StoreTests):
     """``start_instances`` takes slots."""
 
-    def test_of_a_definition_that_allows_no_overlap_one_instance_starts(
-        self, rig: Rig
-    ) -> None:
+    def test_without_overlap_one_instance_starts(self, rig: Rig) -> None:
         for overlap in EXCLUSIVE:
             first, second = rig.fired(excluding(overlap), START, START + SECOND)
             assert ids(go(rig)) == [first.id], overlap
@@ -162,9 +160,7 @@ class SlotTests(StoreTests):
             assert parked == replace(second, parked=True, attempt=1), overlap
             assert parked.state is State.PENDING
 
-    def test_without_overlap_and_lock_all_start_with_their_claim(
-        self, rig: Rig
-    ) -> None:
+    def test_with_overlap_and_no_lock_all_start(self, rig: Rig) -> None:
         rig.fired(excluding(Overlap.ALLOW), START - SECOND, START)
         assert [each.state for each in rig.claim()] == 2 * [State.RUNNING]
         assert settled(rig) == NOTHING
@@ -175,9 +171,7 @@ class SlotTests(StoreTests):
         assert (claimed.state, claimed.runs) == (State.CLAIMED, 0)
         assert claimed.expires_at == START + LEASE
 
-    def test_of_all_definitions_with_one_lock_one_instance_starts(
-        self, rig: Rig
-    ) -> None:
+    def test_of_all_that_share_a_lock_one_starts(self, rig: Rig) -> None:
         without = excluding()
         # A lock named like a definition's id is not the slot of that definition.
         locks = ["a", "b", 'späte\t"Löhne", {a}\\', str(without.id)]
@@ -221,9 +215,7 @@ class SlotTests(StoreTests):
         [other] = rig.fired(excluding(lock="a"))
         assert ids(go(rig)) == [other.id]
 
-    def test_starts_with_and_without_slots_are_answered_together(
-        self, rig: Rig
-    ) -> None:
+    def test_a_batch_may_mix_starts_with_and_without_slots(self, rig: Rig) -> None:
         plain = rig.pending(definition(START + SECOND))
         first, second = rig.fired(excluding(), START, START + SECOND)
         given = rig.claim(ahead=MINUTE)
@@ -238,9 +230,7 @@ class SlotTests(StoreTests):
         assert (runs.runs, runs.started_at) == (1, START + MINUTE)
         assert runs.expires_at == START + MINUTE + SECOND
 
-    def test_nobody_gets_a_slot_twice_whoever_starts_at_the_same_moment(
-        self, rig: Rig
-    ) -> None:
+    def test_concurrent_starts_take_a_slot_once(self, rig: Rig) -> None:
         for _ in range(8):
             rig.fired(excluding(Overlap.ALLOW, lock="a"))
             rig.fired(excluding(Overlap.ALLOW, lock="b"))
@@ -296,9 +286,7 @@ class FreedSlotTests(StoreTests):
             [goes_on] = go(rig)
             assert (goes_on.id, goes_on.attempt) == (parked.id, 2), outcome
 
-    def test_a_slot_is_free_once_its_instance_is_gone_or_was_never_called(
-        self, rig: Rig
-    ) -> None:
+    def test_a_slot_is_free_without_its_instance_or_its_call(self, rig: Rig) -> None:
         for how, let_go in FREED.items():
             runs, other = lock_and_waiter(rig)
             let_go(rig, runs)
@@ -381,18 +369,14 @@ class ParkedTests(StoreTests):
         assert rig.finish(runs)
         assert settled(rig) == NOTHING
 
-    def test_while_nobody_takes_the_slot_the_next_one_may_go_on_too(
-        self, rig: Rig
-    ) -> None:
+    def test_a_free_slot_may_unpark_several(self, rig: Rig) -> None:
         runs, second, third = due_in_turn(rig, count=3)
         rig.finish(runs)
         assert ids(settled(rig).unparked) == [second.id]
         assert ids(settled(rig).unparked) == [third.id]
         assert ids(go(rig)) == [second.id]
 
-    def test_what_is_more_than_asked_for_is_gone_over_by_the_next_calls(
-        self, rig: Rig
-    ) -> None:
+    def test_a_review_goes_on_where_the_last_one_ended(self, rig: Rig) -> None:
         for lock in "abcde":
             rig.fired(excluding(lock=lock), START, START + SECOND)
         rig.fired(excluding(Overlap.SKIP), *(START + n * SECOND for n in range(6)))
@@ -455,9 +439,7 @@ STAYS = {
 class OverlapTests(StoreTests):
     """``review_parked`` decides by the overlap of the definition."""
 
-    def test_what_is_due_while_one_of_its_own_runs_is_skipped_or_waits(
-        self, rig: Rig
-    ) -> None:
+    def test_what_meets_a_run_is_skipped_or_waits(self, rig: Rig) -> None:
         for overlap, stays in STAYS.items():
             runs, *others = made = due_in_turn(rig, overlap, 4, step=TICK)
             rig.advance(SECOND)
@@ -492,9 +474,7 @@ class OverlapTests(StoreTests):
         assert skipped.skipped.first == skipped.skipped.last == START + SECOND
         assert rig.read(runs) == runs
 
-    def test_beside_a_lock_of_another_definition_one_of_its_own_waits(
-        self, rig: Rig
-    ) -> None:
+    def test_while_another_has_the_lock_one_waits(self, rig: Rig) -> None:
         for overlap, stays in (
             (Overlap.SKIP, 0),
             (Overlap.BUFFER_ONE, 0),
@@ -523,9 +503,7 @@ class OverlapTests(StoreTests):
         assert skipped == times[MOST_BUFFERED + 1 :]
         assert rig.store.counts()[State.PENDING] == MOST_BUFFERED
 
-    def test_replace_asks_what_runs_to_stop_and_runs_when_that_has_ended(
-        self, rig: Rig
-    ) -> None:
+    def test_replace_stops_a_run_and_follows_it(self, rig: Rig) -> None:
         runs, second, third = due_in_turn(rig, Overlap.REPLACE, 3)
         rig.advance(SECOND - TICK)
         assert settled(rig).replaced == []
@@ -577,9 +555,7 @@ class OverlapTests(StoreTests):
         rig.advance(MINUTE)
         assert settled(rig).skipped == []
 
-    def test_nobody_is_judged_twice_whoever_looks_at_the_same_moment(
-        self, rig: Rig
-    ) -> None:
+    def test_concurrent_reviews_judge_each_once(self, rig: Rig) -> None:
         made = due_in_turn(rig, Overlap.BUFFER_ONE, 6)
         rig.advance(MINUTE)
         settle(rig.store)
@@ -592,9 +568,7 @@ class OverlapTests(StoreTests):
 class MetTests(StoreTests):
     """``review_parked``, where the run that had the slot has ended by now."""
 
-    def test_how_soon_anybody_looks_after_an_end_decides_nothing(
-        self, rig: Rig
-    ) -> None:
+    def test_a_review_long_after_the_end_decides_the_same(self, rig: Rig) -> None:
         for overlap, stays in STAYS.items():
             for lock in (None, "a"):
                 # The last ones are parked before they are due.
@@ -626,9 +600,7 @@ class MetTests(StoreTests):
         assert skipped == ids(others)
         assert settled(rig) == NOTHING
 
-    def test_one_of_its_own_that_ended_before_it_was_due_skips_nothing(
-        self, rig: Rig
-    ) -> None:
+    def test_a_run_that_ended_in_time_skips_nothing(self, rig: Rig) -> None:
         runs, parked = due_in_turn(rig, Overlap.SKIP)
         rig.advance(SECOND - TICK)
         rig.finish(runs)
@@ -636,9 +608,7 @@ class MetTests(StoreTests):
         found = settled(rig)
         assert (found.skipped, ids(found.unparked)) == ([], [parked.id])
 
-    def test_one_of_another_definition_that_has_ended_skips_nothing(
-        self, rig: Rig
-    ) -> None:
+    def test_an_ended_run_of_another_skips_nothing(self, rig: Rig) -> None:
         rig.fired(excluding(Overlap.ALLOW, lock="a"))
         [runs] = go(rig)
         [waits] = rig.fired(excluding(Overlap.SKIP, lock="a"))
@@ -648,7 +618,7 @@ class MetTests(StoreTests):
         found = settled(rig)
         assert (found.skipped, ids(found.unparked)) == ([], [waits.id])
 
-    def test_what_met_one_of_its_own_is_judged_though_another_has_the_lock(
+    def test_what_met_a_run_is_judged_while_another_has_the_lock(
         self, rig: Rig
     ) -> None:
         runs, second, third = due_in_turn(rig, Overlap.REPLACE, 3, lock="a", step=TICK)

@@ -122,9 +122,7 @@ class ThreadTests(StoreTests):
             expected = Cancelled.REQUESTED if runs else Cancelled.CANCELLED
             assert answer == {instance.id: expected}
 
-    def test_a_fire_and_a_pause_leave_no_instance_and_lose_no_fire_time(
-        self, rig: Rig
-    ) -> None:
+    def test_a_fire_beside_a_pause_loses_nothing(self, rig: Rig) -> None:
         for _ in range(ROUNDS):
             read = rig.put(definition(START + MINUTE))
             step = firing(read, next_fire_time=START + HOUR)
@@ -135,7 +133,7 @@ class ThreadTests(StoreTests):
             assert rig.instances(read) == []
             assert rig.read(read).next_fire_time == START + MINUTE
 
-    def test_a_fire_and_a_delete_leave_no_instance(self, rig: Rig) -> None:
+    def test_a_fire_beside_a_delete_leaves_no_instance(self, rig: Rig) -> None:
         for _ in range(ROUNDS):
             read = rig.put()
             _, deleted = at_once(
@@ -145,9 +143,7 @@ class ThreadTests(StoreTests):
             assert deleted == {read.id: set()}
             assert rig.store.list_instances() == []
 
-    def test_a_fire_and_another_trigger_leave_no_instance_of_the_old_one(
-        self, rig: Rig
-    ) -> None:
+    def test_a_fire_beside_an_edit_leaves_no_old_instance(self, rig: Rig) -> None:
         for _ in range(ROUNDS):
             later = START + MINUTE
             read = rig.put(definition(later))

@@ -317,9 +317,7 @@ class ViewTests(StoreTests):
                     break
             assert read == ids(last_first), f"in pages of {limit}"
 
-    def test_views_are_in_their_order_and_of_some_queues_and_owners(
-        self, rig: Rig
-    ) -> None:
+    def test_views_are_in_order_and_filtered(self, rig: Rig) -> None:
         letters = {each.id: name for name, each in filled(rig).items()}
         for name, conditions, expected in VIEWS:
             found = getattr(rig.store, name)(**{"limit": 20} | conditions)
