@@ -21,7 +21,14 @@ import pytest
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import Cancelled, Outcome, Stage, State, TaskDefinition
+from go_scheduler.models import (
+    Cancelled,
+    Outcome,
+    Stage,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.stores.messages import (
     Addition,
     Claim,
@@ -42,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from go_scheduler.models import Skipped, TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.stores.messages import Answer
     from go_scheduler.testing.clock import ManualClock
@@ -53,10 +59,11 @@ _T = TypeVar("_T")
 _Row = TypeVar("_Row")
 
 _FAILED_AFTER = 120
+_MOST_LISTED = 10_000
 
 
 def at_once(*calls: Callable[[], _T]) -> list[_T]:
-    """Make calls at the same moment, each in its own thread.
+    """Make all calls at the same moment, each in its own thread.
 
     Returns:
         What they returned, in the order of the calls.
@@ -97,6 +104,7 @@ NOBODY = UUID(int=2**128 - 1)
 """An id that nothing has."""
 
 HOURLY = IntervalTrigger(HOUR, anchor=START)
+EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
 WAITING = DelayTrigger(HOUR)
 NODE = UUID(int=1)
 OTHER_NODE = UUID(int=2)
@@ -125,6 +133,12 @@ def put(store: Store, new: TaskDefinition | None = None) -> TaskDefinition:
     return stored
 
 
+def revision_of(given: TaskDefinition) -> int:
+    """The revision of a definition that a store has returned."""
+    assert given.revision is not None, f"{given} is stored without a revision"
+    return given.revision
+
+
 def kept_by_store(given: TaskDefinition) -> tuple[object, ...]:
     """The fields that a store keeps and equality leaves out."""
     return (
@@ -136,42 +150,29 @@ def kept_by_store(given: TaskDefinition) -> tuple[object, ...]:
     )
 
 
-def firing(
-    read: TaskDefinition,
-    *fire_times: datetime,
-    skipped: Skipped | None = None,
-    next_fire_time: datetime | None = None,
-) -> Firing:
+def firing(read: TaskDefinition, /, *fire_times: datetime, **fields: Any) -> Firing:
     """A step of a definition; at its ``next_fire_time`` unless told otherwise."""
-    if not fire_times and skipped is None and read.next_fire_time is not None:
+    if not fire_times and "skipped" not in fields and read.next_fire_time is not None:
         fire_times = (read.next_fire_time,)
-    return Firing(
-        definition=read,
-        fire_times=fire_times,
-        skipped=skipped,
-        next_fire_time=next_fire_time,
-    )
+    fields = {"fire_times": fire_times, "next_fire_time": None, **fields}
+    return Firing(definition=read, **fields)
 
 
 def fire(
-    store: Store,
-    read: TaskDefinition,
-    *fire_times: datetime,
-    next_fire_time: datetime | None = None,
+    store: Store, read: TaskDefinition, /, *fire_times: datetime, **fields: Any
 ) -> Sequence[TaskInstance]:
-    """Fire a definition and return all its instances."""
-    step = firing(read, *fire_times, next_fire_time=next_fire_time)
-    assert fire_steps(store, step) == [read.id]
+    """Fire a definition and return all its instances; ``fields`` go to ``firing``."""
+    assert fire_steps(store, firing(read, *fire_times, **fields)) == [read.id]
     return instances(store, read)
 
 
 def fire_steps(store: Store, *steps: Firing) -> list[UUID]:
-    """Fire definitions; answer the ids of those that no other has fired."""
+    """Fire definitions; return the ids of those that fired."""
     return _until_done(store.fire_definitions, steps, lambda each: each.definition.id)
 
 
 def add(store: Store, /, to: TaskDefinition, **fields: Any) -> TaskInstance:
-    """Add one instance and return it as answered."""
+    """Add one instance and return the answer of the store."""
     [added] = store.add_instances(to.id, [Addition(**fields)])
     return added
 
@@ -193,6 +194,29 @@ def due(
     return list(store.due_definitions(ahead=ahead, after=after, limit=limit))
 
 
+def in_pages(
+    page: Callable[..., Sequence[_T]],
+    position: Callable[[_T], object] = lambda item: item,
+    *,
+    limit: int = 100,
+) -> list[_T]:
+    """Read all pages of a list; no page may have more items than the limit.
+
+    Args:
+        page: Lists what comes after its argument ``after``.
+        position: What ``after`` is for an item.
+        limit: How many a page may have.
+    """
+    found: list[_T] = []
+    after = None
+    while more := page(after=after):
+        assert len(more) <= limit, f"a page has {len(more)} items, and not {limit}"
+        found += more
+        assert len(found) < _MOST_LISTED, "a page is listed again and again"
+        after = position(found[-1])
+    return found
+
+
 def clean_up(
     store: Store,
     *,
@@ -201,7 +225,7 @@ def clean_up(
     remember: timedelta = YEAR,
     limit: int = 100,
 ) -> int:
-    """Delete what ended long ago; what failed as soon as the rest, unless told."""
+    """Delete what has ended; by default failed instances like all others."""
     settle(store)
     retention = Retention(
         ended=older_than,
@@ -240,14 +264,14 @@ def running(
 def waiting_for_retry(
     store: Store, new: TaskDefinition | None = None, *, retry_in: timedelta = ZERO
 ) -> TaskInstance:
-    """A new definition's one instance, which has run once and is to run again."""
+    """A new definition's one instance, which has failed once and waits to run again."""
     instance = running(store, new)
     assert finish(store, instance, None, retry_in=retry_in)
     return store.get_instance(instance.id)
 
 
 def fail_again(store: Store, instance: TaskInstance, times: int) -> TaskInstance:
-    """Let a running instance fail so many times; answer its next run."""
+    """Let a running instance fail this many times; return its next run."""
     for _ in range(times):
         assert finish(store, instance, None, error=f"attempt {instance.attempt}")
         [instance] = claim(store)
@@ -265,6 +289,20 @@ def ended(
     return store.get_instance(instance.id)
 
 
+def unclaimed(of: TaskDefinition, like: TaskInstance, **fields: Any) -> TaskInstance:
+    """An unclaimed instance, made at the clock's start, with the id of another one.
+
+    Args:
+        of: Its definition.
+        like: The instance whose id it has.
+        **fields: Its other fields; it is due at ``execute_at``.
+    """
+    due_at = fields["execute_at"]
+    return TaskInstance(
+        id=like.id, definition=of, due_at=due_at, created_at=START, **fields
+    )
+
+
 def claimant(
     node: UUID = NODE,
     *,
@@ -272,7 +310,7 @@ def claimant(
     lease: timedelta = LEASE,
     expire_after: timedelta = EXPIRE_AFTER,
 ) -> Claimant:
-    """A node."""
+    """A node, with what it needs to claim."""
     return Claimant(
         node=node, queues=tuple(queues), lease=lease, expire_after=expire_after
     )
@@ -286,23 +324,33 @@ def claim(
     ahead: timedelta = ZERO,
     lead: timedelta = ZERO,
     limit: int = 100,
-    lapsed: bool = False,
+    lapsed: bool | timedelta = False,
+    expire_after: timedelta = EXPIRE_AFTER,
 ) -> Sequence[TaskInstance]:
-    """Claim for a node; what is due now, unless told otherwise."""
+    """Claim for a node; what is due now, unless told otherwise.
+
+    Args:
+        store: Where to claim.
+        node: The node.
+        queues: The queues that it serves.
+        ahead: How far ahead of the due time.
+        lead: How far ahead of the due time to start.
+        limit: How many at most.
+        lapsed: Whether to take over claims that have lapsed, or how long ago.
+        expire_after: How long a run holds that does not say so itself.
+    """
     settle(store)
+    lapsed_for = (ZERO if lapsed else None) if isinstance(lapsed, bool) else lapsed
+    of = claimant(node, queues=queues, expire_after=expire_after)
     return store.claim_instances(
-        claimant(node, queues=queues),
-        ahead=ahead,
-        lead=lead,
-        limit=limit,
-        lapsed=ZERO if lapsed else None,
+        of, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed_for
     )
 
 
 def passed_on(
     store: Store, clock: ManualClock, new: TaskDefinition | None = None
 ) -> tuple[TaskInstance, TaskInstance]:
-    """An instance as its first owner has it, and as the second one has it."""
+    """Let a claim lapse; return the instance of the first and of the second owner."""
     first = running(store, new)
     clock.advance(LEASE)
     [second] = claim(store, OTHER_NODE, lapsed=True)
@@ -321,20 +369,25 @@ def start(store: Store, *given: TaskInstance) -> list[TaskInstance]:
     return _until_done(call, claims, lambda each: each.instance_id)
 
 
+def renewal_of(
+    instance: TaskInstance, lease: timedelta = HOUR, **fields: Any
+) -> Renewal:
+    """The renewal of a claim."""
+    return Renewal(claim=claim_of(instance), lease=lease, **fields)
+
+
 def renew(
     store: Store, *given: TaskInstance, lease: timedelta = LEASE
 ) -> Mapping[UUID, bool]:
     """Renew claims, for one lease unless told otherwise."""
-    renewals = [Renewal(claim=claim_of(each), lease=lease) for each in given]
-    return store.renew_claims(renewals).done
+    return store.renew_claims([renewal_of(each, lease) for each in given]).done
 
 
 def hand_on(
     store: Store, /, instance: TaskInstance, *, lease: timedelta, **fields: Any
 ) -> Mapping[UUID, bool]:
-    """Hand a run on to a worker, for this lease at least."""
-    claim = claim_of(instance)
-    renewal = Renewal(claim=claim, lease=lease, handed_on=True, **fields)
+    """Hand a run on to a worker; the claim holds for this lease or longer."""
+    renewal = renewal_of(instance, lease, handed_on=True, **fields)
     return store.renew_claims([renewal]).done
 
 
@@ -350,11 +403,19 @@ def report_stage(
     worker: str | None = WORKER,
     progress: str | None = None,
 ) -> Mapping[UUID, bool]:
-    """Report how far a run has come on a bus; a published one has no worker yet."""
+    """Report the stage of a run on a bus; a published run has no worker yet."""
     named = worker if stage in (Stage.ACCEPTED, Stage.STARTED) else None
     return hand_on(
         store, instance, lease=lease, worker=named, stage=stage, progress=progress
     )
+
+
+def end_of(
+    instance: TaskInstance, outcome: Outcome | None = Outcome.COMPLETED, **fields: Any
+) -> RunOutcome:
+    """The end of a run that was called when it was started."""
+    fields = {"started_at": instance.started_at, **fields}
+    return RunOutcome(claim=claim_of(instance), outcome=outcome, **fields)
 
 
 def finish(
@@ -372,8 +433,7 @@ def finish(
         outcome: How it ended; None: it failed and is to run again.
         **fields: Other fields of its ``RunOutcome``.
     """
-    fields = {"started_at": instance.started_at, **fields}
-    end = RunOutcome(claim=claim_of(instance), outcome=outcome, **fields)
+    end = end_of(instance, outcome, **fields)
     return bool(_until_done(store.finish_instances, [end], _instance_of))
 
 
@@ -398,10 +458,10 @@ def _until_done(
     rows: Sequence[_Row],
     id_of: Callable[[_Row], UUID],
 ) -> list[_T]:
-    """What a call has done in the end, repeated for the rows that were busy.
+    """Repeat a call for the rows that were busy; return all that was done.
 
-    Of calls that are made at the same moment any may be told that a row is busy, the
-    more so on a busy machine; a node then asks again.
+    When several calls are made at one moment, the store may answer any of them that a
+    row is busy. A node then asks again.
     """
     done: list[_T] = []
     while rows:
@@ -414,8 +474,15 @@ def _until_done(
 def cancel(
     store: Store, *given: TaskInstance, next_fire_time: datetime | None = None
 ) -> Mapping[UUID, Cancelled]:
-    """Cancel instances; ``next_fire_time`` is that of definitions that wait."""
+    """Cancel instances; a definition whose trigger waits gets ``next_fire_time``."""
     return store.cancel_instances({each.id: next_fire_time for each in given})
+
+
+def check(*given: object, case: object = "", **expected: object) -> None:
+    """Compare these fields of each value; ``case`` is shown if one differs."""
+    for each in given:
+        found = {name: getattr(each, name) for name in expected}
+        assert found == expected, case
 
 
 def ids(given: Iterable[TaskDefinition | TaskInstance]) -> list[UUID]:
@@ -445,7 +512,7 @@ class Rig:
         self.store = store
         self.clock = clock
         self.advance = clock.advance
-        self.now = store.now
+        self.now = clock.now
 
     put = _Method(put)
     fire = _Method(fire)
@@ -481,6 +548,12 @@ class Rig:
             return self.store.get_definition(given.id)
         return self.store.get_instance(given.id)
 
+    def check(
+        self, *given: TaskInstance | TaskDefinition, case: object = "", **expected: Any
+    ) -> None:
+        """Read instances or definitions again, and compare these fields of each."""
+        check(*(self.read(each) for each in given), case=case, **expected)
+
     def fired(
         self, new: TaskDefinition, *fire_times: datetime
     ) -> Sequence[TaskInstance]:
@@ -494,6 +567,10 @@ class Rig:
         except TaskInstanceNotFoundError:
             return None
 
+    def edit(self, read: TaskDefinition, **values: Any) -> TaskDefinition:
+        """Put a definition with other values and return it as stored."""
+        return self.put(replace(read, **values))
+
     def pause(self, read: TaskDefinition, *, note: str | None = None) -> TaskDefinition:
         """Pause one definition and return it as stored."""
         [paused] = self.store.pause_definitions([read.id], note=note)
@@ -504,21 +581,30 @@ class Rig:
         return [*self.store.resume_definitions(ids(read))]
 
     def delete(self, *read: TaskDefinition) -> Mapping[UUID, Collection[UUID]]:
-        """Delete definitions; answer as the store does."""
+        """Delete definitions and return the answer of the store."""
         return self.store.delete_definitions(ids(read))
 
     def reopen(self, *given: TaskInstance) -> set[UUID]:
-        """Reopen instances; answer the ids of those that run again."""
+        """Reopen instances; return the ids of those that run again."""
         return {*self.store.reopen_instances(ids(given))}
 
+    def run_due(
+        self, outcome: Outcome = Outcome.COMPLETED, **fields: Any
+    ) -> Sequence[TaskInstance]:
+        """Claim what is due now and finish it with this outcome; return the runs."""
+        runs = self.claim()
+        for run in runs:
+            assert self.finish(run, outcome, **fields)
+        return runs
+
     def take_over(self) -> Sequence[TaskInstance]:
-        """Claim for the other node what is due, and what has lapsed."""
+        """Claim for the other node what is due and what has lapsed."""
         return self.claim(OTHER_NODE, lapsed=True)
 
     def passed_on(
         self, new: TaskDefinition | None = None
     ) -> tuple[TaskInstance, TaskInstance]:
-        """Let a claim lapse; answer the instance of its first and its second owner."""
+        """Let a claim lapse; return the instance of its first and second owner."""
         return passed_on(self.store, self.clock, new)
 
 
@@ -527,5 +613,5 @@ class StoreTests:
 
     @pytest.fixture
     def rig(self, store: Store, clock: ManualClock) -> Rig:
-        """What the tests use."""
+        """The store, its clock and the calls of the tests."""
         return Rig(store, clock)

@@ -9,7 +9,7 @@ import pytest
 
 from go_scheduler.dispatch import KombuBus
 from go_scheduler.testing import BusSuite, buses
-from go_scheduler.testing.buses import Heard
+from go_scheduler.testing.buses import Line
 
 if TYPE_CHECKING:
     from go_scheduler.dispatch import MessageBus
@@ -39,7 +39,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("broken", FAULTS, ids=lambda each: each.__name__)
 def test_a_broken_bus_fails(
-    broken: type[KombuBus], topic: str, monkeypatch: pytest.MonkeyPatch
+    broken: type[KombuBus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Suite(BusSuite):
         def open_bus(self) -> MessageBus:
@@ -48,5 +48,6 @@ def test_a_broken_bus_fails(
     monkeypatch.setattr(buses, "_PATIENCE", 0.1)
     # It ends once what should not come has come.
     monkeypatch.setattr(buses, "_SOON", 20.0)
-    with pytest.raises((AssertionError, Empty)):
-        getattr(Suite(), FAULTS[broken])(topic, Heard())
+    suite = Suite()
+    with suite.open_bus() as bus, pytest.raises((AssertionError, Empty)):
+        getattr(suite, FAULTS[broken])(Line(bus))

@@ -41,16 +41,17 @@ from go_scheduler.testing.store.claims import (
     ClaimTests,
     LapsedTests,
     LostClaimTests,
-    RenewTests,
     StartTests,
 )
 from go_scheduler.testing.store.cleanups import CleanupTests
-from go_scheduler.testing.store.definitions import DeleteTests
-from go_scheduler.testing.store.edits import EditTests
-from go_scheduler.testing.store.firings import FireTests, NextFireTimeTests
-from go_scheduler.testing.store.pauses import FrozenTests, PauseTests
+from go_scheduler.testing.store.edits import (
+    DeleteTests,
+    EditTests,
+    PauseTests,
+)
+from go_scheduler.testing.store.firings import FireTests, WaitingTests
+from go_scheduler.testing.store.nodes import ThreadTests
 from go_scheduler.testing.store.runs import FinishTests, ReleaseTests
-from go_scheduler.testing.store.threads import ThreadTests
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
@@ -151,15 +152,13 @@ class TestConflicts(
     EditTests,
     DeleteTests,
     PauseTests,
-    FrozenTests,
     FireTests,
     ClaimTests,
     LapsedTests,
     LostClaimTests,
     StartTests,
-    RenewTests,
     FinishTests,
-    NextFireTimeTests,
+    WaitingTests,
     ReleaseTests,
     CleanupTests,
     ThreadTests,

@@ -15,7 +15,7 @@ from go_scheduler.testing.builders import definition, put
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.cleanups import CleanupTests
 from go_scheduler.testing.store.firings import DueTests
-from go_scheduler.testing.store.threads import ThreadTests
+from go_scheduler.testing.store.nodes import ThreadTests
 from go_scheduler.testing.stores import StoreSuite
 from tests.servers import checked_out, delete_all_rows, opened
 

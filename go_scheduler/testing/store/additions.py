@@ -1,8 +1,4 @@
-"""Store suite: instances are made by hand, up to the ``max_queue`` of a definition.
-
-Of calls that are made at the same moment any may be told that it is busy, the more so
-on a busy machine; a node then asks again.
-"""
+"""Store suite: instances are added by hand, up to ``max_queue`` of a definition."""
 
 from __future__ import annotations
 
@@ -13,18 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from go_scheduler.errors import (
-    QueueFullError,
-    TaskDefinitionNotFoundError,
-)
-from go_scheduler.models import (
-    DefinitionState,
-    Outcome,
-    Skipped,
-    Stage,
-    State,
-    TaskInstance,
-)
+from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
+from go_scheduler.models import DefinitionState, Outcome, Skipped, Stage, State
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
@@ -38,14 +24,16 @@ from go_scheduler.testing.builders import (
     Rig,
     StoreTests,
     at_once,
+    check,
     definition,
     firing,
     ids,
     kept_by_store,
     task,
+    unclaimed,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.values import METADATA, TEXTS, TIMES, same
+from go_scheduler.testing.store.views import METADATA, TEXTS, TIMES, same
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
@@ -55,20 +43,15 @@ if TYPE_CHECKING:
 
 
 class AddTests(StoreTests):
-    """``add_instances``."""
+    """``add_instances`` and ``count_waiting``."""
 
     def test_one_is_made_that_is_due_at_once(self, rig: Rig) -> None:
         of = rig.put(task(name="send", queue="mail"))
         added = rig.add(of, payload={"order": 7})
         assert added.state is State.PENDING
-        expected = TaskInstance(
-            id=added.id,
-            definition=of,
-            fire_time=None,
-            execute_at=START,
-            due_at=START,
-            payload={"order": 7},
-            created_at=START,
+        payload = {"order": 7}
+        expected = unclaimed(
+            of, added, fire_time=None, execute_at=START, payload=payload
         )
         for found in (added, rig.read(added), *rig.instances(of)):
             assert found == expected
@@ -131,8 +114,7 @@ class AddTests(StoreTests):
         first = rig.add(of, key="k", payload={"n": 1})
         rig.advance(SECOND)
         assert rig.add(of, key="k", payload={"n": 2}, delay=HOUR) == first
-        [run] = rig.claim()
-        assert rig.finish(run)
+        assert len(rig.run_due()) == 1
         again = rig.add(of, key="k")
         assert again == rig.read(first)
         assert again.outcome is Outcome.COMPLETED
@@ -148,7 +130,7 @@ class AddTests(StoreTests):
         assert rig.add(other, key="k").id != first.id
         rig.claim()
         rig.delete(one)
-        again = rig.put(replace(one, revision=None))
+        again = rig.edit(one, revision=None)
         assert rig.add(again, key="k").id != first.id, "of the deleted definition"
 
     def test_a_key_may_be_in_a_batch_twice(self, rig: Rig) -> None:
@@ -196,9 +178,8 @@ class AddTests(StoreTests):
         for _ in range(10):
             rig.clean_up()
             first = add_one()
-            [run] = rig.claim()
-            assert rig.finish(run)
-            *answers, _ = at_once(add_one, add_one, partial(rig.clean_up))
+            assert len(rig.run_due()) == 1
+            *answers, _ = at_once(add_one, add_one, rig.clean_up)
             left = ids(rig.instances(of))
             assert len(left) <= 1
             assert {first, *left}.issuperset(answers)
@@ -214,10 +195,6 @@ class AddTests(StoreTests):
             at_once(adds, partial(rig.store.delete_definitions, [of.id]), adds)
         assert rig.store.counts()[State.PENDING] == 0
         assert rig.claim() == []
-
-
-class AddedTests(StoreTests):
-    """What ``add_instances`` has made, and its definition."""
 
     def test_a_definition_that_fires_goes_on_as_it_would(self, rig: Rig) -> None:
         of = rig.put(definition(START + HOUR))
@@ -250,7 +227,7 @@ class AddedTests(StoreTests):
         first, edited = rig.put(task(expire_after=SECOND)), rig.put(task())
         for each in (first, edited):
             rig.add(each)
-        rig.put(replace(edited, expire_after=SECOND))
+        rig.edit(edited, expire_after=SECOND)
         assert [each.expires_at for each in rig.claim()] == [START + SECOND] * 2
 
     def test_a_pause_keeps_it(self, rig: Rig) -> None:
@@ -272,21 +249,15 @@ class AddedTests(StoreTests):
         edited = rig.put(task())
         for each in (of, edited):
             rig.add(each)
-        rig.put(replace(of, id=edited.id, revision=None))
-        for run in rig.claim():
-            assert rig.finish(run, next_fire_time=START + YEAR)
+        rig.edit(of, id=edited.id, revision=None)
+        rig.run_due(next_fire_time=START + YEAR)
         for each in rig.due():
             assert each.next_fire_time == START + HOUR
             rig.add(each)
             assert rig.fire_steps(firing(each)) == [each.id]
             later = rig.add(each, at=START + YEAR)
             assert rig.cancel(later, next_fire_time=START + YEAR)
-            found = rig.read(each)
-            assert (found.next_fire_time, found.completed_at) == (None, None)
-
-
-class FullTests(StoreTests):
-    """``add_instances`` of what is full, and what counts what waits."""
+            rig.check(each, next_fire_time=None, completed_at=None)
 
     def test_no_more_wait_than_may(self, rig: Rig) -> None:
         of = rig.put(task(max_queue=3))
@@ -306,12 +277,12 @@ class FullTests(StoreTests):
             assert (caught.value.definition_id, caught.value.max_queue) == (of.id, 3)
         assert len(rig.instances(of)) == 4
         rig.release(run)
-        rig.put(replace(of, revision=None, max_queue=4))
+        rig.edit(of, revision=None, max_queue=4)
         with pytest.raises(QueueFullError):
             rig.add(of)
         rig.cancel(first)
         rig.add(of)
-        rig.put(replace(of, revision=None, max_queue=None))
+        rig.edit(of, revision=None, max_queue=None)
         assert len(rig.store.add_instances(of.id, [Addition(), Addition()])) == 2
 
     def test_what_is_dropped_is_recorded(self, rig: Rig) -> None:
@@ -325,11 +296,10 @@ class FullTests(StoreTests):
         reason = "2 of it wait, and no more may (max_queue)"
         for each, addition in ((lost, wanted[3]), (last, wanted[4])):
             assert each == rig.read(each)
-            assert (each.state, each.completed_at) == (State.SKIPPED, START)
-            assert each.skipped == Skipped(first=at, last=at, count=1, reason=reason)
-            assert (each.execute_at, each.created_at) == (at, START)
-            assert (each.key, each.payload) == (addition.key, {"n": 1})
-            assert (each.attempt, each.runs, each.parked) == (0, 0, False)
+            check(each, state=State.SKIPPED, completed_at=START)
+            check(each, skipped=Skipped(first=at, last=at, count=1, reason=reason))
+            check(each, execute_at=at, created_at=START, key=addition.key)
+            check(each, payload={"n": 1}, attempt=0, runs=0, parked=False)
         assert rig.store.counts()[State.SKIPPED] == 2
         # It stays what it was, whether or not there is room by now.
         rig.cancel(made[0])
@@ -343,9 +313,7 @@ class FullTests(StoreTests):
         assert rig.add(of, key="c").id not in ids(found)
 
     def test_what_is_dropped_waits_for_no_slot(self, rig: Rig) -> None:
-        of = rig.put(
-            task(overlap=Overlap.BUFFER_ALL, max_queue=1, when_full="drop"),
-        )
+        of = rig.put(task(overlap=Overlap.BUFFER_ALL, max_queue=1, when_full="drop"))
         [first, lost] = rig.store.add_instances(of.id, [Addition(), Addition()])
         assert lost.state is State.SKIPPED
         [run] = rig.claim()

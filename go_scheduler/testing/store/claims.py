@@ -1,6 +1,6 @@
-"""Store suite: one node claims an instance, and the next one if that node dies.
+"""Store suite: one node claims an instance, and another one if that node dies.
 
-A store may leave what it creates to the claims: it need not start it by the same write.
+A store may start what it creates in the same write, or leave it to the claims.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.models import Outcome, State
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import Addition, Release, Renewal, RunOutcome
+from go_scheduler.stores.messages import Addition, Release
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -31,12 +31,15 @@ from go_scheduler.testing.builders import (
     WAITING,
     Rig,
     StoreTests,
+    check,
     claim_of,
     claimant,
     definition,
+    end_of,
     firing,
     ids,
     kept_by_store,
+    renewal_of,
     task,
 )
 from go_scheduler.testing.clock import START
@@ -63,8 +66,29 @@ def begun(given: TaskInstance, at: datetime, *, node: UUID = NODE) -> TaskInstan
     )
 
 
+_TURNS = 8
+
+
+def waiting(
+    rig: Rig, priority: int, count: int = _TURNS, *, queue: str = "default"
+) -> TaskDefinition:
+    """A definition with due instances; those with a greater number are due earlier."""
+    stored = rig.put(definition(START - HOUR, queue=queue, priority=priority))
+    first = START - (1 + priority) * MINUTE
+    rig.fire(stored, *(first + number * (MINUTE / count) for number in range(count)))
+    return stored
+
+
+def claimed_singly(
+    rig: Rig, count: int = _TURNS, *, queues: Sequence[str] = ("default",)
+) -> Counter[int]:
+    """Claim instances one by one; count them by priority."""
+    claims = [rig.claim(queues=queues, limit=1) for _ in range(count)]
+    return Counter(each.definition.priority for [each] in claims)
+
+
 class ClaimTests(StoreTests):
-    """``claim_instances``, where nobody has claimed the instance."""
+    """``claim_instances``, where nobody has claimed the instance; priorities."""
 
     def test_an_instance_is_claimed_when_it_is_due_within_ahead(self, rig: Rig) -> None:
         overdue, soon, later = (
@@ -154,50 +178,16 @@ class ClaimTests(StoreTests):
         rig.pending(definition(START + SECOND))
         assert rig.claim(ahead=SECOND - TICK, lead=HOUR) == []
         [instance] = rig.claim(ahead=HOUR, lead=SECOND - TICK)
-        assert (instance.state, instance.runs) == (State.CLAIMED, 0)
-        assert instance.started_at is None
+        check(instance, state=State.CLAIMED, runs=0, started_at=None)
 
     def test_a_claim_that_starts_is_bounded_by_expire_after(self, rig: Rig) -> None:
         own = rig.pending(definition(expire_after=SECOND))
         by_default = rig.pending()
         unstarted = rig.pending(definition(START + MINUTE, expire_after=SECOND))
-        node = claimant(expire_after=2 * SECOND)
-        settle(rig.store)
-        given = rig.store.claim_instances(
-            node, ahead=HOUR, lead=ZERO, limit=100, lapsed=None
-        )
-        assert {each.id: each.expires_at for each in given} == {
-            own.id: START + SECOND,
-            by_default.id: START + 2 * SECOND,
-            unstarted.id: START + MINUTE + LEASE,
-        }
-
-
-_TURNS = 8
-
-
-def waiting(
-    rig: Rig, priority: int, count: int = _TURNS, *, queue: str = "default"
-) -> TaskDefinition:
-    """A definition with due instances; a greater priority number is due earlier."""
-    new = definition(START - HOUR, queue=queue, priority=priority)
-    stored = rig.put(new)
-    first = START - (1 + priority) * MINUTE
-    times = [first + number * (MINUTE / count) for number in range(count)]
-    assert rig.store.fire_definitions([firing(stored, *times)]).done
-    return stored
-
-
-def claimed_singly(
-    rig: Rig, count: int = _TURNS, *, queues: Sequence[str] = ("default",)
-) -> Counter[int]:
-    """How many instances of each priority are claimed, one by one."""
-    claims = [rig.claim(queues=queues, limit=1) for _ in range(count)]
-    return Counter(each.definition.priority for [each] in claims)
-
-
-class PriorityTests(StoreTests):
-    """``claim_instances`` and priorities."""
+        rig.claim(ahead=HOUR, expire_after=2 * SECOND)
+        rig.check(own, expires_at=START + SECOND)
+        rig.check(by_default, expires_at=START + 2 * SECOND)
+        rig.check(unstarted, expires_at=START + MINUTE + LEASE)
 
     def test_urgent_instances_come_first_but_not_always(self, rig: Rig) -> None:
         waiting(rig, 3)
@@ -247,8 +237,8 @@ class PriorityTests(StoreTests):
 
     def test_an_edit_moves_what_is_open_into_its_new_class(self, rig: Rig) -> None:
         first, last = waiting(rig, 0), waiting(rig, 3)
-        rig.put(replace(first, priority=3, revision=None))
-        rig.put(replace(last, priority=0, revision=None))
+        rig.edit(first, priority=3, revision=None)
+        rig.edit(last, priority=0, revision=None)
         claims = [rig.claim(limit=1) for _ in range(_TURNS)]
         taken = Counter(each.definition.id for [each] in claims)
         assert taken[last.id] >= 6
@@ -274,7 +264,7 @@ class LapsedTests(StoreTests):
 
     def test_a_lapsed_claim_is_started_if_it_is_due(self, rig: Rig) -> None:
         soon, later = (rig.claimed(definition(START + each)) for each in (SECOND, HOUR))
-        rig.store.renew_claims([Renewal(claim=claim_of(later), lease=SECOND)])
+        rig.renew(later, lease=SECOND)
         rig.advance(SECOND + LEASE)
         taken = {each.id: each for each in rig.take_over()}
         assert taken == {
@@ -291,11 +281,7 @@ class LapsedTests(StoreTests):
         rig.advance(LEASE)
 
         def taken_over(lapsed: timedelta) -> list[UUID]:
-            settle(rig.store)
-            taken = rig.store.claim_instances(
-                claimant(OTHER_NODE), ahead=ZERO, lead=ZERO, limit=10, lapsed=lapsed
-            )
-            return ids(taken)
+            return ids(rig.claim(OTHER_NODE, lapsed=lapsed))
 
         # Claims with a long ``lapsed`` hide nothing from a claim with a short one.
         assert taken_over(timedelta(days=1)) == taken_over(LEASE + TICK) == []
@@ -316,7 +302,7 @@ class LapsedTests(StoreTests):
 
 
 def lost_claims(rig: Rig) -> dict[str, TaskInstance]:
-    """Instances whose claim is not current any more, or never was; with the reason."""
+    """Instances whose claim is lost or was never made, by the reason."""
     given_back, retried, cancelled = rig.running(), rig.running(), rig.claimed()
     assert rig.release(given_back, HOUR)
     assert rig.finish(retried, None, retry_in=HOUR)
@@ -343,81 +329,70 @@ def lost_claims(rig: Rig) -> dict[str, TaskInstance]:
     }
 
 
+def end_all(
+    rig: Rig, given: Sequence[TaskInstance], outcome: Outcome | None
+) -> Collection[UUID]:
+    """Finish all these runs with one outcome; return the ids that the store accepts."""
+    fields: dict[str, Any] = {"hung": True} if outcome is None else {}
+    if outcome is Outcome.COMPLETED:
+        fields["result"] = '"late"'
+    fields |= {"retry_in": HOUR, "error": "late", "client": '"late"'}
+    ends = [end_of(each, outcome, **fields) for each in given]
+    return rig.store.finish_instances(ends).done
+
+
+def hand_on_all(rig: Rig, given: Sequence[TaskInstance]) -> Collection[UUID]:
+    """Renew these claims and hand them on; return the ids that the store accepts."""
+    fields: dict[str, Any] = {"handed_on": True, "worker": "a", "progress": "1"}
+    renewals = [renewal_of(each, **fields) for each in given]
+    return {*rig.renew(*given), *rig.store.renew_claims(renewals).done}
+
+
+def release_all(rig: Rig, given: Sequence[TaskInstance]) -> Collection[UUID]:
+    """Release these instances; return the ids that the store accepts."""
+    releases = [Release(claim=claim_of(each), delay=HOUR) for each in given]
+    return rig.store.release_instances(releases).done
+
+
 def check_none_counts(
     rig: Rig,
-    lost: Collection[tuple[str, TaskInstance]],
-    call: Callable[[Sequence[TaskInstance]], Collection[UUID]],
+    lost: Mapping[str, TaskInstance],
+    call: Callable[[Rig, Sequence[TaskInstance]], Collection[UUID]],
 ) -> None:
-    """A call does nothing for lost claims, and works for a current one beside them."""
+    """Check that a call ignores lost claims and accepts a current one beside them."""
 
     def seen(instance: TaskInstance) -> object:
         if instance.id == NOBODY:
             return None
         return rig.read(instance), [*rig.store.list_runs(instance.id)]
 
-    before = {how: seen(each) for how, each in lost}
+    before = {how: seen(each) for how, each in lost.items()}
     mine = rig.running()
-    done = call([*(each for _, each in lost), mine])
-    for how, each in lost:
-        assert each.id not in done, f"a claim counts, though {how}"
+    done = call(rig, [*lost.values(), mine])
+    for how, each in lost.items():
+        assert each.id not in done, f"a claim is accepted, though {how}"
         assert seen(each) == before[how], f"a claim changes something, though {how}"
-    assert set(done) == {mine.id}, "beside claims that are lost a current one is not"
-
-
-def end_all(
-    rig: Rig, outcome: Outcome | None, given: Sequence[TaskInstance]
-) -> Collection[UUID]:
-    """Record one outcome for all these runs; answer the ids of those that count."""
-    ends = [
-        RunOutcome(
-            claim=claim_of(each),
-            started_at=each.started_at,
-            outcome=outcome,
-            retry_in=HOUR,
-            hung=outcome is None,
-            error="late",
-            client='"late"',
-            result='"late"' if outcome is Outcome.COMPLETED else None,
-        )
-        for each in given
-    ]
-    return rig.store.finish_instances(ends).done
+    assert set(done) == {mine.id}, "a current claim beside lost ones is not accepted"
 
 
 class LostClaimTests(StoreTests):
     """Calls with a claim that is not current."""
 
     def test_nothing_starts_under_a_claim_that_is_not_current(self, rig: Rig) -> None:
-        lost = lost_claims(rig).items()
-        check_none_counts(rig, lost, lambda given: ids(rig.start(*given)))
+        check_none_counts(
+            rig, lost_claims(rig), lambda rig, given: ids(rig.start(*given))
+        )
 
     def test_no_claim_is_renewed_that_is_not_current(self, rig: Rig) -> None:
-        def renew_all(given: Sequence[TaskInstance]) -> Collection[UUID]:
-            on = [
-                Renewal(
-                    claim=claim_of(each),
-                    lease=HOUR,
-                    handed_on=True,
-                    worker="a",
-                    progress="1",
-                )
-                for each in given
-            ]
-            return {*rig.renew(*given), *rig.store.renew_claims(on).done}
-
-        check_none_counts(rig, lost_claims(rig).items(), renew_all)
+        check_none_counts(rig, lost_claims(rig), hand_on_all)
 
     def test_nothing_is_released_by_a_claim_that_is_not_current(self, rig: Rig) -> None:
-        def give_back(given: Sequence[TaskInstance]) -> Collection[UUID]:
-            claims = [Release(claim=claim_of(each), delay=HOUR) for each in given]
-            return rig.store.release_instances(claims).done
-
-        check_none_counts(rig, lost_claims(rig).items(), give_back)
+        check_none_counts(rig, lost_claims(rig), release_all)
 
     def test_no_run_fails_by_a_claim_that_is_not_current(self, rig: Rig) -> None:
-        lost = lost_claims(rig).items()
+        lost = lost_claims(rig)
         for outcome in (Outcome.FAILED, Outcome.CANCELLED, Outcome.SKIPPED, None):
-            check_none_counts(rig, lost, partial(end_all, rig, outcome))
+            check_none_counts(rig, lost, partial(end_all, outcome=outcome))
 
     def test_a_success_counts_of_a_claim_that_was_current_once(self, rig: Rig) -> None:
         lost = lost_claims(rig)
@@ -427,24 +402,23 @@ class LostClaimTests(StoreTests):
             "another node has taken it over",
         ):
             late = lost.pop(how)
-            assert rig.finish(late), f"no success is taken, as {how}"
-            found = rig.read(late)
-            assert (found.outcome, found.ended_attempt) == (Outcome.COMPLETED, 1), how
-        success = partial(end_all, rig, Outcome.COMPLETED)
-        check_none_counts(rig, lost.items(), success)
+            assert rig.finish(late), f"a success is not accepted, though {how}"
+            rig.check(late, case=how, outcome=Outcome.COMPLETED, ended_attempt=1)
+        check_none_counts(rig, lost, partial(end_all, outcome=Outcome.COMPLETED))
 
     def test_an_empty_batch_is_answered_by_an_empty_one(self, rig: Rig) -> None:
         rig.running()
-        assert rig.store.start_instances(claimant(), []).done == []
-        assert rig.store.renew_claims([]).done == {}
-        assert rig.store.finish_instances([]).done == set()
-        assert rig.store.release_instances([]).done == set()
-        assert rig.store.cancel_instances({}) == {}
-        assert rig.store.reopen_instances([]) == set()
+        store = rig.store
+        assert store.start_instances(claimant(), []).done == []
+        assert store.renew_claims([]).done == {}
+        assert store.finish_instances([]).done == set()
+        assert store.release_instances([]).done == set()
+        assert store.cancel_instances({}) == {}
+        assert store.reopen_instances([]) == set()
 
 
 class StartTests(StoreTests):
-    """``start_instances``."""
+    """``start_instances`` and ``renew_claims``."""
 
     def test_a_start_ahead_of_time_begins_at_the_due_time(self, rig: Rig) -> None:
         given = rig.claimed(definition(START + SECOND))
@@ -459,8 +433,7 @@ class StartTests(StoreTests):
         given = rig.claimed(definition(START + SECOND))
         rig.advance(MINUTE)
         [instance] = rig.start(given)
-        assert instance.started_at == START + MINUTE
-        assert instance.expires_at == START + MINUTE + LEASE
+        check(instance, started_at=START + MINUTE, expires_at=START + MINUTE + LEASE)
 
     def test_a_start_holds_for_the_lease_or_expire_after(self, rig: Rig) -> None:
         for own, lease, by_default in (
@@ -471,10 +444,8 @@ class StartTests(StoreTests):
             given = rig.claimed(definition(START + SECOND, expire_after=own))
             node = claimant(lease=lease, expire_after=by_default)
             [instance] = rig.store.start_instances(node, [claim_of(given)]).done
-            assert instance.expires_at == START + SECOND + MINUTE, (
-                f"expire_after is {own} of the definition, {by_default} of the node,"
-                f" which has a lease of {lease}"
-            )
+            case = f"expire_after: {own}, of the node: {by_default}; lease: {lease}"
+            assert instance.expires_at == START + SECOND + MINUTE, case
 
     def test_a_repeated_start_changes_nothing(self, rig: Rig) -> None:
         [by_a_start] = rig.start(rig.claimed())
@@ -484,25 +455,16 @@ class StartTests(StoreTests):
             assert rig.start(first) == [first]
             assert rig.read(first) == first
 
-
-class RenewTests(StoreTests):
-    """``renew_claims``."""
-
     def test_a_renewed_claim_holds_for_its_lease_from_now(self, rig: Rig) -> None:
         given = [rig.claimed(), rig.running(), rig.running()]
         leases = [MINUTE, HOUR, SECOND]
         rig.advance(LEASE - TICK)
         now = rig.now()
-        answer = rig.store.renew_claims(
-            [
-                Renewal(claim=claim_of(instance), lease=lease)
-                for instance, lease in zip(given, leases, strict=True)
-            ]
-        )
+        pairs = [*zip(given, leases, strict=True)]
+        answer = rig.store.renew_claims([renewal_of(*each) for each in pairs])
         assert answer.done == {each.id: False for each in given}
-        for each, lease in zip(given, leases, strict=True):
-            expected = replace(each, expires_at=now + lease)
-            assert rig.read(each) == expected
+        for each, lease in pairs:
+            assert rig.read(each) == replace(each, expires_at=now + lease)
         rig.advance(SECOND - TICK)
         assert rig.take_over() == []
         rig.advance(TICK)
@@ -517,8 +479,7 @@ class RenewTests(StoreTests):
         instance, other = rig.running(), rig.running()
         assert rig.hand_on(instance, lease=HOUR) == {instance.id: False}
         assert ids(rig.store.list_claimed(NODE)) == [other.id]
-        expected = replace(instance, expires_at=START + HOUR)
-        assert rig.read(instance) == expected
+        assert rig.read(instance) == replace(instance, expires_at=START + HOUR)
 
     def test_a_renewal_never_shortens_a_handed_on_run(self, rig: Rig) -> None:
         instance = rig.running()
@@ -528,8 +489,7 @@ class RenewTests(StoreTests):
         rig.hand_on(instance, lease=HOUR)
         assert rig.renew(instance) == {instance.id: False}
         assert rig.read(instance).expires_at == START + HOUR
-        longer = Renewal(claim=claim_of(instance), lease=2 * HOUR)
-        rig.store.renew_claims([longer])
+        rig.renew(instance, lease=2 * HOUR)
         assert rig.read(instance).expires_at == START + 2 * HOUR
         assert rig.store.list_claimed(NODE) == []
 
@@ -567,12 +527,12 @@ def add(
     *additions: Addition,
     names: Collection[str] | None = None,
 ) -> Sequence[TaskInstance]:
-    """Add instances for a node, which starts those that it may start."""
+    """Add instances for a node that may start them."""
     return rig.store.add_and_start(to.id, additions, claimant(), names=names)
 
 
 def started(found: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
-    """The instances that were started, which have all that a node needs to run them."""
+    """The instances that were started; checks the fields that a node needs."""
     mine = [each for each in found if each.claimed_by is not None]
     for each in mine:
         assert (each.state, each.claimed_by) == (State.RUNNING, NODE)
@@ -583,7 +543,7 @@ def started(found: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
 
 
 def check_is_stored(rig: Rig, given: TaskInstance) -> None:
-    """The store has the same instance and definition as the answer."""
+    """Check that the store has the same instance and definition as the answer."""
     stored = rig.read(given.definition)
     assert given == rig.read(given)
     assert given.definition == stored
@@ -612,10 +572,10 @@ class HandOverTests(StoreTests):
         for why, (fields, when) in NOT_STARTED.items():
             stored = rig.put(task(**{"name": "report", **fields}))
             found = add(rig, stored, Addition(**when), names=["report"])
-            assert started(found) == [], f"one is started, though {why}"
+            assert started(found) == [], f"an instance is started, though {why}"
             rig.resume(stored)
             given = rig.claim(OTHER_NODE, queues=[stored.queue], ahead=SECOND)
-            assert ids(given) == ids(found), f"one was not started, as {why}"
+            assert ids(given) == ids(found), f"it cannot be claimed later: {why}"
 
     def test_what_was_there_already_is_not_started(self, rig: Rig) -> None:
         stored = rig.put(task())
@@ -643,8 +603,7 @@ class HandOverTests(StoreTests):
             assert started([instance]) == [instance]
             check_is_stored(rig, instance)
             stored = instance.definition
-            assert stored.revision == found.revision
-            assert stored.next_fire_time == step.next_fire_time
+            check(stored, revision=found.revision, next_fire_time=step.next_fire_time)
             assert (stored.completed_at == START) is (found == ONCE)
             assert (instance.fire_time, instance.due_at) == (START, START)
             assert rig.claim() == []

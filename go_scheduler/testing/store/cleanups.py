@@ -1,4 +1,4 @@
-"""Store suite: what is over goes, after its time, and ids are remembered."""
+"""Store suite: ended instances and definitions are deleted; ids are remembered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.models import Outcome, Skipped, TaskDefinition
-from go_scheduler.stores.messages import Tombstone
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -20,10 +19,12 @@ from go_scheduler.testing.builders import (
     YEAR,
     Rig,
     StoreTests,
+    check,
     definition,
     firing,
     ids,
     kept_by_store,
+    revision_of,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -36,15 +37,30 @@ if TYPE_CHECKING:
     from go_scheduler.triggers.base import Trigger
 
 
+_ONCE = ExecuteOnceTrigger(START)
+_LATER = ExecuteOnceTrigger(START + HOUR)
+
+
+def _once(number: int = 1, trigger: Trigger = _ONCE) -> TaskDefinition:
+    """A definition with an id that the caller chose."""
+    return definition(trigger=trigger, id=TaskDefinition.id_for(f"once {number}"))
+
+
+def _gone(rig: Rig, new: TaskDefinition) -> TaskDefinition:
+    """Let a definition run, end and be deleted; return it as it was stored last."""
+    last = rig.read(rig.ended(new).definition)
+    assert rig.clean_up() == 2
+    return last
+
+
 class CleanupTests(StoreTests):
-    """``delete_finished``."""
+    """``delete_finished``, and the ids that it leaves remembered."""
 
     def test_instances_go_when_they_ended_long_enough_ago(self, rig: Rig) -> None:
         for outcome in Outcome:
             self.of_a_live_definition(rig, outcome)
         skipped = Skipped(first=START, last=START, count=1, reason="late")
-        step = firing(rig.put(), skipped=skipped, next_fire_time=START + YEAR)
-        assert rig.store.fire_definitions([step]).done
+        rig.fire(rig.put(), skipped=skipped, next_fire_time=START + YEAR)
         late = rig.running()
         rig.advance(HOUR - TICK)
         assert rig.clean_up(older_than=HOUR) == 0
@@ -81,7 +97,7 @@ class CleanupTests(StoreTests):
 
     def test_a_completed_definition_without_instances_goes(self, rig: Rig) -> None:
         live_again = rig.put(definition(None))
-        rig.put(replace(live_again, trigger=WAITING, next_fire_time=START))
+        rig.edit(live_again, trigger=WAITING, next_fire_time=START)
         rig.put(definition(None))
         run = rig.running()
         rig.advance(HOUR - TICK)
@@ -120,50 +136,24 @@ class CleanupTests(StoreTests):
     def of_a_live_definition(
         rig: Rig, outcome: Outcome = Outcome.COMPLETED
     ) -> TaskInstance:
-        """An instance that has ended, of a definition that goes on."""
+        """An ended instance of a definition that is still active."""
         read = rig.put()
         rig.fire(read, next_fire_time=START + YEAR)
-        [instance] = rig.claim()
-        assert rig.finish(instance, outcome)
+        [instance] = rig.run_due(outcome)
         return rig.read(instance)
-
-
-_ONCE = ExecuteOnceTrigger(START)
-_LATER = ExecuteOnceTrigger(START + HOUR)
-
-
-def _once(number: int = 1, trigger: Trigger = _ONCE) -> TaskDefinition:
-    """A definition whose id is passed."""
-    return TaskDefinition(
-        trigger=trigger,
-        id=TaskDefinition.id_for(f"once {number}"),
-        next_fire_time=START,
-    )
-
-
-def _gone(rig: Rig, new: TaskDefinition) -> TaskDefinition:
-    """Let a definition run, end and be cleaned up; as it was stored at last."""
-    last = rig.read(rig.ended(new).definition)
-    assert rig.clean_up() == 2
-    return last
-
-
-class RememberedTests(StoreTests):
-    """Ids that ``delete_finished`` leaves remembered."""
 
     def test_what_has_ended_does_not_run_again(self, rig: Rig) -> None:
         triggers = (_ONCE, IntervalTrigger(HOUR), WAITING)
-        last = [
-            _gone(rig, _once(number, trigger.anchored(START)))
-            for number, trigger in enumerate(triggers)
-        ]
+
+        def anchored_now(name: str) -> list[TaskDefinition]:
+            anchored = enumerate(each.anchored(rig.now()) for each in triggers)
+            return [replace(_once(*each), name=name) for each in anchored]
+
+        last = [_gone(rig, each) for each in anchored_now("first")]
         rig.advance(YEAR - TICK)
         rig.clean_up()
         # As at the next start of the program: what it counts from is another moment.
-        again = [
-            replace(_once(number, trigger.anchored(rig.now())), name="other")
-            for number, trigger in enumerate(triggers)
-        ]
+        again = anchored_now("other")
         *over, new = rig.store.put_definitions([*again, _once(7)])
         assert over == again
         assert [kept_by_store(each) for each in over] == [
@@ -178,9 +168,7 @@ class RememberedTests(StoreTests):
         last = _gone(rig, _once())
         again = rig.put(_once(trigger=_LATER))
         assert (again.next_fire_time, again.completed_at) == (START, None)
-        assert again.revision is not None
-        assert last.revision is not None
-        assert again.revision > last.revision
+        assert revision_of(again) > revision_of(last)
         assert rig.store.list_definitions() == [again]
         # It is remembered in the place of the former one, and not before its end.
         last = _gone(rig, again)
@@ -212,34 +200,33 @@ class RememberedTests(StoreTests):
         assert named.named
         assert kept_by_store(named) == kept_by_store(made_up)
         assert rig.put(made_up).named
-        edited = rig.put(replace(made_up, name="other"))
+        edited = rig.edit(made_up, name="other")
         assert edited.named
         again = replace(edited, trigger=_LATER, next_fire_time=START, named=False)
         assert rig.put(again).named
         _gone(rig, replace(passed, trigger=_LATER))
-        assert rig.put(replace(passed, trigger=_LATER)).completed_at == START
+        assert rig.edit(passed, trigger=_LATER).completed_at == START
 
     def test_the_revision_remembered_may_be_passed(self, rig: Rig) -> None:
         last = _gone(rig, _once())
         assert rig.put(last).completed_at == START
         with pytest.raises(ConflictError) as caught:
-            rig.put(replace(last, revision=7))
+            rig.edit(last, revision=7)
         assert (caught.value.expected, caught.value.revision) == (7, last.revision)
 
     def test_all_that_is_remembered_can_be_read_at_once(self, rig: Rig) -> None:
         kept = {}
-        for last in (_gone(rig, _once(number)) for number in (1, 2)):
-            assert last.revision is not None
-            kept[last.id] = Tombstone(
-                id=last.id,
-                trigger=last.trigger,
-                revision=last.revision,
-                completed_at=START,
-            )
+        for number in (1, 2):
+            last = _gone(rig, _once(number))
+            kept[last.id] = last
         live, (one, _) = rig.put(_once(3)), kept
         found = rig.store.list_tombstones([*kept, live.id, NOBODY, one])
-        assert len(found) == 2
-        assert {each.id: each for each in found} == kept
+        assert sorted(each.id for each in found) == sorted(kept)
+        for each in found:
+            last = kept[each.id]
+            check(
+                each, trigger=last.trigger, revision=last.revision, completed_at=START
+            )
         assert rig.store.list_tombstones([]) == []
 
     def test_a_delete_forgets(self, rig: Rig) -> None:
@@ -289,7 +276,7 @@ class RememberedTests(StoreTests):
 
     @staticmethod
     def remembered(rig: Rig, most: int) -> Sequence[int]:
-        """Which of the first definitions do not run again."""
+        """The numbers of the definitions that do not run again."""
         put_again = {number: rig.put(_once(number)) for number in range(1, most + 1)}
         return [
             number

@@ -1,62 +1,82 @@
-"""Store suite: definitions are put, read, listed and deleted; whose they are."""
+"""Store suite: definitions are put, read and listed, alone or as declared sets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
 
-from go_scheduler.errors import (
-    ConfigurationError,
-    ConflictError,
-    TaskDefinitionNotFoundError,
-)
+from go_scheduler.errors import ConfigurationError, ConflictError
 from go_scheduler.json import JSON
-from go_scheduler.models import DefinitionState, Outcome, State
+from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Position
+from go_scheduler.stores.rules import Declaration, Declared, removal_note
 from go_scheduler.testing.builders import (
-    EXPIRE_AFTER,
+    EVERY_TWO_HOURS,
     HOUR,
     MINUTE,
     NOBODY,
-    OTHER_NODE,
     SECOND,
     WAITING,
+    YEAR,
     Rig,
     StoreTests,
+    at_once,
+    check,
     definition,
-    firing,
     ids,
+    in_pages,
     kept_by_store,
+    revision_of,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.pauses import (
-    AFTER_A_DELETE,
-    definition_ids,
-    made_in_each_state,
-    states,
-)
-from go_scheduler.testing.store.sets import (
-    APP,
-    ONE,
-    OTHER_APP,
-    THREE,
-    TWO,
-    declare,
-    owned,
-)
-from go_scheduler.testing.store.values import TEXTS
+from go_scheduler.testing.store.views import TEXTS
 from go_scheduler.triggers import base
 from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
 
-EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
+THREADS = 6
+APP, OTHER_APP = "app", "another app"
+ONE, TWO, THREE = (definition(key=number) for number in (1, 2, 3))
+
+
+def declare(
+    rig: Rig, *definitions: TaskDefinition, owner: str = APP, **fields: Any
+) -> Declared:
+    """Declare a set; return lists and a set, whatever types the store returns."""
+    wanted = Declaration(owner=owner, definitions=definitions, **fields)
+    declared = rig.store.declare_definitions(wanted)
+    return replace(
+        declared,
+        definitions=[*declared.definitions],
+        resumed=[*declared.resumed],
+        deleted={*declared.deleted},
+        paused=[*declared.paused],
+    )
+
+
+def _try(rig: Rig, wanted: TaskDefinition, owner: str, adopts: bool) -> str | None:
+    """Declare a definition; return its owner, or None if the store refuses."""
+    try:
+        [declared] = declare(rig, wanted, owner=owner, adopts=adopts).definitions
+    except ConfigurationError:
+        return None
+    return declared.owner
+
+
+def owned(rig: Rig, owner: str = APP) -> list[UUID]:
+    """The ids of the definitions in a set."""
+    return [each.id for each in rig.store.list_definitions(owner=owner)]
+
+
 OTHER_VALUES: Sequence[Mapping[str, Any]] = (
     {"name": "other"},
     {"queue": "other"},
@@ -82,15 +102,9 @@ class PutTests(StoreTests):
 
     def test_new_definitions_are_kept_in_the_order_given(self, rig: Rig) -> None:
         new = [definition(key=key, name=str(key), queue="b") for key in (3, 1, 2)]
-        new[0] = replace(
-            new[0],
-            metadata={"c": 1},
-            expire_after=MINUTE,
-            note="of no pause",
-            completed_at=START,
-            retry=RetryPolicy(max_attempts=2),
-            catch_up=CatchUp(grace=HOUR),
-        )
+        new[0] = replace(new[0], metadata={"c": 1}, expire_after=MINUTE, note="why")
+        retry, catch_up = RetryPolicy(max_attempts=2), CatchUp(grace=HOUR)
+        new[0] = replace(new[0], completed_at=START, retry=retry, catch_up=catch_up)
         stored = rig.store.put_definitions(new)
         assert stored == new
         for given, answered in zip(new, stored, strict=True):
@@ -134,7 +148,7 @@ class PutTests(StoreTests):
         stored = rig.put(definition(trigger=first))
         later = replace(stored, trigger=IntervalTrigger(HOUR).anchored(START + MINUTE))
         again = rig.put(later)
-        edited = rig.put(replace(later, name="other"))
+        edited = rig.edit(later, name="other")
         for found in (again, edited, rig.read(stored)):
             assert found.trigger.next_fire_time(START) == START + HOUR
 
@@ -162,26 +176,26 @@ class PutTests(StoreTests):
 
     def test_another_revision_than_the_stored_one_conflicts(self, rig: Rig) -> None:
         read = rig.put(definition(name="first"))
-        changed = rig.put(replace(read, name="second"))
+        changed = rig.edit(read, name="second")
         for name in ("third", "second", "first"):
             with pytest.raises(ConflictError) as caught:
-                rig.put(replace(read, name=name))
+                rig.edit(read, name=name)
             assert caught.value.definition_id == read.id
             assert (caught.value.expected, caught.value.revision) == (1, 2)
         assert rig.read(read).name == "second"
-        assert rig.put(replace(changed, name="third")).revision == 3
+        assert rig.edit(changed, name="third").revision == 3
 
     def test_revision_0_is_that_of_a_new_definition(self, rig: Rig) -> None:
         new = rig.put(definition(revision=0))
         assert new.revision == 1
         with pytest.raises(ConflictError) as caught:
-            rig.put(replace(new, revision=0))
+            rig.edit(new, revision=0)
         assert (caught.value.expected, caught.value.revision) == (0, 1)
         rig.delete(new)
         with pytest.raises(ConflictError) as caught:
             rig.put(new)
         assert (caught.value.expected, caught.value.revision) == (1, None)
-        assert rig.put(replace(new, revision=0)).id == new.id
+        assert rig.edit(new, revision=0).id == new.id
 
     def test_where_one_definition_conflicts_none_is_put(self, rig: Rig) -> None:
         old, first, last = rig.put(), definition(), definition()
@@ -263,7 +277,7 @@ class DefinitionListTests(StoreTests):
         fire_times = [START + HOUR, None, START - HOUR, START, None, START, START]
         for key, at in enumerate(fire_times):
             new = definition(at, key=key, name="a", queue="a", trigger=WAITING)
-            rig.put(replace(new, metadata={"c": key % 2}))
+            rig.edit(new, metadata={"c": key % 2})
         rig.put(definition(START, key=7))
         rig.put(definition(None, key=8, queue="a"))
         for key in LARGE:
@@ -271,15 +285,10 @@ class DefinitionListTests(StoreTests):
         rig.store.pause_definitions([UUID(int=5)])
         for conditions, expected in LISTS:
             for limit in (1, 2, 4, 11, 12):
-                read: list[int] = []
-                after = None
-                while page := rig.store.list_definitions(
-                    after=after, limit=limit, **conditions
-                ):
-                    assert len(page) <= limit, f"more than the limit: {conditions}"
-                    read += [each.id.int for each in page]
-                    after = Position.of_definition(page[-1])
-                assert read == expected, f"{conditions} in pages of {limit}"
+                page = partial(rig.store.list_definitions, limit=limit, **conditions)
+                read = in_pages(page, Position.of_definition, limit=limit)
+                found = [each.id.int for each in read]
+                assert found == expected, f"{conditions} in pages of {limit}"
         gone = Position(at=None, id=UUID(int=2**100))
         assert [each.id.int for each in rig.store.list_definitions(after=gone)] == LARGE
 
@@ -308,90 +317,9 @@ class DefinitionListTests(StoreTests):
             assert found is contains, f"{stored} contains {asked}: {contains}"
 
 
-class DeleteTests(StoreTests):
-    """``delete_definitions``."""
-
-    def test_a_delete_answers_what_existed_and_what_ran(self, rig: Rig) -> None:
-        held, runs, other = rig.claimed(), rig.running(), rig.running()
-        gone: dict[UUID, set[UUID]] = {rig.put().id: set()}
-        gone |= {rig.ended().definition.id: set()}
-        gone |= {held.definition.id: set(), runs.definition.id: {runs.id}}
-        assert rig.store.delete_definitions([*gone, NOBODY]) == gone
-        assert rig.store.delete_definitions([*gone]) == {}
-        assert rig.store.delete_definitions([]) == {}
-        assert ids(rig.store.list_definitions()) == [other.definition.id]
-        assert rig.state_of(other) is State.RUNNING
-
-    def test_a_delete_removes_instances_and_cancels_runs(self, rig: Rig) -> None:
-        made = made_in_each_state(rig)
-        free = rig.pending()
-        rig.store.delete_definitions(definition_ids(made))
-        assert states(rig, made) == AFTER_A_DELETE
-        for name in ("claimed, passed", "claimed, to come", "claimed for a retry"):
-            assert rig.start(made[name]) == [], name
-            assert rig.renew(made[name]) == {}, name
-        runs = made["running"]
-        assert rig.renew(runs) == {}
-        assert not rig.finish(runs)
-        assert rig.cancel(runs) == {}
-        found = rig.read(runs)
-        assert (found.outcome, found.completed_at) == (Outcome.CANCELLED, rig.now())
-        rig.advance(HOUR)
-        assert ids(rig.claim(OTHER_NODE, ahead=HOUR, lapsed=True)) == [free.id]
-
-    def test_what_is_left_can_be_read_until_the_cleanup(self, rig: Rig) -> None:
-        over, cut_short = left = rig.ended(), rig.running()
-        rig.store.delete_definitions([each.definition.id for each in left])
-        assert rig.read(over).definition == over.definition
-        assert rig.instances(over.definition) == []
-        assert {*ids(rig.store.list_instances())} == {over.id, cut_short.id}
-        assert ids(rig.store.list_instances(state=State.COMPLETED)) == [over.id]
-        counts = rig.store.counts()
-        assert (counts[State.COMPLETED], counts[State.CANCELLED]) == (1, 1)
-        assert rig.clean_up(older_than=EXPIRE_AFTER) == 0
-        assert rig.clean_up() == 2
-        assert [rig.state_of(each) for each in left] == [None, None]
-
-    def test_a_deleted_id_may_be_put_again_and_is_new(self, rig: Rig) -> None:
-        new = definition()
-        old = rig.pause(rig.put(new), note="why")
-        rig.delete(new)
-        assert rig.due() == []
-        assert rig.fire_steps(firing(old, START)) == []
-        with pytest.raises(TaskDefinitionNotFoundError) as caught:
-            rig.read(new)
-        assert caught.value.definition_id == new.id
-        again = rig.put(new)
-        assert kept_by_store(again)[:4] == (START, False, None, None)
-        assert again.revision is not None
-        assert old.revision is not None
-        assert again.revision > old.revision
-        assert rig.fire_steps(firing(old, START)) == []
-        assert rig.instances(new) == []
-        with pytest.raises(ConflictError):
-            rig.put(replace(old, name="other"))
-
-    def test_a_new_definition_has_no_runs_of_the_old_one(self, rig: Rig) -> None:
-        new = definition(trigger=WAITING)
-        history = rig.ended(new)
-        rig.delete(new)
-        run = rig.running(new)
-        assert run.id != history.id, "the fire time of the old one is taken still"
-        rig.delete(new)
-        again = rig.put(replace(new, next_fire_time=None))
-        assert rig.instances(again) == []
-        assert not rig.finish(run, next_fire_time=START + HOUR)
-        kept = rig.read(new)
-        assert (kept.next_fire_time, kept.completed_at) == (None, None)
-        rig.pause(new)
-        rig.delete(new)
-        assert rig.state_of(history) is State.COMPLETED
-        assert rig.state_of(run) is State.CANCELLED
-
-
 @dataclass(frozen=True)
 class PassingTrigger(Trigger):
-    """A trigger whose class this process can lose; it fires once a day.
+    """A trigger that fires once a day; a test removes its class.
 
     Attributes:
         data: Anything.
@@ -410,17 +338,12 @@ class UnknownTriggerTests(StoreTests):
     """Triggers that this process cannot load."""
 
     def test_an_unknown_trigger_keeps_its_state_and_runs(self, rig: Rig) -> None:
-        state: Mapping[str, JSON] = {
-            "text": TEXTS[2],
-            "nested": [{"a": None}],
-            "big": 2**70,
-            "float": 0.1,
-        }
+        state: Mapping[str, JSON] = {"text": TEXTS[2], "nested": [{"a": None}]}
+        state = {**state, "big": 2**70, "float": 0.1}
         unknown = UnknownTrigger("from.another.node", state, "not here")
         new = rig.put(definition(trigger=unknown))
-        edited = rig.put(replace(new, name="edited", next_fire_time=None))
-        assert (edited.name, edited.revision) == ("edited", 2)
-        assert edited.next_fire_time == START
+        edited = rig.edit(new, name="edited", next_fire_time=None)
+        check(edited, name="edited", revision=2, next_fire_time=START)
         known = rig.put()
         assert ids(rig.due()) == sorted([new.id, known.id])
         for read in rig.read(new), *rig.due():
@@ -429,9 +352,8 @@ class UnknownTriggerTests(StoreTests):
                 assert dump_trigger(read.trigger) == ("from.another.node", state)
                 assert read.trigger.reason
         rig.fire(edited)
-        [instance] = rig.claim()
+        [instance] = rig.run_due()
         assert isinstance(instance.definition.trigger, UnknownTrigger)
-        assert rig.finish(instance)
 
     def test_a_trigger_outlives_its_class(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
@@ -447,7 +369,7 @@ class UnknownTriggerTests(StoreTests):
             first, second = rig.due()
             assert dump_trigger(first.trigger) == dump_trigger(trigger)
             assert second == other
-            rig.put(replace(first, name="edited"))
+            rig.edit(first, name="edited")
             rig.pause(passing)
             rig.resume(passing)
         found_again = rig.read(passing)
@@ -455,8 +377,195 @@ class UnknownTriggerTests(StoreTests):
         assert found_again.trigger.next_fire_time(START) == START + 24 * HOUR
 
 
-class OwnerTests(StoreTests):
-    """A definition is of one set, or of none."""
+class SetTests(StoreTests):
+    """``declare_definitions``: a definition is of one set, or of none."""
+
+    def test_what_is_declared_is_put_and_has_its_owner(self, rig: Rig) -> None:
+        declared = declare(rig, TWO, ONE)
+        assert (declared.definitions, declared.outdated_by) == ([TWO, ONE], None)
+        assert [declared.resumed, declared.deleted, declared.paused] == [[], set(), []]
+        assert [each.owner for each in declared.definitions] == [APP, APP]
+        assert [each.revision for each in declared.definitions] == [1, 1]
+        rig.check(ONE, owner=APP, next_fire_time=START)
+        assert ids(rig.due()) == [ONE.id, TWO.id]
+        [instance] = rig.fire(rig.read(ONE))
+        assert instance.definition.owner == APP
+        assert rig.claim()[0].definition.owner == APP
+
+    def test_lists_and_counts_by_some_owners_and_queues(self, rig: Rig) -> None:
+        mine = [definition(key=each, queue=str(each % 3)) for each in range(1, 8)]
+        declare(rig, *mine)
+        declare(rig, definition(key=8, queue="1"), owner=OTHER_APP)
+        rig.put(definition(key=9, queue="1"))
+        for each in rig.store.list_definitions():
+            rig.fire(each)
+
+        def listed(**conditions: Any) -> list[int]:
+            page = partial(rig.store.list_definitions, limit=2, **conditions)
+            found = in_pages(page, Position.of_definition, limit=2)
+            instances = rig.store.list_instances(**conditions)
+            assert {each.definition.id for each in instances} == {*ids(found)}
+            assert rig.store.counts(**conditions)[State.PENDING] == len(found)
+            return [each.id.int for each in found]
+
+        assert listed(owners={APP}) == [1, 2, 3, 4, 5, 6, 7]
+        assert listed(owners={APP, OTHER_APP}, queues=["1"]) == [1, 4, 7, 8]
+        assert listed(queues=["1", "2", "of nobody"]) == [1, 2, 4, 5, 7, 8, 9]
+        assert listed(owners=()) == listed(queues=()) == []
+        last = Position.of_definition(rig.read(ONE))
+        soonest = rig.store.list_definitions(
+            owners={APP}, queues={"1"}, soonest_first=True, after=last, limit=1
+        )
+        assert [each.id.int for each in soonest] == [4]
+
+    def test_instances_of_a_deleted_one_keep_owner_and_queue(self, rig: Rig) -> None:
+        declare(rig, ONE)
+        left = rig.running(ONE)
+        declare(rig)
+        for queues, owners, count in (({ONE.queue}, {APP}, 1), ({"x"}, None, 0)):
+            found = rig.store.list_instances(queues=queues, owners=owners)
+            assert ids(found) == [left.id] * count
+            counts = rig.store.counts(queues=queues, owners=owners)
+            assert counts[State.CANCELLED] == count
+
+    def test_the_same_again_changes_nothing(self, rig: Rig) -> None:
+        first = declare(rig, ONE, TWO)
+        again = declare(rig, ONE, TWO)
+        assert again == first
+        for one, other in zip(again.definitions, first.definitions, strict=True):
+            assert kept_by_store(one) == kept_by_store(other)
+
+    def test_what_is_no_longer_declared_is_deleted(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO, THREE)
+        run = rig.running(TWO)
+        declared = declare(rig, ONE)
+        check(declared, deleted={TWO.id, THREE.id}, paused=[], resumed=[])
+        assert owned(rig) == ids(rig.store.list_definitions()) == [ONE.id]
+        assert rig.read(run).state is State.CANCELLED
+
+    def test_what_is_declared_no_more_may_be_paused(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO)
+        later = START + HOUR
+        rig.fire(rig.read(TWO), later)
+        declared = declare(rig, ONE, removed="pause")
+        check(declared, deleted=set(), paused=[TWO])
+        [paused] = declared.paused
+        assert kept_by_store(paused) == (later, True, removal_note(APP), None, 2)
+        assert kept_by_store(rig.read(TWO)) == kept_by_store(paused)
+        assert owned(rig) == [ONE.id, TWO.id]
+        assert rig.store.list_instances() == []
+        assert declare(rig, ONE, removed="pause").paused == []
+
+    def test_what_is_declared_no_more_may_be_kept(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO)
+        kept = declare(rig, TWO, removed="keep")
+        assert (kept.deleted, kept.paused) == (set(), [])
+        assert declare(rig, THREE, version=3, removed="keep").definitions == [THREE]
+        assert owned(rig) == [ONE.id, TWO.id, THREE.id]
+        assert kept_by_store(rig.read(ONE))[-1] == 1
+        outdated = declare(rig, ONE, version=2, removed="keep")
+        assert (outdated.outdated_by, outdated.definitions) == (3, [])
+        assert declare(rig, ONE, version=3).deleted == {TWO.id, THREE.id}
+
+    def test_a_removed_definition_resumes_if_declared_again(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO, THREE)
+        declare(rig, ONE, removed="pause")
+        declared = declare(rig, ONE, TWO)
+        check(declared, deleted={THREE.id}, resumed=[TWO])
+        assert [each.paused for each in declared.definitions] == [False, False]
+        assert kept_by_store(declared.definitions[1]) == (START, False, None, None, 3)
+        assert kept_by_store(rig.read(TWO)) == kept_by_store(declared.resumed[0])
+
+    def test_what_is_paused_by_hand_stays_so(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO)
+        rig.store.pause_definitions([ONE.id, TWO.id], note="by hand")
+        assert declare(rig, ONE, removed="pause").paused == []
+        declared = declare(rig, ONE, TWO)
+        assert declared.resumed == []
+        assert {each.note for each in declared.definitions} == {"by hand"}
+        assert all(each.paused for each in rig.store.list_definitions())
+
+    def test_what_is_declared_otherwise_is_edited(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO, THREE)
+        other = replace(ONE, trigger=EVERY_TWO_HOURS)
+        declared = declare(rig, other, replace(TWO, name="b"), THREE)
+        assert [each.revision for each in declared.definitions] == [2, 2, 1]
+        assert rig.read(ONE).trigger == other.trigger
+        assert rig.read(TWO).name == "b"
+        assert owned(rig) == [ONE.id, TWO.id, THREE.id]
+
+    def test_what_has_ended_before_does_not_run_again(self, rig: Rig) -> None:
+        once = replace(ONE, trigger=ExecuteOnceTrigger(START))
+        declare(rig, once)
+        rig.ended(once)
+        rig.clean_up()
+        [over] = declare(rig, once).definitions
+        assert over.completed_at is not None
+        assert over.owner is None
+        assert rig.store.list_definitions() == []
+
+    def test_a_lower_version_changes_nothing(self, rig: Rig) -> None:
+        assert declare(rig, ONE, version=2).outdated_by is None
+        for version in (1, 0, None):
+            outdated = declare(rig, TWO, version=version)
+            assert (outdated.outdated_by, outdated.definitions) == (2, [])
+        # An outdated declaration is not checked for other reasons to refuse it.
+        rig.put(THREE)
+        assert declare(rig, THREE, version=1).outdated_by == 2
+        assert owned(rig) == [ONE.id]
+
+    def test_the_same_version_and_a_higher_one_count(self, rig: Rig) -> None:
+        declare(rig, ONE)
+        assert declare(rig, TWO, version=0).deleted == {ONE.id}
+        assert declare(rig, ONE, version=0).deleted == {TWO.id}
+        assert declare(rig, TWO, version=2**63 - 1).deleted == {ONE.id}
+        assert declare(rig, ONE, version=7).outdated_by == 2**63 - 1
+
+    def test_an_empty_set_keeps_its_version(self, rig: Rig) -> None:
+        declare(rig, ONE, version=7)
+        assert declare(rig, TWO, version=1, owner=OTHER_APP).definitions == [TWO]
+        declare(rig, version=7)
+        rig.advance(YEAR)
+        rig.clean_up()
+        assert declare(rig, ONE, version=6).outdated_by == 7
+
+    def test_an_id_that_is_there_twice_is_refused(self, rig: Rig) -> None:
+        with pytest.raises(ConfigurationError, match="is there twice"):
+            declare(rig, ONE, replace(ONE, name="b"))
+        assert rig.store.list_definitions() == []
+
+    def test_what_is_not_at_its_revision_is_a_conflict_of_all(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO, version=1)
+        stale = replace(ONE, name="b", revision=5)
+        with pytest.raises(ConflictError):
+            declare(rig, stale, THREE, version=2)
+        assert owned(rig) == [ONE.id, TWO.id]
+        assert declare(rig, ONE, TWO, version=1).outdated_by is None
+
+    def test_of_concurrent_sets_one_is_there_as_a_whole(self, rig: Rig) -> None:
+        keys = range(1, THREADS + 1)
+        sets = [[definition(key=n), definition(key=n + 1, name=str(n))] for n in keys]
+        at_once(*(partial(declare, rig, *each) for each in sets))
+        found = rig.store.list_definitions(owner=APP)
+        assert found in sets
+        assert rig.store.list_definitions() == found
+
+    def test_of_versions_declared_at_once_the_highest_is_there(self, rig: Rig) -> None:
+        def declare_it(number: int) -> None:
+            declare(rig, definition(key=number), ONE, version=number)
+
+        at_once(*(partial(declare_it, number) for number in range(2, THREADS + 2)))
+        assert owned(rig) == [ONE.id, UUID(int=THREADS + 1)]
+
+    def test_what_several_owners_declare_at_once_one_has(self, rig: Rig) -> None:
+        for key, adopts in ((1, True), (2, True), (3, False), (4, False)):
+            wanted = definition(key=key)
+            if adopts:
+                rig.put(wanted)
+            owners = [f"app {number}" for number in range(THREADS)]
+            tries = [partial(_try, rig, wanted, each, adopts) for each in owners]
+            [owner] = [each for each in at_once(*tries) if each is not None]
+            assert rig.read(wanted).owner == owner
 
     def test_an_id_of_another_owner_is_refused_with_all(self, rig: Rig) -> None:
         free = rig.put()
@@ -495,9 +604,7 @@ class OwnerTests(StoreTests):
         assert owned(rig) == []
         [new] = declare(rig, ONE, owner=OTHER_APP).definitions
         assert (new.paused, new.owner) == (False, OTHER_APP)
-        assert new.revision is not None
-        assert again.revision is not None
-        assert new.revision > again.revision
+        assert revision_of(new) > revision_of(again)
         assert declare(rig).deleted == set()
 
     def test_an_id_of_none_is_refused_unless_it_is_adopted(self, rig: Rig) -> None:
@@ -521,7 +628,7 @@ class OwnerTests(StoreTests):
             replace(ONE, trigger=EVERY_TWO_HOURS, owner=None),
         ):
             assert rig.put(each).owner == APP
-        assert rig.put(replace(TWO, owner=OTHER_APP)).owner is None
+        assert rig.edit(TWO, owner=OTHER_APP).owner is None
         rig.store.put_definitions([replace(THREE, owner=APP), definition(key=4)])
         assert owned(rig) == [ONE.id]
         assert owned(rig, OTHER_APP) == []

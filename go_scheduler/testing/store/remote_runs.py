@@ -1,4 +1,4 @@
-"""Store suite: runs on workers elsewhere, their stages and their results."""
+"""Store suite: runs on remote workers, their stages and their results."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from go_scheduler.clock import ZERO
 from go_scheduler.json import read_frozen, to_text
 from go_scheduler.models import RESULT_LIMIT, Outcome, Silence, Stage, State
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import Renewal, RunOutcome
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -21,9 +19,10 @@ from go_scheduler.testing.builders import (
     WORKER,
     Rig,
     StoreTests,
-    claim_of,
     definition,
+    end_of,
     ids,
+    renewal_of,
 )
 from go_scheduler.testing.clock import START
 
@@ -61,35 +60,29 @@ def in_slot(rig: Rig) -> TaskInstance:
 
 
 def worker_of(rig: Rig, instance: TaskInstance) -> str | None:
-    """Who runs it now."""
+    """The worker of an instance, as it is stored."""
     return rig.read(instance).worker
 
 
-class WorkerTests(StoreTests):
-    """``worker`` of ``renew_claims``."""
+class RemoteRunTests(StoreTests):
+    """``worker`` of ``renew_claims``; ``result`` and ``client`` of ends."""
 
     def test_of_runs_handed_on_together_each_has_its_worker(self, rig: Rig) -> None:
         workers = [WORKER, None, OTHER_WORKER, "NULL"]
         given = {rig.running().id: worker for worker in workers}
         before = {each.id: each for each in rig.store.list_instances()}
         renewals = [
-            Renewal(
-                claim=claim_of(before[id]), lease=HOUR, handed_on=True, worker=worker
-            )
+            renewal_of(before[id], handed_on=True, worker=worker)
             for id, worker in given.items()
         ]
         here = rig.running()
-        not_handed_on = Renewal(claim=claim_of(here), lease=HOUR, worker=WORKER)
+        not_handed_on = renewal_of(here, worker=WORKER)
         assert len(rig.store.renew_claims([*renewals, not_handed_on]).done) == 5
         assert worker_of(rig, here) is None
-        for found in rig.store.list_instances():
-            assert found == rig.read(found)
-            if found.id != here.id:
-                assert found == replace(
-                    before[found.id],
-                    expires_at=START + HOUR,
-                    worker=given[found.id],
-                )
+        for id, worker in given.items():
+            expected = replace(before[id], expires_at=START + HOUR, worker=worker)
+            assert rig.read(expected) == expected
+            assert expected in rig.store.list_instances()
 
     def test_who_has_it_stays_until_it_is_handed_on_to_another(self, rig: Rig) -> None:
         instance = handed_on(rig)
@@ -110,15 +103,15 @@ class WorkerTests(StoreTests):
         moved, skipped = (rig.claimed() for _ in range(2))
         for each in (moved, skipped):
             rig.hand_on(each, lease=2 * HOUR, worker=WORKER)
-        rig.put(replace(moved.definition, queue="another"))
+        rig.edit(moved.definition, queue="another")
         assert rig.release(given_back)
-        ends = [_success(good, result="1"), _failure(failed)]
+        ends = [end_of(good, result="1"), end_of(failed, None, retry_in=HOUR)]
         assert len(rig.store.finish_instances(ends).done) == 2
         assert rig.finish(over, Outcome.FAILED)
         assert rig.store.reopen_instances([over.id]) == {over.id}
         assert worker_of(rig, good) == WORKER
         rig.advance(HOUR)
-        rig.put(replace(skipped.definition, trigger=WAITING, next_fire_time=None))
+        rig.edit(skipped.definition, trigger=WAITING, next_fire_time=None)
         assert rig.read(skipped).state is State.SKIPPED
         assert lapsed.id in ids(rig.take_over())
         for how, each in (
@@ -156,15 +149,11 @@ class WorkerTests(StoreTests):
         assert [run.worker for run in runs] == [WORKER, OTHER_WORKER, None]
         assert [run.attempt for run in runs] == [1, 2, 3]
 
-
-class ResultTests(StoreTests):
-    """``result`` of ``finish_instances``."""
-
     def test_a_result_comes_back_as_it_was_given(self, rig: Rig) -> None:
         large = "ä" * ((RESULT_LIMIT - 2) // 2)
         for value in (*VALUES, large):
             instance = rig.running()
-            rig.store.finish_instances([_success(instance, result=to_text(value))])
+            assert rig.finish(instance, result=to_text(value))
             found = rig.read(instance)
             assert found.state is State.COMPLETED
             assert to_text(found.result) == to_text(value)
@@ -175,11 +164,9 @@ class ResultTests(StoreTests):
         given = [*(rig.running() for _ in range(3)), in_slot(rig)]
         bad = rig.running()
         results = ['"NULL"', None, '{"ä":[]}', "4"]
-        ends = [
-            _success(each, result=result)
-            for each, result in zip(given, results, strict=True)
-        ]
-        rig.store.finish_instances([*ends, _failure(bad)])
+        pairs = zip(given, results, strict=True)
+        ends = [end_of(each, result=result) for each, result in pairs]
+        rig.store.finish_instances([*ends, end_of(bad, None, retry_in=HOUR)])
         found = [rig.read(each) for each in given]
         assert [each.result for each in found] == ["NULL", None, {"ä": []}, 4]
         assert {each.state for each in found} == {State.COMPLETED}
@@ -190,8 +177,8 @@ class ResultTests(StoreTests):
 
     def test_the_result_is_that_of_the_first_success(self, rig: Rig) -> None:
         first, second = rig.passed_on()
-        rig.store.finish_instances([_success(first, result='"first"')])
-        rig.store.finish_instances([_success(second, result='"second"')])
+        assert rig.finish(first, result='"first"')
+        assert not rig.finish(second, result='"second"')
         assert rig.read(first).result == "first"
 
     def test_a_late_success_has_its_result(self, rig: Rig) -> None:
@@ -199,19 +186,15 @@ class ResultTests(StoreTests):
         assert rig.finish(waits, None)
         assert rig.finish(failed, Outcome.FAILED)
         for each in (waits, failed):
-            assert rig.store.finish_instances([_success(each, result='"late"')]).done
+            assert rig.finish(each, result='"late"')
             assert rig.read(each).result == "late"
-
-
-class ClientTests(StoreTests):
-    """``client`` of ``finish_instances``."""
 
     def test_what_is_said_of_a_run_stays_until_another_says_it(self, rig: Rig) -> None:
         one, other, silent = (rig.running() for _ in range(3))
         ends = [
-            replace(_failure(one), retry_in=ZERO, client='{"a": 1}'),
-            replace(_failure(other), retry_in=ZERO, client='{"b": 2}'),
-            _success(silent, result="1"),
+            end_of(one, None, client='{"a": 1}'),
+            end_of(other, None, client='{"b": 2}'),
+            end_of(silent, result="1"),
         ]
         assert len(rig.store.finish_instances(ends).done) == 3
         given = (one, other, silent)
@@ -221,30 +204,11 @@ class ClientTests(StoreTests):
 
         assert said() == [{"a": 1}, {"b": 2}, None]
         again = {each.id: each for each in rig.claim()}
-        rig.store.finish_instances(
-            [
-                replace(_success(again[one.id], result=None), client='["c"]'),
-                _success(again[other.id], result="7"),
-            ]
-        )
+        assert rig.finish(again[one.id], client='["c"]')
+        assert rig.finish(again[other.id], result="7")
         assert said() == [["c"], {"b": 2}, None]
         assert rig.read(other).result == 7
         assert rig.store.counts()[State.COMPLETED] == 3
-
-
-def _success(instance: TaskInstance, *, result: str | None) -> RunOutcome:
-    return RunOutcome(
-        claim=claim_of(instance),
-        started_at=instance.started_at,
-        outcome=Outcome.COMPLETED,
-        result=result,
-    )
-
-
-def _failure(instance: TaskInstance) -> RunOutcome:
-    return RunOutcome(
-        claim=claim_of(instance), started_at=instance.started_at, retry_in=HOUR
-    )
 
 
 PUBLISHED, ACCEPTED, STARTED = Stage
@@ -252,7 +216,7 @@ _TICK = timedelta(seconds=1)
 
 
 def come_to(rig: Rig, stage: Stage, lease: timedelta = MINUTE) -> TaskInstance:
-    """A run that has come so far."""
+    """A run that has reached this stage."""
     instance = rig.running()
     stages = (PUBLISHED, ACCEPTED, STARTED)
     for each in stages[: stages.index(stage) + 1]:
@@ -260,8 +224,8 @@ def come_to(rig: Rig, stage: Stage, lease: timedelta = MINUTE) -> TaskInstance:
     return rig.read(instance)
 
 
-class StageTests(StoreTests):
-    """``stage`` and ``progress`` of ``renew_claims``."""
+class BusRunTests(StoreTests):
+    """``stage`` and ``progress`` of ``renew_claims``; ``silence`` of claims."""
 
     def test_each_stage_counts_its_time_anew(self, rig: Rig) -> None:
         instance = rig.running()
@@ -330,9 +294,8 @@ class StageTests(StoreTests):
         stages = [PUBLISHED, ACCEPTED, STARTED, None, None]
         values = [None, {"ä": [1]}, "NULL", "\"'\\,{}", None]
         renewals = [
-            Renewal(
-                claim=claim_of(each),
-                lease=HOUR,
+            renewal_of(
+                each,
                 handed_on=stage is not None,
                 stage=stage,
                 progress=None if value is None else to_text(value),
@@ -352,8 +315,7 @@ class StageTests(StoreTests):
         rig.report_stage(instance, None, progress="2")
         assert rig.read(instance).progress == 2
         assert rig.finish(instance)
-        ended = rig.read(instance)
-        assert (ended.progress, ended.accepted_at) == (2, START)
+        rig.check(instance, progress=2, accepted_at=START)
 
     def test_what_is_pending_again_is_on_no_bus(self, rig: Rig) -> None:
         failed, released = come_to(rig, STARTED), come_to(rig, ACCEPTED)
@@ -362,13 +324,7 @@ class StageTests(StoreTests):
         assert rig.finish(failed, None)
         assert rig.release(released)
         for each in failed, released:
-            found = rig.read(each)
-            assert (found.state, found.stage) == (State.PENDING, None)
-            assert (found.worker, found.progress) == (None, None)
-
-
-class SilenceTests(StoreTests):
-    """``silence`` of what ``claim_instances`` answers, for runs on a bus."""
+            rig.check(each, state=State.PENDING, stage=None, worker=None, progress=None)
 
     def test_a_claim_tells_how_a_run_fell_silent(self, rig: Rig) -> None:
         silences = (
@@ -387,9 +343,7 @@ class SilenceTests(StoreTests):
         for each in taken:
             assert each.attempt == 2
             # Only the answer of this claim has it. The instance is on no bus any more.
-            found = rig.read(each)
-            assert (found.silence, found.stage) == (None, None)
-            assert (found.worker, found.progress) == (None, None)
+            rig.check(each, silence=None, stage=None, worker=None, progress=None)
             [run] = rig.store.list_runs(each.id)
             was = expected[each.id]
             assert (run.lost_in, run.worker, run.node) == (was.stage, was.worker, NODE)

@@ -1,4 +1,4 @@
-"""Store suite: runs end, are repeated, reopened, given back or cancelled."""
+"""Store suite: runs are finished, retried, reopened, released or cancelled."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from go_scheduler.models import (
     RunEnd,
     Skipped,
     State,
-    TaskRun,
 )
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import Release, RunOutcome
+from go_scheduler.stores.messages import Release
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -32,8 +31,10 @@ from go_scheduler.testing.builders import (
     Rig,
     StoreTests,
     at_once,
+    check,
     claim_of,
     definition,
+    end_of,
     firing,
     ids,
 )
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class FinishTests(StoreTests):
-    """``finish_instances``, where the instance ends."""
+    """``finish_instances``, where a run ends under its claim."""
 
     def test_a_finished_instance_ends_now_and_keeps_its_owner(self, rig: Rig) -> None:
         given = {outcome: rig.running() for outcome in Outcome}
@@ -59,73 +60,51 @@ class FinishTests(StoreTests):
             assert rig.finish(called, outcome, error=error)
             found = rig.read(instance)
             assert (found.outcome, found.state.value) == (outcome, outcome.value)
-            assert (found.completed_at, found.error) == (START + SECOND, error)
-            assert found.started_at == START + 7 * TICK
-            assert (found.claimed_by, found.attempt, found.runs) == (NODE, 1, 1)
-            assert found.ended_attempt == 1
+            check(found, completed_at=START + SECOND, error=error)
+            check(found, started_at=START + 7 * TICK, claimed_by=NODE, attempt=1)
+            check(found, runs=1, ended_attempt=1)
 
     def test_a_run_that_was_not_called_is_not_counted(self, rig: Rig) -> None:
         for instance in (rig.running(), rig.claimed()):
-            end = RunOutcome(claim=claim_of(instance), outcome=Outcome.CANCELLED)
-            assert rig.store.finish_instances([end]).done == {instance.id}
-            found = rig.read(instance)
-            assert (found.state, found.runs) == (State.CANCELLED, 0)
-            assert found.started_at is None
+            assert rig.finish(instance, Outcome.CANCELLED, started_at=None)
+            rig.check(instance, state=State.CANCELLED, runs=0, started_at=None)
             assert ends(rig, instance) == []
 
     def test_the_outcomes_of_a_batch_may_differ(self, rig: Rig) -> None:
-        given = [rig.running() for _ in range(3)]
-        outcomes = [
-            RunOutcome(claim=claim_of(each), started_at=START, outcome=end)
-            for each, end in zip(
-                given, [Outcome.COMPLETED, None, Outcome.FAILED], strict=True
-            )
-        ]
+        good, again, bad = given = [rig.running() for _ in range(3)]
+        outcomes = [end_of(good), end_of(again, None), end_of(bad, Outcome.FAILED)]
         assert rig.store.finish_instances(outcomes).done == set(ids(given))
         states = [rig.read(each).state for each in given]
         assert states == [State.COMPLETED, State.PENDING, State.FAILED]
         failed = [(1, RunEnd.FAILED)]
         assert [ends(rig, each) for each in given] == [[], failed, failed]
 
-
-class RetryTests(StoreTests):
-    """``finish_instances``, where the instance is to run again."""
-
     def test_a_retry_is_pending_again_and_due_later(self, rig: Rig) -> None:
         instance = rig.running()
         rig.advance(SECOND)
         assert rig.finish(instance, None, retry_in=MINUTE, error="no")
         found = rig.read(instance)
-        assert found.state is State.PENDING
-        assert found.due_at == START + SECOND + MINUTE
-        assert found.execute_at == START
-        assert (found.claimed_by, found.started_at) == (None, None)
-        assert (found.outcome, found.completed_at) == (None, None)
-        assert (found.attempt, found.runs, found.error) == (1, 1, "no")
-        assert found.ended_attempt is None
+        check(found, state=State.PENDING, due_at=START + SECOND + MINUTE)
+        check(found, execute_at=START, claimed_by=None, started_at=None, outcome=None)
+        check(found, completed_at=None, attempt=1, runs=1, error="no")
+        check(found, ended_attempt=None)
         rig.advance(MINUTE - TICK)
         assert rig.claim() == []
         rig.advance(TICK)
         [again] = rig.claim(OTHER_NODE)
-        assert (again.id, again.attempt, again.runs) == (instance.id, 2, 2)
-        assert again.started_at == found.due_at
+        check(again, id=instance.id, attempt=2, runs=2, started_at=found.due_at)
 
     def test_each_start_counts_one_run_and_the_last_error_stays(self, rig: Rig) -> None:
         instance = rig.running()
         for number, error in ((1, "one"), (2, "two"), (3, None)):
             assert (instance.attempt, instance.runs) == (number, number)
             assert rig.finish(instance, None, error=error)
-            found = rig.read(instance)
-            assert (found.runs, found.error) == (number, error or "two")
+            rig.check(instance, runs=number, error=error or "two")
             [instance] = rig.claim()
-        end = RunOutcome(
-            claim=claim_of(instance), outcome=Outcome.SKIPPED, error='too "late"'
-        )
-        assert rig.store.finish_instances([end]).done == {instance.id}
-        found = rig.read(instance)
-        assert (found.state, found.error) == (State.SKIPPED, "two")
-        assert (found.runs, found.started_at) == (3, None)
-        assert found.skipped == Skipped.itself(START, 'too "late"')
+        skipped = {"started_at": None, "error": 'too "late"'}
+        assert rig.finish(instance, Outcome.SKIPPED, **skipped)
+        rig.check(instance, state=State.SKIPPED, error="two", runs=3, started_at=None)
+        rig.check(instance, skipped=Skipped.itself(START, 'too "late"'))
 
     def test_hangs_are_counted_in_a_row(self, rig: Rig) -> None:
         rig.pending()
@@ -150,12 +129,11 @@ class RetryTests(StoreTests):
 
     def test_a_retry_leaves_its_definition_alone(self, rig: Rig) -> None:
         instance = rig.waiting_for_retry(definition(trigger=WAITING))
-        found = rig.read(instance.definition)
-        assert (found.next_fire_time, found.completed_at) == (None, None)
+        rig.check(instance.definition, next_fire_time=None, completed_at=None)
 
 
 def succeeded(given: TaskInstance, at: datetime) -> TaskInstance:
-    """The instance after its first run has succeeded, whoever has claimed it since."""
+    """The instance after the success of its first run, whoever has the claim now."""
     return replace(
         given,
         outcome=Outcome.COMPLETED,
@@ -189,9 +167,8 @@ class SuccessTests(StoreTests):
         assert rig.finish(first, None, retry_in=MINUTE, hung=True, error="it hangs")
         [second] = rig.claim(OTHER_NODE, ahead=HOUR)
         assert rig.finish(first)
-        found = rig.read(first)
-        assert (found.state, found.attempt, found.runs) == (State.COMPLETED, 2, 1)
-        assert (found.ended_attempt, found.hangs, found.error) == (1, 1, "it hangs")
+        rig.check(first, state=State.COMPLETED, attempt=2, runs=1, ended_attempt=1)
+        rig.check(first, hangs=1, error="it hangs")
         assert rig.start(second) == []
         rig.advance(HOUR)
         assert rig.claim(lapsed=True) == []
@@ -219,41 +196,31 @@ class SuccessTests(StoreTests):
 
     def test_two_runs_succeed_at_once_and_one_is_recorded(self, rig: Rig) -> None:
         first, second = rig.passed_on()
-        answers = at_once(partial(rig.finish, first), partial(rig.finish, second))
-        assert sorted(map(bool, answers)) == [False, True]
-        winner = 1 if answers[0] else 2
-        assert rig.read(first).ended_attempt == winner
+        by_first, by_second = at_once(
+            partial(rig.finish, first), partial(rig.finish, second)
+        )
+        assert by_first != by_second
+        assert rig.read(first).ended_attempt == (1 if by_first else 2)
 
     def test_a_failure_and_a_success_at_once_end_in_the_success(self, rig: Rig) -> None:
         first, second = rig.passed_on()
         succeeded, _ = at_once(
-            partial(rig.finish, first),
-            partial(rig.finish, second, Outcome.FAILED),
+            partial(rig.finish, first), partial(rig.finish, second, Outcome.FAILED)
         )
         assert succeeded
         assert rig.read(first).state is State.COMPLETED
 
     def test_a_success_moves_a_definition_on_that_waits(self, rig: Rig) -> None:
-        first, _ = self.waiting(rig)
+        first, _ = rig.passed_on(definition(trigger=WAITING))
         assert rig.finish(first, next_fire_time=START + HOUR)
-        found = rig.read(first.definition)
-        assert (found.next_fire_time, found.completed_at) == (START + HOUR, None)
+        rig.check(first.definition, next_fire_time=START + HOUR, completed_at=None)
 
     def test_the_success_of_what_failed_moves_nothing_on_again(self, rig: Rig) -> None:
-        first, second = self.waiting(rig)
+        first, second = rig.passed_on(definition(trigger=WAITING))
         assert rig.finish(second, Outcome.FAILED, next_fire_time=START + MINUTE)
         rig.fire(rig.read(first.definition))
         assert rig.finish(first, next_fire_time=START + HOUR)
-        found = rig.read(first.definition)
-        assert (found.next_fire_time, found.completed_at) == (None, None)
-
-    @staticmethod
-    def waiting(rig: Rig) -> tuple[TaskInstance, TaskInstance]:
-        """As ``passed_on``, of a definition whose trigger waits."""
-        first = rig.running(definition(trigger=WAITING))
-        rig.advance(LEASE)
-        [second] = rig.take_over()
-        return first, second
+        rig.check(first.definition, next_fire_time=None, completed_at=None)
 
 
 def failed(
@@ -275,8 +242,7 @@ class ReopenTests(StoreTests):
 
     def test_a_reopened_instance_is_as_if_it_had_never_run(self, rig: Rig) -> None:
         first = rig.waiting_for_retry()
-        [again] = rig.claim()
-        assert rig.finish(again, Outcome.FAILED, hung=True, error="no end")
+        assert len(rig.run_due(Outcome.FAILED, hung=True, error="no end")) == 1
         rig.advance(MINUTE)
         assert rig.reopen(first) == {first.id}
         assert rig.read(first) == replace(
@@ -310,7 +276,7 @@ class ReopenTests(StoreTests):
         instance = failed(rig)
         rig.delete(instance.definition)
         assert rig.reopen(instance) == set()
-        rig.put(replace(instance.definition, revision=None))
+        rig.edit(instance.definition, revision=None)
         assert rig.reopen(instance) == set()
         assert rig.read(instance).state is State.FAILED
 
@@ -325,7 +291,7 @@ class ReopenTests(StoreTests):
     def test_it_follows_its_definition_as_it_is_now(self, rig: Rig) -> None:
         instance = failed(rig)
         of = rig.read(instance.definition)
-        rig.put(replace(of, queue="other", priority=3, expire_after=SECOND))
+        rig.edit(of, queue="other", priority=3, expire_after=SECOND)
         rig.reopen(instance)
         assert rig.claim() == []
         other = rig.pending(definition(START + SECOND, queue="other"))
@@ -340,7 +306,7 @@ class ReopenTests(StoreTests):
             rig.reopen(instance)
             paused = rig.pause(instance.definition)
             assert paused.next_fire_time is None, f"its error is {error}"
-            rig.put(replace(paused, trigger=definition(START + HOUR).trigger))
+            rig.edit(paused, trigger=definition(START + HOUR).trigger)
             assert rig.read(instance).state is State.PENDING
 
     def test_a_definition_that_waits_does_so_until_it_has_ended(self, rig: Rig) -> None:
@@ -349,16 +315,13 @@ class ReopenTests(StoreTests):
             read = rig.read(instance.definition)
             assert (read.completed_at is None) is goes_on
             assert rig.reopen(instance) == {instance.id}
-            waits = rig.read(read)
-            assert (waits.next_fire_time, waits.completed_at) == (None, None)
+            rig.check(read, next_fire_time=None, completed_at=None)
             if goes_on:
                 assert rig.fire_steps(firing(read)) == []
             [again] = rig.claim()
             at = START + 2 * HOUR if goes_on else None
             assert rig.finish(again, next_fire_time=at)
-            found = rig.read(read)
-            assert found.next_fire_time == at
-            assert found.completed_at == read.completed_at
+            rig.check(read, next_fire_time=at, completed_at=read.completed_at)
 
     def test_a_waiting_trigger_has_one_open_instance(self, rig: Rig) -> None:
         first = failed(rig, definition(trigger=WAITING), goes_on=True)
@@ -372,14 +335,13 @@ class ReopenTests(StoreTests):
         assert rig.reopen(first, second) == {second.id}
         assert rig.reopen(first) == set()
         new = replace(second.definition, trigger=DelayTrigger(MINUTE), revision=None)
-        edited = rig.put(replace(new, next_fire_time=rig.now()))
+        edited = rig.edit(new, next_fire_time=rig.now())
         assert rig.fire_steps(firing(edited)) == []
 
     def test_one_that_was_made_by_hand_keeps_no_trigger_waiting(self, rig: Rig) -> None:
         of = rig.put(definition(trigger=WAITING))
         rig.add(of)
-        [by_hand] = rig.claim()
-        assert rig.finish(by_hand, Outcome.FAILED, error="no")
+        [by_hand] = rig.run_due(Outcome.FAILED, error="no")
         assert rig.reopen(by_hand) == {by_hand.id}
         assert rig.fire_steps(firing(of)) == [of.id]
         again, fired = sorted(rig.claim(), key=lambda each: each.fire_time is not None)
@@ -435,10 +397,8 @@ class ReleaseTests(StoreTests):
     def test_a_run_that_was_recorded_is_taken_off(self, rig: Rig) -> None:
         instance = rig.running()
         assert rig.release(instance)
-        found = rig.read(instance)
-        assert found.state is State.PENDING
-        assert (found.runs, found.started_at, found.claimed_by) == (0, None, None)
-        assert found.due_at == START
+        rig.check(instance, state=State.PENDING, runs=0, started_at=None)
+        rig.check(instance, claimed_by=None, due_at=START)
         [again] = rig.claim(OTHER_NODE)
         assert (again.attempt, again.runs) == (2, 1)
 
@@ -448,14 +408,12 @@ class ReleaseTests(StoreTests):
         for each in rig.claim(ahead=HOUR):
             assert rig.release(each)
         for each in (started, unstarted):
-            found = rig.read(each)
-            assert (found.runs, found.due_at) == (1, each.due_at)
+            rig.check(each, runs=1, due_at=each.due_at)
 
     def test_the_reason_of_a_release_stays_until_a_claim(self, rig: Rig) -> None:
         instance = rig.running()
         for reason in ("no fuel, 'ÿ'", "no ink", None):
-            why = Release(claim=claim_of(instance), reason=reason)
-            assert rig.store.release_instances([why]).done == {instance.id}
+            assert rig.release(instance, reason=reason)
             assert rig.read(instance).given_back == reason
             assert [each.given_back for each in rig.store.list_instances()] == [reason]
             [instance] = rig.claim()
@@ -463,17 +421,17 @@ class ReleaseTests(StoreTests):
             assert rig.read(instance).given_back is None
 
     def test_a_released_instance_is_due_after_its_delay(self, rig: Rig) -> None:
-        delays = [ZERO, MINUTE, HOUR]
-        given = [rig.running() for _ in delays]
-        later = rig.claimed(definition(START + 2 * HOUR))
+        delays = [ZERO, MINUTE, HOUR, HOUR]
+        given = [rig.running() for _ in range(3)]
+        given.append(rig.claimed(definition(START + 2 * HOUR)))
         rig.advance(SECOND)
         releases = [
             Release(claim=claim_of(instance), delay=delay)
-            for instance, delay in zip([*given, later], [*delays, HOUR], strict=True)
+            for instance, delay in zip(given, delays, strict=True)
         ]
         assert len(rig.store.release_instances(releases).done) == 4
         now = START + SECOND
-        due = [rig.read(each).due_at for each in (*given, later)]
+        due = [rig.read(each).due_at for each in given]
         assert due == [START, now + MINUTE, now + HOUR, START + 2 * HOUR]
         assert rig.read(given[1]).execute_at == START
         assert ids(rig.claim(ahead=MINUTE - TICK)) == [given[0].id]
@@ -482,7 +440,7 @@ class ReleaseTests(StoreTests):
 
 
 def ends(rig: Rig, instance: TaskInstance) -> list[tuple[int, RunEnd]]:
-    """The attempt and the end of each run that the store has kept."""
+    """The attempt and the end of each kept run."""
     return [(run.attempt, run.outcome) for run in rig.store.list_runs(instance.id)]
 
 
@@ -493,17 +451,10 @@ class HistoryTests(StoreTests):
         instance = rig.running()
         rig.advance(SECOND)
         assert rig.finish(instance, None, retry_in=HOUR, error="no paper")
-        assert list(rig.store.list_runs(instance.id)) == [
-            TaskRun(
-                instance_id=instance.id,
-                attempt=1,
-                node=NODE,
-                started_at=START,
-                ended_at=START + SECOND,
-                outcome=RunEnd.FAILED,
-                error="no paper",
-            )
-        ]
+        [run] = rig.store.list_runs(instance.id)
+        assert (run.instance_id, run.attempt, run.node) == (instance.id, 1, NODE)
+        assert (run.started_at, run.ended_at) == (START, START + SECOND)
+        assert (run.outcome, run.error) == (RunEnd.FAILED, "no paper")
         assert list(rig.store.list_runs(NOBODY)) == []
 
     def test_it_is_kept_how_a_run_ended(self, rig: Rig) -> None:
@@ -581,8 +532,7 @@ class CancelTests(StoreTests):
         answer = rig.cancel(over, replace(over, id=NOBODY), *given)
         assert answer == {each.id: Cancelled.CANCELLED for each in given}
         for each in given:
-            found = rig.read(each)
-            assert (found.state, found.completed_at) == (State.CANCELLED, rig.now())
+            rig.check(each, state=State.CANCELLED, completed_at=rig.now())
         assert rig.read(over) == over
         assert rig.cancel(*given) == {}
         rig.advance(HOUR)

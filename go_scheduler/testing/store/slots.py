@@ -1,7 +1,8 @@
-"""Store suite: one instance of those that exclude each other runs, the others wait."""
+"""Store suite: of instances that exclude each other one runs, the others wait."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -12,7 +13,7 @@ import pytest
 from go_scheduler.errors import TaskInstanceNotFoundError
 from go_scheduler.models import Cancelled, Outcome, State
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import Addition, Reviewed
+from go_scheduler.stores.messages import Reviewed
 from go_scheduler.stores.rules import MOST_BUFFERED, slot_of
 from go_scheduler.testing.builders import (
     HOUR,
@@ -24,6 +25,7 @@ from go_scheduler.testing.builders import (
     Rig,
     StoreTests,
     at_once,
+    check,
     definition,
     ids,
 )
@@ -49,26 +51,28 @@ def excluding(overlap: Overlap = Overlap.BUFFER_ALL, **fields: Any) -> TaskDefin
 
 
 def go(rig: Rig) -> Sequence[TaskInstance]:
-    """Claim and start all that is due within an hour; answer what runs."""
+    """Claim and start all that is due within an hour; return what runs."""
     given = rig.claim(ahead=HOUR, limit=ALL)
     return [each for each in rig.start(*given) if each.state is State.RUNNING]
 
 
+def started(rig: Rig, new: TaskDefinition) -> TaskInstance:
+    """A new definition's one instance, which runs."""
+    [made] = rig.fired(new)
+    [runs] = go(rig)
+    assert runs.id == made.id
+    return runs
+
+
 def settled(rig: Rig) -> Reviewed:
-    """The answer of ``review_parked``, each part with the earliest due first."""
+    """Call ``review_parked``; return its answer with the earliest due first."""
     settle(rig.store)
     found = rig.store.review_parked(limit=ALL)
-    return replace(
-        found,
-        unparked=earliest_first(found.unparked),
-        skipped=earliest_first(found.skipped),
-        replaced=earliest_first(found.replaced),
+    unparked, skipped, replaced = (
+        sorted(each, key=attrgetter("due_at"))
+        for each in (found.unparked, found.skipped, found.replaced)
     )
-
-
-def earliest_first(given: Sequence[TaskInstance]) -> list[TaskInstance]:
-    """Instances in the order in which they are due."""
-    return sorted(given, key=attrgetter("due_at"))
+    return replace(found, unparked=unparked, skipped=skipped, replaced=replaced)
 
 
 def is_parked(rig: Rig, instance: TaskInstance) -> bool:
@@ -84,7 +88,7 @@ def due_in_turn(
     lock: str | None = None,
     step: timedelta = SECOND,
 ) -> list[TaskInstance]:
-    """Instances of one definition, one due after another: the first runs."""
+    """Instances of one definition, due one after another; the first one runs."""
     times = (START + number * step for number in range(count))
     first, *others = rig.fired(excluding(overlap, lock=lock), *times)
     [runs] = go(rig)
@@ -93,9 +97,8 @@ def due_in_turn(
 
 
 def lock_and_waiter(rig: Rig) -> tuple[TaskInstance, TaskInstance]:
-    """An instance that has a lock, and one of another definition that waits for it."""
-    rig.fired(excluding(lock="a"))
-    [runs] = go(rig)
+    """An instance that holds a lock, and one of another definition that waits."""
+    runs = started(rig, excluding(lock="a"))
     [other] = rig.fired(excluding(lock="a"), START - SECOND)
     assert go(rig) == []
     return runs, other
@@ -111,7 +114,7 @@ def pause_uncalled(rig: Rig, run: TaskInstance) -> None:
 def edit_uncalled(rig: Rig, run: TaskInstance) -> None:
     """Record that a run was not called, and give its definition another trigger."""
     assert rig.finish(run, None, started_at=None)
-    rig.put(replace(run.definition, trigger=IntervalTrigger(MINUTE), revision=None))
+    rig.edit(run.definition, trigger=IntervalTrigger(MINUTE), revision=None)
 
 
 def cancel_retry(rig: Rig, run: TaskInstance) -> None:
@@ -121,7 +124,7 @@ def cancel_retry(rig: Rig, run: TaskInstance) -> None:
 
 
 def release_retry(rig: Rig, run: TaskInstance) -> None:
-    """Let a run fail, and give its instance back when that is claimed again."""
+    """Let a run fail, claim its instance again and release it."""
     assert rig.finish(run, None)
     [again] = rig.claim(ahead=HOUR)
     assert rig.release(again, 2 * HOUR)
@@ -149,8 +152,17 @@ KEPT: Mapping[str, Callable[[Rig, TaskInstance], object]] = {
 """What does not take the slot from an instance."""
 
 
+def holder(rig: Rig, of: TaskDefinition) -> UUID | None:
+    """The id of the instance that holds the slot of a definition."""
+    slot = slot_of(of, fired=True)
+    assert slot is not None
+    found = rig.store.slot_holder(slot)
+    assert found is None or found == rig.read(found)
+    return None if found is None else found.id
+
+
 class SlotTests(StoreTests):
-    """``start_instances`` takes slots."""
+    """An instance has its slot from its first start to its end."""
 
     def test_without_overlap_one_instance_starts(self, rig: Rig) -> None:
         for overlap in EXCLUSIVE:
@@ -168,8 +180,7 @@ class SlotTests(StoreTests):
     def test_what_has_to_have_a_slot_is_started_by_no_claim(self, rig: Rig) -> None:
         rig.fired(excluding())
         [claimed] = rig.claim(lead=HOUR)
-        assert (claimed.state, claimed.runs) == (State.CLAIMED, 0)
-        assert claimed.expires_at == START + LEASE
+        check(claimed, state=State.CLAIMED, runs=0, expires_at=START + LEASE)
 
     def test_of_all_that_share_a_lock_one_starts(self, rig: Rig) -> None:
         without = excluding()
@@ -183,11 +194,8 @@ class SlotTests(StoreTests):
         assert sorted(found) == sorted(locks)
         assert len(runs) == len(locks) + 1
         for each in runs:
-            read = rig.read(each.definition)
-            assert (read.lock, read.overlap) == (
-                each.definition.lock,
-                each.definition.overlap,
-            )
+            rig.check(each.definition, lock=each.definition.lock)
+            rig.check(each.definition, overlap=each.definition.overlap)
 
     def test_of_many_the_one_whose_turn_it_is_starts(self, rig: Rig) -> None:
         made = rig.fired(excluding(lock="a"), *(START - n * SECOND for n in range(20)))
@@ -198,7 +206,7 @@ class SlotTests(StoreTests):
 
     def test_the_turn_is_by_priority_before_the_time(self, rig: Rig) -> None:
         late, early, first = (
-            rig.fired(replace(excluding(lock="a"), priority=priority), at)[0]
+            rig.fired(excluding(lock="a", priority=priority), at)[0]
             for priority, at in ((2, START), (2, START - SECOND), (0, START + SECOND))
         )
         for expected in (first, early, late):
@@ -223,7 +231,7 @@ class SlotTests(StoreTests):
         assert found == {plain.id: False, first.id: False, second.id: True}
 
     def test_a_start_in_a_slot_holds_as_long_as_any_other(self, rig: Rig) -> None:
-        rig.fired(replace(excluding(), expire_after=SECOND))
+        rig.fired(excluding(expire_after=SECOND))
         given = rig.claim()
         rig.advance(MINUTE)
         [runs] = rig.start(*given)
@@ -240,19 +248,6 @@ class SlotTests(StoreTests):
         assert {each.definition.lock for each in started} == {"a", "b"}
         assert len(started) == 2
         assert rig.store.counts()[State.RUNNING] == 2
-
-
-def holder(rig: Rig, of: TaskDefinition) -> UUID | None:
-    """Which instance has the slot of a definition."""
-    slot = slot_of(of, fired=True)
-    assert slot is not None
-    found = rig.store.slot_holder(slot)
-    assert found is None or found == rig.read(found)
-    return None if found is None else found.id
-
-
-class SlotHolderTests(StoreTests):
-    """``slot_holder``."""
 
     def test_it_is_who_runs_or_waits_for_a_retry_until_the_end(self, rig: Rig) -> None:
         of = rig.put(excluding())
@@ -273,10 +268,6 @@ class SlotHolderTests(StoreTests):
         for each in (runs, other):
             assert holder(rig, each.definition) == runs.id
 
-
-class FreedSlotTests(StoreTests):
-    """An instance has its slot from its first start to its end."""
-
     def test_an_end_lets_go_of_the_slot(self, rig: Rig) -> None:
         for outcome in Outcome:
             runs, parked = due_in_turn(rig)
@@ -290,16 +281,16 @@ class FreedSlotTests(StoreTests):
         for how, let_go in FREED.items():
             runs, other = lock_and_waiter(rig)
             let_go(rig, runs)
-            assert ids(settled(rig).unparked) == [other.id], f"its holder {how}"
-            assert ids(go(rig)) == [other.id], f"its holder {how}"
+            assert ids(settled(rig).unparked) == [other.id], f"the holder {how}"
+            assert ids(go(rig)) == [other.id], f"the holder {how}"
             rig.delete(runs.definition, other.definition)
 
     def test_an_instance_has_its_slot_until_it_has_ended(self, rig: Rig) -> None:
         for how, keep in KEPT.items():
             runs, other = lock_and_waiter(rig)
             keep(rig, runs)
-            assert settled(rig).unparked == [], f"its holder {how}"
-            assert go(rig) == [], f"its holder {how}"
+            assert settled(rig).unparked == [], f"the holder {how}"
+            assert go(rig) == [], f"the holder {how}"
             rig.delete(runs.definition, other.definition)
 
     def test_a_run_that_waits_for_a_retry_has_its_slot(self, rig: Rig) -> None:
@@ -345,8 +336,17 @@ class FreedSlotTests(StoreTests):
         assert ids(go(rig)) == [again.id]
 
 
-class ParkedTests(StoreTests):
-    """A parked instance cannot be claimed until its slot is free."""
+STAYS = {
+    Overlap.SKIP: (),
+    Overlap.BUFFER_ONE: (1,),
+    Overlap.REPLACE: (3,),
+    Overlap.BUFFER_ALL: (1, 2, 3),
+}
+"""Four instances are due, the first runs: which of the others are not skipped."""
+
+
+class ReviewTests(StoreTests):
+    """``review_parked`` decides what a parked instance does."""
 
     def test_what_is_parked_is_pending_and_is_claimed_by_nobody(self, rig: Rig) -> None:
         runs, _ = due_in_turn(rig)
@@ -372,8 +372,8 @@ class ParkedTests(StoreTests):
     def test_a_free_slot_may_unpark_several(self, rig: Rig) -> None:
         runs, second, third = due_in_turn(rig, count=3)
         rig.finish(runs)
-        assert ids(settled(rig).unparked) == [second.id]
-        assert ids(settled(rig).unparked) == [third.id]
+        for each in (second, third):
+            assert ids(settled(rig).unparked) == [each.id]
         assert ids(go(rig)) == [second.id]
 
     def test_a_review_goes_on_where_the_last_one_ended(self, rig: Rig) -> None:
@@ -384,16 +384,16 @@ class ParkedTests(StoreTests):
             if each.definition.lock is not None:
                 rig.finish(each)
         rig.advance(MINUTE)
-        unparked, skipped = [], []
+        counts: Counter[str] = Counter()
         more = True
         while more:
             settle(rig.store)
             found = rig.store.review_parked(limit=2)
-            assert max(len(found.unparked), len(found.skipped)) <= 2
-            unparked += ids(found.unparked)
-            skipped += ids(found.skipped)
+            page = {"unparked": len(found.unparked), "skipped": len(found.skipped)}
+            assert max(page.values()) <= 2
+            counts.update(page)
             more = found.more
-        assert (len(unparked), len(skipped)) == (5, 5)
+        assert counts == {"unparked": 5, "skipped": 5}
 
     def test_cancelling_what_is_parked_ends_it(self, rig: Rig) -> None:
         runs, parked = due_in_turn(rig)
@@ -401,20 +401,17 @@ class ParkedTests(StoreTests):
         rig.pause(frozen.definition)
         for each in (parked, frozen):
             assert rig.cancel(each) == {each.id: Cancelled.CANCELLED}
-            found = rig.read(each)
-            assert (found.state, found.parked) == (State.CANCELLED, False)
+            rig.check(each, state=State.CANCELLED, parked=False)
         rig.finish(runs)
         assert settled(rig).unparked == []
 
     def test_a_pause_freezes_what_is_parked_and_keeps_slots(self, rig: Rig) -> None:
-        given = rig.put(excluding(lock="a"))
-        rig.fire(given)
-        [runs] = go(rig)
+        runs = started(rig, excluding(lock="a"))
         retried, _ = rig.fired(excluding(lock="b"), START, START + SECOND)
         [second] = go(rig)
         assert second.id == retried.id
         rig.finish(second, None, retry_in=MINUTE)
-        ids_of_both = [given.id, retried.definition.id]
+        ids_of_both = [runs.definition.id, retried.definition.id]
         rig.store.pause_definitions(ids_of_both)
         rig.finish(runs)
         rig.advance(HOUR)
@@ -425,19 +422,6 @@ class ParkedTests(StoreTests):
         rig.store.resume_definitions(ids_of_both)
         assert ids(go(rig)) == [second.id]
         assert is_parked(rig, other)
-
-
-STAYS = {
-    Overlap.SKIP: (),
-    Overlap.BUFFER_ONE: (1,),
-    Overlap.REPLACE: (3,),
-    Overlap.BUFFER_ALL: (1, 2, 3),
-}
-"""Four instances are due, the first runs: which of the others are not skipped."""
-
-
-class OverlapTests(StoreTests):
-    """``review_parked`` decides by the overlap of the definition."""
 
     def test_what_meets_a_run_is_skipped_or_waits(self, rig: Rig) -> None:
         for overlap, stays in STAYS.items():
@@ -466,8 +450,7 @@ class OverlapTests(StoreTests):
         rig.advance(SECOND)
         [skipped] = settled(rig).skipped
         assert skipped == rig.read(parked)
-        assert (skipped.state, skipped.parked) == (State.SKIPPED, False)
-        assert skipped.completed_at == START + SECOND
+        check(skipped, state=State.SKIPPED, parked=False, completed_at=START + SECOND)
         assert skipped.skipped is not None
         assert skipped.skipped.reason.startswith("another instance of its definition")
         assert skipped.skipped.count == 1
@@ -480,8 +463,7 @@ class OverlapTests(StoreTests):
             (Overlap.BUFFER_ONE, 0),
             (Overlap.REPLACE, 1),
         ):
-            rig.fired(excluding(Overlap.ALLOW, lock="a"))
-            [runs] = go(rig)
+            runs = started(rig, excluding(Overlap.ALLOW, lock="a"))
             of = excluding(overlap, lock="a")
             made = rig.fired(of, rig.now(), rig.now() + SECOND)
             assert go(rig) == []
@@ -528,15 +510,13 @@ class OverlapTests(StoreTests):
         assert ids(found.unparked) == [parked.id]
 
     def test_replace_only_asks_one_whose_trigger_waits(self, rig: Rig) -> None:
-        given = rig.put(excluding(Overlap.REPLACE, lock="a", trigger=WAITING))
-        rig.fire(given)
-        [runs] = go(rig)
+        new = excluding(Overlap.REPLACE, lock="a", trigger=WAITING)
+        runs = started(rig, new)
         rig.finish(runs, None, retry_in=2 * HOUR)
-        rig.store.add_instances(given.id, [Addition()])
+        rig.add(new)
         assert go(rig) == []
         [replaced] = settled(rig).replaced
-        assert (replaced.id, replaced.state) == (runs.id, State.PENDING)
-        assert replaced.cancel_requested
+        check(replaced, id=runs.id, state=State.PENDING, cancel_requested=True)
 
     def test_what_only_waits_for_a_lock_is_not_judged(self, rig: Rig) -> None:
         due_in_turn(rig, Overlap.ALLOW, 4, lock="a")
@@ -544,14 +524,11 @@ class OverlapTests(StoreTests):
         assert settled(rig) == replace(NOTHING, parked=True)
 
     def test_what_is_frozen_is_not_judged(self, rig: Rig) -> None:
-        given = rig.put(definition())
-        rig.fire(given)
-        [plain] = go(rig)
-        rig.finish(plain, None, retry_in=SECOND)
+        plain = rig.waiting_for_retry(retry_in=SECOND)
         rig.fired(excluding(lock="a"))
         go(rig)
-        rig.put(replace(given, overlap=Overlap.SKIP, lock="a", revision=None))
-        rig.pause(given)
+        rig.edit(plain.definition, overlap=Overlap.SKIP, lock="a", revision=None)
+        rig.pause(plain.definition)
         rig.advance(MINUTE)
         assert settled(rig).skipped == []
 
@@ -564,17 +541,12 @@ class OverlapTests(StoreTests):
         skipped += ids(settled(rig).skipped)
         assert sorted(skipped) == sorted(ids(made[2:]))
 
-
-class MetTests(StoreTests):
-    """``review_parked``, where the run that had the slot has ended by now."""
-
     def test_a_review_long_after_the_end_decides_the_same(self, rig: Rig) -> None:
         for overlap, stays in STAYS.items():
             for lock in (None, "a"):
                 # The last ones are parked before they are due.
-                runs, *others = made = due_in_turn(
-                    rig, overlap, 4, lock=lock, step=TICK
-                )
+                made = due_in_turn(rig, overlap, 4, lock=lock, step=TICK)
+                runs, *others = made
                 rig.advance(SECOND)
                 assert rig.finish(runs)
                 rig.advance(SECOND)
@@ -609,8 +581,7 @@ class MetTests(StoreTests):
         assert (found.skipped, ids(found.unparked)) == ([], [parked.id])
 
     def test_an_ended_run_of_another_skips_nothing(self, rig: Rig) -> None:
-        rig.fired(excluding(Overlap.ALLOW, lock="a"))
-        [runs] = go(rig)
+        runs = started(rig, excluding(Overlap.ALLOW, lock="a"))
         [waits] = rig.fired(excluding(Overlap.SKIP, lock="a"))
         assert go(rig) == []
         rig.advance(SECOND)
@@ -624,8 +595,7 @@ class MetTests(StoreTests):
         runs, second, third = due_in_turn(rig, Overlap.REPLACE, 3, lock="a", step=TICK)
         rig.advance(SECOND)
         rig.finish(runs)
-        rig.fired(excluding(Overlap.ALLOW, lock="a"))
-        [other] = go(rig)
+        other = started(rig, excluding(Overlap.ALLOW, lock="a"))
         found = settled(rig)
         assert (ids(found.skipped), found.replaced) == ([second.id], [])
         rig.finish(other)

@@ -1,24 +1,31 @@
-"""Store suite: what pages show is read, listed and counted, with times and traces.
+"""Store suite: what is stored is read unchanged, listed and counted.
 
-A store may keep no trace, of definitions and of instances: then it has none of any.
+A store need not keep trace contexts; then it keeps none at all.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
+from go_scheduler.checks import LONGEST, NAME_LIMIT, NOTE_LIMIT
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import Counted, Outcome, Skipped, State
-from go_scheduler.policies import Overlap
+from go_scheduler.models import METADATA_LIMIT, Counted, Outcome, Skipped, State
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Addition, Firing, Position
 from go_scheduler.stores.rules import Declaration, by_end
 from go_scheduler.testing.builders import (
     HOUR,
+    LEASE,
     MINUTE,
     NOBODY,
     SECOND,
@@ -26,19 +33,235 @@ from go_scheduler.testing.builders import (
     WAITING,
     Rig,
     StoreTests,
+    check,
     claimant,
     definition,
-    firing,
     ids,
+    in_pages,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime, timedelta
-    from uuid import UUID
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
+
+KATHMANDU = timezone(timedelta(hours=5, minutes=45))
+LISBON_IN_1900 = timezone(-timedelta(minutes=36, seconds=44, microseconds=680000))
+TIMES = {
+    "a microsecond": datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    "microseconds": datetime(2030, 1, 1, 0, 0, 0, 999999, tzinfo=UTC),
+    "in another zone": datetime(2030, 1, 1, 3, 4, 5, 6, tzinfo=KATHMANDU),
+    "with an odd offset": datetime(1900, 1, 1, tzinfo=LISBON_IN_1900),
+    "before 1970": datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
+    "after 2038": datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC),
+    "after nanoseconds in 64 bits": datetime(2262, 4, 12, tzinfo=UTC),
+    "the last": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+}
+TEXTS = [
+    "plain",
+    " spaces ",
+    "Größe 東京 🕰️ שלום",
+    "e\u0301 is not \xe9",
+    "'\"`\\%_$1?:name;--",
+    "\t\r\n\x01\x7f\u2028\ufeff",
+    "null",
+]
+DEEP: JSON = 0
+for _ in range(90):
+    DEEP = {"a": DEEP} if isinstance(DEEP, list) else [DEEP]
+METADATA: list[Mapping[str, JSON]] = [
+    {},
+    {"": ""},
+    {"null": None, "true": True, "false": False, "zero": 0, "one": 1},
+    {"big": 2**53 + 1, "bigger": -(2**63) - 1, "biggest": 10**40 + 1},
+    {"tenth": 0.1, "third": 1 / 3, "small": 5e-324, "large": 1.7976931348623157e308},
+    {"whole": 1e15, "wide": 1e300, "negative": -1.5e-7},
+    {"empty": [[], {}, [[]]], "mixed": [1, "1", [1], {"1": 1}, None, True]},
+    {"deep": DEEP},
+    {text: [text, {text: text}] for text in TEXTS},
+    {"full": "é" * ((METADATA_LIMIT - len('{"full":""}')) // 2)},
+]
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two JSON values are equal; true is not the number one."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            same(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+RETRIES = [
+    None,
+    RetryPolicy(),
+    RetryPolicy(max_attempts=None),
+    RetryPolicy.after_expiry(),
+    RetryPolicy(max_attempts=10**9, stop_on=[KeyError, "app.errors.Gone"]),
+    RetryPolicy(delay=ZERO, factor=2, jitter=1),
+    RetryPolicy(delay=TICK, factor=1.1, jitter=0.1),
+    RetryPolicy(delay=5 * SECOND, max_delay=LONGEST, jitter=SECOND),
+]
+
+
+class ValueTests(StoreTests):
+    """Times, ids, texts, policies and metadata."""
+
+    def test_a_definitions_times_come_back(self, rig: Rig) -> None:
+        for name, at in TIMES.items():
+            trigger = ExecuteOnceTrigger(at)
+            new = rig.put(definition(at, trigger=trigger))
+            moved = rig.put()
+            rig.fire(moved, next_fire_time=at)
+            for found in rig.store.list_definitions(ids=[new.id, moved.id]):
+                assert found.next_fire_time == at, name
+                assert found.next_fire_time.utcoffset() == ZERO, name
+            assert rig.read(new).trigger == trigger, name
+
+    def test_an_instances_times_come_back(self, rig: Rig) -> None:
+        for name, at in TIMES.items():
+            read = rig.put()
+            skipped = Skipped(first=at, last=at, count=10**9, reason=TEXTS[2])
+            for found in rig.fire(read, at, skipped=skipped):
+                assert found.execute_at == found.due_at == at, name
+                if found.skipped is None:
+                    assert found.fire_time == at, name
+                else:
+                    assert found.skipped == skipped, name
+
+    def test_times_given_in_utc_come_back_in_utc(self, rig: Rig) -> None:
+        read = rig.put()
+        skipped = Skipped(first=START, last=START, count=1, reason="late")
+        rig.fire(read, START + TICK, skipped=skipped)
+        rig.advance(TICK)
+        rig.run_due()
+        record, instance = rig.instances(read)
+        found = (
+            *attrgetter("fire_time", "execute_at", "due_at", "started_at")(instance),
+            *attrgetter("expires_at", "completed_at")(instance),
+            *attrgetter("skipped.first", "skipped.last", "completed_at")(record),
+        )
+        assert {at.utcoffset() for at in found if at is not None} == {ZERO}
+
+    def test_times_in_another_zone_are_the_same_times(self, rig: Rig) -> None:
+        read = rig.put()
+        local = replace(read, next_fire_time=START.astimezone(KATHMANDU))
+        rig.fire(local, START.astimezone(KATHMANDU), next_fire_time=START)
+        assert len(rig.fire(read)) == 1
+        [run] = rig.claim()
+        called_at = (START + TICK).astimezone(KATHMANDU)
+        assert rig.finish(replace(run, started_at=called_at))
+        assert rig.read(run).started_at == START + TICK
+
+    def test_leases_and_due_times_keep_their_microseconds(self, rig: Rig) -> None:
+        for years in (0, 40, 1000):
+            rig.advance(timedelta(days=365 * years, microseconds=1))
+            now = rig.now()
+            rig.pending(definition(now + SECOND))
+            [claimed] = rig.claim(ahead=SECOND)
+            assert claimed.expires_at == now + SECOND + LEASE
+            [started] = rig.start(claimed)
+            assert started.started_at == now + SECOND
+            assert rig.finish(started, None, retry_in=TICK)
+            assert rig.read(started).due_at == now + TICK
+            rig.delete(started.definition)
+
+    def test_durations_keep_their_microseconds(self, rig: Rig) -> None:
+        new = definition(expire_after=timedelta(days=36_525) - TICK)
+        new = replace(new, catch_up=CatchUp(grace=timedelta(days=400, microseconds=3)))
+        rig.check(rig.put(new), expire_after=new.expire_after, catch_up=new.catch_up)
+
+    def test_the_store_goes_by_the_clock_it_was_given(self, rig: Rig) -> None:
+        for _ in range(2):
+            now = rig.clock.now()
+            assert rig.store.now() == now, "the store does not go by its clock="
+            assert rig.store.now().utcoffset() == ZERO
+            at_earliest, at_latest = rig.store.now_between()
+            assert at_earliest <= now <= at_latest
+            rig.advance(HOUR + TICK)
+
+    def test_any_id_comes_back(self, rig: Rig) -> None:
+        for number in (0, 1, 2**127, 2**128 - 1):
+            rig.put(definition(key=number))
+            assert rig.store.get_definition(UUID(int=number)).id.int == number
+
+    def test_names_and_queues_come_back(self, rig: Rig) -> None:
+        for text in (*TEXTS, "é" * NAME_LIMIT, "🕰" * NAME_LIMIT):
+            new = rig.put(definition(name=text, queue=text))
+            rig.check(new, name=text, queue=text)
+            assert rig.store.list_definitions(name=text, queue=text) == [new]
+            rig.fire(new)
+            assert len(rig.claim(queues=[text])) == 1, f"in the queue {text!r}"
+
+    def test_errors_and_notes_come_back(self, rig: Rig) -> None:
+        for text in (*TEXTS, "", "é" * 100_000):
+            instance = rig.running()
+            assert rig.finish(instance, Outcome.FAILED, error=text)
+            assert rig.read(instance).error == text
+            note = text[:NOTE_LIMIT]
+            paused = rig.pause(instance.definition, note=note)
+            assert paused.note == rig.read(paused).note == note
+
+    def test_retry_policies_come_back(self, rig: Rig) -> None:
+        for retry in RETRIES:
+            new = rig.put(definition(retry=retry))
+            # As text: 1 and 1.0, or a list and a tuple, are equal to each other.
+            assert repr(rig.read(new).retry) == repr(retry)
+
+    def test_metadata_comes_back(self, rig: Rig) -> None:
+        for metadata in METADATA:
+            new = definition(metadata=metadata)
+            rig.put(new)
+            found = rig.read(new)
+            assert same(found.metadata, new.metadata), metadata
+            assert found == new, metadata
+            assert rig.put(new).revision == 1, f"not equal to itself: {metadata}"
+            [instance] = rig.fire(found)
+            assert same(instance.metadata, new.metadata), metadata
+
+    def test_a_negative_zero_stays_negative(self, rig: Rig) -> None:
+        new = rig.put(definition(metadata={"a": -0.0}))
+        kept = rig.read(new).metadata["a"]
+        assert isinstance(kept, float)
+        assert math.copysign(1, kept) == -1
+
+    def test_what_is_read_cannot_be_changed(self, rig: Rig) -> None:
+        new = rig.put(definition(metadata={"a": {"b": [1]}}))
+        found = rig.read(new)
+        with pytest.raises(TypeError):
+            found.metadata["a"]["b"].append(2)  # type: ignore[call-overload,index,union-attr]
+        assert rig.read(new).metadata == {"a": {"b": [1]}}
+
+
+class OpenTests(StoreTests):
+    """``initialize``, ``connect`` and ``close``."""
+
+    def test_initializing_again_is_harmless(self, rig: Rig) -> None:
+        instance = rig.running()
+        for _ in range(2):
+            rig.store.initialize()
+        assert rig.read(instance.definition) == instance.definition
+        assert rig.read(instance) == instance
+
+    def test_connecting_again_is_harmless(self, rig: Rig) -> None:
+        for _ in range(2):
+            rig.store.connect()
+        new = rig.put()
+        assert rig.read(new) == new
+
+    def test_a_closed_store_may_be_opened_again(self, rig: Rig) -> None:
+        for _ in range(2):
+            # The first time it is closed before it was used.
+            for _ in range(2):
+                rig.store.close()
+            rig.store.initialize()
+            new = rig.put()
+            assert rig.read(new) == new
 
 
 def one_of_each_state(rig: Rig) -> dict[State, TaskInstance]:
@@ -70,8 +293,7 @@ def filled(rig: Rig) -> dict[str, TaskInstance]:
     made: dict[str, TaskInstance] = {}
 
     def add(letter: str, of: TaskDefinition, after: timedelta, key: str = "") -> None:
-        addition = Addition(at=START + after, key=key or letter)
-        [made[letter]] = rig.store.add_instances(of.id, [addition])
+        made[letter] = rig.add(of, at=START + after, key=key or letter)
 
     for number, letter in enumerate("abcdefg"):
         add(letter, FAX if number % 2 else MAIL, number * SECOND)
@@ -89,11 +311,8 @@ def filled(rig: Rig) -> dict[str, TaskInstance]:
     add("z", FROZEN, 22 * SECOND)
     add("w", FAX, 4 * HOUR)
     later = [START + number * HOUR for number in (1, 2, 3)]
-    step = firing(MAIL, *later[:2], next_fire_time=later[2])
-    step = replace(step, execute_times=tuple(later[1:]))
-    read = rig.read(MAIL)
-    assert rig.store.fire_definitions([replace(step, definition=read)]).done
-    made["u"], made["v"] = rig.instances(MAIL)[-2:]
+    step = {"next_fire_time": later[2], "execute_times": tuple(later[1:])}
+    *_, made["u"], made["v"] = rig.fire(rig.read(MAIL), *later[:2], **step)
     rig.pause(FROZEN)
     # The claims of what runs have lapsed: it runs even so.
     rig.advance(20 * SECOND)
@@ -169,16 +388,11 @@ class InstanceListTests(StoreTests):
         letters = {each.id: name for name, each in filled(rig).items()}
         for conditions, expected in LISTS:
             for limit, newest_first in product((1, 3, 100), (False, True)):
-                case = f"{conditions} newest_first={newest_first}, by {limit}"
-                read, after = "", None
-                while page := rig.store.list_instances(
-                    newest_first=newest_first, after=after, limit=limit, **conditions
-                ):
-                    assert len(page) <= limit, case
-                    read += "".join(letters[each.id] for each in page)
-                    assert len(read) <= len(expected), f"a page is repeated: {case}"
-                    after = Position.of_instance(page[-1])
-                assert read == (expected[::-1] if newest_first else expected), case
+                ask = {"limit": limit, "newest_first": newest_first, **conditions}
+                page = partial(rig.store.list_instances, **ask)
+                found = in_pages(page, Position.of_instance, limit=limit)
+                read = "".join(letters[each.id] for each in found)
+                assert read == (expected[::-1] if newest_first else expected), ask
 
     def test_listed_instances_are_read_as_they_are_stored(self, rig: Rig) -> None:
         retried = rig.waiting_for_retry(retry_in=HOUR)
@@ -306,16 +520,16 @@ class ViewTests(StoreTests):
                 assert (ids(page.found), page.next) == ([other.id], None)
         last_first = sorted(failed, key=by_end, reverse=True)
         for limit in (1, 2, 5):
-            read: list[UUID] = []
-            before = None
-            while True:
-                page = rig.store.list_ended(Outcome.FAILED, before=before, limit=limit)
-                assert len(page.found) <= limit
-                read += ids(page.found)
-                before = page.next
-                if before is None:
-                    break
-            assert read == ids(last_first), f"in pages of {limit}"
+            page = rig.store.list_ended(Outcome.FAILED, limit=limit)
+            read = [page]
+            while page.next is not None:
+                page = rig.store.list_ended(
+                    Outcome.FAILED, before=page.next, limit=limit
+                )
+                read.append(page)
+            assert max(len(each.found) for each in read) <= limit
+            found = [id for each in read for id in ids(each.found)]
+            assert found == ids(last_first), f"in pages of {limit}"
 
     def test_views_are_in_order_and_filtered(self, rig: Rig) -> None:
         letters = {each.id: name for name, each in filled(rig).items()}
@@ -393,21 +607,24 @@ def made_at(given: Iterable[TaskInstance]) -> list[datetime | None]:
     return [each.created_at for each in given]
 
 
-class MadeTests(StoreTests):
-    """``created_at`` of instances."""
+FIRST = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+ANOTHER = "x" * 600
+
+
+class OriginTests(StoreTests):
+    """``created_at`` and ``trace_context``."""
 
     def test_an_instance_knows_when_it_was_made(self, rig: Rig) -> None:
         fires = rig.put(definition(START - HOUR))
         backfills, adds, edited = (rig.put(definition()) for _ in range(3))
         rig.advance(MINUTE)
         skipped = Skipped(first=START - HOUR, last=START, count=2, reason="ä")
-        step = Firing(definition=fires, fire_times=(START + HOUR,), skipped=skipped)
-        assert rig.fire_steps(step) == [fires.id]
+        rig.fire(fires, START + HOUR, skipped=skipped)
         rig.store.backfill_instances(backfills, [START - HOUR], overlap=Overlap.ALLOW)
         given = [Addition(key="ä"), Addition(at=START + HOUR), Addition(delay=HOUR)]
         assert made_at(rig.store.add_instances(adds.id, given)) == [MADE] * 3
         # The record of what an edit leaves is made then.
-        rig.put(replace(edited, trigger=WAITING, next_fire_time=START + HOUR))
+        rig.edit(edited, trigger=WAITING, next_fire_time=START + HOUR)
         assert made_at(rig.store.list_instances()) == [MADE] * 7
         rig.advance(SECOND)
         again = rig.store.add_instances(adds.id, [given[0], Addition(key="b")])
@@ -433,30 +650,20 @@ class MadeTests(StoreTests):
         assert put_in is None or put_in.created_at == MADE
         assert set(made_at(rig.store.list_instances())) == {MADE}
 
-
-FIRST = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-ANOTHER = "x" * 600
-
-
-class TraceTests(StoreTests):
-    """``trace_context`` of definitions and instances."""
-
     def test_that_of_a_definition_stays_until_it_is_changed(self, rig: Rig) -> None:
         given = definition(START + HOUR, trace_context=FIRST)
         new = rig.put(given)
         assert new.trace_context in (None, FIRST)
-        again = rig.put(replace(given, trace_context=ANOTHER))
+        again = rig.edit(given, trace_context=ANOTHER)
         rig.pause(new)
         [resumed] = rig.resume(new)
         assert again.revision == new.revision
-        for each in (again, resumed, rig.read(new)):
-            assert each.trace_context == new.trace_context
-        edited = rig.put(replace(given, name="other", trace_context=ANOTHER))
+        check(again, resumed, rig.read(new), trace_context=new.trace_context)
+        edited = rig.edit(given, name="other", trace_context=ANOTHER)
         assert edited.trace_context in (None, ANOTHER)
         assert rig.read(new).trace_context == edited.trace_context
         without = replace(given, trigger=WAITING, trace_context=None)
-        for each in (rig.put(without), rig.read(new)):
-            assert each.trace_context is None
+        check(rig.put(without), rig.read(new), trace_context=None)
 
     def test_an_instance_has_its_own_or_its_definitions(self, rig: Rig) -> None:
         of = rig.put(definition(trace_context=FIRST))
