@@ -20,12 +20,10 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import Cancelled, State, TaskDefinition, TaskInstance
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
-    Addition,
     Announcement,
     Answer,
     Claim,
     Claimant,
-    Firing,
     Position,
     Release,
     Renewal,
@@ -35,7 +33,7 @@ from go_scheduler.stores.messages import (
 from go_scheduler.testing.builders import at_once
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.edits import ForeignTrigger
-from go_scheduler.testing.store.threads import THREADS
+from go_scheduler.testing.store.nodes import THREADS
 from go_scheduler.testing.stores import StoreSuite
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests.patience import FAILED_AFTER
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
 
 ROOT = Path(__file__).parents[2]
 ZERO = timedelta(0)
@@ -182,8 +179,7 @@ LeavesLapsed = broken("claim_instances", lapsed=None)
 """Never takes over a lapsed claim."""
 
 IgnoresHowLongAgo = broken(
-    "claim_instances",
-    lapsed=lambda named: None if named["lapsed"] is None else ZERO,
+    "claim_instances", lapsed=lambda named: None if named["lapsed"] is None else ZERO
 )
 """Takes over whatever has lapsed."""
 
@@ -287,8 +283,7 @@ AnswersOneDelete = broken("delete_definitions", answered=first_of)
 """Deletes all and answers one."""
 
 AnswersNothingRan = broken(
-    "delete_definitions",
-    answered=lambda _, answer: dict.fromkeys(answer, frozenset()),
+    "delete_definitions", answered=lambda _, answer: dict.fromkeys(answer, frozenset())
 )
 """Deletes all and answers that nothing ran."""
 
@@ -302,8 +297,7 @@ IsBehind = broken(
 """Tells of an instant before the store's time."""
 
 CountsWhatIsThere = broken(
-    "counts",
-    answered=lambda _, found: {state: n for state, n in found.items() if n},
+    "counts", answered=lambda _, found: {state: n for state, n in found.items() if n}
 )
 """Leaves out the states that no instance is in."""
 
@@ -317,61 +311,64 @@ IsOldestFirst = broken("list_instances", newest_first=False)
 class FirstRevisionAgain(MemoryStore):
     """Begins at the first revision whatever has been deleted."""
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+    def put_definitions(self, definitions: Any) -> Any:
         self._definitions._first = 1
         return super().put_definitions(definitions)
 
 
-class RefusesLateSuccess(MemoryStore):
-    """Records only what the owner says."""
+def taken_of(state: State) -> type[MemoryStore]:
+    """A store that says of a success that it counts, if the instance is in a state."""
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
-        known = {each.id: each for each in self.list_instances(limit=1000)}
-        return super().finish_instances(
-            [each for each in outcomes if self.owns(each.claim, known)]
-        )
+    class Taken(MemoryStore):
+        def finish_instances(self, outcomes: Any) -> Any:
+            before = {each.id for each in self.list_instances(state=state)}
+            done = super().finish_instances(outcomes).done
+            again = {each.claim.instance_id for each in outcomes}
+            return Answer(done={*done, *(again & before)})
 
-    def owns(self, claim: Claim, known: Mapping[UUID, TaskInstance]) -> bool:
-        instance = known.get(claim.instance_id)
-        return (
-            instance is not None
-            and instance.attempt == claim.attempt
-            and instance.state in (State.CLAIMED, State.RUNNING)
-        )
+    return Taken
 
 
-class LeavesFailuresAlone(RefusesLateSuccess):
-    """Takes no success of what has failed."""
+SucceedsTwice = taken_of(State.COMPLETED)
+"""Says to the second success as well that it was the first."""
 
-    def owns(self, claim: Claim, known: Mapping[UUID, TaskInstance]) -> bool:
-        instance = known.get(claim.instance_id)
-        return instance is not None and instance.state is not State.FAILED
-
-
-class SucceedsTwice(MemoryStore):
-    """Says to the second success as well that it was the first."""
-
-    taken = State.COMPLETED
-
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
-        ended = {each.id for each in self.list_instances(state=self.taken)}
-        done = super().finish_instances(outcomes).done
-        again = {each.claim.instance_id for each in outcomes}
-        return Answer(done={*done, *(again & ended)})
+RevivesTheCancelled = taken_of(State.CANCELLED)
+"""Takes the success of what was cancelled."""
 
 
-class RevivesTheCancelled(SucceedsTwice):
-    """Takes the success of what was cancelled."""
+def recording_only(
+    counts: Callable[[TaskInstance, Claim], bool],
+) -> type[MemoryStore]:
+    """A store that takes no other ends of runs."""
 
-    taken = State.CANCELLED
+    def asked(store: MemoryStore, outcomes: Any) -> object:
+        known = {each.id: each for each in store.list_instances(limit=1000)}
+        shown = [each for each in outcomes if each.claim.instance_id in known]
+        return [
+            each for each in shown if counts(known[each.claim.instance_id], each.claim)
+        ]
+
+    return broken("finish_instances", asked=asked)
+
+
+RefusesLateSuccess = recording_only(
+    lambda instance, claim: (
+        instance.attempt == claim.attempt
+        and instance.state in (State.CLAIMED, State.RUNNING)
+    )
+)
+"""Records only what the owner says."""
+
+LeavesFailuresAlone = recording_only(
+    lambda instance, _: instance.state is not State.FAILED
+)
+"""Takes no success of what has failed."""
 
 
 class MovesOnTwice(MemoryStore):
     """Moves a definition on for every success."""
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+    def finish_instances(self, outcomes: Any) -> Any:
         answer = super().finish_instances(outcomes)
         for each in outcomes:
             if each.claim.instance_id in answer.done and each.outcome is not None:
@@ -384,9 +381,7 @@ class MovesOnTwice(MemoryStore):
 class AddsToNothing(MemoryStore):
     """Makes a definition where there is none."""
 
-    def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
-    ) -> Sequence[TaskInstance]:
+    def add_instances(self, definition_id: UUID, additions: Any) -> Any:
         if not self.list_definitions(ids=[definition_id]):
             trigger = OnDemandTrigger()
             self.put_definitions([TaskDefinition(trigger=trigger, id=definition_id)])
@@ -396,22 +391,17 @@ class AddsToNothing(MemoryStore):
 class KeysAreEverybodys(MemoryStore):
     """Takes a key for the same, whatever definition it is of."""
 
-    def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
-    ) -> Sequence[TaskInstance]:
+    def add_instances(self, definition_id: UUID, additions: Any) -> Any:
         known = {each.key: each for each in self.list_instances(limit=1000)}
-        [first, *_] = [*additions, Addition()]
-        if first.key is not None and first.key in known:
-            return [known[first.key]]
+        if additions and additions[0].key is not None and additions[0].key in known:
+            return [known[additions[0].key]]
         return super().add_instances(definition_id, additions)
 
 
 class CompletesAtOnce(MemoryStore):
     """Takes what has no fire time for over."""
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+    def put_definitions(self, definitions: Any) -> Any:
         stored = super().put_definitions(definitions)
         for each in stored:
             row = self._definitions.get(each.id)
@@ -423,7 +413,7 @@ class CompletesAtOnce(MemoryStore):
 class AddsUpHangs(MemoryStore):
     """Counts all hangs, not those in a row."""
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+    def finish_instances(self, outcomes: Any) -> Any:
         before = {each.id: each.hangs for each in self.list_instances(limit=1000)}
         answer = super().finish_instances(outcomes)
         for each in outcomes:
@@ -436,18 +426,12 @@ class AddsUpHangs(MemoryStore):
 class ListsEverybodysClaims(MemoryStore):
     """Forgets whose claims were asked for."""
 
-    def list_claimed(
-        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
-    ) -> Sequence[TaskInstance]:
-        nodes = {each.claimed_by for each in self.list_instances(limit=1000)}
-        listed = (
-            super(ListsEverybodysClaims, self).list_claimed(
-                each, after=after, limit=limit
-            )
-            for each in nodes
-            if each is not None
-        )
-        return [instance for page in listed for instance in page]
+    def list_claimed(self, node: UUID, **page: Any) -> Any:
+        found: list[TaskInstance] = []
+        for each in {each.claimed_by for each in self.list_instances(limit=1000)}:
+            if each is not None:
+                found += super().list_claimed(each, **page)
+        return found
 
 
 class FirstContactStays(MemoryStore):
@@ -481,9 +465,7 @@ class KeepsEveryContact(MemoryStore):
 class StartsTwice(MemoryStore):
     """Counts a repeated start as another run."""
 
-    def start_instances(
-        self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Answer[Sequence[TaskInstance]]:
+    def start_instances(self, claimant: Claimant, claims: Any) -> Any:
         before = {each.id for each in self.list_instances(state=State.RUNNING)}
         started = super().start_instances(claimant, claims).done
         return Answer(
@@ -496,25 +478,22 @@ class StartsTwice(MemoryStore):
 class KeepsTheRun(MemoryStore):
     """Gives back what was started and still counts its run."""
 
-    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
-        called_at = self.now()
-        return super().finish_instances(
-            [
-                RunOutcome(claim=each.claim, started_at=called_at, retry_in=each.delay)
-                for each in releases
-            ]
-        )
+    def release_instances(self, releases: Any) -> Any:
+        at = self.now()
+        ends = [
+            RunOutcome(claim=each.claim, started_at=at, retry_in=each.delay)
+            for each in releases
+        ]
+        return self.finish_instances(ends)
 
 
 class ForgetsFrozen(MemoryStore):
     """Hands out what is frozen by a pause."""
 
-    def claim_instances(
-        self, claimant: Claimant, *, lapsed: timedelta | None, **options: Any
-    ) -> Sequence[TaskInstance]:
+    def claim_instances(self, claimant: Claimant, **options: Any) -> Any:
         paused = [each.id for each in self.list_definitions() if each.paused]
         self.resume_definitions(paused)
-        claimed = super().claim_instances(claimant, lapsed=lapsed, **options)
+        claimed = super().claim_instances(claimant, **options)
         self.pause_definitions(paused)
         return claimed
 
@@ -522,9 +501,7 @@ class ForgetsFrozen(MemoryStore):
 class LosesFireTimes(MemoryStore):
     """Removes instances at a pause without going back to their fire time."""
 
-    def pause_definitions(
-        self, ids: Collection[UUID], *, note: str | None = None
-    ) -> Sequence[TaskDefinition]:
+    def pause_definitions(self, ids: Any, *, note: str | None = None) -> Any:
         before = {each.id: each for each in self.list_definitions(ids=ids)}
         return [
             replace(each, next_fire_time=before[each.id].next_fire_time)
@@ -535,34 +512,22 @@ class LosesFireTimes(MemoryStore):
 class PutsInPart(MemoryStore):
     """Puts what comes before the definition that conflicts."""
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
-        return [
-            super(PutsInPart, self).put_definitions([each])[0] for each in definitions
-        ]
+    def put_definitions(self, definitions: Any) -> Any:
+        return [MemoryStore.put_definitions(self, [each])[0] for each in definitions]
 
 
 class MovesOnEdit(MemoryStore):
     """Takes the next fire time that was passed, whatever the trigger."""
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
-        return [
-            replace(stored, next_fire_time=each.next_fire_time)
-            for stored, each in zip(
-                super().put_definitions(definitions), definitions, strict=True
-            )
-        ]
+    def put_definitions(self, definitions: Any) -> Any:
+        pairs = zip(super().put_definitions(definitions), definitions, strict=True)
+        return [replace(new, next_fire_time=x.next_fire_time) for new, x in pairs]
 
 
 class FindsExactMetadata(MemoryStore):
     """Compares metadata where it should look inside."""
 
-    def list_definitions(
-        self, *, metadata: Mapping[str, JSON] | None = None, **conditions: Any
-    ) -> Sequence[TaskDefinition]:
+    def list_definitions(self, *, metadata: Any = None, **conditions: Any) -> Any:
         found = super().list_definitions(**conditions)
         return [each for each in found if metadata in (None, each.metadata)]
 
@@ -570,9 +535,7 @@ class FindsExactMetadata(MemoryStore):
 class ForgetsWhatNeverFires(MemoryStore):
     """Leaves out what has no fire time, where it comes at the end."""
 
-    def list_definitions(
-        self, *, soonest_first: bool = False, **conditions: Any
-    ) -> Sequence[TaskDefinition]:
+    def list_definitions(self, *, soonest_first: Any = False, **conditions: Any) -> Any:
         found = super().list_definitions(soonest_first=soonest_first, **conditions)
         return [each for each in found if each.next_fire_time or not soonest_first]
 
@@ -587,25 +550,18 @@ class ConnectsOnce(MemoryStore):
 class RepeatsThePage(MemoryStore):
     """Begins a page with the last instance of the one before."""
 
-    def list_instances(
-        self, *, after: Position | None = None, limit: int = 100, **conditions: Any
-    ) -> Sequence[TaskInstance]:
-        found = super().list_instances(after=after, limit=limit, **conditions)
-        if after is None:
-            return found
-        return [self.get_instance(after.id), *found][:limit]
+    def list_instances(self, *, after: Position | None = None, **page: Any) -> Any:
+        found = super().list_instances(after=after, **page)
+        first = [] if after is None else [self.get_instance(after.id)]
+        return [*first, *found][: page.get("limit", 100)]
 
 
 class ListsByTheTimeOfTheRun(MemoryStore):
     """Takes when an instance is to run for its fire time."""
 
     def list_instances(
-        self,
-        *,
-        fired_since: datetime | None = None,
-        fired_before: datetime | None = None,
-        **conditions: Any,
-    ) -> Sequence[TaskInstance]:
+        self, *, fired_since: Any = None, fired_before: Any = None, **conditions: Any
+    ) -> Any:
         return [
             each
             for each in super().list_instances(**conditions)
@@ -621,7 +577,7 @@ class NamesWhoHasEnded(MemoryStore):
         super().__init__(clock)
         self._last: dict[str, UUID] = {}
 
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+    def finish_instances(self, outcomes: Any) -> Any:
         self._last.update(self._instances.slots.holders)
         return super().finish_instances(outcomes)
 
@@ -630,14 +586,19 @@ class NamesWhoHasEnded(MemoryStore):
         return super().slot_holder(slot) if last is None else self.get_instance(last)
 
 
-class ChecksThenActs(MemoryStore):
-    """Compares in one step and sets in another."""
+class Racing(MemoryStore):
+    """A store whose callers meet between two steps."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._met = threading.Barrier(THREADS)
+        self._taken: Sequence[TaskInstance] = ()
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+
+class ChecksThenActs(Racing):
+    """Compares in one step and sets in another."""
+
+    def fire_definitions(self, firings: Any) -> Any:
         unchanged = [
             each
             for each in firings
@@ -650,17 +611,12 @@ class ChecksThenActs(MemoryStore):
         )
 
 
-class SelectsThenMarks(MemoryStore):
+class SelectsThenMarks(Racing):
     """Selects in one step and marks in another: all who selected then have it."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
-        self._met = threading.Barrier(THREADS)
-        self._taken: Sequence[TaskInstance] = ()
 
     def claim_instances(
         self, claimant: Claimant, *, lapsed: timedelta | None, **options: Any
-    ) -> Sequence[TaskInstance]:
+    ) -> Any:
         if lapsed is None or self._met.wait(30) == 0:
             self._taken = super().claim_instances(claimant, lapsed=lapsed, **options)
         if lapsed is not None:
