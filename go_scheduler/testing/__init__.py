@@ -1,4 +1,4 @@
-"""What this package is tested with, for testing what is built on it.
+"""Test tools: a manual clock, an inline executor, and suites for your own parts.
 
 ``ManualClock``, ``InlineExecutor`` and ``settle`` need nothing else. The suites need
 pytest and Hypothesis, which the extra ``testing`` brings.

@@ -1,16 +1,36 @@
-"""Short names for what the store suite's tests do over and over."""
+"""Short names for the calls and values that the tests of stores repeat."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
 from uuid import UUID
 
+import pytest
+
 from go_scheduler.clock import ZERO
-from go_scheduler.models import Cancelled, Outcome, TaskDefinition
+from go_scheduler.errors import TaskInstanceNotFoundError
+from go_scheduler.models import (
+    Cancelled,
+    Outcome,
+    Stage,
+    State,
+    TaskDefinition,
+    TaskInstance,
+)
 from go_scheduler.stores.messages import (
+    Addition,
     Claim,
     Claimant,
     Firing,
@@ -23,31 +43,36 @@ from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
+from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from go_scheduler.json import JSON
-    from go_scheduler.models import Skipped, TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Answer
     from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Row = TypeVar("_Row")
+
 _FAILED_AFTER = 120
+_MOST_LISTED = 10_000
 
 
-def at_once(*calls: Callable[[], object]) -> list[object]:
-    """Make calls at the same moment, each in its own thread.
+def at_once(*calls: Callable[[], _T]) -> list[_T]:
+    """Make all calls at the same moment, each in its own thread.
 
     Returns:
         What they returned, in the order of the calls.
     """
     barrier = threading.Barrier(len(calls))
-    results: dict[int, object] = {}
+    results: dict[int, _T] = {}
     errors: list[BaseException] = []
 
-    def run(number: int, call: Callable[[], object]) -> None:
+    def run(number: int, call: Callable[[], _T]) -> None:
         try:
             barrier.wait(_FAILED_AFTER)
             results[number] = call()
@@ -79,6 +104,7 @@ NOBODY = UUID(int=2**128 - 1)
 """An id that nothing has."""
 
 HOURLY = IntervalTrigger(HOUR, anchor=START)
+EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
 WAITING = DelayTrigger(HOUR)
 NODE = UUID(int=1)
 OTHER_NODE = UUID(int=2)
@@ -89,27 +115,28 @@ def definition(
     *,
     trigger: Trigger = HOURLY,
     key: int | None = None,
-    name: str | None = None,
-    queue: str = "default",
-    metadata: Mapping[str, JSON] | None = None,
-    expire_after: timedelta | None = None,
+    **fields: Any,
 ) -> TaskDefinition:
     """A definition that fires at the clock's start; ``key`` makes ids that sort."""
-    made = TaskDefinition(
-        trigger=trigger,
-        name=name,
-        queue=queue,
-        metadata=metadata or {},
-        expire_after=expire_after,
-        next_fire_time=next_fire_time,
-    )
+    made = TaskDefinition(trigger=trigger, next_fire_time=next_fire_time, **fields)
     return made if key is None else replace(made, id=UUID(int=key))
+
+
+def task(**fields: Any) -> TaskDefinition:
+    """A definition that fires only on demand."""
+    return definition(None, trigger=OnDemandTrigger(), **fields)
 
 
 def put(store: Store, new: TaskDefinition | None = None) -> TaskDefinition:
     """Put one definition and return it as stored."""
     [stored] = store.put_definitions([new or definition()])
     return stored
+
+
+def revision_of(given: TaskDefinition) -> int:
+    """The revision of a definition that a store has returned."""
+    assert given.revision is not None, f"{given} is stored without a revision"
+    return given.revision
 
 
 def kept_by_store(given: TaskDefinition) -> tuple[object, ...]:
@@ -123,33 +150,31 @@ def kept_by_store(given: TaskDefinition) -> tuple[object, ...]:
     )
 
 
-def firing(
-    read: TaskDefinition,
-    *fire_times: datetime,
-    skipped: Skipped | None = None,
-    next_fire_time: datetime | None = None,
-) -> Firing:
+def firing(read: TaskDefinition, /, *fire_times: datetime, **fields: Any) -> Firing:
     """A step of a definition; at its ``next_fire_time`` unless told otherwise."""
-    if not fire_times and skipped is None and read.next_fire_time is not None:
+    if not fire_times and "skipped" not in fields and read.next_fire_time is not None:
         fire_times = (read.next_fire_time,)
-    return Firing(
-        definition=read,
-        fire_times=fire_times,
-        skipped=skipped,
-        next_fire_time=next_fire_time,
-    )
+    fields = {"fire_times": fire_times, "next_fire_time": None, **fields}
+    return Firing(definition=read, **fields)
 
 
 def fire(
-    store: Store,
-    read: TaskDefinition,
-    *fire_times: datetime,
-    next_fire_time: datetime | None = None,
+    store: Store, read: TaskDefinition, /, *fire_times: datetime, **fields: Any
 ) -> Sequence[TaskInstance]:
-    """Fire a definition and return all its instances."""
-    step = firing(read, *fire_times, next_fire_time=next_fire_time)
-    assert store.fire_definitions([step]).done == {read.id}
+    """Fire a definition and return all its instances; ``fields`` go to ``firing``."""
+    assert fire_steps(store, firing(read, *fire_times, **fields)) == [read.id]
     return instances(store, read)
+
+
+def fire_steps(store: Store, *steps: Firing) -> list[UUID]:
+    """Fire definitions; return the ids of those that fired."""
+    return _until_done(store.fire_definitions, steps, lambda each: each.definition.id)
+
+
+def add(store: Store, /, to: TaskDefinition, **fields: Any) -> TaskInstance:
+    """Add one instance and return the answer of the store."""
+    [added] = store.add_instances(to.id, [Addition(**fields)])
+    return added
 
 
 def instances(store: Store, of: TaskDefinition) -> Sequence[TaskInstance]:
@@ -169,6 +194,29 @@ def due(
     return list(store.due_definitions(ahead=ahead, after=after, limit=limit))
 
 
+def in_pages(
+    page: Callable[..., Sequence[_T]],
+    position: Callable[[_T], object] = lambda item: item,
+    *,
+    limit: int = 100,
+) -> list[_T]:
+    """Read all pages of a list; no page may have more items than the limit.
+
+    Args:
+        page: Lists what comes after its argument ``after``.
+        position: What ``after`` is for an item.
+        limit: How many a page may have.
+    """
+    found: list[_T] = []
+    after = None
+    while more := page(after=after):
+        assert len(more) <= limit, f"a page has {len(more)} items, and not {limit}"
+        found += more
+        assert len(found) < _MOST_LISTED, "a page is listed again and again"
+        after = position(found[-1])
+    return found
+
+
 def clean_up(
     store: Store,
     *,
@@ -177,7 +225,7 @@ def clean_up(
     remember: timedelta = YEAR,
     limit: int = 100,
 ) -> int:
-    """Delete what ended long ago; what failed as soon as the rest, unless told."""
+    """Delete what has ended; by default failed instances like all others."""
     settle(store)
     retention = Retention(
         ended=older_than,
@@ -216,10 +264,18 @@ def running(
 def waiting_for_retry(
     store: Store, new: TaskDefinition | None = None, *, retry_in: timedelta = ZERO
 ) -> TaskInstance:
-    """A new definition's one instance, which has run once and is to run again."""
+    """A new definition's one instance, which has failed once and waits to run again."""
     instance = running(store, new)
     assert finish(store, instance, None, retry_in=retry_in)
     return store.get_instance(instance.id)
+
+
+def fail_again(store: Store, instance: TaskInstance, times: int) -> TaskInstance:
+    """Let a running instance fail this many times; return its next run."""
+    for _ in range(times):
+        assert finish(store, instance, None, error=f"attempt {instance.attempt}")
+        [instance] = claim(store)
+    return instance
 
 
 def ended(
@@ -233,6 +289,20 @@ def ended(
     return store.get_instance(instance.id)
 
 
+def unclaimed(of: TaskDefinition, like: TaskInstance, **fields: Any) -> TaskInstance:
+    """An unclaimed instance, made at the clock's start, with the id of another one.
+
+    Args:
+        of: Its definition.
+        like: The instance whose id it has.
+        **fields: Its other fields; it is due at ``execute_at``.
+    """
+    due_at = fields["execute_at"]
+    return TaskInstance(
+        id=like.id, definition=of, due_at=due_at, created_at=START, **fields
+    )
+
+
 def claimant(
     node: UUID = NODE,
     *,
@@ -240,7 +310,7 @@ def claimant(
     lease: timedelta = LEASE,
     expire_after: timedelta = EXPIRE_AFTER,
 ) -> Claimant:
-    """A node."""
+    """A node, with what it needs to claim."""
     return Claimant(
         node=node, queues=tuple(queues), lease=lease, expire_after=expire_after
     )
@@ -254,22 +324,34 @@ def claim(
     ahead: timedelta = ZERO,
     lead: timedelta = ZERO,
     limit: int = 100,
-    lapsed: bool = False,
+    lapsed: bool | timedelta = False,
+    expire_after: timedelta = EXPIRE_AFTER,
 ) -> Sequence[TaskInstance]:
-    """Claim for a node; what is due now, unless told otherwise."""
+    """Claim for a node; what is due now, unless told otherwise.
+
+    Args:
+        store: Where to claim.
+        node: The node.
+        queues: The queues that it serves.
+        ahead: How far ahead of the due time.
+        lead: How far ahead of the due time to start.
+        limit: How many at most.
+        lapsed: Whether to take over claims that have lapsed, or how long ago.
+        expire_after: How long a run holds that does not say so itself.
+    """
     settle(store)
+    lapsed_for = (ZERO if lapsed else None) if isinstance(lapsed, bool) else lapsed
+    of = claimant(node, queues=queues, expire_after=expire_after)
     return store.claim_instances(
-        claimant(node, queues=queues),
-        ahead=ahead,
-        lead=lead,
-        limit=limit,
-        lapsed=ZERO if lapsed else None,
+        of, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed_for
     )
 
 
-def passed_on(store: Store, clock: ManualClock) -> tuple[TaskInstance, TaskInstance]:
-    """An instance as its first owner has it, and as the second one has it."""
-    first = running(store)
+def passed_on(
+    store: Store, clock: ManualClock, new: TaskDefinition | None = None
+) -> tuple[TaskInstance, TaskInstance]:
+    """Let a claim lapse; return the instance of the first and of the second owner."""
+    first = running(store, new)
     clock.advance(LEASE)
     [second] = claim(store, OTHER_NODE, lapsed=True)
     return first, second
@@ -280,61 +362,127 @@ def claim_of(instance: TaskInstance) -> Claim:
     return Claim(instance_id=instance.id, attempt=instance.attempt)
 
 
-def start(store: Store, *given: TaskInstance) -> Sequence[TaskInstance]:
+def start(store: Store, *given: TaskInstance) -> list[TaskInstance]:
     """Start instances under the claims they were read with."""
-    return store.start_instances(claimant(), [claim_of(each) for each in given]).done
+    claims = [claim_of(each) for each in given]
+    call = partial(store.start_instances, claimant())
+    return _until_done(call, claims, lambda each: each.instance_id)
 
 
-def renew(store: Store, *given: TaskInstance) -> Mapping[UUID, bool]:
-    """Renew claims for one lease."""
-    renewals = [Renewal(claim=claim_of(each), lease=LEASE) for each in given]
-    return store.renew_claims(renewals).done
+def renewal_of(
+    instance: TaskInstance, lease: timedelta = HOUR, **fields: Any
+) -> Renewal:
+    """The renewal of a claim."""
+    return Renewal(claim=claim_of(instance), lease=lease, **fields)
+
+
+def renew(
+    store: Store, *given: TaskInstance, lease: timedelta = LEASE
+) -> Mapping[UUID, bool]:
+    """Renew claims, for one lease unless told otherwise."""
+    return store.renew_claims([renewal_of(each, lease) for each in given]).done
 
 
 def hand_on(
-    store: Store, instance: TaskInstance, *, lease: timedelta, worker: str | None = None
+    store: Store, /, instance: TaskInstance, *, lease: timedelta, **fields: Any
 ) -> Mapping[UUID, bool]:
-    """Hand on a run, for so long at least."""
-    renewal = Renewal(
-        claim=claim_of(instance), lease=lease, handed_on=True, worker=worker
-    )
+    """Hand a run on to a worker; the claim holds for this lease or longer."""
+    renewal = renewal_of(instance, lease, handed_on=True, **fields)
     return store.renew_claims([renewal]).done
+
+
+WORKER = "Gerät ä \"'\\,{}%s:x \U0001f40d"
+
+
+def report_stage(
+    store: Store,
+    instance: TaskInstance,
+    stage: Stage | None,
+    *,
+    lease: timedelta = MINUTE,
+    worker: str | None = WORKER,
+    progress: str | None = None,
+) -> Mapping[UUID, bool]:
+    """Report the stage of a run on a bus; a published run has no worker yet."""
+    named = worker if stage in (Stage.ACCEPTED, Stage.STARTED) else None
+    return hand_on(
+        store, instance, lease=lease, worker=named, stage=stage, progress=progress
+    )
+
+
+def end_of(
+    instance: TaskInstance, outcome: Outcome | None = Outcome.COMPLETED, **fields: Any
+) -> RunOutcome:
+    """The end of a run that was called when it was started."""
+    fields = {"started_at": instance.started_at, **fields}
+    return RunOutcome(claim=claim_of(instance), outcome=outcome, **fields)
 
 
 def finish(
     store: Store,
+    /,
     instance: TaskInstance,
     outcome: Outcome | None = Outcome.COMPLETED,
-    *,
-    retry_in: timedelta = ZERO,
-    hung: bool = False,
-    error: str | None = None,
-    next_fire_time: datetime | None = None,
+    **fields: Any,
 ) -> bool:
-    """Finish one run, called when it was started, and tell whether it was accepted."""
-    end = RunOutcome(
-        claim=claim_of(instance),
-        started_at=instance.started_at,
-        outcome=outcome,
-        retry_in=retry_in,
-        hung=hung,
-        error=error,
-        next_fire_time=next_fire_time,
-    )
-    return store.finish_instances([end]).done == {instance.id}
+    """Finish one run, called when it was started, and tell whether it was accepted.
+
+    Args:
+        store: Where the run is stored.
+        instance: The run, as it was claimed.
+        outcome: How it ended; None: it failed and is to run again.
+        **fields: Other fields of its ``RunOutcome``.
+    """
+    end = end_of(instance, outcome, **fields)
+    return bool(_until_done(store.finish_instances, [end], _instance_of))
 
 
-def release(store: Store, instance: TaskInstance, delay: timedelta = ZERO) -> bool:
+def release(
+    store: Store,
+    instance: TaskInstance,
+    delay: timedelta = ZERO,
+    *,
+    reason: str | None = None,
+) -> bool:
     """Give one instance back, and tell whether it was accepted."""
-    given_back = Release(claim=claim_of(instance), delay=delay)
-    return store.release_instances([given_back]).done == {instance.id}
+    given_back = Release(claim=claim_of(instance), delay=delay, reason=reason)
+    return bool(_until_done(store.release_instances, [given_back], _instance_of))
+
+
+def _instance_of(row: RunOutcome | Release) -> UUID:
+    return row.claim.instance_id
+
+
+def _until_done(
+    call: Callable[[Sequence[_Row]], Answer[Collection[_T]]],
+    rows: Sequence[_Row],
+    id_of: Callable[[_Row], UUID],
+) -> list[_T]:
+    """Repeat a call for the rows that were busy; return all that was done.
+
+    When several calls are made at one moment, the store may answer any of them that a
+    row is busy. A node then asks again.
+    """
+    done: list[_T] = []
+    while rows:
+        answer = call(rows)
+        done += answer.done
+        rows = [each for each in rows if id_of(each) in answer.busy]
+    return done
 
 
 def cancel(
     store: Store, *given: TaskInstance, next_fire_time: datetime | None = None
 ) -> Mapping[UUID, Cancelled]:
-    """Cancel instances; ``next_fire_time`` is that of definitions that wait."""
+    """Cancel instances; a definition whose trigger waits gets ``next_fire_time``."""
     return store.cancel_instances({each.id: next_fire_time for each in given})
+
+
+def check(*given: object, case: object = "", **expected: object) -> None:
+    """Compare these fields of each value; ``case`` is shown if one differs."""
+    for each in given:
+        found = {name: getattr(each, name) for name in expected}
+        assert found == expected, case
 
 
 def ids(given: Iterable[TaskDefinition | TaskInstance]) -> list[UUID]:
@@ -345,3 +493,125 @@ def ids(given: Iterable[TaskDefinition | TaskInstance]) -> list[UUID]:
 def times(given: Collection[TaskInstance]) -> list[datetime | None]:
     """Their fire times, in their order."""
     return [each.fire_time for each in given]
+
+
+class _Method(Generic[_P, _T]):
+    """Makes a function of a store a method of ``Rig``."""
+
+    def __init__(self, function: Callable[Concatenate[Store, _P], _T]) -> None:
+        self._function = function
+
+    def __get__(self, rig: Rig, owner: type[Rig]) -> Callable[_P, _T]:
+        return partial(self._function, rig.store)
+
+
+class Rig:
+    """A test rig: a store, its clock, and the calls that the suite's tests repeat."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.advance = clock.advance
+        self.now = clock.now
+
+    put = _Method(put)
+    fire = _Method(fire)
+    fire_steps = _Method(fire_steps)
+    add = _Method(add)
+    instances = _Method(instances)
+    due = _Method(due)
+    clean_up = _Method(clean_up)
+    pending = _Method(pending)
+    claimed = _Method(claimed)
+    running = _Method(running)
+    waiting_for_retry = _Method(waiting_for_retry)
+    ended = _Method(ended)
+    fail_again = _Method(fail_again)
+    claim = _Method(claim)
+    start = _Method(start)
+    renew = _Method(renew)
+    hand_on = _Method(hand_on)
+    report_stage = _Method(report_stage)
+    finish = _Method(finish)
+    release = _Method(release)
+    cancel = _Method(cancel)
+
+    @overload
+    def read(self, given: TaskInstance) -> TaskInstance: ...
+    @overload
+    def read(self, given: TaskDefinition) -> TaskDefinition: ...
+    def read(
+        self, given: TaskInstance | TaskDefinition
+    ) -> TaskInstance | TaskDefinition:
+        """Read an instance or a definition again, as it is stored now."""
+        if isinstance(given, TaskDefinition):
+            return self.store.get_definition(given.id)
+        return self.store.get_instance(given.id)
+
+    def check(
+        self, *given: TaskInstance | TaskDefinition, case: object = "", **expected: Any
+    ) -> None:
+        """Read instances or definitions again, and compare these fields of each."""
+        check(*(self.read(each) for each in given), case=case, **expected)
+
+    def fired(
+        self, new: TaskDefinition, *fire_times: datetime
+    ) -> Sequence[TaskInstance]:
+        """Put a definition, fire it and return its instances, in their order."""
+        return self.fire(self.put(new), *fire_times)
+
+    def state_of(self, instance: TaskInstance) -> State | None:
+        """The state of an instance by now; None: it has been removed."""
+        try:
+            return self.read(instance).state
+        except TaskInstanceNotFoundError:
+            return None
+
+    def edit(self, read: TaskDefinition, **values: Any) -> TaskDefinition:
+        """Put a definition with other values and return it as stored."""
+        return self.put(replace(read, **values))
+
+    def pause(self, read: TaskDefinition, *, note: str | None = None) -> TaskDefinition:
+        """Pause one definition and return it as stored."""
+        [paused] = self.store.pause_definitions([read.id], note=note)
+        return paused
+
+    def resume(self, *read: TaskDefinition) -> list[TaskDefinition]:
+        """Resume definitions and return them as stored."""
+        return [*self.store.resume_definitions(ids(read))]
+
+    def delete(self, *read: TaskDefinition) -> Mapping[UUID, Collection[UUID]]:
+        """Delete definitions and return the answer of the store."""
+        return self.store.delete_definitions(ids(read))
+
+    def reopen(self, *given: TaskInstance) -> set[UUID]:
+        """Reopen instances; return the ids of those that run again."""
+        return {*self.store.reopen_instances(ids(given))}
+
+    def run_due(
+        self, outcome: Outcome = Outcome.COMPLETED, **fields: Any
+    ) -> Sequence[TaskInstance]:
+        """Claim what is due now and finish it with this outcome; return the runs."""
+        runs = self.claim()
+        for run in runs:
+            assert self.finish(run, outcome, **fields)
+        return runs
+
+    def take_over(self) -> Sequence[TaskInstance]:
+        """Claim for the other node what is due and what has lapsed."""
+        return self.claim(OTHER_NODE, lapsed=True)
+
+    def passed_on(
+        self, new: TaskDefinition | None = None
+    ) -> tuple[TaskInstance, TaskInstance]:
+        """Let a claim lapse; return the instance of its first and second owner."""
+        return passed_on(self.store, self.clock, new)
+
+
+class StoreTests:
+    """A part of the suite for stores."""
+
+    @pytest.fixture
+    def rig(self, store: Store, clock: ManualClock) -> Rig:
+        """The store, its clock and the calls of the tests."""
+        return Rig(store, clock)

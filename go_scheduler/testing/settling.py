@@ -1,4 +1,4 @@
-"""Waiting until a store has settled: the suites do so before they let it scan."""
+"""Waiting until a store has settled; the suites do so before each scan."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @singledispatch
 def settle(store: Store) -> None:
-    """Wait until the store's scans leave out nothing that has been committed.
+    """Wait until the scans of a store see everything that was committed.
 
     ``StoreSuite`` and ``StoreMachine`` call this before each scan. It waits for as long
-    as ``store.settling`` says, in real time. A store that can tell sooner is registered
-    with what does:
+    as ``store.settling`` says, in real time. If your store can tell sooner that it has
+    settled, register a function that waits for that:
 
     ```python
     @settle.register
@@ -25,7 +25,7 @@ def settle(store: Store) -> None:
     ```
 
     Args:
-        store: What is scanned next.
+        store: The store that is scanned next.
     """
     if store.settling:
         threading.Event().wait(store.settling.total_seconds())

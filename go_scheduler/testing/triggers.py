@@ -1,4 +1,4 @@
-"""The laws that every trigger keeps, as tests to inherit."""
+"""The trigger suite: tests what every trigger promises."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TriggerSuite:
         raise NotImplementedError("write a fixture `trigger` that returns a trigger")
 
     def test_its_kind_is_registered(self, trigger: Trigger) -> None:
-        """What was stored loads as the class that stored it, by its kind."""
+        """Its kind loads the class that was stored."""
         kind, state = dump_trigger(trigger)
         assert kind == type(trigger).kind
         loaded = load_trigger(kind, state)
@@ -81,7 +81,7 @@ class TriggerSuite:
             assert hash(twin) == hash(trigger)
 
     def test_it_survives_the_store(self, trigger: Trigger) -> None:
-        """It is the same, to its last field, after it was stored as JSON text."""
+        """It has the same fields after it was stored as JSON text."""
         scheduled = trigger.anchored(NOW)
         loaded = _stored(scheduled)
         assert loaded == scheduled
@@ -96,7 +96,7 @@ class TriggerSuite:
         _check_same_fire_times(loaded, scheduled)
 
     def test_an_anchor_is_no_part_of_its_value(self, trigger: Trigger) -> None:
-        """Anchoring changes neither what it equals nor, a second time, anything."""
+        """Anchoring keeps it equal; a second anchor changes nothing."""
         scheduled = trigger.anchored(NOW)
         assert type(scheduled) is type(trigger)
         assert scheduled == trigger
@@ -104,7 +104,7 @@ class TriggerSuite:
         assert dump_trigger(later) == dump_trigger(scheduled)
 
     def test_the_next_fire_time_is_strictly_later(self, trigger: Trigger) -> None:
-        """Also than a fire time itself, and it is an aware time in UTC."""
+        """It is after any instant, also after a fire time, and an aware time in UTC."""
         scheduled = trigger.anchored(NOW)
 
         def check(after: datetime) -> None:
@@ -119,7 +119,7 @@ class TriggerSuite:
         _for_many_instants(check)
 
     def test_the_first_fire_time_is_utc(self, trigger: Trigger) -> None:
-        """It is an aware time in UTC, possibly past, or None."""
+        """The first fire time is an aware time in UTC, possibly past, or None."""
 
         def check(now: datetime) -> None:
             found = trigger.anchored(now).first_fire_time(now)
@@ -129,7 +129,7 @@ class TriggerSuite:
         _for_many_instants(check)
 
     def test_the_answer_depends_on_the_instant_alone(self, trigger: Trigger) -> None:
-        """It is the same when asked again, and for the same instant elsewhere."""
+        """A second call gives the same, also for the same instant in another zone."""
         scheduled = trigger.anchored(NOW)
 
         def check(after: datetime) -> None:
@@ -141,7 +141,7 @@ class TriggerSuite:
         _for_many_instants(check)
 
     def test_no_fire_time_is_passed_over(self, trigger: Trigger) -> None:
-        """From an instant to its next fire time, that is the next one throughout."""
+        """Up to the next fire time, every instant has the same next fire time."""
         if trigger.waits:
             pytest.skip("it counts from the end of a run")
         scheduled = trigger.anchored(NOW)

@@ -16,9 +16,14 @@ from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.models import NodeInfo, Outcome, Stage
 from go_scheduler.stores import open_store
 from go_scheduler.stores.messages import RunOutcome
-from go_scheduler.testing.builders import claim, claim_of, put
-from go_scheduler.testing.store.additions import add, task
-from go_scheduler.testing.store.remote_runs import told
+from go_scheduler.testing.builders import (
+    add,
+    claim,
+    claim_of,
+    put,
+    report_stage,
+    task,
+)
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -209,10 +214,12 @@ def test_a_run_on_a_bus_is_shown_with_its_stage_and_then_its_result(
         [instance] = claim(store)
         id = str(instance.id)
         assert "  running  " in shell("list", "--instances")
-        told(store, instance, Stage.PUBLISHED)
+        report_stage(store, instance, Stage.PUBLISHED)
         assert "  running (published)  " in shell("list", "--instances")
         assert "\nstage           published\n" in shell("show", id)
-        told(store, instance, Stage.STARTED, worker="anna", progress='{"done": 1}')
+        report_stage(
+            store, instance, Stage.STARTED, worker="anna", progress='{"done": 1}'
+        )
         shown = shell("show", id)
         for line in (
             "worker          anna",

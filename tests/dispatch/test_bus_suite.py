@@ -9,7 +9,7 @@ import pytest
 
 from go_scheduler.dispatch import KombuBus
 from go_scheduler.testing import BusSuite, buses
-from go_scheduler.testing.buses import Heard
+from go_scheduler.testing.buses import Line
 
 if TYPE_CHECKING:
     from go_scheduler.dispatch import MessageBus
@@ -31,15 +31,15 @@ class ClosesNothing(KombuBus):
 
 
 FAULTS = {
-    LosesWhatNobodyHears: "test_what_is_published_waits_for_a_subscriber",
-    DeliversAsMuchAsThereIs: "test_no_more_come_than_may_be_unacknowledged",
+    LosesWhatNobodyHears: "test_a_message_waits_for_a_subscriber",
+    DeliversAsMuchAsThereIs: "test_prefetch_limits_the_unacknowledged",
     ClosesNothing: "test_a_bus_that_has_been_closed_is_away",
 }
 
 
 @pytest.mark.parametrize("broken", FAULTS, ids=lambda each: each.__name__)
 def test_a_broken_bus_fails(
-    broken: type[KombuBus], topic: str, monkeypatch: pytest.MonkeyPatch
+    broken: type[KombuBus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Suite(BusSuite):
         def open_bus(self) -> MessageBus:
@@ -48,5 +48,6 @@ def test_a_broken_bus_fails(
     monkeypatch.setattr(buses, "_PATIENCE", 0.1)
     # It ends once what should not come has come.
     monkeypatch.setattr(buses, "_SOON", 20.0)
-    with pytest.raises((AssertionError, Empty)):
-        getattr(Suite(), FAULTS[broken])(topic, Heard())
+    suite = Suite()
+    with suite.open_bus() as bus, pytest.raises((AssertionError, Empty)):
+        getattr(suite, FAULTS[broken])(Line(bus))

@@ -45,10 +45,10 @@ from go_scheduler.testing.builders import (
     firing,
     pending,
     put,
+    report_stage,
     running,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.remote_runs import told
 from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
@@ -441,11 +441,11 @@ def test_a_run_past_its_expire_after_is_stuck_once_it_has_begun(
     live(memory)
     instance = running(memory, once(expire_after=MINUTE))
     if on_bus:
-        told(memory, instance, Stage.PUBLISHED, lease=DAY)
+        report_stage(memory, instance, Stage.PUBLISHED, lease=DAY)
         clock.advance(HOUR)
         live(memory)
         assert wrong(memory) == set()
-        told(memory, instance, Stage.STARTED, lease=DAY)
+        report_stage(memory, instance, Stage.STARTED, lease=DAY)
     else:
         memory.renew_claims([Renewal(claim=claim_of(instance), lease=DAY)])
     clock.advance(2 * MINUTE)

@@ -88,5 +88,5 @@ def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
 def test_of_those_that_decide_an_outcome_at_once_one_does() -> None:
     for _ in range(10):
         one = run()
-        assert sorted(at_once(*[one.settle] * 4)) == [False, False, False, True]  # type: ignore[type-var]
+        assert sorted(at_once(*[one.settle] * 4)) == [False, False, False, True]
         assert one.settled

@@ -29,6 +29,7 @@ from go_scheduler.testing.builders import (
     MINUTE,
     NODE,
     SECOND,
+    add,
     claim,
     claimed,
     definition,
@@ -39,7 +40,6 @@ from go_scheduler.testing.builders import (
     start,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.additions import add
 from go_scheduler.testing.stores import StoreSuite
 from tests.faults import failing_statements
 from tests.servers import delete_all_rows, libpq, opened

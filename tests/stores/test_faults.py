@@ -26,6 +26,7 @@ from go_scheduler.testing.builders import (
     SECOND,
     claim,
     definition,
+    fail_again,
     finish,
     fire,
     ids,
@@ -37,16 +38,17 @@ from go_scheduler.testing.store.claims import (
     ClaimTests,
     LapsedTests,
     LostClaimTests,
-    RenewTests,
     StartTests,
 )
 from go_scheduler.testing.store.cleanups import CleanupTests
-from go_scheduler.testing.store.definitions import DeleteTests
-from go_scheduler.testing.store.edits import EditTests
-from go_scheduler.testing.store.firings import FireTests, NextFireTimeTests
-from go_scheduler.testing.store.pauses import FrozenTests, PauseTests
-from go_scheduler.testing.store.runs import FinishTests, ReleaseTests, fail_again
-from go_scheduler.testing.store.threads import ThreadTests
+from go_scheduler.testing.store.edits import (
+    DeleteTests,
+    EditTests,
+    PauseTests,
+)
+from go_scheduler.testing.store.firings import FireTests, WaitingTests
+from go_scheduler.testing.store.nodes import ThreadTests
+from go_scheduler.testing.store.runs import FinishTests, ReleaseTests
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from tests import servers
 from tests.faults import (
@@ -109,23 +111,22 @@ class TestConflicts(
     EditTests,
     DeleteTests,
     PauseTests,
-    FrozenTests,
     FireTests,
     ClaimTests,
     LapsedTests,
     LostClaimTests,
     StartTests,
-    RenewTests,
     FinishTests,
-    NextFireTimeTests,
+    WaitingTests,
     ReleaseTests,
     CleanupTests,
     ThreadTests,
 ):
     """The suite's promises, while three statements of ten meet a conflict."""
 
-    # Of transactions with a hundred statements none would ever get through.
+    # Transactions with this many statements would never get through.
     test_batches_in_opposite_orders_do_not_block_each_other = None  # type: ignore[assignment]
+    test_a_resume_brings_back_all_instances = None  # type: ignore[assignment]
 
     @pytest.fixture
     def store(

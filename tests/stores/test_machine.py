@@ -18,8 +18,7 @@ from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.rules import Declaration, exclusion_of, uses_slot
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.machine import StoreMachine
-from go_scheduler.testing.machine.rules import ALL, QUEUES, TRIGGERS
+from go_scheduler.testing.machine import ALL, QUEUES, TRIGGERS, StoreMachine
 from go_scheduler.triggers.stored import dump_trigger
 from tests.conftest import SHARED
 from tests.made import make_store

@@ -246,7 +246,7 @@ def test_who_loses_a_slot_to_a_start_that_it_does_not_see_knows_who_has_it(
 
         with interrupted(store, "INSERT INTO task_slots", lock, lane=Lane.BY_KEY):
             found, started = at_once(partial(start, store, loser), let_other_one_win)
-    assert [each.parked for each in (*found, *started)] == [True, False]  # type: ignore[misc]
+    assert [each.parked for each in (*found, *started)] == [True, False]
     assert finish(other, winner)
     store.review_parked(limit=10)
     assert store.get_instance(loser.id).state is State.SKIPPED

@@ -76,9 +76,7 @@ def test_a_store_without_settling_is_not_waited_for(
     assert waits == []
 
 
-def test_a_store_may_tell_sooner_that_it_has_settled(
-    waits: list[float | None],
-) -> None:
+def test_a_store_may_tell_sooner_that_it_has_settled(waits: list[float | None]) -> None:
     store = QuickStore()
     claim(store)
     assert (store.settled, waits) == (1, [])

@@ -1,79 +1,82 @@
-"""Store suite: definitions are put, read, listed and deleted; whose they are."""
+"""Store suite: definitions are put, read and listed, alone or as declared sets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
 
-from go_scheduler.errors import (
-    ConfigurationError,
-    ConflictError,
-    TaskDefinitionNotFoundError,
-)
+from go_scheduler.errors import ConfigurationError, ConflictError
 from go_scheduler.json import JSON
-from go_scheduler.models import DefinitionState, Outcome, State
+from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Position
+from go_scheduler.stores.rules import Declaration, Declared, removal_note
 from go_scheduler.testing.builders import (
-    EXPIRE_AFTER,
+    EVERY_TWO_HOURS,
     HOUR,
     MINUTE,
     NOBODY,
-    OTHER_NODE,
     SECOND,
     WAITING,
-    cancel,
-    claim,
-    claimed,
-    clean_up,
+    YEAR,
+    Rig,
+    StoreTests,
+    at_once,
+    check,
     definition,
-    due,
-    ended,
-    finish,
-    fire,
-    firing,
     ids,
-    instances,
+    in_pages,
     kept_by_store,
-    pending,
-    put,
-    renew,
-    running,
-    start,
+    revision_of,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.pauses import (
-    AFTER_A_DELETE,
-    definition_ids,
-    made_in_each_state,
-    state_of,
-    states,
-)
-from go_scheduler.testing.store.sets import (
-    APP,
-    ONE,
-    OTHER_APP,
-    THREE,
-    TWO,
-    declare,
-    owned,
-)
-from go_scheduler.testing.store.values import TEXTS
+from go_scheduler.testing.store.views import TEXTS
 from go_scheduler.triggers import base
 from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.stored import UnknownTrigger, dump_trigger
 
-if TYPE_CHECKING:
-    from go_scheduler.stores.base import Store
-    from go_scheduler.testing.clock import ManualClock
+THREADS = 6
+APP, OTHER_APP = "app", "another app"
+ONE, TWO, THREE = (definition(key=number) for number in (1, 2, 3))
 
-EVERY_TWO_HOURS = IntervalTrigger(2 * HOUR, anchor=START)
+
+def declare(
+    rig: Rig, *definitions: TaskDefinition, owner: str = APP, **fields: Any
+) -> Declared:
+    """Declare a set; return lists and a set, whatever types the store returns."""
+    wanted = Declaration(owner=owner, definitions=definitions, **fields)
+    declared = rig.store.declare_definitions(wanted)
+    return replace(
+        declared,
+        definitions=[*declared.definitions],
+        resumed=[*declared.resumed],
+        deleted={*declared.deleted},
+        paused=[*declared.paused],
+    )
+
+
+def _try(rig: Rig, wanted: TaskDefinition, owner: str, adopts: bool) -> str | None:
+    """Declare a definition; return its owner, or None if the store refuses."""
+    try:
+        [declared] = declare(rig, wanted, owner=owner, adopts=adopts).definitions
+    except ConfigurationError:
+        return None
+    return declared.owner
+
+
+def owned(rig: Rig, owner: str = APP) -> list[UUID]:
+    """The ids of the definitions in a set."""
+    return [each.id for each in rig.store.list_definitions(owner=owner)]
+
+
 OTHER_VALUES: Sequence[Mapping[str, Any]] = (
     {"name": "other"},
     {"queue": "other"},
@@ -94,124 +97,112 @@ OTHER_VALUES: Sequence[Mapping[str, Any]] = (
 )
 
 
-class PutTests:
+class PutTests(StoreTests):
     """``put_definitions``, where nothing has fired yet, and ``get_definition``."""
 
-    def test_new_definitions_are_kept_in_the_order_given(self, store: Store) -> None:
+    def test_new_definitions_are_kept_in_the_order_given(self, rig: Rig) -> None:
         new = [definition(key=key, name=str(key), queue="b") for key in (3, 1, 2)]
-        new[0] = replace(
-            new[0],
-            metadata={"c": 1},
-            expire_after=MINUTE,
-            note="of no pause",
-            completed_at=START,
-            retry=RetryPolicy(max_attempts=2),
-            catch_up=CatchUp(grace=HOUR),
-        )
-        stored = store.put_definitions(new)
+        new[0] = replace(new[0], metadata={"c": 1}, expire_after=MINUTE, note="why")
+        retry, catch_up = RetryPolicy(max_attempts=2), CatchUp(grace=HOUR)
+        new[0] = replace(new[0], completed_at=START, retry=retry, catch_up=catch_up)
+        stored = rig.store.put_definitions(new)
         assert stored == new
         for given, answered in zip(new, stored, strict=True):
-            found = store.get_definition(given.id)
+            found = rig.read(given)
             assert found == given
             for each in (answered, found):
                 assert kept_by_store(each) == (START, False, None, None, 1)
-        assert store.put_definitions([]) == []
+        assert rig.store.put_definitions([]) == []
 
     @pytest.mark.parametrize("exists", [False, True])
-    def test_an_id_that_is_there_twice_is_refused_and_none_is_put(
-        self, store: Store, *, exists: bool
-    ) -> None:
+    def test_a_repeated_id_is_refused_with_all(self, rig: Rig, *, exists: bool) -> None:
         other, one = definition(), definition(name="old")
         if exists:
-            put(store, one)
+            rig.put(one)
         given = [other, replace(one, name="new"), replace(one, name="newer")]
         with pytest.raises(ConfigurationError, match="twice"):
-            store.put_definitions(given)
-        found = store.list_definitions(ids=[other.id, one.id])
+            rig.store.put_definitions(given)
+        found = rig.store.list_definitions(ids=[other.id, one.id])
         assert [each.name for each in found] == ["old"] * exists
 
-    def test_a_definition_that_never_fires_is_completed_unless_its_trigger_waits(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        fires = put(store)
-        clock.advance(MINUTE)
-        assert put(store, definition(None)).completed_at == START + MINUTE
-        assert put(store, definition(None, trigger=WAITING)).completed_at is None
+    def test_a_definition_that_never_fires_is_completed(self, rig: Rig) -> None:
+        fires = rig.put()
+        rig.advance(MINUTE)
+        assert rig.put(definition(None)).completed_at == START + MINUTE
+        assert rig.put(definition(None, trigger=WAITING)).completed_at is None
         edited = replace(fires, trigger=EVERY_TWO_HOURS, next_fire_time=None)
-        assert put(store, edited).completed_at == START + MINUTE
+        assert rig.put(edited).completed_at == START + MINUTE
 
-    def test_an_equal_definition_changes_nothing(self, store: Store) -> None:
-        stored = put(store)
+    def test_an_equal_definition_changes_nothing(self, rig: Rig) -> None:
+        stored = rig.put()
         again = replace(stored, next_fire_time=START + HOUR, revision=None)
-        for found in (put(store, again), store.get_definition(stored.id)):
+        for found in (rig.put(again), rig.read(stored)):
             assert kept_by_store(found) == kept_by_store(stored)
-        fire(store, stored)
+        rig.fire(stored)
         for over in (again, replace(again, name="other")):
-            assert put(store, over).completed_at == START
-        assert due(store) == []
+            assert rig.put(over).completed_at == START
+        assert rig.due() == []
 
-    def test_a_stored_trigger_keeps_its_anchor(self, store: Store) -> None:
+    def test_a_stored_trigger_keeps_its_anchor(self, rig: Rig) -> None:
         first = IntervalTrigger(HOUR).anchored(START)
-        stored = put(store, definition(trigger=first))
+        stored = rig.put(definition(trigger=first))
         later = replace(stored, trigger=IntervalTrigger(HOUR).anchored(START + MINUTE))
-        again = put(store, later)
-        edited = put(store, replace(later, name="other"))
-        for found in (again, edited, store.get_definition(stored.id)):
+        again = rig.put(later)
+        edited = rig.edit(later, name="other")
+        for found in (again, edited, rig.read(stored)):
             assert found.trigger.next_fire_time(START) == START + HOUR
 
-    def test_another_value_raises_the_revision_and_moves_nothing(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        stored = [put(store, definition(metadata={"a": 1})) for _ in OTHER_VALUES]
-        clock.advance(MINUTE)
+    def test_another_value_only_raises_the_revision(self, rig: Rig) -> None:
+        stored = [rig.put(definition(metadata={"a": 1})) for _ in OTHER_VALUES]
+        rig.advance(MINUTE)
         for read, values in zip(stored, OTHER_VALUES, strict=True):
             new = replace(read, next_fire_time=START + HOUR, **values)
-            changed = put(store, new)
-            found = store.get_definition(read.id)
+            changed = rig.put(new)
+            found = rig.read(read)
             assert changed == new == found, values
             kept = (START, False, None, None, 2)
             assert kept_by_store(changed) == kept_by_store(found) == kept, values
 
-    def test_another_trigger_begins_a_new_series(self, store: Store) -> None:
+    def test_another_trigger_begins_a_new_series(self, rig: Rig) -> None:
         later = START + 2 * HOUR
-        live, completed = put(store), put(store)
-        fire(store, completed)
+        live, completed = rig.put(), rig.put()
+        rig.fire(completed)
         for read in (live, completed):
             new = replace(read, trigger=EVERY_TWO_HOURS, next_fire_time=later)
-            for found in (put(store, new), store.get_definition(new.id)):
+            for found in (rig.put(new), rig.read(new)):
                 assert found == new
                 assert kept_by_store(found) == (later, False, None, None, 2)
-        assert len(due(store, ahead=2 * HOUR)) == 2
+        assert len(rig.due(ahead=2 * HOUR)) == 2
 
-    def test_another_revision_than_the_stored_one_conflicts(self, store: Store) -> None:
-        read = put(store, definition(name="first"))
-        changed = put(store, replace(read, name="second"))
+    def test_another_revision_than_the_stored_one_conflicts(self, rig: Rig) -> None:
+        read = rig.put(definition(name="first"))
+        changed = rig.edit(read, name="second")
         for name in ("third", "second", "first"):
             with pytest.raises(ConflictError) as caught:
-                put(store, replace(read, name=name))
+                rig.edit(read, name=name)
             assert caught.value.definition_id == read.id
             assert (caught.value.expected, caught.value.revision) == (1, 2)
-        assert store.get_definition(read.id).name == "second"
-        assert put(store, replace(changed, name="third")).revision == 3
+        assert rig.read(read).name == "second"
+        assert rig.edit(changed, name="third").revision == 3
 
-    def test_revision_0_is_that_of_a_new_definition(self, store: Store) -> None:
-        new = put(store, replace(definition(), revision=0))
+    def test_revision_0_is_that_of_a_new_definition(self, rig: Rig) -> None:
+        new = rig.put(definition(revision=0))
         assert new.revision == 1
         with pytest.raises(ConflictError) as caught:
-            put(store, replace(new, revision=0))
+            rig.edit(new, revision=0)
         assert (caught.value.expected, caught.value.revision) == (0, 1)
-        store.delete_definitions([new.id])
+        rig.delete(new)
         with pytest.raises(ConflictError) as caught:
-            put(store, new)
+            rig.put(new)
         assert (caught.value.expected, caught.value.revision) == (1, None)
-        assert put(store, replace(new, revision=0)).id == new.id
+        assert rig.edit(new, revision=0).id == new.id
 
-    def test_where_one_definition_conflicts_none_is_put(self, store: Store) -> None:
-        old, first, last = put(store), definition(), definition()
+    def test_where_one_definition_conflicts_none_is_put(self, rig: Rig) -> None:
+        old, first, last = rig.put(), definition(), definition()
         conflicting = replace(old, name="other", revision=7)
         with pytest.raises(ConflictError):
-            store.put_definitions([first, conflicting, last])
-        assert store.list_definitions() == [old]
+            rig.store.put_definitions([first, conflicting, last])
+        assert rig.store.list_definitions() == [old]
 
 
 CONTAINED: list[tuple[Mapping[str, JSON], Mapping[str, JSON], bool]] = [
@@ -279,144 +270,56 @@ LISTS: Sequence[tuple[dict[str, Any], list[int]]] = (
 )
 
 
-class DefinitionListTests:
+class DefinitionListTests(StoreTests):
     """``list_definitions``."""
 
-    def test_lists_of_definitions_meet_every_condition(self, store: Store) -> None:
+    def test_lists_of_definitions_meet_every_condition(self, rig: Rig) -> None:
         fire_times = [START + HOUR, None, START - HOUR, START, None, START, START]
         for key, at in enumerate(fire_times):
             new = definition(at, key=key, name="a", queue="a", trigger=WAITING)
-            put(store, replace(new, metadata={"c": key % 2}))
-        put(store, definition(START, key=7))
-        put(store, definition(None, key=8, queue="a"))
+            rig.edit(new, metadata={"c": key % 2})
+        rig.put(definition(START, key=7))
+        rig.put(definition(None, key=8, queue="a"))
         for key in LARGE:
-            put(store, definition(START + MINUTE * 90, key=key, name="A", queue="A"))
-        store.pause_definitions([UUID(int=5)])
+            rig.put(definition(START + MINUTE * 90, key=key, name="A", queue="A"))
+        rig.store.pause_definitions([UUID(int=5)])
         for conditions, expected in LISTS:
             for limit in (1, 2, 4, 11, 12):
-                read: list[int] = []
-                after = None
-                while page := store.list_definitions(
-                    after=after, limit=limit, **conditions
-                ):
-                    assert len(page) <= limit, f"more than the limit: {conditions}"
-                    read += [each.id.int for each in page]
-                    after = Position.of_definition(page[-1])
-                assert read == expected, f"{conditions} in pages of {limit}"
+                page = partial(rig.store.list_definitions, limit=limit, **conditions)
+                read = in_pages(page, Position.of_definition, limit=limit)
+                found = [each.id.int for each in read]
+                assert found == expected, f"{conditions} in pages of {limit}"
         gone = Position(at=None, id=UUID(int=2**100))
-        assert [each.id.int for each in store.list_definitions(after=gone)] == LARGE
+        assert [each.id.int for each in rig.store.list_definitions(after=gone)] == LARGE
 
-    def test_a_page_has_100_definitions_by_default(self, store: Store) -> None:
-        store.put_definitions([definition() for _ in range(101)])
-        assert len(store.list_definitions()) == 100
+    def test_a_page_has_100_definitions_by_default(self, rig: Rig) -> None:
+        rig.store.put_definitions([definition() for _ in range(101)])
+        assert len(rig.store.list_definitions()) == 100
 
-    def test_listed_definitions_are_read_as_they_are_stored(self, store: Store) -> None:
-        new = put(store, definition(name="a", metadata={"b": [1, {}]}))
-        store.pause_definitions([new.id], note="why")
-        [found] = store.list_definitions()
+    def test_listed_definitions_are_read_as_they_are_stored(self, rig: Rig) -> None:
+        new = rig.put(definition(name="a", metadata={"b": [1, {}]}))
+        rig.pause(new, note="why")
+        [found] = rig.store.list_definitions()
         assert found == new
         assert kept_by_store(found) == (START, True, "why", None, 2)
 
-    def test_by_ids(self, store: Store) -> None:
+    def test_by_ids(self, rig: Rig) -> None:
         for key in range(4):
-            put(store, definition(key=key))
-        found = store.list_definitions(ids=[UUID(int=3), NOBODY, UUID(int=1)])
+            rig.put(definition(key=key))
+        found = rig.store.list_definitions(ids=[UUID(int=3), NOBODY, UUID(int=1)])
         assert [each.id.int for each in found] == [1, 3]
-        assert store.list_definitions(ids=[]) == []
+        assert rig.store.list_definitions(ids=[]) == []
 
-    def test_by_what_the_metadata_contains(self, store: Store) -> None:
-        new = [put(store, definition(metadata=stored)) for stored, *_ in CONTAINED]
+    def test_by_what_the_metadata_contains(self, rig: Rig) -> None:
+        new = [rig.put(definition(metadata=stored)) for stored, *_ in CONTAINED]
         for of, (stored, asked, contains) in zip(new, CONTAINED, strict=True):
-            found = of.id in ids(store.list_definitions(metadata=asked))
+            found = of.id in ids(rig.store.list_definitions(metadata=asked))
             assert found is contains, f"{stored} contains {asked}: {contains}"
-
-
-class DeleteTests:
-    """``delete_definitions``."""
-
-    def test_a_delete_answers_what_existed_and_what_ran(self, store: Store) -> None:
-        held, runs, other = claimed(store), running(store), running(store)
-        gone: dict[UUID, set[UUID]] = {put(store).id: set()}
-        gone |= {ended(store).definition.id: set()}
-        gone |= {held.definition.id: set(), runs.definition.id: {runs.id}}
-        assert store.delete_definitions([*gone, NOBODY]) == gone
-        assert store.delete_definitions([*gone]) == {}
-        assert store.delete_definitions([]) == {}
-        assert ids(store.list_definitions()) == [other.definition.id]
-        assert state_of(store, other) is State.RUNNING
-
-    def test_a_delete_removes_what_does_not_run_and_cancels_what_runs(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        made = made_in_each_state(store, clock)
-        free = pending(store)
-        store.delete_definitions(definition_ids(made))
-        assert states(store, made) == AFTER_A_DELETE
-        for name in ("claimed, passed", "claimed, to come", "claimed for a retry"):
-            assert start(store, made[name]) == [], name
-            assert renew(store, made[name]) == {}, name
-        runs = made["running"]
-        assert renew(store, runs) == {}
-        assert not finish(store, runs)
-        assert cancel(store, runs) == {}
-        found = store.get_instance(runs.id)
-        assert (found.outcome, found.completed_at) == (Outcome.CANCELLED, store.now())
-        clock.advance(HOUR)
-        assert ids(claim(store, OTHER_NODE, ahead=HOUR, lapsed=True)) == [free.id]
-
-    def test_what_is_left_can_be_read_until_the_cleanup(self, store: Store) -> None:
-        over, cut_short = left = ended(store), running(store)
-        store.delete_definitions([each.definition.id for each in left])
-        assert store.get_instance(over.id).definition == over.definition
-        assert instances(store, over.definition) == []
-        assert {*ids(store.list_instances())} == {over.id, cut_short.id}
-        assert ids(store.list_instances(state=State.COMPLETED)) == [over.id]
-        counts = store.counts()
-        assert (counts[State.COMPLETED], counts[State.CANCELLED]) == (1, 1)
-        assert clean_up(store, older_than=EXPIRE_AFTER) == 0
-        assert clean_up(store) == 2
-        assert [state_of(store, each) for each in left] == [None, None]
-
-    def test_a_deleted_id_may_be_put_again_and_is_new(self, store: Store) -> None:
-        new = definition()
-        [old] = store.pause_definitions([put(store, new).id], note="why")
-        store.delete_definitions([new.id])
-        assert due(store) == []
-        assert store.fire_definitions([firing(old, START)]).done == set()
-        with pytest.raises(TaskDefinitionNotFoundError) as caught:
-            store.get_definition(new.id)
-        assert caught.value.definition_id == new.id
-        again = put(store, new)
-        assert kept_by_store(again)[:4] == (START, False, None, None)
-        assert again.revision is not None
-        assert old.revision is not None
-        assert again.revision > old.revision
-        assert store.fire_definitions([firing(old, START)]).done == set()
-        assert instances(store, new) == []
-        with pytest.raises(ConflictError):
-            put(store, replace(old, name="other"))
-
-    def test_a_new_definition_has_no_runs_of_the_old_one(self, store: Store) -> None:
-        new = definition(trigger=WAITING)
-        history = ended(store, new)
-        store.delete_definitions([new.id])
-        run = running(store, new)
-        assert run.id != history.id, "the fire time of the old one is taken still"
-        store.delete_definitions([new.id])
-        again = put(store, replace(new, next_fire_time=None))
-        assert instances(store, again) == []
-        assert not finish(store, run, next_fire_time=START + HOUR)
-        kept = store.get_definition(new.id)
-        assert (kept.next_fire_time, kept.completed_at) == (None, None)
-        store.pause_definitions([new.id])
-        store.delete_definitions([new.id])
-        assert state_of(store, history) is State.COMPLETED
-        assert state_of(store, run) is State.CANCELLED
 
 
 @dataclass(frozen=True)
 class PassingTrigger(Trigger):
-    """A trigger whose class this process can lose; it fires once a day.
+    """A trigger that fires once a day; a test removes its class.
 
     Attributes:
         data: Anything.
@@ -431,122 +334,301 @@ class PassingTrigger(Trigger):
         return after + timedelta(days=1)
 
 
-class UnknownTriggerTests:
+class UnknownTriggerTests(StoreTests):
     """Triggers that this process cannot load."""
 
-    def test_an_unknown_trigger_keeps_its_state_and_runs(self, store: Store) -> None:
-        state: Mapping[str, JSON] = {
-            "text": TEXTS[2],
-            "nested": [{"a": None}],
-            "big": 2**70,
-            "float": 0.1,
-        }
+    def test_an_unknown_trigger_keeps_its_state_and_runs(self, rig: Rig) -> None:
+        state: Mapping[str, JSON] = {"text": TEXTS[2], "nested": [{"a": None}]}
+        state = {**state, "big": 2**70, "float": 0.1}
         unknown = UnknownTrigger("from.another.node", state, "not here")
-        new = put(store, definition(trigger=unknown))
-        edited = put(store, replace(new, name="edited", next_fire_time=None))
-        assert (edited.name, edited.revision) == ("edited", 2)
-        assert edited.next_fire_time == START
-        known = put(store)
-        assert ids(due(store)) == sorted([new.id, known.id])
-        for read in store.get_definition(new.id), *due(store):
+        new = rig.put(definition(trigger=unknown))
+        edited = rig.edit(new, name="edited", next_fire_time=None)
+        check(edited, name="edited", revision=2, next_fire_time=START)
+        known = rig.put()
+        assert ids(rig.due()) == sorted([new.id, known.id])
+        for read in rig.read(new), *rig.due():
             if read.id == new.id:
                 assert isinstance(read.trigger, UnknownTrigger)
                 assert dump_trigger(read.trigger) == ("from.another.node", state)
                 assert read.trigger.reason
-        fire(store, edited)
-        [instance] = claim(store)
+        rig.fire(edited)
+        [instance] = rig.run_due()
         assert isinstance(instance.definition.trigger, UnknownTrigger)
-        assert finish(store, instance)
 
-    def test_a_trigger_is_not_lost_with_its_class(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    def test_a_trigger_outlives_its_class(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trigger = PassingTrigger({"a": [1, "é"]})
-        passing = put(store, definition(trigger=trigger))
-        other = put(store, definition(START + SECOND))
+        passing = rig.put(definition(trigger=trigger))
+        other = rig.put(definition(START + SECOND))
         with monkeypatch.context() as patch:
             # As in a process that never imported the class.
             patch.delitem(base._kinds, PassingTrigger.kind)
-            found = store.list_definitions(ids=[passing.id, other.id])
+            found = rig.store.list_definitions(ids=[passing.id, other.id])
             assert {each.id for each in found} == {passing.id, other.id}
-            first, second = due(store)
+            first, second = rig.due()
             assert dump_trigger(first.trigger) == dump_trigger(trigger)
             assert second == other
-            put(store, replace(first, name="edited"))
-            store.pause_definitions([passing.id])
-            store.resume_definitions([passing.id])
-        found_again = store.get_definition(passing.id)
+            rig.edit(first, name="edited")
+            rig.pause(passing)
+            rig.resume(passing)
+        found_again = rig.read(passing)
         assert (found_again.trigger, found_again.name) == (trigger, "edited")
         assert found_again.trigger.next_fire_time(START) == START + 24 * HOUR
 
 
-class OwnerTests:
-    """A definition is of one set, or of none."""
+class SetTests(StoreTests):
+    """``declare_definitions``: a definition is of one set, or of none."""
 
-    def test_an_id_of_another_owner_is_refused_with_all(self, store: Store) -> None:
-        free = put(store)
-        declare(store, ONE, owner=OTHER_APP)
-        declare(store, TWO, version=1)
+    def test_what_is_declared_is_put_and_has_its_owner(self, rig: Rig) -> None:
+        declared = declare(rig, TWO, ONE)
+        assert (declared.definitions, declared.outdated_by) == ([TWO, ONE], None)
+        assert [declared.resumed, declared.deleted, declared.paused] == [[], set(), []]
+        assert [each.owner for each in declared.definitions] == [APP, APP]
+        assert [each.revision for each in declared.definitions] == [1, 1]
+        rig.check(ONE, owner=APP, next_fire_time=START)
+        assert ids(rig.due()) == [ONE.id, TWO.id]
+        [instance] = rig.fire(rig.read(ONE))
+        assert instance.definition.owner == APP
+        assert rig.claim()[0].definition.owner == APP
+
+    def test_lists_and_counts_by_some_owners_and_queues(self, rig: Rig) -> None:
+        mine = [definition(key=each, queue=str(each % 3)) for each in range(1, 8)]
+        declare(rig, *mine)
+        declare(rig, definition(key=8, queue="1"), owner=OTHER_APP)
+        rig.put(definition(key=9, queue="1"))
+        for each in rig.store.list_definitions():
+            rig.fire(each)
+
+        def listed(**conditions: Any) -> list[int]:
+            page = partial(rig.store.list_definitions, limit=2, **conditions)
+            found = in_pages(page, Position.of_definition, limit=2)
+            instances = rig.store.list_instances(**conditions)
+            assert {each.definition.id for each in instances} == {*ids(found)}
+            assert rig.store.counts(**conditions)[State.PENDING] == len(found)
+            return [each.id.int for each in found]
+
+        assert listed(owners={APP}) == [1, 2, 3, 4, 5, 6, 7]
+        assert listed(owners={APP, OTHER_APP}, queues=["1"]) == [1, 4, 7, 8]
+        assert listed(queues=["1", "2", "of nobody"]) == [1, 2, 4, 5, 7, 8, 9]
+        assert listed(owners=()) == listed(queues=()) == []
+        last = Position.of_definition(rig.read(ONE))
+        soonest = rig.store.list_definitions(
+            owners={APP}, queues={"1"}, soonest_first=True, after=last, limit=1
+        )
+        assert [each.id.int for each in soonest] == [4]
+
+    def test_instances_of_a_deleted_one_keep_owner_and_queue(self, rig: Rig) -> None:
+        declare(rig, ONE)
+        left = rig.running(ONE)
+        declare(rig)
+        for queues, owners, count in (({ONE.queue}, {APP}, 1), ({"x"}, None, 0)):
+            found = rig.store.list_instances(queues=queues, owners=owners)
+            assert ids(found) == [left.id] * count
+            counts = rig.store.counts(queues=queues, owners=owners)
+            assert counts[State.CANCELLED] == count
+
+    def test_the_same_again_changes_nothing(self, rig: Rig) -> None:
+        first = declare(rig, ONE, TWO)
+        again = declare(rig, ONE, TWO)
+        assert again == first
+        for one, other in zip(again.definitions, first.definitions, strict=True):
+            assert kept_by_store(one) == kept_by_store(other)
+
+    def test_what_is_no_longer_declared_is_deleted(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO, THREE)
+        run = rig.running(TWO)
+        declared = declare(rig, ONE)
+        check(declared, deleted={TWO.id, THREE.id}, paused=[], resumed=[])
+        assert owned(rig) == ids(rig.store.list_definitions()) == [ONE.id]
+        assert rig.read(run).state is State.CANCELLED
+
+    def test_what_is_declared_no_more_may_be_paused(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO)
+        later = START + HOUR
+        rig.fire(rig.read(TWO), later)
+        declared = declare(rig, ONE, removed="pause")
+        check(declared, deleted=set(), paused=[TWO])
+        [paused] = declared.paused
+        assert kept_by_store(paused) == (later, True, removal_note(APP), None, 2)
+        assert kept_by_store(rig.read(TWO)) == kept_by_store(paused)
+        assert owned(rig) == [ONE.id, TWO.id]
+        assert rig.store.list_instances() == []
+        assert declare(rig, ONE, removed="pause").paused == []
+
+    def test_what_is_declared_no_more_may_be_kept(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO)
+        kept = declare(rig, TWO, removed="keep")
+        assert (kept.deleted, kept.paused) == (set(), [])
+        assert declare(rig, THREE, version=3, removed="keep").definitions == [THREE]
+        assert owned(rig) == [ONE.id, TWO.id, THREE.id]
+        assert kept_by_store(rig.read(ONE))[-1] == 1
+        outdated = declare(rig, ONE, version=2, removed="keep")
+        assert (outdated.outdated_by, outdated.definitions) == (3, [])
+        assert declare(rig, ONE, version=3).deleted == {TWO.id, THREE.id}
+
+    def test_a_removed_definition_resumes_if_declared_again(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO, THREE)
+        declare(rig, ONE, removed="pause")
+        declared = declare(rig, ONE, TWO)
+        check(declared, deleted={THREE.id}, resumed=[TWO])
+        assert [each.paused for each in declared.definitions] == [False, False]
+        assert kept_by_store(declared.definitions[1]) == (START, False, None, None, 3)
+        assert kept_by_store(rig.read(TWO)) == kept_by_store(declared.resumed[0])
+
+    def test_what_is_paused_by_hand_stays_so(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO)
+        rig.store.pause_definitions([ONE.id, TWO.id], note="by hand")
+        assert declare(rig, ONE, removed="pause").paused == []
+        declared = declare(rig, ONE, TWO)
+        assert declared.resumed == []
+        assert {each.note for each in declared.definitions} == {"by hand"}
+        assert all(each.paused for each in rig.store.list_definitions())
+
+    def test_what_is_declared_otherwise_is_edited(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO, THREE)
+        other = replace(ONE, trigger=EVERY_TWO_HOURS)
+        declared = declare(rig, other, replace(TWO, name="b"), THREE)
+        assert [each.revision for each in declared.definitions] == [2, 2, 1]
+        assert rig.read(ONE).trigger == other.trigger
+        assert rig.read(TWO).name == "b"
+        assert owned(rig) == [ONE.id, TWO.id, THREE.id]
+
+    def test_what_has_ended_before_does_not_run_again(self, rig: Rig) -> None:
+        once = replace(ONE, trigger=ExecuteOnceTrigger(START))
+        declare(rig, once)
+        rig.ended(once)
+        rig.clean_up()
+        [over] = declare(rig, once).definitions
+        assert over.completed_at is not None
+        assert over.owner is None
+        assert rig.store.list_definitions() == []
+
+    def test_a_lower_version_changes_nothing(self, rig: Rig) -> None:
+        assert declare(rig, ONE, version=2).outdated_by is None
+        for version in (1, 0, None):
+            outdated = declare(rig, TWO, version=version)
+            assert (outdated.outdated_by, outdated.definitions) == (2, [])
+        # An outdated declaration is not checked for other reasons to refuse it.
+        rig.put(THREE)
+        assert declare(rig, THREE, version=1).outdated_by == 2
+        assert owned(rig) == [ONE.id]
+
+    def test_the_same_version_and_a_higher_one_count(self, rig: Rig) -> None:
+        declare(rig, ONE)
+        assert declare(rig, TWO, version=0).deleted == {ONE.id}
+        assert declare(rig, ONE, version=0).deleted == {TWO.id}
+        assert declare(rig, TWO, version=2**63 - 1).deleted == {ONE.id}
+        assert declare(rig, ONE, version=7).outdated_by == 2**63 - 1
+
+    def test_an_empty_set_keeps_its_version(self, rig: Rig) -> None:
+        declare(rig, ONE, version=7)
+        assert declare(rig, TWO, version=1, owner=OTHER_APP).definitions == [TWO]
+        declare(rig, version=7)
+        rig.advance(YEAR)
+        rig.clean_up()
+        assert declare(rig, ONE, version=6).outdated_by == 7
+
+    def test_an_id_that_is_there_twice_is_refused(self, rig: Rig) -> None:
+        with pytest.raises(ConfigurationError, match="is there twice"):
+            declare(rig, ONE, replace(ONE, name="b"))
+        assert rig.store.list_definitions() == []
+
+    def test_what_is_not_at_its_revision_is_a_conflict_of_all(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO, version=1)
+        stale = replace(ONE, name="b", revision=5)
+        with pytest.raises(ConflictError):
+            declare(rig, stale, THREE, version=2)
+        assert owned(rig) == [ONE.id, TWO.id]
+        assert declare(rig, ONE, TWO, version=1).outdated_by is None
+
+    def test_of_concurrent_sets_one_is_there_as_a_whole(self, rig: Rig) -> None:
+        keys = range(1, THREADS + 1)
+        sets = [[definition(key=n), definition(key=n + 1, name=str(n))] for n in keys]
+        at_once(*(partial(declare, rig, *each) for each in sets))
+        found = rig.store.list_definitions(owner=APP)
+        assert found in sets
+        assert rig.store.list_definitions() == found
+
+    def test_of_versions_declared_at_once_the_highest_is_there(self, rig: Rig) -> None:
+        def declare_it(number: int) -> None:
+            declare(rig, definition(key=number), ONE, version=number)
+
+        at_once(*(partial(declare_it, number) for number in range(2, THREADS + 2)))
+        assert owned(rig) == [ONE.id, UUID(int=THREADS + 1)]
+
+    def test_what_several_owners_declare_at_once_one_has(self, rig: Rig) -> None:
+        for key, adopts in ((1, True), (2, True), (3, False), (4, False)):
+            wanted = definition(key=key)
+            if adopts:
+                rig.put(wanted)
+            owners = [f"app {number}" for number in range(THREADS)]
+            tries = [partial(_try, rig, wanted, each, adopts) for each in owners]
+            [owner] = [each for each in at_once(*tries) if each is not None]
+            assert rig.read(wanted).owner == owner
+
+    def test_an_id_of_another_owner_is_refused_with_all(self, rig: Rig) -> None:
+        free = rig.put()
+        declare(rig, ONE, owner=OTHER_APP)
+        declare(rig, TWO, version=1)
         for adopts in (False, True):
             with pytest.raises(ConfigurationError, match="the set of 'another app'"):
-                declare(store, THREE, ONE, version=2, adopts=adopts)
-        assert owned(store) == [TWO.id]
-        assert declare(store, TWO, version=1).outdated_by is None
-        assert declare(store, version=1).deleted == {TWO.id}
-        assert owned(store, OTHER_APP) == [ONE.id]
-        assert {each.id for each in store.list_definitions()} == {free.id, ONE.id}
+                declare(rig, THREE, ONE, version=2, adopts=adopts)
+        assert owned(rig) == [TWO.id]
+        assert declare(rig, TWO, version=1).outdated_by is None
+        assert declare(rig, version=1).deleted == {TWO.id}
+        assert owned(rig, OTHER_APP) == [ONE.id]
+        assert {each.id for each in rig.store.list_definitions()} == {free.id, ONE.id}
 
-    def test_what_its_set_has_paused_another_owner_may_take(self, store: Store) -> None:
-        declare(store, ONE, TWO)
-        declare(store, TWO, removed="pause")
-        taken = declare(store, ONE, owner=OTHER_APP)
+    def test_what_its_set_has_paused_another_owner_may_take(self, rig: Rig) -> None:
+        declare(rig, ONE, TWO)
+        declare(rig, TWO, removed="pause")
+        taken = declare(rig, ONE, owner=OTHER_APP)
         assert taken.resumed == [ONE]
         assert kept_by_store(taken.definitions[0]) == (START, False, None, None, 3)
         assert taken.definitions[0].owner == OTHER_APP
-        assert owned(store, OTHER_APP) == [ONE.id]
-        assert declare(store).deleted == {TWO.id}
+        assert owned(rig, OTHER_APP) == [ONE.id]
+        assert declare(rig).deleted == {TWO.id}
         with pytest.raises(ConfigurationError, match="the set of 'another app'"):
-            declare(store, ONE)
+            declare(rig, ONE)
 
-    def test_what_is_paused_by_hand_is_taken_once_deleted(self, store: Store) -> None:
-        declare(store, ONE)
-        store.pause_definitions([ONE.id], note="by hand")
-        declare(store, removed="pause")
+    def test_what_is_paused_by_hand_is_taken_once_deleted(self, rig: Rig) -> None:
+        declare(rig, ONE)
+        rig.pause(ONE, note="by hand")
+        declare(rig, removed="pause")
         with pytest.raises(ConfigurationError, match="or delete it, before 'another"):
-            declare(store, ONE, owner=OTHER_APP)
-        [again] = declare(store, ONE).definitions
+            declare(rig, ONE, owner=OTHER_APP)
+        [again] = declare(rig, ONE).definitions
         assert (again.paused, again.note) == (True, "by hand")
-        store.delete_definitions([ONE.id])
-        assert owned(store) == []
-        [new] = declare(store, ONE, owner=OTHER_APP).definitions
+        rig.delete(ONE)
+        assert owned(rig) == []
+        [new] = declare(rig, ONE, owner=OTHER_APP).definitions
         assert (new.paused, new.owner) == (False, OTHER_APP)
-        assert new.revision is not None
-        assert again.revision is not None
-        assert new.revision > again.revision
-        assert declare(store).deleted == set()
+        assert revision_of(new) > revision_of(again)
+        assert declare(rig).deleted == set()
 
-    def test_an_id_of_none_is_refused_unless_it_is_adopted(self, store: Store) -> None:
+    def test_an_id_of_none_is_refused_unless_it_is_adopted(self, rig: Rig) -> None:
         for each in (ONE, TWO, THREE):
-            put(store, each)
+            rig.put(each)
         with pytest.raises(ConfigurationError, match=r"no declared set: adopt=True"):
-            declare(store, ONE, definition(key=4))
-        assert owned(store) == []
-        assert store.list_definitions() == [ONE, TWO, THREE]
+            declare(rig, ONE, definition(key=4))
+        assert owned(rig) == []
+        assert rig.store.list_definitions() == [ONE, TWO, THREE]
         changed = replace(TWO, name="b"), replace(THREE, trigger=EVERY_TWO_HOURS)
-        adopted = declare(store, ONE, *changed, adopts=True).definitions
+        adopted = declare(rig, ONE, *changed, adopts=True).definitions
         assert [each.owner for each in adopted] == [APP] * 3
         assert [each.revision for each in adopted] == [1, 2, 2]
-        assert owned(store) == [ONE.id, TWO.id, THREE.id]
+        assert owned(rig) == [ONE.id, TWO.id, THREE.id]
 
-    def test_a_put_keeps_the_owner_and_gives_none(self, store: Store) -> None:
-        declare(store, ONE)
+    def test_a_put_keeps_the_owner_and_gives_none(self, rig: Rig) -> None:
+        declare(rig, ONE)
         for each in (
             ONE,
             replace(ONE, name="b", owner=OTHER_APP),
             replace(ONE, trigger=EVERY_TWO_HOURS, owner=None),
         ):
-            assert put(store, each).owner == APP
-        assert put(store, replace(TWO, owner=OTHER_APP)).owner is None
-        store.put_definitions([replace(THREE, owner=APP), definition(key=4)])
-        assert owned(store) == [ONE.id]
-        assert owned(store, OTHER_APP) == []
+            assert rig.put(each).owner == APP
+        assert rig.edit(TWO, owner=OTHER_APP).owner is None
+        rig.store.put_definitions([replace(THREE, owner=APP), definition(key=4)])
+        assert owned(rig) == [ONE.id]
+        assert owned(rig, OTHER_APP) == []

@@ -1,14 +1,17 @@
-"""Store suite: what nodes have claimed and counted, and what all of them agree on."""
+"""Store suite: several nodes claim, note, count and agree, also at one moment."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import BOUNDS, Histogram, QueueStats
+from go_scheduler.errors import ConflictError
+from go_scheduler.models import BOUNDS, Cancelled, Histogram, Outcome, QueueStats, State
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.builders import (
     HOUR,
@@ -19,18 +22,14 @@ from go_scheduler.testing.builders import (
     OTHER_NODE,
     SECOND,
     TICK,
+    WAITING,
+    Rig,
+    StoreTests,
     at_once,
-    claimed,
-    clean_up,
     definition,
-    ended,
-    finish,
-    passed_on,
-    pending,
-    put,
-    release,
-    running,
-    waiting_for_retry,
+    firing,
+    ids,
+    times,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.settling import settle
@@ -39,49 +38,42 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
 
-    from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.base import Store
-    from go_scheduler.testing.clock import ManualClock
+    from go_scheduler.models import TaskDefinition, TaskInstance
 
+THREADS = 8
 QUEUES = ("default", "mail")
 OTHERS = ("Übrige \"'\\,",)
 
 
-class ListClaimedTests:
+class ListClaimedTests(StoreTests):
     """``list_claimed``."""
 
-    def test_what_a_node_has_claimed_is_listed_in_the_order_of_ids(
-        self, store: Store
-    ) -> None:
-        released, over = running(store), running(store)
-        assert release(store, released, HOUR)
-        assert finish(store, over)
-        pending(store, definition(START + HOUR))
-        mine = [claimed(store), *(running(store) for _ in range(4))]
+    def test_the_claims_of_a_node_are_listed_by_id(self, rig: Rig) -> None:
+        released, over = rig.running(), rig.running()
+        assert rig.release(released, HOUR)
+        assert rig.finish(over)
+        rig.pending(definition(START + HOUR))
+        mine = [rig.claimed(), *(rig.running() for _ in range(4))]
         found: list[TaskInstance] = []
         after = None
-        while page := store.list_claimed(NODE, after=after, limit=2):
+        while page := rig.store.list_claimed(NODE, after=after, limit=2):
             assert len(page) <= 2
             found += page
             after = page[-1]
         assert found == sorted(mine, key=lambda each: each.id.int)
-        assert store.list_claimed(NODE) == found
-        assert store.list_claimed(OTHER_NODE) == []
+        assert rig.store.list_claimed(NODE) == found
+        assert rig.store.list_claimed(OTHER_NODE) == []
 
-    def test_what_another_node_took_over_is_that_nodes(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        _, second = passed_on(store, clock)
-        assert store.list_claimed(NODE) == []
-        assert store.list_claimed(OTHER_NODE) == [second]
+    def test_what_another_node_took_over_is_that_nodes(self, rig: Rig) -> None:
+        _, second = rig.passed_on()
+        assert rig.store.list_claimed(NODE) == []
+        assert rig.store.list_claimed(OTHER_NODE) == [second]
 
 
-class ContactTests:
+class ContactTests(StoreTests):
     """``note_contact`` and ``list_contacts``."""
 
-    def test_a_contact_is_listed_as_it_was_noted(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_a_contact_is_listed_as_it_was_noted(self, rig: Rig) -> None:
         first = Announcement(node=NODE, queues=QUEUES)
         second = Announcement(
             node=OTHER_NODE,
@@ -94,11 +86,11 @@ class ContactTests:
             stopping=True,
         )
         nothing = Announcement(node=NOBODY, queues=(), names=())
-        store.note_contact(nothing, unbroken=ZERO)
-        store.note_contact(first, unbroken=ZERO)
-        clock.advance(MINUTE)
-        store.note_contact(second, unbroken=SECOND + TICK)
-        assert self.contacts(store) == {
+        rig.store.note_contact(nothing, unbroken=ZERO)
+        rig.store.note_contact(first, unbroken=ZERO)
+        rig.advance(MINUTE)
+        rig.store.note_contact(second, unbroken=SECOND + TICK)
+        assert self.contacts(rig) == {
             NOBODY: NodeContact(announced=nothing, since=START, until=START),
             NODE: NodeContact(announced=first, since=START, until=START),
             OTHER_NODE: NodeContact(
@@ -108,75 +100,67 @@ class ContactTests:
             ),
         }
 
-    def test_a_contact_replaces_the_one_before(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_a_contact_replaces_the_one_before(self, rig: Rig) -> None:
         first = Announcement(node=NODE, host="a", pid=1, queues=QUEUES, stopping=True)
-        store.note_contact(first, unbroken=MINUTE)
-        clock.advance(HOUR)
-        store.note_contact(Announcement(node=NODE, queues=OTHERS), unbroken=SECOND)
+        rig.store.note_contact(first, unbroken=MINUTE)
+        rig.advance(HOUR)
+        rig.store.note_contact(Announcement(node=NODE, queues=OTHERS), unbroken=SECOND)
         noted = NodeContact(
             announced=Announcement(node=NODE, queues=OTHERS),
             since=START + HOUR - SECOND,
             until=START + HOUR,
         )
-        assert self.contacts(store) == {NODE: noted}
+        assert self.contacts(rig) == {NODE: noted}
 
-    def test_contacts_are_kept_for_an_hour_and_deleted_uncounted(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        store.note_contact(Announcement(node=NODE, queues=QUEUES), unbroken=ZERO)
-        clock.advance(HOUR)
-        store.note_contact(Announcement(node=OTHER_NODE, queues=QUEUES), unbroken=ZERO)
-        assert set(self.contacts(store, within=HOUR - TICK)) == {OTHER_NODE}
-        assert clean_up(store, older_than=ZERO, limit=10) == 0
-        assert set(self.contacts(store)) == {NODE, OTHER_NODE}
-        clock.advance(TICK)
-        assert clean_up(store, older_than=ZERO, limit=10) == 0
-        assert set(self.contacts(store, within=HOUR + TICK)) == {OTHER_NODE}
+    def test_contacts_are_kept_for_an_hour(self, rig: Rig) -> None:
+        rig.store.note_contact(Announcement(node=NODE, queues=QUEUES), unbroken=ZERO)
+        rig.advance(HOUR)
+        rig.store.note_contact(
+            Announcement(node=OTHER_NODE, queues=QUEUES), unbroken=ZERO
+        )
+        assert set(self.contacts(rig, within=HOUR - TICK)) == {OTHER_NODE}
+        assert rig.clean_up(older_than=ZERO, limit=10) == 0
+        assert set(self.contacts(rig)) == {NODE, OTHER_NODE}
+        rig.advance(TICK)
+        assert rig.clean_up(older_than=ZERO, limit=10) == 0
+        assert set(self.contacts(rig, within=HOUR + TICK)) == {OTHER_NODE}
 
     @staticmethod
-    def contacts(
-        store: Store, *, within: timedelta = HOUR
-    ) -> dict[object, NodeContact]:
+    def contacts(rig: Rig, *, within: timedelta = HOUR) -> dict[object, NodeContact]:
         """The contacts by node."""
         return {
-            each.announced.node: each for each in store.list_contacts(within=within)
+            each.announced.node: each for each in rig.store.list_contacts(within=within)
         }
 
 
-class DueQueuesTests:
+class DueQueuesTests(StoreTests):
     """``list_due_queues``."""
 
-    def test_only_queues_are_named_in_which_something_is_due(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        pending(store, definition(START + TICK, queue="later"))
-        for state in (claimed, running, ended):
-            state(store)
-        held = waiting_for_retry(store).definition
-        store.pause_definitions([held.id])
-        assert list(self.named(store)) == []
-        clock.advance(TICK)
-        assert list(self.named(store)) == ["later"]
+    def test_only_queues_are_named_in_which_something_is_due(self, rig: Rig) -> None:
+        rig.pending(definition(START + TICK, queue="later"))
+        for make in (rig.claimed, rig.running, rig.ended):
+            make()
+        held = rig.waiting_for_retry().definition
+        rig.pause(held)
+        assert list(self.named(rig)) == []
+        rig.advance(TICK)
+        assert list(self.named(rig)) == ["later"]
 
-    def test_what_is_given_back_or_moves_is_due_in_its_queue(
-        self, store: Store
-    ) -> None:
-        instance = running(store)
-        assert list(self.named(store)) == []
-        assert release(store, instance)
-        assert list(self.named(store)) == [instance.definition.queue]
-        put(store, replace(instance.definition, queue="another", revision=None))
-        assert list(self.named(store)) == ["another"]
+    def test_what_is_given_back_or_moves_is_due_in_its_queue(self, rig: Rig) -> None:
+        instance = rig.running()
+        assert list(self.named(rig)) == []
+        assert rig.release(instance)
+        assert list(self.named(rig)) == [instance.definition.queue]
+        rig.edit(instance.definition, queue="another", revision=None)
+        assert list(self.named(rig)) == ["another"]
 
-    def test_queues_that_are_left_out_are_not_named(self, store: Store) -> None:
+    def test_queues_that_are_left_out_are_not_named(self, rig: Rig) -> None:
         for queue in ("a", "b", "c"):
-            pending(store, definition(queue=queue))
-        assert list(self.named(store, "a", "c", "d")) == ["b"]
-        assert list(self.named(store, "c", "b", "a")) == []
+            rig.pending(definition(queue=queue))
+        assert list(self.named(rig, "a", "c", "d")) == ["b"]
+        assert list(self.named(rig, "c", "b", "a")) == []
 
-    def test_all_queues_are_named_in_the_end(self, store: Store) -> None:
+    def test_all_queues_are_named_in_the_end(self, rig: Rig) -> None:
         queues = [
             "z",
             "Z",
@@ -192,20 +176,20 @@ class DueQueuesTests:
             "\U0001f40d",
         ]
         for queue in queues:
-            pending(store, definition(queue=queue))
+            rig.pending(definition(queue=queue))
         # Queues that are left out hide no other queue, in whatever order a store looks.
         for known in (queues[::2], queues[1::2], []):
             found = set(known)
-            while more := set(self.named(store, *found)):
+            while more := set(self.named(rig, *found)):
                 assert not more & found
                 found |= more
             assert found == set(queues)
 
     @staticmethod
-    def named(store: Store, *apart_from: str) -> Collection[str]:
-        """The queues that are named, each once."""
-        settle(store)
-        found = store.list_due_queues(apart_from=apart_from)
+    def named(rig: Rig, *apart_from: str) -> Collection[str]:
+        """The queues that are listed; each may come once only."""
+        settle(rig.store)
+        found = rig.store.list_due_queues(apart_from=apart_from)
         assert len(set(found)) == len(found)
         return found
 
@@ -219,77 +203,221 @@ COUNTS = QueueStats(
 )
 
 
-class StatsTests:
-    """``note_stats`` and ``list_stats``; a store that keeps none is left alone."""
+class StatsTests(StoreTests):
+    """``note_stats`` and ``list_stats``; a store need not keep statistics."""
 
-    def test_what_was_counted_is_read_as_it_was_noted(self, store: Store) -> None:
+    def test_what_was_counted_is_read_as_it_was_noted(self, rig: Rig) -> None:
         nothing = QueueStats(at=START, queue="ä \"'\\,{}%s:x")
-        store.note_stats(NODE, [COUNTS, nothing])
-        assert self.listed(store) in ([COUNTS, nothing], [])
+        rig.store.note_stats(NODE, [COUNTS, nothing])
+        assert self.listed(rig) in ([COUNTS, nothing], [])
 
-    def test_what_a_node_notes_takes_the_place_of_what_it_has_noted(
-        self, store: Store
-    ) -> None:
+    def test_stats_of_a_node_replace_its_earlier_ones(self, rig: Rig) -> None:
         later = replace(COUNTS, ended={"skipped": 1}, lateness=Histogram())
         others = [replace(later, queue="mail"), replace(later, at=START + MINUTE)]
-        store.note_stats(NODE, [COUNTS])
-        store.note_stats(NODE, [later, *others])
-        store.note_stats(OTHER_NODE, [later])
-        assert self.listed(store) in (
+        rig.store.note_stats(NODE, [COUNTS])
+        rig.store.note_stats(NODE, [later, *others])
+        rig.store.note_stats(OTHER_NODE, [later])
+        assert self.listed(rig) in (
             [],
             [later, later, *others],
             [later, others[0], later, others[1]],
         )
 
-    def test_only_what_begins_within_the_bounds_is_read(self, store: Store) -> None:
+    def test_only_what_begins_within_the_bounds_is_read(self, rig: Rig) -> None:
         minutes = [replace(COUNTS, at=START + n * MINUTE) for n in range(5)]
-        store.note_stats(NODE, minutes)
-        found = self.listed(store, START + MINUTE, START + 3 * MINUTE)
+        rig.store.note_stats(NODE, minutes)
+        found = self.listed(rig, START + MINUTE, START + 3 * MINUTE)
         assert found in (minutes[1:3], [])
-        assert self.listed(store, START + MINUTE, START + MINUTE) == []
+        assert self.listed(rig, START + MINUTE, START + MINUTE) == []
 
-    def test_minutes_are_kept_for_two_days(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        store.note_stats(NODE, [COUNTS])
-        clock.advance(2 * DAY)
-        assert clean_up(store, older_than=ZERO, limit=10) == 0
-        assert self.listed(store) in ([COUNTS], [])
-        clock.advance(TICK)
-        assert clean_up(store, older_than=ZERO, limit=10) == 0
-        assert self.listed(store) == []
+    def test_minutes_are_kept_for_two_days(self, rig: Rig) -> None:
+        rig.store.note_stats(NODE, [COUNTS])
+        rig.advance(2 * DAY)
+        assert rig.clean_up(older_than=ZERO, limit=10) == 0
+        assert self.listed(rig) in ([COUNTS], [])
+        rig.advance(TICK)
+        assert rig.clean_up(older_than=ZERO, limit=10) == 0
+        assert self.listed(rig) == []
 
     @staticmethod
     def listed(
-        store: Store, since: datetime = START, until: datetime = START + HOUR
+        rig: Rig, since: datetime = START, until: datetime = START + HOUR
     ) -> Sequence[QueueStats]:
-        """What was counted."""
-        return list(store.list_stats(since=since, until=until))
+        """The statistics of this span."""
+        return list(rig.store.list_stats(since=since, until=until))
 
 
-THREADS = 8
 LONG = "\U0001f511 Schlüssel \"'\\,{}%s:x\n" * 100
 
 
-class SettingTests:
+class SettingTests(StoreTests):
     """``keep_setting``."""
 
-    def test_the_first_to_ask_has_set_it(self, store: Store) -> None:
+    def test_the_first_to_ask_has_set_it(self, rig: Rig) -> None:
         names = ["key", "Key", "key ", "Schlüssel", "\U0001f511", ""]
         values = ["0", LONG, "", " ", "null", "7"]
         kept = list(zip(names, values, strict=True))
         for name, value in kept:
-            assert store.keep_setting(name, value) == value
+            assert rig.store.keep_setting(name, value) == value
         for name, value in kept:
-            assert store.keep_setting(name, "another") == value
-            assert store.keep_setting(name, value) == value
+            assert rig.store.keep_setting(name, "another") == value
+            assert rig.store.keep_setting(name, value) == value
 
-    def test_all_who_ask_at_once_get_the_same(self, store: Store) -> None:
+    def test_all_who_ask_at_once_get_the_same(self, rig: Rig) -> None:
         for name in ("a", "b", "c", "d", "e"):
             values = [str(number) for number in range(THREADS)]
             answers = at_once(
-                *(partial(store.keep_setting, name, each) for each in values)
+                *(partial(rig.store.keep_setting, name, each) for each in values)
             )
             [kept] = set(answers)
             assert kept in values
-            assert store.keep_setting(name, "late") == kept
+            assert rig.store.keep_setting(name, "late") == kept
+
+
+ROUNDS = 5
+
+
+class ThreadTests(StoreTests):
+    """Calls made at the same moment."""
+
+    def test_two_nodes_never_claim_the_same_instance(self, rig: Rig) -> None:
+        rig.fire(rig.put(), *(START + number * TICK for number in range(60)))
+
+        def claim_all(number: int) -> Sequence[UUID]:
+            mine: list[UUID] = []
+            while page := rig.claim(UUID(int=number + 1), ahead=HOUR, limit=7):
+                mine += ids(page)
+            return mine
+
+        answers = at_once(*(partial(claim_all, number) for number in range(THREADS)))
+        taken = Counter(each for mine in answers for each in mine)
+        assert set(taken.values()) == {1}
+        assert len(taken) == 60
+        assert {each.attempt for each in rig.store.list_instances()} == {1}
+
+    def test_two_nodes_never_take_over_the_same_claim(self, rig: Rig) -> None:
+        rig.fire(rig.put(), *(START - number * TICK for number in range(20)))
+        rig.claim()
+        rig.advance(LEASE)
+        nodes = (UUID(int=number + 10) for number in range(THREADS))
+        answers = at_once(*(partial(rig.claim, node, lapsed=True) for node in nodes))
+        taken = [each.id for answer in answers for each in answer]
+        assert len(taken) == len(set(taken)) == 20
+        assert {each.attempt for each in rig.store.list_instances()} == {2}
+
+    def test_many_schedulers_fire_each_definition_once(self, rig: Rig) -> None:
+        read = [rig.put() for _ in range(20)]
+
+        def fire_all(number: int) -> Sequence[UUID]:
+            turned = read[number:] + read[:number]
+            steps = [firing(each, next_fire_time=START + HOUR) for each in turned]
+            return rig.fire_steps(*steps)
+
+        answers = at_once(*(partial(fire_all, number) for number in range(THREADS)))
+        won = Counter(each for answer in answers for each in answer)
+        assert won == Counter(ids(read))
+        for each in read:
+            assert times(rig.instances(each)) == [START]
+            assert rig.read(each).next_fire_time == START + HOUR
+
+    def test_a_run_is_finished_once(self, rig: Rig) -> None:
+        for _ in range(ROUNDS):
+            instance = rig.running()
+            end = partial(rig.finish, instance, Outcome.COMPLETED)
+            assert sorted(map(bool, at_once(end, end))) == [False, True]
+
+    def test_a_run_is_finished_or_given_back(self, rig: Rig) -> None:
+        for _ in range(ROUNDS):
+            instance = rig.running()
+            finish = partial(rig.finish, instance, Outcome.FAILED)
+            ended, given_back = at_once(finish, partial(rig.release, instance, HOUR))
+            assert ended != given_back
+            state = rig.read(instance).state
+            assert state is (State.FAILED if ended else State.PENDING)
+
+    def test_a_run_is_finished_or_taken_over(self, rig: Rig) -> None:
+        for _ in range(ROUNDS):
+            instance = rig.running(definition(rig.now()))
+            rig.advance(LEASE)
+            ended, taken = at_once(
+                partial(rig.finish, instance, Outcome.FAILED), rig.take_over
+            )
+            assert ended != bool(taken)
+            assert rig.read(instance).runs == (1 if ended else 2)
+            rig.delete(instance.definition)
+
+    def test_a_start_counts_once(self, rig: Rig) -> None:
+        instance = rig.claimed()
+        answers = at_once(*[partial(rig.start, instance)] * THREADS)
+        assert all(ids(answer) == [instance.id] for answer in answers)
+        assert rig.read(instance).runs == 1
+
+    def test_an_instance_is_cancelled_or_started(self, rig: Rig) -> None:
+        for _ in range(ROUNDS):
+            instance = rig.claimed()
+            answer, runs = at_once(
+                partial(rig.cancel, instance), partial(rig.start, instance)
+            )
+            expected = Cancelled.REQUESTED if runs else Cancelled.CANCELLED
+            assert answer == {instance.id: expected}
+
+    def test_a_fire_beside_a_pause_loses_nothing(self, rig: Rig) -> None:
+        for _ in range(ROUNDS):
+            read = rig.put(definition(START + MINUTE))
+            step = firing(read, next_fire_time=START + HOUR)
+            fire = partial(rig.store.fire_definitions, [step])
+            at_once(fire, partial(rig.store.pause_definitions, [read.id]))
+            assert rig.instances(read) == []
+            assert rig.read(read).next_fire_time == START + MINUTE
+
+    def test_a_fire_beside_a_delete_leaves_no_instance(self, rig: Rig) -> None:
+        for _ in range(ROUNDS):
+            read = rig.put()
+            fire = partial(rig.store.fire_definitions, [firing(read)])
+            _, deleted = at_once(fire, partial(rig.delete, read))
+            assert deleted == {read.id: set()}
+            assert rig.store.list_instances() == []
+
+    def test_a_fire_beside_an_edit_leaves_no_old_instance(self, rig: Rig) -> None:
+        for _ in range(ROUNDS):
+            later = START + MINUTE
+            read = rig.put(definition(later))
+            new = replace(read, trigger=WAITING, next_fire_time=later)
+            step = firing(read, next_fire_time=START + HOUR)
+            at_once(partial(rig.store.fire_definitions, [step]), partial(rig.put, new))
+            assert rig.instances(read) == []
+            assert rig.read(read).next_fire_time == later
+
+    def test_an_id_put_by_many_is_one_definition(self, rig: Rig) -> None:
+        for _ in range(ROUNDS):
+            new = definition()
+            answers = at_once(*[partial(rig.put, new)] * THREADS)
+            assert all(each == new for each in answers)
+            assert rig.read(new).revision == 1
+
+    def test_of_edits_of_one_revision_one_is_kept(self, rig: Rig) -> None:
+        read = rig.put()
+
+        def edit(name: str) -> TaskDefinition | None:
+            try:
+                return rig.edit(read, name=name)
+            except ConflictError:
+                return None
+
+        names = [str(number) for number in range(THREADS)]
+        answers = at_once(*(partial(edit, name) for name in names))
+        [kept] = [each for each in answers if each is not None]
+        assert rig.read(read) == kept
+        assert rig.read(read).revision == 2
+
+    def test_batches_in_opposite_orders_do_not_block_each_other(self, rig: Rig) -> None:
+        new = [definition(key=key) for key in range(8)]
+
+        def edit(number: int) -> int:
+            turned = new if number % 2 else new[::-1]
+            named = [replace(each, name=str(number)) for each in turned]
+            return len(rig.store.put_definitions(named))
+
+        answers = at_once(*(partial(edit, number) for number in range(THREADS)))
+        assert answers == [len(new)] * THREADS
+        assert {each.revision for each in rig.store.list_definitions()} == {THREADS}

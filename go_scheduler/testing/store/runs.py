@@ -1,4 +1,4 @@
-"""Store suite: runs end, are repeated, reopened, given back or cancelled."""
+"""Store suite: runs are finished, retried, reopened, released or cancelled."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from go_scheduler.models import (
     RunEnd,
     Skipped,
     State,
-    TaskRun,
 )
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.messages import Release, RunOutcome
+from go_scheduler.stores.messages import Release
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -29,158 +28,112 @@ from go_scheduler.testing.builders import (
     SECOND,
     TICK,
     WAITING,
+    Rig,
+    StoreTests,
     at_once,
-    cancel,
-    claim,
+    check,
     claim_of,
-    claimed,
-    clean_up,
     definition,
-    ended,
-    finish,
-    fire,
+    end_of,
     firing,
-    hand_on,
     ids,
-    passed_on,
-    pending,
-    put,
-    release,
-    renew,
-    running,
-    start,
-    waiting_for_retry,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.additions import add, finished
-from go_scheduler.testing.store.slots import excluding, fired, go, is_parked, settled
+from go_scheduler.testing.store.slots import excluding, go, is_parked, settled
 from go_scheduler.triggers.delay import DelayTrigger
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.stores.base import Store
-    from go_scheduler.testing.clock import ManualClock
 
 
-class FinishTests:
-    """``finish_instances``, where the instance ends."""
+class FinishTests(StoreTests):
+    """``finish_instances``, where a run ends under its claim."""
 
-    def test_a_finished_instance_ends_now_and_keeps_its_owner(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        given = {outcome: running(store) for outcome in Outcome}
-        clock.advance(SECOND)
+    def test_a_finished_instance_ends_now_and_keeps_its_owner(self, rig: Rig) -> None:
+        given = {outcome: rig.running() for outcome in Outcome}
+        rig.advance(SECOND)
         for outcome, instance in given.items():
             called = replace(instance, started_at=START + 7 * TICK)
             error = None if outcome is Outcome.SKIPPED else "line 1\nline 2"
-            assert finish(store, called, outcome, error=error)
-            found = store.get_instance(instance.id)
+            assert rig.finish(called, outcome, error=error)
+            found = rig.read(instance)
             assert (found.outcome, found.state.value) == (outcome, outcome.value)
-            assert (found.completed_at, found.error) == (START + SECOND, error)
-            assert found.started_at == START + 7 * TICK
-            assert (found.claimed_by, found.attempt, found.runs) == (NODE, 1, 1)
-            assert found.ended_attempt == 1
+            check(found, completed_at=START + SECOND, error=error)
+            check(found, started_at=START + 7 * TICK, claimed_by=NODE, attempt=1)
+            check(found, runs=1, ended_attempt=1)
 
-    def test_a_run_that_was_not_called_is_not_counted(self, store: Store) -> None:
-        for instance in (running(store), claimed(store)):
-            end = RunOutcome(claim=claim_of(instance), outcome=Outcome.CANCELLED)
-            assert store.finish_instances([end]).done == {instance.id}
-            found = store.get_instance(instance.id)
-            assert (found.state, found.runs) == (State.CANCELLED, 0)
-            assert found.started_at is None
-            assert ends(store, instance) == []
+    def test_a_run_that_was_not_called_is_not_counted(self, rig: Rig) -> None:
+        for instance in (rig.running(), rig.claimed()):
+            assert rig.finish(instance, Outcome.CANCELLED, started_at=None)
+            rig.check(instance, state=State.CANCELLED, runs=0, started_at=None)
+            assert ends(rig, instance) == []
 
-    def test_the_outcomes_of_a_batch_may_differ(self, store: Store) -> None:
-        given = [running(store) for _ in range(3)]
-        outcomes = [
-            RunOutcome(claim=claim_of(each), started_at=START, outcome=end)
-            for each, end in zip(
-                given, [Outcome.COMPLETED, None, Outcome.FAILED], strict=True
-            )
-        ]
-        assert store.finish_instances(outcomes).done == set(ids(given))
-        states = [store.get_instance(each.id).state for each in given]
+    def test_the_outcomes_of_a_batch_may_differ(self, rig: Rig) -> None:
+        good, again, bad = given = [rig.running() for _ in range(3)]
+        outcomes = [end_of(good), end_of(again, None), end_of(bad, Outcome.FAILED)]
+        assert rig.store.finish_instances(outcomes).done == set(ids(given))
+        states = [rig.read(each).state for each in given]
         assert states == [State.COMPLETED, State.PENDING, State.FAILED]
         failed = [(1, RunEnd.FAILED)]
-        assert [ends(store, each) for each in given] == [[], failed, failed]
+        assert [ends(rig, each) for each in given] == [[], failed, failed]
 
+    def test_a_retry_is_pending_again_and_due_later(self, rig: Rig) -> None:
+        instance = rig.running()
+        rig.advance(SECOND)
+        assert rig.finish(instance, None, retry_in=MINUTE, error="no")
+        found = rig.read(instance)
+        check(found, state=State.PENDING, due_at=START + SECOND + MINUTE)
+        check(found, execute_at=START, claimed_by=None, started_at=None, outcome=None)
+        check(found, completed_at=None, attempt=1, runs=1, error="no")
+        check(found, ended_attempt=None)
+        rig.advance(MINUTE - TICK)
+        assert rig.claim() == []
+        rig.advance(TICK)
+        [again] = rig.claim(OTHER_NODE)
+        check(again, id=instance.id, attempt=2, runs=2, started_at=found.due_at)
 
-class RetryTests:
-    """``finish_instances``, where the instance is to run again."""
-
-    def test_a_retry_is_pending_again_and_due_later(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        clock.advance(SECOND)
-        assert finish(store, instance, None, retry_in=MINUTE, error="no")
-        found = store.get_instance(instance.id)
-        assert found.state is State.PENDING
-        assert found.due_at == START + SECOND + MINUTE
-        assert found.execute_at == START
-        assert (found.claimed_by, found.started_at) == (None, None)
-        assert (found.outcome, found.completed_at) == (None, None)
-        assert (found.attempt, found.runs, found.error) == (1, 1, "no")
-        assert found.ended_attempt is None
-        clock.advance(MINUTE - TICK)
-        assert claim(store) == []
-        clock.advance(TICK)
-        [again] = claim(store, OTHER_NODE)
-        assert (again.id, again.attempt, again.runs) == (instance.id, 2, 2)
-        assert again.started_at == found.due_at
-
-    def test_each_start_counts_one_run_and_the_last_error_stays(
-        self, store: Store
-    ) -> None:
-        instance = running(store)
+    def test_each_start_counts_one_run_and_the_last_error_stays(self, rig: Rig) -> None:
+        instance = rig.running()
         for number, error in ((1, "one"), (2, "two"), (3, None)):
             assert (instance.attempt, instance.runs) == (number, number)
-            assert finish(store, instance, None, error=error)
-            found = store.get_instance(instance.id)
-            assert (found.runs, found.error) == (number, error or "two")
-            [instance] = claim(store)
-        end = RunOutcome(
-            claim=claim_of(instance), outcome=Outcome.SKIPPED, error='too "late"'
-        )
-        assert store.finish_instances([end]).done == {instance.id}
-        found = store.get_instance(instance.id)
-        assert (found.state, found.error) == (State.SKIPPED, "two")
-        assert (found.runs, found.started_at) == (3, None)
-        assert found.skipped == Skipped.itself(START, 'too "late"')
+            assert rig.finish(instance, None, error=error)
+            rig.check(instance, runs=number, error=error or "two")
+            [instance] = rig.claim()
+        skipped = {"started_at": None, "error": 'too "late"'}
+        assert rig.finish(instance, Outcome.SKIPPED, **skipped)
+        rig.check(instance, state=State.SKIPPED, error="two", runs=3, started_at=None)
+        rig.check(instance, skipped=Skipped.itself(START, 'too "late"'))
 
-    def test_hangs_are_counted_in_a_row(self, store: Store) -> None:
-        pending(store)
+    def test_hangs_are_counted_in_a_row(self, rig: Rig) -> None:
+        rig.pending()
         counted = []
         for hung in (True, True, False, True):
-            [instance] = claim(store)
+            [instance] = rig.claim()
             counted.append(instance.hangs)
-            assert finish(store, instance, None, hung=hung)
+            assert rig.finish(instance, None, hung=hung)
         assert counted == [0, 1, 2, 0]
-        assert store.get_instance(instance.id).hangs == 1
+        assert rig.read(instance).hangs == 1
 
-    def test_the_last_hang_counts_and_another_end_keeps_the_count(
-        self, store: Store
-    ) -> None:
-        given = [running(store) for _ in range(3)]
+    def test_an_end_that_is_no_hang_keeps_the_count(self, rig: Rig) -> None:
+        given = [rig.running() for _ in range(3)]
         for instance in given:
-            assert finish(store, instance, None, hung=True)
-        last, other, given_back = claim(store)
-        assert finish(store, last, Outcome.FAILED, hung=True)
-        assert finish(store, other, Outcome.COMPLETED)
-        assert release(store, given_back)
-        found = [store.get_instance(each.id) for each in (last, other, given_back)]
+            assert rig.finish(instance, None, hung=True)
+        last, other, given_back = rig.claim()
+        assert rig.finish(last, Outcome.FAILED, hung=True)
+        assert rig.finish(other, Outcome.COMPLETED)
+        assert rig.release(given_back)
+        found = [rig.read(each) for each in (last, other, given_back)]
         assert [each.hangs for each in found] == [2, 1, 1]
 
-    def test_a_retry_leaves_its_definition_alone(self, store: Store) -> None:
-        instance = waiting_for_retry(store, definition(trigger=WAITING))
-        found = store.get_definition(instance.definition.id)
-        assert (found.next_fire_time, found.completed_at) == (None, None)
+    def test_a_retry_leaves_its_definition_alone(self, rig: Rig) -> None:
+        instance = rig.waiting_for_retry(definition(trigger=WAITING))
+        rig.check(instance.definition, next_fire_time=None, completed_at=None)
 
 
 def succeeded(given: TaskInstance, at: datetime) -> TaskInstance:
-    """The instance after its first run has succeeded, whoever has claimed it since."""
+    """The instance after the success of its first run, whoever has the claim now."""
     return replace(
         given,
         outcome=Outcome.COMPLETED,
@@ -190,148 +143,111 @@ def succeeded(given: TaskInstance, at: datetime) -> TaskInstance:
     )
 
 
-class SuccessTests:
+class SuccessTests(StoreTests):
     """``finish_instances``, where a run succeeds whose claim is not current."""
 
-    def test_the_success_of_a_run_that_was_taken_over_ends_the_instance(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, second = passed_on(store, clock)
-        clock.advance(SECOND)
-        assert finish(store, first)
+    def test_the_success_of_a_lost_run_ends_the_instance(self, rig: Rig) -> None:
+        first, second = rig.passed_on()
+        rig.advance(SECOND)
+        assert rig.finish(first)
         done = succeeded(second, START + LEASE + SECOND)
-        assert store.get_instance(first.id) == done
+        assert rig.read(first) == done
         # The second run has lost its claim.
-        assert renew(store, second) == {}
-        assert start(store, second) == []
-        assert not release(store, second)
+        assert rig.renew(second) == {}
+        assert rig.start(second) == []
+        assert not rig.release(second)
         for outcome in (*Outcome, None):
-            assert not finish(store, second, outcome)
-        clock.advance(LEASE)
-        assert claim(store, lapsed=True) == []
-        assert store.get_instance(first.id) == done
+            assert not rig.finish(second, outcome)
+        rig.advance(LEASE)
+        assert rig.claim(lapsed=True) == []
+        assert rig.read(first) == done
 
-    def test_a_success_ends_what_is_claimed_and_not_started(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first = running(store)
-        assert finish(store, first, None, retry_in=MINUTE, hung=True, error="it hangs")
-        [second] = claim(store, OTHER_NODE, ahead=HOUR)
-        assert finish(store, first)
-        found = store.get_instance(first.id)
-        assert (found.state, found.attempt, found.runs) == (State.COMPLETED, 2, 1)
-        assert (found.ended_attempt, found.hangs, found.error) == (1, 1, "it hangs")
-        assert start(store, second) == []
-        clock.advance(HOUR)
-        assert claim(store, lapsed=True) == []
+    def test_a_success_ends_what_is_claimed_and_not_started(self, rig: Rig) -> None:
+        first = rig.running()
+        assert rig.finish(first, None, retry_in=MINUTE, hung=True, error="it hangs")
+        [second] = rig.claim(OTHER_NODE, ahead=HOUR)
+        assert rig.finish(first)
+        rig.check(first, state=State.COMPLETED, attempt=2, runs=1, ended_attempt=1)
+        rig.check(first, hangs=1, error="it hangs")
+        assert rig.start(second) == []
+        rig.advance(HOUR)
+        assert rig.claim(lapsed=True) == []
 
-    def test_a_success_makes_good_a_failure(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, second = passed_on(store, clock)
-        assert finish(store, second, Outcome.FAILED, error="no")
-        failed = store.get_instance(first.id)
+    def test_a_success_makes_good_a_failure(self, rig: Rig) -> None:
+        first, second = rig.passed_on()
+        assert rig.finish(second, Outcome.FAILED, error="no")
+        failed = rig.read(first)
         assert (failed.state, failed.ended_attempt) == (State.FAILED, 2)
-        clock.advance(SECOND)
-        assert finish(store, first)
-        found = store.get_instance(first.id)
+        rig.advance(SECOND)
+        assert rig.finish(first)
+        found = rig.read(first)
         assert found == succeeded(failed, START + LEASE + SECOND)
-        assert store.counts()[State.FAILED] == 0
-        assert store.counts()[State.COMPLETED] == 1
+        assert rig.store.counts()[State.FAILED] == 0
+        assert rig.store.counts()[State.COMPLETED] == 1
 
-    def test_the_first_of_several_successes_wins(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, second = passed_on(store, clock)
-        clock.advance(LEASE)
-        [third] = claim(store, lapsed=True)
-        assert finish(store, second)
+    def test_the_first_of_several_successes_wins(self, rig: Rig) -> None:
+        first, second = rig.passed_on()
+        rig.advance(LEASE)
+        [third] = rig.claim(lapsed=True)
+        assert rig.finish(second)
         for late in (first, third, second):
-            assert not finish(store, late)
-        assert store.get_instance(first.id).ended_attempt == 2
+            assert not rig.finish(late)
+        assert rig.read(first).ended_attempt == 2
 
-    def test_two_runs_succeed_at_once_and_one_is_recorded(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, second = passed_on(store, clock)
-        answers = at_once(
-            partial(finished, store, first), partial(finished, store, second)
+    def test_two_runs_succeed_at_once_and_one_is_recorded(self, rig: Rig) -> None:
+        first, second = rig.passed_on()
+        by_first, by_second = at_once(
+            partial(rig.finish, first), partial(rig.finish, second)
         )
-        assert sorted(map(bool, answers)) == [False, True]
-        winner = 1 if answers[0] else 2
-        assert store.get_instance(first.id).ended_attempt == winner
+        assert by_first != by_second
+        assert rig.read(first).ended_attempt == (1 if by_first else 2)
 
-    def test_a_failure_and_a_success_at_once_end_in_the_success(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, second = passed_on(store, clock)
+    def test_a_failure_and_a_success_at_once_end_in_the_success(self, rig: Rig) -> None:
+        first, second = rig.passed_on()
         succeeded, _ = at_once(
-            partial(finished, store, first),
-            partial(finished, store, second, Outcome.FAILED),
+            partial(rig.finish, first), partial(rig.finish, second, Outcome.FAILED)
         )
         assert succeeded
-        assert store.get_instance(first.id).state is State.COMPLETED
+        assert rig.read(first).state is State.COMPLETED
 
-    def test_a_success_moves_a_definition_on_that_waits(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, _ = self.waiting(store, clock)
-        assert finish(store, first, next_fire_time=START + HOUR)
-        found = store.get_definition(first.definition.id)
-        assert (found.next_fire_time, found.completed_at) == (START + HOUR, None)
+    def test_a_success_moves_a_definition_on_that_waits(self, rig: Rig) -> None:
+        first, _ = rig.passed_on(definition(trigger=WAITING))
+        assert rig.finish(first, next_fire_time=START + HOUR)
+        rig.check(first.definition, next_fire_time=START + HOUR, completed_at=None)
 
-    def test_the_success_of_what_failed_moves_nothing_on_again(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, second = self.waiting(store, clock)
-        assert finish(store, second, Outcome.FAILED, next_fire_time=START + MINUTE)
-        fire(store, store.get_definition(first.definition.id))
-        assert finish(store, first, next_fire_time=START + HOUR)
-        found = store.get_definition(first.definition.id)
-        assert (found.next_fire_time, found.completed_at) == (None, None)
-
-    @staticmethod
-    def waiting(store: Store, clock: ManualClock) -> tuple[TaskInstance, TaskInstance]:
-        """As ``passed_on``, of a definition whose trigger waits."""
-        first = running(store, definition(trigger=WAITING))
-        clock.advance(LEASE)
-        [second] = claim(store, OTHER_NODE, lapsed=True)
-        return first, second
+    def test_the_success_of_what_failed_moves_nothing_on_again(self, rig: Rig) -> None:
+        first, second = rig.passed_on(definition(trigger=WAITING))
+        assert rig.finish(second, Outcome.FAILED, next_fire_time=START + MINUTE)
+        rig.fire(rig.read(first.definition))
+        assert rig.finish(first, next_fire_time=START + HOUR)
+        rig.check(first.definition, next_fire_time=None, completed_at=None)
 
 
 def failed(
-    store: Store,
+    rig: Rig,
     new: TaskDefinition | None = None,
     *,
     error: str | None = "no paper",
     goes_on: bool = False,
 ) -> TaskInstance:
     """A new definition's one instance, which has failed."""
-    instance = running(store, new)
+    instance = rig.running(new)
     at = START + HOUR if goes_on else None
-    assert finish(store, instance, Outcome.FAILED, error=error, next_fire_time=at)
-    return store.get_instance(instance.id)
+    assert rig.finish(instance, Outcome.FAILED, error=error, next_fire_time=at)
+    return rig.read(instance)
 
 
-def reopen(store: Store, *given: TaskInstance) -> set[object]:
-    """Reopen instances; answer the ids of those that run again."""
-    return set(store.reopen_instances([each.id for each in given]))
-
-
-class ReopenTests:
+class ReopenTests(StoreTests):
     """``reopen_instances``."""
 
-    def test_what_has_failed_is_pending_again_as_if_it_had_never_run(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first = waiting_for_retry(store)
-        [again] = claim(store)
-        assert finish(store, again, Outcome.FAILED, hung=True, error="no end")
-        clock.advance(MINUTE)
-        assert reopen(store, first) == {first.id}
-        assert store.get_instance(first.id) == replace(
+    def test_a_reopened_instance_is_as_if_it_had_never_run(self, rig: Rig) -> None:
+        first = rig.waiting_for_retry()
+        assert len(rig.run_due(Outcome.FAILED, hung=True, error="no end")) == 1
+        rig.advance(MINUTE)
+        assert rig.reopen(first) == {first.id}
+        assert rig.read(first) == replace(
             first,
-            definition=store.get_definition(first.definition.id),
+            definition=rig.read(first.definition),
             due_at=START + MINUTE,
             reopened_at=START + MINUTE,
             attempt=2,
@@ -342,249 +258,206 @@ class ReopenTests:
             started_at=None,
             error="no end",
         )
-        assert len(store.list_runs(first.id)) == 2
-        assert store.counts()[State.PENDING] == 1
+        assert len(rig.store.list_runs(first.id)) == 2
+        assert rig.store.counts()[State.PENDING] == 1
 
-    def test_of_many_those_that_have_failed_run_again(self, store: Store) -> None:
-        one, other = failed(store), failed(store)
+    def test_of_many_those_that_have_failed_run_again(self, rig: Rig) -> None:
+        one, other = failed(rig), failed(rig)
         others = [
-            *(ended(store, outcome=each) for each in Outcome if each.value != "failed"),
-            waiting_for_retry(store, retry_in=HOUR),
-            pending(store),
+            *(rig.ended(outcome=each) for each in Outcome if each.value != "failed"),
+            rig.waiting_for_retry(retry_in=HOUR),
+            rig.pending(),
         ]
         unknown = replace(one, id=uuid4())
-        assert reopen(store, one, *others, other, unknown) == {one.id, other.id}
-        assert [store.get_instance(each.id) for each in others] == others
+        assert rig.reopen(one, *others, other, unknown) == {one.id, other.id}
+        assert [rig.read(each) for each in others] == others
 
-    def test_a_definition_that_is_gone_runs_nothing_again(self, store: Store) -> None:
-        instance = failed(store)
-        store.delete_definitions([instance.definition.id])
-        assert reopen(store, instance) == set()
-        put(store, replace(instance.definition, revision=None))
-        assert reopen(store, instance) == set()
-        assert store.get_instance(instance.id).state is State.FAILED
+    def test_a_definition_that_is_gone_runs_nothing_again(self, rig: Rig) -> None:
+        instance = failed(rig)
+        rig.delete(instance.definition)
+        assert rig.reopen(instance) == set()
+        rig.edit(instance.definition, revision=None)
+        assert rig.reopen(instance) == set()
+        assert rig.read(instance).state is State.FAILED
 
-    def test_a_paused_definition_keeps_it_until_it_is_resumed(
-        self, store: Store
-    ) -> None:
-        instance = failed(store)
-        store.pause_definitions([instance.definition.id])
-        assert reopen(store, instance) == {instance.id}
-        assert claim(store) == []
-        store.resume_definitions([instance.definition.id])
-        assert ids(claim(store)) == [instance.id]
+    def test_a_paused_definition_keeps_it_until_it_is_resumed(self, rig: Rig) -> None:
+        instance = failed(rig)
+        rig.pause(instance.definition)
+        assert rig.reopen(instance) == {instance.id}
+        assert rig.claim() == []
+        rig.resume(instance.definition)
+        assert ids(rig.claim()) == [instance.id]
 
-    def test_it_follows_its_definition_as_it_is_now(self, store: Store) -> None:
-        instance = failed(store)
-        of = store.get_definition(instance.definition.id)
-        put(store, replace(of, queue="other", priority=3, expire_after=SECOND))
-        reopen(store, instance)
-        assert claim(store) == []
-        other = pending(store, definition(START + SECOND, queue="other"))
-        [first] = claim(store, queues=["other"], ahead=SECOND, limit=1)
-        [again] = claim(store, queues=["other"])
+    def test_it_follows_its_definition_as_it_is_now(self, rig: Rig) -> None:
+        instance = failed(rig)
+        of = rig.read(instance.definition)
+        rig.edit(of, queue="other", priority=3, expire_after=SECOND)
+        rig.reopen(instance)
+        assert rig.claim() == []
+        other = rig.pending(definition(START + SECOND, queue="other"))
+        [first] = rig.claim(queues=["other"], ahead=SECOND, limit=1)
+        [again] = rig.claim(queues=["other"])
         assert (first.id, again.id) == (other.id, instance.id)
         assert again.expires_at == START + SECOND
 
-    def test_neither_an_edit_nor_a_pause_serves_its_fire_time_anew(
-        self, store: Store
-    ) -> None:
+    def test_a_reopened_fire_time_is_not_made_again(self, rig: Rig) -> None:
         for error in ("no paper", None):
-            instance = failed(store, error=error)
-            reopen(store, instance)
-            [paused] = store.pause_definitions([instance.definition.id])
+            instance = failed(rig, error=error)
+            rig.reopen(instance)
+            paused = rig.pause(instance.definition)
             assert paused.next_fire_time is None, f"its error is {error}"
-            put(store, replace(paused, trigger=definition(START + HOUR).trigger))
-            assert store.get_instance(instance.id).state is State.PENDING
+            rig.edit(paused, trigger=definition(START + HOUR).trigger)
+            assert rig.read(instance).state is State.PENDING
 
-    def test_a_definition_that_waits_does_so_until_it_has_ended(
-        self, store: Store
-    ) -> None:
+    def test_a_definition_that_waits_does_so_until_it_has_ended(self, rig: Rig) -> None:
         for goes_on in (True, False):
-            instance = failed(store, definition(trigger=WAITING), goes_on=goes_on)
-            read = store.get_definition(instance.definition.id)
+            instance = failed(rig, definition(trigger=WAITING), goes_on=goes_on)
+            read = rig.read(instance.definition)
             assert (read.completed_at is None) is goes_on
-            assert reopen(store, instance) == {instance.id}
-            waits = store.get_definition(read.id)
-            assert (waits.next_fire_time, waits.completed_at) == (None, None)
+            assert rig.reopen(instance) == {instance.id}
+            rig.check(read, next_fire_time=None, completed_at=None)
             if goes_on:
-                assert store.fire_definitions([firing(read)]).done == set()
-            [again] = claim(store)
+                assert rig.fire_steps(firing(read)) == []
+            [again] = rig.claim()
             at = START + 2 * HOUR if goes_on else None
-            assert finish(store, again, next_fire_time=at)
-            found = store.get_definition(read.id)
-            assert found.next_fire_time == at
-            assert found.completed_at == read.completed_at
+            assert rig.finish(again, next_fire_time=at)
+            rig.check(read, next_fire_time=at, completed_at=read.completed_at)
 
-    def test_a_definition_that_waits_never_has_two_open_instances(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first = failed(store, definition(trigger=WAITING), goes_on=True)
-        clock.advance(HOUR)
-        fire(store, store.get_definition(first.definition.id))
-        assert reopen(store, first) == set()
-        [second] = claim(store)
+    def test_a_waiting_trigger_has_one_open_instance(self, rig: Rig) -> None:
+        first = failed(rig, definition(trigger=WAITING), goes_on=True)
+        rig.advance(HOUR)
+        rig.fire(rig.read(first.definition))
+        assert rig.reopen(first) == set()
+        [second] = rig.claim()
         at = START + 2 * HOUR
-        assert finish(store, second, Outcome.FAILED, error="no", next_fire_time=at)
+        assert rig.finish(second, Outcome.FAILED, error="no", next_fire_time=at)
         # Of two the later one, and never both.
-        assert reopen(store, first, second) == {second.id}
-        assert reopen(store, first) == set()
+        assert rig.reopen(first, second) == {second.id}
+        assert rig.reopen(first) == set()
         new = replace(second.definition, trigger=DelayTrigger(MINUTE), revision=None)
-        edited = put(store, replace(new, next_fire_time=clock.now()))
-        assert store.fire_definitions([firing(edited)]).done == set()
+        edited = rig.edit(new, next_fire_time=rig.now())
+        assert rig.fire_steps(firing(edited)) == []
 
-    def test_one_that_was_made_by_hand_keeps_no_trigger_waiting(
-        self, store: Store
-    ) -> None:
-        of = put(store, definition(trigger=WAITING))
-        add(store, of)
-        [by_hand] = claim(store)
-        assert finish(store, by_hand, Outcome.FAILED, error="no")
-        assert reopen(store, by_hand) == {by_hand.id}
-        assert store.fire_definitions([firing(of)]).done == {of.id}
-        again, fired = sorted(claim(store), key=lambda each: each.fire_time is not None)
-        assert finish(store, fired, next_fire_time=START + HOUR)
-        assert finish(store, again)
-        stored = store.get_definition(of.id)
-        assert store.fire_definitions([firing(stored)]).done == {of.id}
+    def test_one_that_was_made_by_hand_keeps_no_trigger_waiting(self, rig: Rig) -> None:
+        of = rig.put(definition(trigger=WAITING))
+        rig.add(of)
+        [by_hand] = rig.run_due(Outcome.FAILED, error="no")
+        assert rig.reopen(by_hand) == {by_hand.id}
+        assert rig.fire_steps(firing(of)) == [of.id]
+        again, fired = sorted(rig.claim(), key=lambda each: each.fire_time is not None)
+        assert rig.finish(fired, next_fire_time=START + HOUR)
+        assert rig.finish(again)
+        stored = rig.read(of)
+        assert rig.fire_steps(firing(stored)) == [of.id]
 
-    def test_of_a_former_claim_the_success_alone_counts(self, store: Store) -> None:
-        instance = running(store)
-        assert finish(store, instance, Outcome.FAILED, error="no")
-        reopen(store, instance)
-        assert renew(store, instance) == {}
-        assert not finish(store, instance, None)
-        assert finish(store, instance)
-        assert store.get_instance(instance.id).state is State.COMPLETED
-        assert claim(store) == []
+    def test_of_a_former_claim_the_success_alone_counts(self, rig: Rig) -> None:
+        instance = rig.running()
+        assert rig.finish(instance, Outcome.FAILED, error="no")
+        rig.reopen(instance)
+        assert rig.renew(instance) == {}
+        assert not rig.finish(instance, None)
+        assert rig.finish(instance)
+        assert rig.read(instance).state is State.COMPLETED
+        assert rig.claim() == []
 
-    def test_of_two_that_ask_at_once_one_is_told_that_it_runs_again(
-        self, store: Store
-    ) -> None:
-        instance = failed(store)
-        found = at_once(*[partial(reopen, store, instance)] * 2)
-        assert sorted(len(each) for each in found) == [0, 1]  # type: ignore[arg-type]
+    def test_one_of_two_concurrent_reopens_wins(self, rig: Rig) -> None:
+        instance = failed(rig)
+        found = at_once(*[partial(rig.reopen, instance)] * 2)
+        assert sorted(len(each) for each in found) == [0, 1]
 
-    def test_what_runs_again_waits_for_its_slot_and_is_not_skipped(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        first, _ = fired(store, excluding(Overlap.SKIP), START, START + SECOND)
-        [runs] = go(store)
+    def test_a_reopened_instance_waits_for_its_slot(self, rig: Rig) -> None:
+        first, _ = rig.fired(excluding(Overlap.SKIP), START, START + SECOND)
+        [runs] = go(rig)
         assert runs.id == first.id
-        assert finish(store, runs, Outcome.FAILED, error="no paper")
-        settled(store)
-        [second] = go(store)
-        assert reopen(store, first) == {first.id}
-        assert go(store) == []
-        assert is_parked(store, first)
-        clock.advance(MINUTE)
-        assert settled(store).skipped == []
-        assert finish(store, second)
-        settled(store)
-        assert ids(go(store)) == [first.id]
+        assert rig.finish(runs, Outcome.FAILED, error="no paper")
+        settled(rig)
+        [second] = go(rig)
+        assert rig.reopen(first) == {first.id}
+        assert go(rig) == []
+        assert is_parked(rig, first)
+        rig.advance(MINUTE)
+        assert settled(rig).skipped == []
+        assert rig.finish(second)
+        settled(rig)
+        assert ids(go(rig)) == [first.id]
 
 
-class ReleaseTests:
+class ReleaseTests(StoreTests):
     """``release_instances``."""
 
-    def test_what_was_not_started_is_as_it_was(self, store: Store) -> None:
-        before = pending(store, definition(START + SECOND))
-        [instance] = claim(store, ahead=HOUR)
-        assert release(store, instance)
-        found = store.get_instance(instance.id)
+    def test_what_was_not_started_is_as_it_was(self, rig: Rig) -> None:
+        before = rig.pending(definition(START + SECOND))
+        [instance] = rig.claim(ahead=HOUR)
+        assert rig.release(instance)
+        found = rig.read(instance)
         assert found == replace(before, attempt=1)
-        [again] = claim(store, OTHER_NODE, ahead=SECOND)
+        [again] = rig.claim(OTHER_NODE, ahead=SECOND)
         assert (again.id, again.attempt, again.runs) == (instance.id, 2, 0)
 
-    def test_a_run_that_was_recorded_is_taken_off(self, store: Store) -> None:
-        instance = running(store)
-        assert release(store, instance)
-        found = store.get_instance(instance.id)
-        assert found.state is State.PENDING
-        assert (found.runs, found.started_at, found.claimed_by) == (0, None, None)
-        assert found.due_at == START
-        [again] = claim(store, OTHER_NODE)
+    def test_a_run_that_was_recorded_is_taken_off(self, rig: Rig) -> None:
+        instance = rig.running()
+        assert rig.release(instance)
+        rig.check(instance, state=State.PENDING, runs=0, started_at=None)
+        rig.check(instance, claimed_by=None, due_at=START)
+        [again] = rig.claim(OTHER_NODE)
         assert (again.attempt, again.runs) == (2, 1)
 
-    def test_only_the_run_given_back_is_taken_off(self, store: Store) -> None:
-        unstarted = waiting_for_retry(store, retry_in=MINUTE)
-        started = waiting_for_retry(store)
-        for each in claim(store, ahead=HOUR):
-            assert release(store, each)
+    def test_only_the_run_given_back_is_taken_off(self, rig: Rig) -> None:
+        unstarted = rig.waiting_for_retry(retry_in=MINUTE)
+        started = rig.waiting_for_retry()
+        for each in rig.claim(ahead=HOUR):
+            assert rig.release(each)
         for each in (started, unstarted):
-            found = store.get_instance(each.id)
-            assert (found.runs, found.due_at) == (1, each.due_at)
+            rig.check(each, runs=1, due_at=each.due_at)
 
-    def test_why_it_was_given_back_stands_there_until_it_is_claimed(
-        self, store: Store
-    ) -> None:
-        instance = running(store)
+    def test_the_reason_of_a_release_stays_until_a_claim(self, rig: Rig) -> None:
+        instance = rig.running()
         for reason in ("no fuel, 'ÿ'", "no ink", None):
-            why = Release(claim=claim_of(instance), reason=reason)
-            assert store.release_instances([why]).done == {instance.id}
-            assert store.get_instance(instance.id).given_back == reason
-            assert [each.given_back for each in store.list_instances()] == [reason]
-            [instance] = claim(store)
+            assert rig.release(instance, reason=reason)
+            assert rig.read(instance).given_back == reason
+            assert [each.given_back for each in rig.store.list_instances()] == [reason]
+            [instance] = rig.claim()
             assert instance.given_back is None
-            assert store.get_instance(instance.id).given_back is None
+            assert rig.read(instance).given_back is None
 
-    def test_it_is_due_when_it_was_or_after_its_delay_if_that_is_later(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        delays = [ZERO, MINUTE, HOUR]
-        given = [running(store) for _ in delays]
-        later = claimed(store, definition(START + 2 * HOUR))
-        clock.advance(SECOND)
+    def test_a_released_instance_is_due_after_its_delay(self, rig: Rig) -> None:
+        delays = [ZERO, MINUTE, HOUR, HOUR]
+        given = [rig.running() for _ in range(3)]
+        given.append(rig.claimed(definition(START + 2 * HOUR)))
+        rig.advance(SECOND)
         releases = [
             Release(claim=claim_of(instance), delay=delay)
-            for instance, delay in zip([*given, later], [*delays, HOUR], strict=True)
+            for instance, delay in zip(given, delays, strict=True)
         ]
-        assert len(store.release_instances(releases).done) == 4
+        assert len(rig.store.release_instances(releases).done) == 4
         now = START + SECOND
-        due = [store.get_instance(each.id).due_at for each in (*given, later)]
+        due = [rig.read(each).due_at for each in given]
         assert due == [START, now + MINUTE, now + HOUR, START + 2 * HOUR]
-        assert store.get_instance(given[1].id).execute_at == START
-        assert ids(claim(store, ahead=MINUTE - TICK)) == [given[0].id]
-        clock.advance(MINUTE)
-        assert ids(claim(store)) == [given[1].id]
+        assert rig.read(given[1]).execute_at == START
+        assert ids(rig.claim(ahead=MINUTE - TICK)) == [given[0].id]
+        rig.advance(MINUTE)
+        assert ids(rig.claim()) == [given[1].id]
 
 
-def ends(store: Store, instance: TaskInstance) -> list[tuple[int, RunEnd]]:
-    """The attempt and the end of each run that the store has kept."""
-    return [(run.attempt, run.outcome) for run in store.list_runs(instance.id)]
+def ends(rig: Rig, instance: TaskInstance) -> list[tuple[int, RunEnd]]:
+    """The attempt and the end of each kept run."""
+    return [(run.attempt, run.outcome) for run in rig.store.list_runs(instance.id)]
 
 
-def fail_again(store: Store, instance: TaskInstance, times: int) -> TaskInstance:
-    """Let a running instance fail so often; answer its next run."""
-    for _ in range(times):
-        assert finish(store, instance, None, error=f"attempt {instance.attempt}")
-        [instance] = claim(store)
-    return instance
-
-
-class HistoryTests:
+class HistoryTests(StoreTests):
     """``list_runs``, and what ``finish_instances`` and ``claim_instances`` keep."""
 
-    def test_a_run_that_failed_is_kept_as_it_was(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        instance = running(store)
-        clock.advance(SECOND)
-        assert finish(store, instance, None, retry_in=HOUR, error="no paper")
-        assert list(store.list_runs(instance.id)) == [
-            TaskRun(
-                instance_id=instance.id,
-                attempt=1,
-                node=NODE,
-                started_at=START,
-                ended_at=START + SECOND,
-                outcome=RunEnd.FAILED,
-                error="no paper",
-            )
-        ]
-        assert list(store.list_runs(NOBODY)) == []
+    def test_a_run_that_failed_is_kept_as_it_was(self, rig: Rig) -> None:
+        instance = rig.running()
+        rig.advance(SECOND)
+        assert rig.finish(instance, None, retry_in=HOUR, error="no paper")
+        [run] = rig.store.list_runs(instance.id)
+        assert (run.instance_id, run.attempt, run.node) == (instance.id, 1, NODE)
+        assert (run.started_at, run.ended_at) == (START, START + SECOND)
+        assert (run.outcome, run.error) == (RunEnd.FAILED, "no paper")
+        assert list(rig.store.list_runs(NOBODY)) == []
 
-    def test_it_is_kept_how_a_run_ended(self, store: Store) -> None:
+    def test_it_is_kept_how_a_run_ended(self, rig: Rig) -> None:
         for outcome, hung, end in (
             (None, False, RunEnd.FAILED),
             (Outcome.FAILED, False, RunEnd.FAILED),
@@ -593,110 +466,99 @@ class HistoryTests:
             (Outcome.FAILED, True, RunEnd.HUNG),
             (Outcome.CANCELLED, True, RunEnd.HUNG),
         ):
-            instance = running(store)
-            assert finish(store, instance, outcome, hung=hung, retry_in=HOUR)
-            assert ends(store, instance) == [(1, end)], f"{outcome}, hung: {hung}"
+            instance = rig.running()
+            assert rig.finish(instance, outcome, hung=hung, retry_in=HOUR)
+            assert ends(rig, instance) == [(1, end)], f"{outcome}, hung: {hung}"
 
-    def test_of_what_succeeds_nothing_is_kept_but_what_failed_before(
-        self, store: Store
-    ) -> None:
-        again = fail_again(store, running(store), 2)
-        assert finish(store, again)
-        assert ends(store, again) == [(1, RunEnd.FAILED), (2, RunEnd.FAILED)]
+    def test_a_success_keeps_only_the_failures_before_it(self, rig: Rig) -> None:
+        again = rig.fail_again(rig.running(), 2)
+        assert rig.finish(again)
+        assert ends(rig, again) == [(1, RunEnd.FAILED), (2, RunEnd.FAILED)]
 
-    def test_a_run_whose_claim_was_taken_over_is_kept_as_lost(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        unstarted, elsewhere = claimed(store), running(store)
-        hand_on(store, elsewhere, lease=LEASE)
-        run = running(store)
-        clock.advance(2 * LEASE)
-        taken = claim(store, OTHER_NODE, lapsed=True)
+    def test_a_run_whose_claim_was_taken_over_is_kept_as_lost(self, rig: Rig) -> None:
+        unstarted, elsewhere = rig.claimed(), rig.running()
+        rig.hand_on(elsewhere, lease=LEASE)
+        run = rig.running()
+        rig.advance(2 * LEASE)
+        taken = rig.take_over()
         assert len(taken) == 3
-        assert ends(store, unstarted) == []
+        assert ends(rig, unstarted) == []
         for each in (elsewhere, run):
-            [lost] = store.list_runs(each.id)
+            [lost] = rig.store.list_runs(each.id)
             assert (lost.attempt, lost.node, lost.outcome) == (1, NODE, RunEnd.LOST)
             assert (lost.started_at, lost.ended_at) == (START, START + 2 * LEASE)
         [second] = [each for each in taken if each.id == run.id]
-        assert finish(store, second, None)
-        assert [run.node for run in store.list_runs(run.id)] == [NODE, OTHER_NODE]
+        assert rig.finish(second, None)
+        assert [run.node for run in rig.store.list_runs(run.id)] == [NODE, OTHER_NODE]
 
-    def test_the_last_runs_are_kept(self, store: Store) -> None:
-        instance = fail_again(store, running(store), RUNS_KEPT + 2)
-        kept = store.list_runs(instance.id)
+    def test_the_last_runs_are_kept(self, rig: Rig) -> None:
+        instance = rig.fail_again(rig.running(), RUNS_KEPT + 2)
+        kept = rig.store.list_runs(instance.id)
         assert [run.attempt for run in kept] == list(range(3, RUNS_KEPT + 3))
         assert kept[0].error == "attempt 3"
 
-    def test_runs_go_with_their_instance(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_runs_go_with_their_instance(self, rig: Rig) -> None:
         outcomes = (Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED)
         gone: list[TaskInstance] = []
         kept: list[TaskInstance] = []
         for made in (gone, kept):
             for outcome in outcomes:
-                made.append(fail_again(store, running(store), 1))
-                assert finish(store, made[-1], outcome)
-            clock.advance(HOUR)
-        clean_up(store, older_than=HOUR + SECOND)
+                made.append(rig.fail_again(rig.running(), 1))
+                assert rig.finish(made[-1], outcome)
+            rig.advance(HOUR)
+        rig.clean_up(older_than=HOUR + SECOND)
         for outcome, old, new in zip(outcomes, gone, kept, strict=True):
-            assert ends(store, old) == [], f"of one that has {outcome.value}"
-            assert len(ends(store, new)) >= 1, f"of one that has {outcome.value}"
+            assert ends(rig, old) == [], f"of one that has {outcome.value}"
+            assert len(ends(rig, new)) >= 1, f"of one that has {outcome.value}"
 
-    def test_runs_go_with_a_deleted_definition_but_for_those_of_what_ran(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        waits = waiting_for_retry(store, retry_in=HOUR)
-        ran = fail_again(store, running(store), 1)
-        store.delete_definitions([waits.definition.id, ran.definition.id])
-        assert ends(store, waits) == []
-        assert ends(store, ran) == [(1, RunEnd.FAILED)]
-        clock.advance(HOUR)
-        clean_up(store, older_than=SECOND)
-        assert ends(store, ran) == []
+    def test_a_delete_keeps_the_runs_of_what_runs(self, rig: Rig) -> None:
+        waits = rig.waiting_for_retry(retry_in=HOUR)
+        ran = rig.fail_again(rig.running(), 1)
+        rig.delete(waits.definition, ran.definition)
+        assert ends(rig, waits) == []
+        assert ends(rig, ran) == [(1, RunEnd.FAILED)]
+        rig.advance(HOUR)
+        rig.clean_up(older_than=SECOND)
+        assert ends(rig, ran) == []
 
 
-class CancelTests:
+class CancelTests(StoreTests):
     """``cancel_instances``."""
 
-    def test_what_does_not_run_is_cancelled(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        over, unstarted = ended(store), claimed(store)
-        given = [waiting_for_retry(store), unstarted, pending(store)]
-        clock.advance(SECOND)
-        answer = cancel(store, over, replace(over, id=NOBODY), *given)
+    def test_what_does_not_run_is_cancelled(self, rig: Rig) -> None:
+        over, unstarted = rig.ended(), rig.claimed()
+        given = [rig.waiting_for_retry(), unstarted, rig.pending()]
+        rig.advance(SECOND)
+        answer = rig.cancel(over, replace(over, id=NOBODY), *given)
         assert answer == {each.id: Cancelled.CANCELLED for each in given}
         for each in given:
-            found = store.get_instance(each.id)
-            assert (found.state, found.completed_at) == (State.CANCELLED, clock.now())
-        assert store.get_instance(over.id) == over
-        assert cancel(store, *given) == {}
-        clock.advance(HOUR)
-        assert claim(store, lapsed=True) == []
+            rig.check(each, state=State.CANCELLED, completed_at=rig.now())
+        assert rig.read(over) == over
+        assert rig.cancel(*given) == {}
+        rig.advance(HOUR)
+        assert rig.claim(lapsed=True) == []
 
-    def test_what_runs_is_asked_to_stop(self, store: Store) -> None:
-        instance = running(store)
+    def test_what_runs_is_asked_to_stop(self, rig: Rig) -> None:
+        instance = rig.running()
         for _ in range(2):
-            assert cancel(store, instance) == {instance.id: Cancelled.REQUESTED}
-        found = store.get_instance(instance.id)
+            assert rig.cancel(instance) == {instance.id: Cancelled.REQUESTED}
+        found = rig.read(instance)
         assert found == replace(instance, cancel_requested=True)
         assert found.state is State.CANCELLING
-        assert store.list_instances(state=State.CANCELLING) == [found]
-        assert store.list_instances(state=State.RUNNING) == []
-        counts = store.counts()
+        assert rig.store.list_instances(state=State.CANCELLING) == [found]
+        assert rig.store.list_instances(state=State.RUNNING) == []
+        counts = rig.store.counts()
         assert (counts[State.CANCELLING], counts[State.RUNNING]) == (1, 0)
-        assert release(store, instance)
-        [again] = claim(store)
+        assert rig.release(instance)
+        [again] = rig.claim()
         assert again.cancel_requested
-        assert store.counts()[State.CANCELLING] == 1
+        assert rig.store.counts()[State.CANCELLING] == 1
         # It ends as its owner says.
-        assert finish(store, again)
-        assert store.get_instance(instance.id).outcome is Outcome.COMPLETED
+        assert rig.finish(again)
+        assert rig.read(instance).outcome is Outcome.COMPLETED
 
-    def test_a_cancelled_fire_time_is_not_made_again(self, store: Store) -> None:
-        instance = pending(store)
-        cancel(store, instance)
+    def test_a_cancelled_fire_time_is_not_made_again(self, rig: Rig) -> None:
+        instance = rig.pending()
+        rig.cancel(instance)
         new = replace(instance.definition, trigger=WAITING, next_fire_time=START)
-        assert ids(fire(store, put(store, new))) == [instance.id]
+        assert ids(rig.fire(rig.put(new))) == [instance.id]

@@ -1,67 +1,278 @@
-"""Store suite: what pages show is read, listed and counted, with times and traces.
+"""Store suite: what is stored is read unchanged, listed and counted.
 
-A store may keep no trace, of definitions and of instances: then it has none of any.
+A store need not keep trace contexts; then it keeps none at all.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
+from go_scheduler.checks import LONGEST, NAME_LIMIT, NOTE_LIMIT
+from go_scheduler.clock import ZERO
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import Counted, Outcome, Skipped, State
-from go_scheduler.policies import Overlap
+from go_scheduler.models import METADATA_LIMIT, Counted, Outcome, Skipped, State
+from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.stores.messages import Addition, Firing, Position
 from go_scheduler.stores.rules import Declaration, by_end
 from go_scheduler.testing.builders import (
     HOUR,
+    LEASE,
     MINUTE,
     NOBODY,
     SECOND,
     TICK,
     WAITING,
-    claim,
+    Rig,
+    StoreTests,
+    check,
     claimant,
-    claimed,
-    clean_up,
     definition,
-    ended,
-    finish,
-    fire,
-    firing,
     ids,
-    instances,
-    pending,
-    put,
-    running,
-    start,
-    waiting_for_retry,
+    in_pages,
 )
 from go_scheduler.testing.clock import START
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime, timedelta
-    from uuid import UUID
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from go_scheduler.json import JSON
     from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.stores.base import Store
-    from go_scheduler.testing.clock import ManualClock
+
+KATHMANDU = timezone(timedelta(hours=5, minutes=45))
+LISBON_IN_1900 = timezone(-timedelta(minutes=36, seconds=44, microseconds=680000))
+TIMES = {
+    "a microsecond": datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    "microseconds": datetime(2030, 1, 1, 0, 0, 0, 999999, tzinfo=UTC),
+    "in another zone": datetime(2030, 1, 1, 3, 4, 5, 6, tzinfo=KATHMANDU),
+    "with an odd offset": datetime(1900, 1, 1, tzinfo=LISBON_IN_1900),
+    "before 1970": datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
+    "after 2038": datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC),
+    "after nanoseconds in 64 bits": datetime(2262, 4, 12, tzinfo=UTC),
+    "the last": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+}
+TEXTS = [
+    "plain",
+    " spaces ",
+    "Größe 東京 🕰️ שלום",
+    "e\u0301 is not \xe9",
+    "'\"`\\%_$1?:name;--",
+    "\t\r\n\x01\x7f\u2028\ufeff",
+    "null",
+]
+DEEP: JSON = 0
+for _ in range(90):
+    DEEP = {"a": DEEP} if isinstance(DEEP, list) else [DEEP]
+METADATA: list[Mapping[str, JSON]] = [
+    {},
+    {"": ""},
+    {"null": None, "true": True, "false": False, "zero": 0, "one": 1},
+    {"big": 2**53 + 1, "bigger": -(2**63) - 1, "biggest": 10**40 + 1},
+    {"tenth": 0.1, "third": 1 / 3, "small": 5e-324, "large": 1.7976931348623157e308},
+    {"whole": 1e15, "wide": 1e300, "negative": -1.5e-7},
+    {"empty": [[], {}, [[]]], "mixed": [1, "1", [1], {"1": 1}, None, True]},
+    {"deep": DEEP},
+    {text: [text, {text: text}] for text in TEXTS},
+    {"full": "é" * ((METADATA_LIMIT - len('{"full":""}')) // 2)},
+]
 
 
-def one_of_each_state(store: Store) -> dict[State, TaskInstance]:
+def same(one: object, other: object) -> bool:
+    """Whether two JSON values are equal; true is not the number one."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            same(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+RETRIES = [
+    None,
+    RetryPolicy(),
+    RetryPolicy(max_attempts=None),
+    RetryPolicy.after_expiry(),
+    RetryPolicy(max_attempts=10**9, stop_on=[KeyError, "app.errors.Gone"]),
+    RetryPolicy(delay=ZERO, factor=2, jitter=1),
+    RetryPolicy(delay=TICK, factor=1.1, jitter=0.1),
+    RetryPolicy(delay=5 * SECOND, max_delay=LONGEST, jitter=SECOND),
+]
+
+
+class ValueTests(StoreTests):
+    """Times, ids, texts, policies and metadata."""
+
+    def test_a_definitions_times_come_back(self, rig: Rig) -> None:
+        for name, at in TIMES.items():
+            trigger = ExecuteOnceTrigger(at)
+            new = rig.put(definition(at, trigger=trigger))
+            moved = rig.put()
+            rig.fire(moved, next_fire_time=at)
+            for found in rig.store.list_definitions(ids=[new.id, moved.id]):
+                assert found.next_fire_time == at, name
+                assert found.next_fire_time.utcoffset() == ZERO, name
+            assert rig.read(new).trigger == trigger, name
+
+    def test_an_instances_times_come_back(self, rig: Rig) -> None:
+        for name, at in TIMES.items():
+            read = rig.put()
+            skipped = Skipped(first=at, last=at, count=10**9, reason=TEXTS[2])
+            for found in rig.fire(read, at, skipped=skipped):
+                assert found.execute_at == found.due_at == at, name
+                if found.skipped is None:
+                    assert found.fire_time == at, name
+                else:
+                    assert found.skipped == skipped, name
+
+    def test_times_given_in_utc_come_back_in_utc(self, rig: Rig) -> None:
+        read = rig.put()
+        skipped = Skipped(first=START, last=START, count=1, reason="late")
+        rig.fire(read, START + TICK, skipped=skipped)
+        rig.advance(TICK)
+        rig.run_due()
+        record, instance = rig.instances(read)
+        found = (
+            *attrgetter("fire_time", "execute_at", "due_at", "started_at")(instance),
+            *attrgetter("expires_at", "completed_at")(instance),
+            *attrgetter("skipped.first", "skipped.last", "completed_at")(record),
+        )
+        assert {at.utcoffset() for at in found if at is not None} == {ZERO}
+
+    def test_times_in_another_zone_are_the_same_times(self, rig: Rig) -> None:
+        read = rig.put()
+        local = replace(read, next_fire_time=START.astimezone(KATHMANDU))
+        rig.fire(local, START.astimezone(KATHMANDU), next_fire_time=START)
+        assert len(rig.fire(read)) == 1
+        [run] = rig.claim()
+        called_at = (START + TICK).astimezone(KATHMANDU)
+        assert rig.finish(replace(run, started_at=called_at))
+        assert rig.read(run).started_at == START + TICK
+
+    def test_leases_and_due_times_keep_their_microseconds(self, rig: Rig) -> None:
+        for years in (0, 40, 1000):
+            rig.advance(timedelta(days=365 * years, microseconds=1))
+            now = rig.now()
+            rig.pending(definition(now + SECOND))
+            [claimed] = rig.claim(ahead=SECOND)
+            assert claimed.expires_at == now + SECOND + LEASE
+            [started] = rig.start(claimed)
+            assert started.started_at == now + SECOND
+            assert rig.finish(started, None, retry_in=TICK)
+            assert rig.read(started).due_at == now + TICK
+            rig.delete(started.definition)
+
+    def test_durations_keep_their_microseconds(self, rig: Rig) -> None:
+        new = definition(expire_after=timedelta(days=36_525) - TICK)
+        new = replace(new, catch_up=CatchUp(grace=timedelta(days=400, microseconds=3)))
+        rig.check(rig.put(new), expire_after=new.expire_after, catch_up=new.catch_up)
+
+    def test_the_store_goes_by_the_clock_it_was_given(self, rig: Rig) -> None:
+        for _ in range(2):
+            now = rig.clock.now()
+            assert rig.store.now() == now, "the store does not go by its clock="
+            assert rig.store.now().utcoffset() == ZERO
+            at_earliest, at_latest = rig.store.now_between()
+            assert at_earliest <= now <= at_latest
+            rig.advance(HOUR + TICK)
+
+    def test_any_id_comes_back(self, rig: Rig) -> None:
+        for number in (0, 1, 2**127, 2**128 - 1):
+            rig.put(definition(key=number))
+            assert rig.store.get_definition(UUID(int=number)).id.int == number
+
+    def test_names_and_queues_come_back(self, rig: Rig) -> None:
+        for text in (*TEXTS, "é" * NAME_LIMIT, "🕰" * NAME_LIMIT):
+            new = rig.put(definition(name=text, queue=text))
+            rig.check(new, name=text, queue=text)
+            assert rig.store.list_definitions(name=text, queue=text) == [new]
+            rig.fire(new)
+            assert len(rig.claim(queues=[text])) == 1, f"in the queue {text!r}"
+
+    def test_errors_and_notes_come_back(self, rig: Rig) -> None:
+        for text in (*TEXTS, "", "é" * 100_000):
+            instance = rig.running()
+            assert rig.finish(instance, Outcome.FAILED, error=text)
+            assert rig.read(instance).error == text
+            note = text[:NOTE_LIMIT]
+            paused = rig.pause(instance.definition, note=note)
+            assert paused.note == rig.read(paused).note == note
+
+    def test_retry_policies_come_back(self, rig: Rig) -> None:
+        for retry in RETRIES:
+            new = rig.put(definition(retry=retry))
+            # As text: 1 and 1.0, or a list and a tuple, are equal to each other.
+            assert repr(rig.read(new).retry) == repr(retry)
+
+    def test_metadata_comes_back(self, rig: Rig) -> None:
+        for metadata in METADATA:
+            new = definition(metadata=metadata)
+            rig.put(new)
+            found = rig.read(new)
+            assert same(found.metadata, new.metadata), metadata
+            assert found == new, metadata
+            assert rig.put(new).revision == 1, f"not equal to itself: {metadata}"
+            [instance] = rig.fire(found)
+            assert same(instance.metadata, new.metadata), metadata
+
+    def test_a_negative_zero_stays_negative(self, rig: Rig) -> None:
+        new = rig.put(definition(metadata={"a": -0.0}))
+        kept = rig.read(new).metadata["a"]
+        assert isinstance(kept, float)
+        assert math.copysign(1, kept) == -1
+
+    def test_what_is_read_cannot_be_changed(self, rig: Rig) -> None:
+        new = rig.put(definition(metadata={"a": {"b": [1]}}))
+        found = rig.read(new)
+        with pytest.raises(TypeError):
+            found.metadata["a"]["b"].append(2)  # type: ignore[call-overload,index,union-attr]
+        assert rig.read(new).metadata == {"a": {"b": [1]}}
+
+
+class OpenTests(StoreTests):
+    """``initialize``, ``connect`` and ``close``."""
+
+    def test_initializing_again_is_harmless(self, rig: Rig) -> None:
+        instance = rig.running()
+        for _ in range(2):
+            rig.store.initialize()
+        assert rig.read(instance.definition) == instance.definition
+        assert rig.read(instance) == instance
+
+    def test_connecting_again_is_harmless(self, rig: Rig) -> None:
+        for _ in range(2):
+            rig.store.connect()
+        new = rig.put()
+        assert rig.read(new) == new
+
+    def test_a_closed_store_may_be_opened_again(self, rig: Rig) -> None:
+        for _ in range(2):
+            # The first time it is closed before it was used.
+            for _ in range(2):
+                rig.store.close()
+            rig.store.initialize()
+            new = rig.put()
+            assert rig.read(new) == new
+
+
+def one_of_each_state(rig: Rig) -> dict[State, TaskInstance]:
     """An instance in each state, each of its own definition."""
-    made = {State(each.value): ended(store, outcome=each) for each in Outcome}
-    made[State.RUNNING] = running(store)
-    asked = running(store)
-    store.cancel_instances({asked.id: None})
-    made[State.CANCELLING] = store.get_instance(asked.id)
-    made[State.CLAIMED] = claimed(store)
-    made[State.PENDING] = pending(store)
+    made = {State(each.value): rig.ended(outcome=each) for each in Outcome}
+    made[State.RUNNING] = rig.running()
+    asked = rig.running()
+    rig.cancel(asked)
+    made[State.CANCELLING] = rig.read(asked)
+    made[State.CLAIMED] = rig.claimed()
+    made[State.PENDING] = rig.pending()
     return made
 
 
@@ -71,44 +282,40 @@ MAIL, FAX, IDLE, FROZEN = (
 )
 
 
-def filled(store: Store, clock: ManualClock) -> dict[str, TaskInstance]:
+def filled(rig: Rig) -> dict[str, TaskInstance]:
     """Instances in every state, by a letter each. ``FAX`` is in the set of "shop".
 
     a and b completed, c failed, d was skipped; e is to stop, f and g run, h is claimed;
     i was cancelled, u to y are pending, and so is z, whose definition is paused.
     """
-    store.put_definitions([MAIL, IDLE, FROZEN])
-    store.declare_definitions(Declaration(owner="shop", definitions=[FAX]))
+    rig.store.put_definitions([MAIL, IDLE, FROZEN])
+    rig.store.declare_definitions(Declaration(owner="shop", definitions=[FAX]))
     made: dict[str, TaskInstance] = {}
 
     def add(letter: str, of: TaskDefinition, after: timedelta, key: str = "") -> None:
-        addition = Addition(at=START + after, key=key or letter)
-        [made[letter]] = store.add_instances(of.id, [addition])
+        made[letter] = rig.add(of, at=START + after, key=key or letter)
 
     for number, letter in enumerate("abcdefg"):
         add(letter, FAX if number % 2 else MAIL, number * SECOND)
-        [made[letter]] = claim(store, queues=["mail", "fax"])
-        clock.advance(SECOND)
+        [made[letter]] = rig.claim(queues=["mail", "fax"])
+        rig.advance(SECOND)
     for each in zip("abcd", ENDS, strict=True):
-        assert finish(store, made[each[0]], each[1])
-        clock.advance(SECOND)
+        assert rig.finish(made[each[0]], each[1])
+        rig.advance(SECOND)
     add("h", MAIL, 40 * SECOND)
-    claim(store, queues=["mail"], ahead=MINUTE)
+    rig.claim(queues=["mail"], ahead=MINUTE)
     add("i", MAIL, MINUTE)
-    store.cancel_instances({made["e"].id: None, made["i"].id: None})
+    rig.store.cancel_instances({made["e"].id: None, made["i"].id: None})
     add("x", IDLE, 20 * SECOND, key="a")
     add("y", IDLE, 21 * SECOND)
     add("z", FROZEN, 22 * SECOND)
     add("w", FAX, 4 * HOUR)
     later = [START + number * HOUR for number in (1, 2, 3)]
-    step = firing(MAIL, *later[:2], next_fire_time=later[2])
-    step = replace(step, execute_times=tuple(later[1:]))
-    read = store.get_definition(MAIL.id)
-    assert store.fire_definitions([replace(step, definition=read)]).done
-    made["u"], made["v"] = instances(store, MAIL)[-2:]
-    store.pause_definitions([FROZEN.id])
+    step = {"next_fire_time": later[2], "execute_times": tuple(later[1:])}
+    *_, made["u"], made["v"] = rig.fire(rig.read(MAIL), *later[:2], **step)
+    rig.pause(FROZEN)
     # The claims of what runs have lapsed: it runs even so.
-    clock.advance(20 * SECOND)
+    rig.advance(20 * SECOND)
     return made
 
 
@@ -165,180 +372,169 @@ VIEWS: Sequence[tuple[str, dict[str, Any], str]] = (
 )
 
 
-class InstanceListTests:
+class InstanceListTests(StoreTests):
     """``list_instances``, ``get_instance`` and ``counts``."""
 
-    def test_instances_are_read_by_their_ids(self, store: Store) -> None:
-        known = one_of_each_state(store).values()
-        found = store.find_instances([NOBODY, *(each.id for each in known)])
-        assert found == {each.id: store.get_instance(each.id) for each in known}
-        assert store.find_instances([]) == {}
+    def test_instances_are_read_by_their_ids(self, rig: Rig) -> None:
+        known = one_of_each_state(rig).values()
+        found = rig.store.find_instances([NOBODY, *(each.id for each in known)])
+        assert found == {each.id: rig.read(each) for each in known}
+        assert rig.store.find_instances([]) == {}
         with pytest.raises(TaskInstanceNotFoundError) as caught:
-            store.get_instance(NOBODY)
+            rig.store.get_instance(NOBODY)
         assert caught.value.instance_id == NOBODY
 
-    def test_lists_of_instances_meet_every_condition(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        letters = {each.id: name for name, each in filled(store, clock).items()}
+    def test_lists_of_instances_meet_every_condition(self, rig: Rig) -> None:
+        letters = {each.id: name for name, each in filled(rig).items()}
         for conditions, expected in LISTS:
             for limit, newest_first in product((1, 3, 100), (False, True)):
-                case = f"{conditions} newest_first={newest_first}, by {limit}"
-                read, after = "", None
-                while page := store.list_instances(
-                    newest_first=newest_first, after=after, limit=limit, **conditions
-                ):
-                    assert len(page) <= limit, case
-                    read += "".join(letters[each.id] for each in page)
-                    assert len(read) <= len(expected), f"a page is repeated: {case}"
-                    after = Position.of_instance(page[-1])
-                assert read == (expected[::-1] if newest_first else expected), case
+                ask = {"limit": limit, "newest_first": newest_first, **conditions}
+                page = partial(rig.store.list_instances, **ask)
+                found = in_pages(page, Position.of_instance, limit=limit)
+                read = "".join(letters[each.id] for each in found)
+                assert read == (expected[::-1] if newest_first else expected), ask
 
-    def test_listed_instances_are_read_as_they_are_stored(self, store: Store) -> None:
-        retried = waiting_for_retry(store, retry_in=HOUR)
-        run = running(store, definition(START, metadata={"a": 1}))
+    def test_listed_instances_are_read_as_they_are_stored(self, rig: Rig) -> None:
+        retried = rig.waiting_for_retry(retry_in=HOUR)
+        run = rig.running(definition(START, metadata={"a": 1}))
         # What is due at one time comes in the order of ids. A retry keeps its place.
         made = sorted([retried, run], key=attrgetter("id"))
-        assert store.list_instances() == made
-        assert store.list_instances(newest_first=True) == made[::-1]
+        assert rig.store.list_instances() == made
+        assert rig.store.list_instances(newest_first=True) == made[::-1]
 
-    def test_a_page_follows_an_instance_that_is_gone(self, store: Store) -> None:
-        gone = pending(store)
-        kept = pending(store, definition(START + SECOND))
-        store.delete_definitions([gone.definition.id])
+    def test_a_page_follows_an_instance_that_is_gone(self, rig: Rig) -> None:
+        gone = rig.pending()
+        kept = rig.pending(definition(START + SECOND))
+        rig.delete(gone.definition)
         end = Position.of_instance(gone)
-        assert ids(store.list_instances(after=end)) == [kept.id]
+        assert ids(rig.store.list_instances(after=end)) == [kept.id]
 
-    def test_a_page_has_100_instances_by_default(self, store: Store) -> None:
-        fire(store, put(store), *(START + number * TICK for number in range(101)))
-        assert len(store.list_instances()) == 100
+    def test_a_page_has_100_instances_by_default(self, rig: Rig) -> None:
+        rig.fire(rig.put(), *(START + number * TICK for number in range(101)))
+        assert len(rig.store.list_instances()) == 100
 
-    def test_what_is_left_of_a_definition_keeps_its_name(self, store: Store) -> None:
-        left = ended(store, definition(name="a"))
-        gone = pending(store, definition(name="a"))
-        store.delete_definitions([left.definition.id, gone.definition.id])
-        assert ids(store.list_instances(name="a")) == [left.id]
+    def test_what_is_left_of_a_definition_keeps_its_name(self, rig: Rig) -> None:
+        left = rig.ended(definition(name="a"))
+        gone = rig.pending(definition(name="a"))
+        rig.delete(left.definition, gone.definition)
+        assert ids(rig.store.list_instances(name="a")) == [left.id]
 
-    def test_every_state_has_a_count(self, store: Store) -> None:
-        assert store.counts() == dict.fromkeys(State, 0)
-        made = one_of_each_state(store)
-        pending(store, definition(START + SECOND))
-        assert store.counts() == {**dict.fromkeys(State, 1), State.PENDING: 2}
-        store.delete_definitions([each.definition.id for each in made.values()])
-        clean_up(store)
-        assert store.counts() == dict.fromkeys(State, 0) | {State.PENDING: 1}
+    def test_every_state_has_a_count(self, rig: Rig) -> None:
+        assert rig.store.counts() == dict.fromkeys(State, 0)
+        made = one_of_each_state(rig)
+        rig.pending(definition(START + SECOND))
+        assert rig.store.counts() == {**dict.fromkeys(State, 1), State.PENDING: 2}
+        rig.store.delete_definitions([each.definition.id for each in made.values()])
+        rig.clean_up()
+        assert rig.store.counts() == dict.fromkeys(State, 0) | {State.PENDING: 1}
 
 
-class ViewTests:
+class ViewTests(StoreTests):
     """``counts_up_to``, ``list_backlog`` and the lists of ``ViewStore``."""
 
-    def test_counts_are_exact_up_to_a_bound(self, store: Store) -> None:
+    def test_counts_are_exact_up_to_a_bound(self, rig: Rig) -> None:
         for outcome in (Outcome.COMPLETED, Outcome.FAILED) * 2:
-            ended(store, outcome=outcome)
-        one_of_each_state(store)
+            rig.ended(outcome=outcome)
+        one_of_each_state(rig)
         for _ in range(3):
-            pending(store)
+            rig.pending()
         exact = dict.fromkeys(State, 1) | {State.COMPLETED: 3, State.FAILED: 3}
         exact[State.PENDING] = 4
-        counts = store.counts_up_to(10)
+        counts = rig.store.counts_up_to(10)
         assert counts == {state: Counted(count=exact[state]) for state in State}
         for most in (2, 3):
-            for state, found in store.counts_up_to(most).items():
+            for state, found in rig.store.counts_up_to(most).items():
                 assert found.count <= most, state
                 assert found.more or found.count == exact[state], (state, most)
         # Few that are claimed are counted amid many that wait.
         for state in (State.CLAIMED, State.RUNNING):
-            assert store.counts_up_to(3)[state] == Counted(count=1)
-        assert store.counts_up_to(2)[State.FAILED] == Counted(count=2, more=True)
+            assert rig.store.counts_up_to(3)[state] == Counted(count=1)
+        assert rig.store.counts_up_to(2)[State.FAILED] == Counted(count=2, more=True)
 
-    def test_counts_of_some_look_at_so_many_of_all(self, store: Store) -> None:
-        running(store)
+    def test_counts_of_some_look_at_so_many_of_all(self, rig: Rig) -> None:
+        rig.running()
         for _ in range(3):
-            ended(store)
-            pending(store, definition(START + MINUTE, queue="other"))
+            rig.ended()
+            rig.pending(definition(START + MINUTE, queue="other"))
         exact = dict.fromkeys(State, 0) | {State.RUNNING: 1, State.COMPLETED: 3}
-        counts = store.counts_up_to(10, queues=["default"])
+        counts = rig.store.counts_up_to(10, queues=["default"])
         assert counts == {state: Counted(count=exact[state]) for state in State}
-        counts = store.counts_up_to(10, queues=["other"], owners=["ann"])
+        counts = rig.store.counts_up_to(10, queues=["other"], owners=["ann"])
         assert set(counts.values()) == {Counted(count=0)}
-        counts = store.counts_up_to(2, queues=["default"])
+        counts = rig.store.counts_up_to(2, queues=["default"])
         assert counts[State.COMPLETED].more
         for state in State:
             assert counts[state].count <= exact[state]
             assert counts[state].more or counts[state].count == exact[state]
-        assert store.counts_up_to(2, queues=["other"])[State.COMPLETED] == Counted(
+        assert rig.store.counts_up_to(2, queues=["other"])[State.COMPLETED] == Counted(
             count=0, more=True
         )
-        several = store.counts_up_to(2, queues=["default", "other", "third"])
+        several = rig.store.counts_up_to(2, queues=["default", "other", "third"])
         assert several[State.PENDING].more
-        assert store.counts_up_to(2, owners=["ann"])[State.PENDING].count == 0
+        assert rig.store.counts_up_to(2, owners=["ann"])[State.PENDING].count == 0
 
-    def test_of_many_that_are_paused_more_is_said(self, store: Store) -> None:
-        of = put(store, definition(START)).id
-        store.add_instances(of, [Addition() for _ in range(3)])
-        store.pause_definitions([of])
+    def test_of_many_that_are_paused_more_is_said(self, rig: Rig) -> None:
+        of = rig.put(definition(START)).id
+        rig.store.add_instances(of, [Addition() for _ in range(3)])
+        rig.store.pause_definitions([of])
         for queues in (None, ["default"]):
-            assert store.counts_up_to(2, queues=queues)[State.PENDING].more
-            exact = store.counts_up_to(3, queues=queues)[State.PENDING]
+            assert rig.store.counts_up_to(2, queues=queues)[State.PENDING].more
+            exact = rig.store.counts_up_to(3, queues=queues)[State.PENDING]
             assert exact == Counted(count=3)
 
-    def test_the_backlog_is_what_is_due_by_queue(self, store: Store) -> None:
+    def test_the_backlog_is_what_is_due_by_queue(self, rig: Rig) -> None:
         quick = definition(START - MINUTE, queue="quick")
-        pending(store, replace(quick, priority=3))
-        pending(store, definition(START - HOUR, queue="quick"))
-        pending(store, definition(START - SECOND, queue="slow"))
-        pending(store, definition(START + SECOND, queue="later"))
+        rig.pending(replace(quick, priority=3))
+        rig.pending(definition(START - HOUR, queue="quick"))
+        rig.pending(definition(START - SECOND, queue="slow"))
+        rig.pending(definition(START + SECOND, queue="later"))
         paused = definition(START - HOUR, queue="paused")
-        pending(store, paused)
-        store.pause_definitions([paused.id])
-        found = {each.queue: each for each in store.list_backlog(10)}
+        rig.pending(paused)
+        rig.pause(paused)
+        found = {each.queue: each for each in rig.store.list_backlog(10)}
         assert list(found) == ["quick", "slow"]
         assert found["quick"].due == Counted(count=2)
         assert found["quick"].oldest == START - HOUR
         assert found["slow"].oldest == START - SECOND
-        bounded = store.list_backlog(1)[0]
+        bounded = rig.store.list_backlog(1)[0]
         assert bounded.due == Counted(count=1, more=True)
 
-    def test_without_anything_nothing_is_shown(self, store: Store) -> None:
-        put(store)
-        assert store.list_backlog(10) == []
-        assert list(store.list_claims(limit=10)) == []
-        found = store.list_ended(Outcome.FAILED, limit=10)
+    def test_without_anything_nothing_is_shown(self, rig: Rig) -> None:
+        rig.put()
+        assert rig.store.list_backlog(10) == []
+        assert list(rig.store.list_claims(limit=10)) == []
+        found = rig.store.list_ended(Outcome.FAILED, limit=10)
         assert list(found.found) == []
         assert found.next is None
-        assert set(store.counts_up_to(1).values()) == {Counted(count=0)}
+        assert set(rig.store.counts_up_to(1).values()) == {Counted(count=0)}
 
-    def test_what_ended_last_comes_first(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    def test_what_ended_last_comes_first(self, rig: Rig) -> None:
         failed = []
         for seconds in (0, 0, 1, 1):
-            clock.advance(seconds * SECOND)
-            failed.append(ended(store, outcome=Outcome.FAILED))
+            rig.advance(seconds * SECOND)
+            failed.append(rig.ended(outcome=Outcome.FAILED))
         for outcome in Outcome:
             if outcome is not Outcome.FAILED:
-                other = ended(store, outcome=outcome)
-                page = store.list_ended(outcome, limit=10)
+                other = rig.ended(outcome=outcome)
+                page = rig.store.list_ended(outcome, limit=10)
                 assert (ids(page.found), page.next) == ([other.id], None)
         last_first = sorted(failed, key=by_end, reverse=True)
         for limit in (1, 2, 5):
-            read: list[UUID] = []
-            before = None
-            while True:
-                page = store.list_ended(Outcome.FAILED, before=before, limit=limit)
-                assert len(page.found) <= limit
-                read += ids(page.found)
-                before = page.next
-                if before is None:
-                    break
-            assert read == ids(last_first), f"in pages of {limit}"
+            page = rig.store.list_ended(Outcome.FAILED, limit=limit)
+            read = [page]
+            while page.next is not None:
+                page = rig.store.list_ended(
+                    Outcome.FAILED, before=page.next, limit=limit
+                )
+                read.append(page)
+            assert max(len(each.found) for each in read) <= limit
+            found = [id for each in read for id in ids(each.found)]
+            assert found == ids(last_first), f"in pages of {limit}"
 
-    def test_views_are_in_their_order_and_of_some_queues_and_owners(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        letters = {each.id: name for name, each in filled(store, clock).items()}
+    def test_views_are_in_order_and_filtered(self, rig: Rig) -> None:
+        letters = {each.id: name for name, each in filled(rig).items()}
         for name, conditions, expected in VIEWS:
-            found = getattr(store, name)(**{"limit": 20} | conditions)
+            found = getattr(rig.store, name)(**{"limit": 20} | conditions)
             read = "".join(letters[each.id] for each in found)
             assert read == expected, f"{name} of {conditions}"
         mail, shop = ["mail"], ["shop"]
@@ -347,19 +543,19 @@ class ViewTests:
             (None, shop, Outcome.COMPLETED, "b"),
             (mail, shop, Outcome.FAILED, ""),
         ):
-            page = store.list_ended(outcome, queues=queues, owners=owners, limit=10)
+            page = rig.store.list_ended(outcome, queues=queues, owners=owners, limit=10)
             assert "".join(letters[each.id] for each in page.found) == expected
             assert page.next is None
-        assert ids(store.search_names("f", queues=["fax"], limit=9)) == [FAX.id]
-        assert ids(store.search_names("f", owners=shop, limit=9)) == [FAX.id]
+        assert ids(rig.store.search_names("f", queues=["fax"], limit=9)) == [FAX.id]
+        assert ids(rig.store.search_names("f", owners=shop, limit=9)) == [FAX.id]
         for queues, names in ((["mail"], []), (None, ["idle"]), ([], [])):
-            backlog = store.list_backlog(9, queues=queues)
+            backlog = rig.store.list_backlog(9, queues=queues)
             assert [each.queue for each in backlog] == names
 
-    def test_what_was_fired_is_in_the_order_of_fire_times(self, store: Store) -> None:
-        made = put(store)
-        fire(store, made, START - HOUR, START - MINUTE, START - SECOND, START)
-        fire(store, put(store), START - MINUTE)
+    def test_what_was_fired_is_in_the_order_of_fire_times(self, rig: Rig) -> None:
+        made = rig.put()
+        rig.fire(made, START - HOUR, START - MINUTE, START - SECOND, START)
+        rig.fire(rig.put(), START - MINUTE)
         minute, second = START - MINUTE, START - SECOND
         for of, newest_first, limit, expected in (
             (made.id, False, 10, [minute, second]),
@@ -367,37 +563,39 @@ class ViewTests:
             (made.id, True, 1, [second]),
             (NOBODY, False, 1, []),
         ):
-            found = store.list_fired(
+            found = rig.store.list_fired(
                 of, since=minute, before=START, newest_first=newest_first, limit=limit
             )
             assert [each.fire_time for each in found] == expected
 
-    def test_what_was_fired_is_counted_span_by_span(self, store: Store) -> None:
-        made = ended(store).definition
+    def test_what_was_fired_is_counted_span_by_span(self, rig: Rig) -> None:
+        made = rig.ended().definition
         # It has fired its last: an edit lets it go on.
-        store.put_definitions([replace(made, priority=2, next_fire_time=START + HOUR)])
-        read = store.get_definition(made.id)
-        fire(store, read, *(START + number * SECOND for number in (1, 2, 3, 60, 61)))
+        rig.store.put_definitions(
+            [replace(made, priority=2, next_fire_time=START + HOUR)]
+        )
+        read = rig.read(made)
+        rig.fire(read, *(START + number * SECOND for number in (1, 2, 3, 60, 61)))
         bounds = [START, START + MINUTE, START + HOUR, START + 2 * HOUR]
         done, open_one = State.COMPLETED, State.PENDING
         for most, first in ((10, {done: 1, open_one: 3}), (2, {done: 1, open_one: 1})):
-            found = store.count_fired(made.id, bounds, most=most)
+            found = rig.store.count_fired(made.id, bounds, most=most)
             assert found == [first, {open_one: 2}, {}]
-        assert store.count_fired(NOBODY, bounds, most=2) == [{}, {}, {}]
+        assert rig.store.count_fired(NOBODY, bounds, most=2) == [{}, {}, {}]
 
-    def test_names_are_found_by_how_they_begin(self, store: Store) -> None:
+    def test_names_are_found_by_how_they_begin(self, rig: Rig) -> None:
         names = ("report", "report daily", "rep%", "Report", None)
-        made = {name: put(store, definition(name=name)) for name in names}
+        made = {name: rig.put(definition(name=name)) for name in names}
         for prefix, expected in (
             ("report", {"report", "report daily"}),
             ("rep%", {"rep%"}),
             ("x", set()),
         ):
-            found = store.search_names(prefix, limit=10)
+            found = rig.store.search_names(prefix, limit=10)
             assert {each.name for each in found} == expected
-        assert len(store.search_names("rep", limit=2)) == 2
-        store.delete_definitions([made["report"].id])
-        [left] = store.search_names("report", limit=10)
+        assert len(rig.store.search_names("rep", limit=2)) == 2
+        rig.delete(made["report"])
+        [left] = rig.store.search_names("report", limit=10)
         assert left.name == "report daily"
 
 
@@ -409,99 +607,90 @@ def made_at(given: Iterable[TaskInstance]) -> list[datetime | None]:
     return [each.created_at for each in given]
 
 
-class MadeTests:
-    """``created_at`` of instances."""
-
-    def test_an_instance_knows_when_it_was_made(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        fires = put(store, definition(START - HOUR))
-        backfills, adds, edited = (put(store, definition()) for _ in range(3))
-        clock.advance(MINUTE)
-        skipped = Skipped(first=START - HOUR, last=START, count=2, reason="ä")
-        step = Firing(definition=fires, fire_times=(START + HOUR,), skipped=skipped)
-        assert store.fire_definitions([step]).done == {fires.id}
-        store.backfill_instances(backfills, [START - HOUR], overlap=Overlap.ALLOW)
-        given = [Addition(key="ä"), Addition(at=START + HOUR), Addition(delay=HOUR)]
-        assert made_at(store.add_instances(adds.id, given)) == [MADE] * 3
-        # The record of what an edit leaves is made then.
-        put(store, replace(edited, trigger=WAITING, next_fire_time=START + HOUR))
-        assert made_at(store.list_instances()) == [MADE] * 7
-        clock.advance(SECOND)
-        again = store.add_instances(adds.id, [given[0], Addition(key="b")])
-        assert made_at(again) == [MADE, MADE + SECOND]
-        for run in claim(store):
-            assert finish(store, run, None)
-        for run in claim(store):
-            assert finish(store, run)
-            of_run = MADE + SECOND if run.key == "b" else MADE
-            assert store.get_instance(run.id).created_at == run.created_at == of_run
-
-    def test_what_is_created_and_started_at_once_is_made_then(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        fires, adds = put(store), put(store)
-        clock.advance(MINUTE)
-        new = definition(START)
-        firing = Firing(definition=new, fire_times=(START,))
-        _, put_in = store.put_and_start(firing, claimant())
-        fired = store.fire_and_start(
-            [Firing(definition=fires, fire_times=(START,))], claimant()
-        )
-        added = store.add_and_start(adds.id, [Addition()], claimant(), names=None)
-        assert made_at([*fired.started, *added]) == [MADE] * (len(fired.started) + 1)
-        assert put_in is None or put_in.created_at == MADE
-        assert set(made_at(store.list_instances())) == {MADE}
-
-
 FIRST = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ANOTHER = "x" * 600
 
 
-class TraceTests:
-    """``trace_context`` of definitions and instances."""
+class OriginTests(StoreTests):
+    """``created_at`` and ``trace_context``."""
 
-    def test_that_of_a_definition_stays_until_it_is_changed(self, store: Store) -> None:
-        given = replace(definition(START + HOUR), trace_context=FIRST)
-        new = put(store, given)
+    def test_an_instance_knows_when_it_was_made(self, rig: Rig) -> None:
+        fires = rig.put(definition(START - HOUR))
+        backfills, adds, edited = (rig.put(definition()) for _ in range(3))
+        rig.advance(MINUTE)
+        skipped = Skipped(first=START - HOUR, last=START, count=2, reason="ä")
+        rig.fire(fires, START + HOUR, skipped=skipped)
+        rig.store.backfill_instances(backfills, [START - HOUR], overlap=Overlap.ALLOW)
+        given = [Addition(key="ä"), Addition(at=START + HOUR), Addition(delay=HOUR)]
+        assert made_at(rig.store.add_instances(adds.id, given)) == [MADE] * 3
+        # The record of what an edit leaves is made then.
+        rig.edit(edited, trigger=WAITING, next_fire_time=START + HOUR)
+        assert made_at(rig.store.list_instances()) == [MADE] * 7
+        rig.advance(SECOND)
+        again = rig.store.add_instances(adds.id, [given[0], Addition(key="b")])
+        assert made_at(again) == [MADE, MADE + SECOND]
+        for run in rig.claim():
+            assert rig.finish(run, None)
+        for run in rig.claim():
+            assert rig.finish(run)
+            of_run = MADE + SECOND if run.key == "b" else MADE
+            assert rig.read(run).created_at == run.created_at == of_run
+
+    def test_what_is_created_and_started_at_once_is_made_then(self, rig: Rig) -> None:
+        fires, adds = rig.put(), rig.put()
+        rig.advance(MINUTE)
+        new = definition(START)
+        firing = Firing(definition=new, fire_times=(START,))
+        _, put_in = rig.store.put_and_start(firing, claimant())
+        fired = rig.store.fire_and_start(
+            [Firing(definition=fires, fire_times=(START,))], claimant()
+        )
+        added = rig.store.add_and_start(adds.id, [Addition()], claimant(), names=None)
+        assert made_at([*fired.started, *added]) == [MADE] * (len(fired.started) + 1)
+        assert put_in is None or put_in.created_at == MADE
+        assert set(made_at(rig.store.list_instances())) == {MADE}
+
+    def test_that_of_a_definition_stays_until_it_is_changed(self, rig: Rig) -> None:
+        given = definition(START + HOUR, trace_context=FIRST)
+        new = rig.put(given)
         assert new.trace_context in (None, FIRST)
-        again = put(store, replace(given, trace_context=ANOTHER))
-        store.pause_definitions([new.id])
-        [resumed] = store.resume_definitions([new.id])
+        again = rig.edit(given, trace_context=ANOTHER)
+        rig.pause(new)
+        [resumed] = rig.resume(new)
         assert again.revision == new.revision
-        for each in (again, resumed, store.get_definition(new.id)):
-            assert each.trace_context == new.trace_context
-        edited = put(store, replace(given, name="other", trace_context=ANOTHER))
+        check(again, resumed, rig.read(new), trace_context=new.trace_context)
+        edited = rig.edit(given, name="other", trace_context=ANOTHER)
         assert edited.trace_context in (None, ANOTHER)
-        assert store.get_definition(new.id).trace_context == edited.trace_context
+        assert rig.read(new).trace_context == edited.trace_context
         without = replace(given, trigger=WAITING, trace_context=None)
-        for each in (put(store, without), store.get_definition(new.id)):
-            assert each.trace_context is None
+        check(rig.put(without), rig.read(new), trace_context=None)
 
-    def test_an_instance_has_its_own_or_its_definitions(self, store: Store) -> None:
-        of = put(store, replace(definition(), trace_context=FIRST))
-        fire(store, of)
+    def test_an_instance_has_its_own_or_its_definitions(self, rig: Rig) -> None:
+        of = rig.put(definition(trace_context=FIRST))
+        rig.fire(of)
         given = [Addition(key="a", trace_context=ANOTHER), Addition()]
-        added = [*store.add_instances(of.id, given)]
+        added = [*rig.store.add_instances(of.id, given)]
         own = added[0].own_trace_context
         assert own in (None, ANOTHER)
-        assert [*store.add_instances(of.id, given)] == added
-        claimed = claim(store)
-        started = start(store, *claimed)
+        assert [*rig.store.add_instances(of.id, given)] == added
+        claimed = rig.claim()
+        started = rig.start(*claimed)
         assert len(started) == 3
-        for each in (*added, *claimed, *started, *store.list_instances()):
+        for each in (*added, *claimed, *started, *rig.store.list_instances()):
             expected = own if each.key == "a" else None
             assert each.own_trace_context == expected
             assert each.trace_context == (expected or of.trace_context)
         given = [Addition(trace_context=ANOTHER)]
-        [at_once] = store.add_and_start(of.id, given, claimant(), names=None)
+        [at_once] = rig.store.add_and_start(of.id, given, claimant(), names=None)
         assert at_once.own_trace_context == own
-        assert store.get_instance(at_once.id) == at_once
+        assert rig.read(at_once) == at_once
 
-    def test_what_is_backfilled_has_that_of_the_call(self, store: Store) -> None:
-        of = put(store, definition(START + HOUR))
+    def test_what_is_backfilled_has_that_of_the_call(self, rig: Rig) -> None:
+        of = rig.put(definition(START + HOUR))
         asked = replace(of, trace_context=ANOTHER)
-        store.backfill_instances(asked, [START - HOUR, START], overlap=Overlap.ALLOW)
-        contexts = {each.trace_context for each in claim(store)}
+        rig.store.backfill_instances(
+            asked, [START - HOUR, START], overlap=Overlap.ALLOW
+        )
+        contexts = {each.trace_context for each in rig.claim()}
         assert contexts in ({None}, {ANOTHER})
-        assert store.get_definition(of.id).trace_context is None
+        assert rig.read(of).trace_context is None

@@ -1,14 +1,21 @@
-"""The rules of the store machine: each makes the same call of two stores."""
+"""The store machine: compares any store with ``MemoryStore`` over random calls."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 from uuid import UUID
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from go_scheduler.errors import (
     ConfigurationError,
@@ -38,9 +45,11 @@ from go_scheduler.stores.messages import (
     Position,
     Release,
     Renewal,
+    Retention,
     RunOutcome,
 )
 from go_scheduler.stores.rules import LOCK, Declaration, Removed
+from go_scheduler.testing.builders import in_pages, revision_of
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
@@ -66,20 +75,25 @@ TRIGGERS: Sequence[Trigger] = (
     OnDemandTrigger(lasting=False),
 )
 
-EXCLUSIONS: Sequence[tuple[Overlap, str | None]] = (
-    (Overlap.SKIP, None),
-    (Overlap.BUFFER_ONE, "a"),
-    (Overlap.ALLOW, "b"),
-    (Overlap.REPLACE, None),
-    (Overlap.BUFFER_ALL, None),
-    (Overlap.ALLOW, None),
+EXCLUSIONS: Sequence[Mapping[str, Any]] = (
+    {"overlap": Overlap.SKIP},
+    {"overlap": Overlap.BUFFER_ONE, "lock": "a"},
+    {"overlap": Overlap.ALLOW, "lock": "b"},
+    {"overlap": Overlap.REPLACE},
+    {"overlap": Overlap.BUFFER_ALL},
+    {"overlap": Overlap.ALLOW},
 )
 """Overlap and lock by definition. None share a lock: stores order ids as they like."""
 
 
-def fires_first(trigger: Trigger, at: datetime | None) -> datetime | None:
-    """The first fire time of a definition, drawn for it; none if it is on demand."""
-    return None if isinstance(trigger, OnDemandTrigger) else at
+def defined(
+    definition_id: UUID, trigger: Trigger, at: datetime | None, **fields: Any
+) -> TaskDefinition:
+    """A definition that fires first at a time, unless it fires on demand."""
+    at = None if isinstance(trigger, OnDemandTrigger) else at
+    return TaskDefinition(
+        id=definition_id, trigger=trigger, next_fire_time=at, **fields
+    )
 
 
 ids = st.integers(0, 3).map(lambda number: UUID(int=number))
@@ -87,19 +101,20 @@ ALL_IDS = [UUID(int=number) for number in range(4)]
 some_ids = st.sets(ids, min_size=1, max_size=2)
 seconds = st.sampled_from([0, 0, 1, 5, 10, 20, 60]).map(lambda each: each * SECOND)
 offsets = st.integers(-3, 6).map(lambda each: each * STEP)
-exclusions = st.sampled_from([None, None, None, *EXCLUSIONS])
-full: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
-    [*4 * [{}], {"max_queue": 1}, {"max_queue": 2, "when_full": "drop"}]
+FULL: Sequence[Mapping[str, Any]] = (
+    *4 * [{}],
+    {"max_queue": 1},
+    {"max_queue": 2, "when_full": "drop"},
 )
-"""The limit of waiting instances, and what happens to more."""
-fields = st.fixed_dictionaries(
-    {
-        "name": st.sampled_from([None, "a", "b"]),
-        "queue": st.sampled_from(QUEUES),
-        "priority": st.integers(0, 3),
-        "expire_after": st.sampled_from([None, 5 * SECOND]),
-        "jitter": st.sampled_from([None, None, SECOND]),
-    }
+fields = st.builds(
+    lambda exclusion, full, **others: {**exclusion, **full, **others},
+    st.sampled_from([*3 * [{}], *EXCLUSIONS]),
+    st.sampled_from(FULL),
+    name=st.sampled_from([None, "a", "b"]),
+    queue=st.sampled_from(QUEUES),
+    priority=st.integers(0, 3),
+    expire_after=st.sampled_from([None, 5 * SECOND]),
+    jitter=st.sampled_from([None, None, SECOND]),
 )
 results = st.sampled_from([None, '"ä"', "[1]"])
 no_claim = st.just(Claim(instance_id=UUID(int=0), attempt=0))
@@ -134,6 +149,17 @@ declarations = st.builds(
 )
 nodes = st.sampled_from([UUID(int=101), UUID(int=102)])
 
+SLOTS = (
+    *map(str, ALL_IDS),
+    *(LOCK + each["lock"] for each in EXCLUSIONS if "lock" in each),
+)
+_FIRST_ADDED = 1_000_000
+_FIRST_HANDED_OVER = 1_000
+# Long before anything else, as stores order what is due at one moment as they like.
+_LONG_AGO = [START - (1_000_000 + number) * SECOND for number in range(4)]
+# A definition on demand never fires.
+_FIRING = TRIGGERS[:3]
+
 
 if TYPE_CHECKING:
     # The first revision of a definition's life: the oracle's (True) and the store's.
@@ -146,7 +172,7 @@ _T = TypeVar("_T")
 
 
 class StorePair(RuleBasedStateMachine):
-    """A store and a ``MemoryStore``; knows which id of one is which of the other."""
+    """A store and a ``MemoryStore``; maps the ids of one to the ids of the other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,10 +191,10 @@ class StorePair(RuleBasedStateMachine):
         self._claims: list[Claim] = []
 
     def make_store(self, clock: ManualClock) -> Store:
-        """An empty, initialized store on a clock.
+        """Return an empty, initialized store on a clock.
 
         Args:
-            clock: What the store goes by.
+            clock: The clock of the store.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no make_store(self, clock)"
@@ -205,7 +231,7 @@ class StorePair(RuleBasedStateMachine):
     def _put(
         self, *new: TaskDefinition, edits: int | None = None, by: Put | None = None
     ) -> None:
-        """Put definitions; those that are new begin a life at a higher revision."""
+        """Put definitions; a new one begins at a higher revision than a deleted one."""
         stored = {each.id for each in self._stored()}
         begin = [each.id for each in new if each.id not in stored]
         for each in begin:
@@ -242,11 +268,11 @@ class StorePair(RuleBasedStateMachine):
         return replace(new, revision=self._first(store, new.id) + edits)
 
     def _first(self, store: Store, definition_id: UUID) -> int:
-        """The revision at which a definition's life began in a store."""
+        """The first revision of a definition in a store."""
         return self._lives.get(definition_id, {}).get(store is self.oracle, 1)
 
     def _definition(self, store: Store, given: TaskDefinition) -> object:
-        """All that a store keeps of a definition, with the anchor of its trigger."""
+        """The stored fields of a definition, with the anchor of its trigger."""
         return (
             given,
             dump_trigger(given.trigger),
@@ -261,11 +287,11 @@ class StorePair(RuleBasedStateMachine):
         return self.oracle.list_definitions(limit=ALL)
 
     def _fire(self, firing: Firing, life: Life) -> None:
-        """Fire, and note which new instance of the store is which of the oracle.
+        """Fire, and map the new instances of the store to those of the oracle.
 
         Args:
-            firing: Of a definition as the oracle had it.
-            life: That of the definition when it was read.
+            firing: The step of a definition that was read from the oracle.
+            life: The first revisions of the definition when it was read.
         """
         definition_id = firing.definition.id
         edits = revision_of(firing.definition) - life[True]
@@ -280,7 +306,7 @@ class StorePair(RuleBasedStateMachine):
         self._note_made(definition_id)
 
     def _note_made(self, definition_id: UUID) -> None:
-        """Note which new instance of the store is which of the oracle."""
+        """Map the new instances of the store to those of the oracle."""
 
         def by_time(store: Store) -> Mapping[object, UUID]:
             twins = self._twins
@@ -305,6 +331,10 @@ class StorePair(RuleBasedStateMachine):
     def _known(self, store: Store, instance: TaskInstance) -> UUID | None:
         return self._oracles(store, instance.id)
 
+    def _seen(self, store: Store, found: Iterable[TaskInstance]) -> object:
+        """The promised fields of instances, by the ids of the oracle."""
+        return {self._known(store, each): seen_of(each) for each in found}
+
     def _some(
         self, data: st.DataObject, given: Sequence[_T], *, most: int = 3
     ) -> Sequence[_T]:
@@ -312,14 +342,8 @@ class StorePair(RuleBasedStateMachine):
         return data.draw(st.lists(latest, min_size=1, max_size=most, unique=True))
 
 
-def revision_of(given: TaskDefinition) -> int:
-    """The revision of a definition that a store has returned."""
-    assert given.revision is not None, f"{given} is stored without a revision"
-    return given.revision
-
-
 def seen_of(given: TaskInstance) -> object:
-    """All that the interface promises of an instance, except its id."""
+    """The fields of an instance that the interface promises, except its id."""
     owned = given.state in (*RUNS, State.CLAIMED)
     unstarted = given.state in (State.PENDING, State.CLAIMED)
     return (
@@ -337,109 +361,190 @@ def seen_of(given: TaskInstance) -> object:
     )
 
 
-_FIRST_ID = 1_000_000
-
-
-class AdditionRules(StorePair):
-    """Instances are added by hand."""
-
-    @rule(
-        definition_id=ids,
-        keys=st.lists(st.sampled_from([None, None, "a", "b"]), max_size=3),
-        offset=st.none() | offsets,
-        delay=seconds,
-        node=st.none() | nodes,
-    )
-    def add(
-        self,
-        definition_id: UUID,
-        keys: list[str | None],
-        offset: timedelta | None,
-        delay: timedelta,
-        node: UUID | None,
-    ) -> None:
-        """Adds instances, some with a key; perhaps for a node that starts them."""
-        additions = [
-            Addition(
-                id=UUID(int=_FIRST_ID + len(self._added) + number),
-                at=None if offset is None else self.clock.now() + offset,
-                delay=delay,
-                payload={"number": number} if number else None,
-                key=key,
-            )
-            for number, key in enumerate(keys)
-        ]
-
-        def add(store: Store) -> object:
-            try:
-                if node is None or not hands_over(self.store):
-                    found = store.add_instances(definition_id, additions)
-                else:
-                    found = store.add_and_start(
-                        definition_id,
-                        additions,
-                        self._claimant(node, QUEUES),
-                        names=None,
-                    )
-            except (QueueFullError, TaskDefinitionNotFoundError) as error:
-                return type(error), error.definition_id
-            self._twins.update((each.id, each.id) for each in found)
-            if store is self.oracle:
-                made = {each.id for each in additions}
-                self._note(
-                    each
-                    for each in found
-                    if each.id in made and each.claimed_by is not None
-                )
-            return [(each.id, seen_of(each)) for each in found]
-
-        self._added.update(each.id for each in additions)
-        self._alike(add)
-
-
 def hands_over(store: Store) -> bool:
-    """Whether a store starts what it creates; it need not."""
+    """Whether a store can start what it creates in the same write."""
     return type(store).add_and_start is not HandOverStore.add_and_start
 
 
-# Long before anything else, as stores order what is due at one moment as they like.
-_LONG_AGO = [START - (1_000_000 + number) * SECOND for number in range(4)]
+class StoreMachine(StorePair):
+    """Makes the same calls of a store and a ``MemoryStore``, and compares the answers.
 
+    ```python
+    class MyMachine(StoreMachine):
+        def make_store(self, clock: ManualClock) -> Store:
+            store = MyStore(clock=clock)
+            store.initialize()
+            return store
 
-class BackfillRules(StorePair):
-    """Fire times that have passed are given instances."""
+    TestMyMachine = MyMachine.TestCase
+    ```
 
-    @precondition(lambda self: self._stored() or self._read)
-    @rule(data=st.data(), overlap=st.sampled_from(Overlap))
-    def backfill(self, data: st.DataObject, overlap: Overlap) -> None:
-        """Backfills a definition, as it was read now or some time ago."""
-        known = [(each, self._lives[each.id]) for each in self._stored()]
-        read, life = data.draw(st.sampled_from([*known, *self._read[-2:]]))
-        edits = revision_of(read) - life[True]
-        chosen = self._some(data, self._fire_times(read.id), most=4)
+    ``make_store`` is called once for each example, and the store is closed after it;
+    what the store keeps elsewhere must be gone by then or cleared by ``make_store``.
+    """
 
-        def backfill(store: Store) -> object:
-            mine = replace(read, revision=life[store is self.oracle] + edits)
-            try:
-                return store.backfill_instances(mine, chosen, overlap=overlap)
-            except TaskDefinitionNotFoundError as error:
-                return error.definition_id
-            except ConflictError as error:
-                return error.definition_id, "conflict"
-
-        self._alike(backfill)
-        self._note_made(read.id)
-
-    def _fire_times(self, definition_id: UUID) -> Sequence[datetime]:
-        """Fire times of which some have an instance already."""
-        found = self.oracle.list_instances(definition_id=definition_id, limit=ALL)
-        passed = {each.fire_time for each in found if each.fire_time is not None}
+    @initialize()
+    def begin(self) -> None:
+        """Put and fire some definitions, so that short examples have claims too."""
         now = self.clock.now()
-        return [*_LONG_AGO, *sorted(each for each in passed if each <= now)]
+        self._put(
+            *(
+                defined(UUID(int=number), trigger, now, **EXCLUSIONS[number])
+                for number, trigger in enumerate(TRIGGERS)
+            )
+        )
+        for read in self.oracle.list_definitions():
+            if read.next_fire_time is None:
+                continue
+            later = None if read.trigger.waits else now + 2 * STEP
+            times = (now,) if read.trigger.waits else (now, now + STEP)
+            firing = Firing(definition=read, fire_times=times, next_fire_time=later)
+            self._fire(firing, self._lives[read.id])
 
+    @rule(delta=st.one_of(seconds, st.just(timedelta(microseconds=1))))
+    def advance(self, delta: timedelta) -> None:
+        """Move the time on."""
+        self.clock.advance(delta)
 
-class DeclarationRules(StorePair):
-    """Sets are declared, by two owners."""
+    @rule(
+        retention=st.builds(
+            Retention,
+            ended=seconds,
+            failed=seconds,
+            remembered=seconds.map(lambda each: 10 * each),
+        )
+    )
+    def clean_up(self, retention: Retention) -> None:
+        """Delete finished instances and tombstones."""
+
+        def clean_up(store: Store) -> object:
+            settle(store)
+            return store.delete_finished(retention, limit=ALL)
+
+        self._alike(clean_up)
+        self._deleted.clear()
+        live = {each.id: self._lives[each.id] for each in self._stored()}
+        self._read = [each for each in self._read if live.get(each[0].id) is each[1]]
+
+    @invariant()
+    def stores_are_alike(self) -> None:
+        """Both stores have the same content."""
+        self._alike_by_id(lambda store: store.list_definitions(limit=ALL))
+        self._alike(lambda store: dict(store.counts()))
+        self._alike(
+            lambda store: {
+                each.id: (dump_trigger(each.trigger), each.completed_at)
+                for each in store.list_tombstones(ALL_IDS)
+            }
+        )
+
+        def read(store: Store) -> object:
+            found = store.list_instances(limit=ALL)
+            return {
+                self._known(store, each): (
+                    seen_of(each),
+                    (each.worker, each.result),
+                    (each.accepted_at, each.start_by, each.progress),
+                )
+                for each in found
+            }
+
+        self._alike(read)
+
+    @rule(
+        new_id=ids,
+        trigger=st.sampled_from(TRIGGERS),
+        offset=st.none() | offsets,
+        fields=fields,
+        edits=st.none() | st.integers(0, 2),
+    )
+    def put(
+        self,
+        new_id: UUID,
+        trigger: Trigger,
+        offset: timedelta | None,
+        fields: Mapping[str, Any],
+        edits: int | None,
+    ) -> None:
+        """Put a definition, perhaps with a stale revision."""
+        now = self.clock.now()
+        at = None if offset is None else now + offset
+        fields = {**EXCLUSIONS[new_id.int], **fields}
+        self._put(defined(new_id, trigger.anchored(now), at, **fields), edits=edits)
+
+    @rule(which=some_ids)
+    def delete(self, which: set[UUID]) -> None:
+        """Delete definitions."""
+
+        def delete(store: Store) -> object:
+            stored = store.list_definitions(ids=which)
+            for each in stored:
+                self._deleted[store is self.oracle, each.id] = revision_of(each)
+            deleted = store.delete_definitions(which)
+            return {id: len(ran) for id, ran in deleted.items()}
+
+        self._alike(delete)
+
+    @precondition(lambda self: self._deleted)
+    @rule(data=st.data())
+    def put_again(self, data: st.DataObject) -> None:
+        """Put a definition with the id of a deleted one."""
+        gone = sorted({each for _, each in self._deleted})
+        now = self.clock.now()
+        new_id = data.draw(st.sampled_from(gone))
+        trigger = TRIGGERS[0].anchored(now)
+        self._put(defined(new_id, trigger, now, **EXCLUSIONS[new_id.int]))
+
+    @rule(which=some_ids, note=st.sampled_from([None, "why"]))
+    def pause(self, which: set[UUID], note: str | None) -> None:
+        """Pause definitions."""
+        self._alike_by_id(lambda store: store.pause_definitions(which, note=note))
+
+    @rule(which=some_ids)
+    def resume(self, which: set[UUID]) -> None:
+        """Resume definitions."""
+        self._alike_by_id(lambda store: store.resume_definitions(which))
+
+    @rule(
+        data=st.data(),
+        ahead=seconds,
+        limit=st.sampled_from([1, 2, ALL]),
+        skips=st.booleans(),
+        goes_on=st.booleans(),
+    )
+    def fire(
+        self, data: st.DataObject, *, skips: bool, goes_on: bool, **page: Any
+    ) -> None:
+        """Fire a definition, as it was read now or some time ago."""
+
+        def read_due(store: Store) -> object:
+            settle(store)
+            due = store.due_definitions(**page)
+            return [self._definition(store, each) for each in due]
+
+        self._alike(read_due)
+        due = self.oracle.due_definitions(**page)
+        known = [*((each, self._lives[each.id]) for each in due), *self._read[-2:]]
+        if not known:
+            return
+        read, life = data.draw(st.sampled_from(known))
+        assert read.next_fire_time is not None
+        self._read.append((read, life))
+        count = data.draw(st.integers(0, 1 if read.trigger.waits else 3))
+        later = data.draw(st.sampled_from([timedelta(0), STEP / 2]))
+        series = [read.next_fire_time + number * STEP for number in range(count + 2)]
+        skipped = None
+        if skips:
+            first = series.pop(0)
+            skipped = Skipped(first=first, last=first, count=1, reason="late")
+        firing = Firing(
+            definition=read,
+            fire_times=tuple(series[:count]),
+            skipped=skipped,
+            next_fire_time=series[-1] if goes_on else None,
+            execute_times=tuple(each + later for each in series[:count]),
+        )
+        self._fire(firing, life)
 
     @rule(
         triggers=st.dictionaries(ids, st.sampled_from(TRIGGERS), max_size=3),
@@ -448,16 +553,9 @@ class DeclarationRules(StorePair):
     def declare(
         self, triggers: Mapping[UUID, Trigger], declaration: Declaration
     ) -> None:
-        """A set is declared, or refused, or comes too late."""
+        """Declare a set; it may be refused or outdated."""
         now = self.clock.now()
-        new = [
-            TaskDefinition(
-                id=id,
-                trigger=each.anchored(now),
-                next_fire_time=fires_first(each, now),
-            )
-            for id, each in triggers.items()
-        ]
+        new = [defined(id, each.anchored(now), now) for id, each in triggers.items()]
         declaration = replace(declaration, definitions=new)
         stored = {each.id for each in self._stored()}
         begin = triggers.keys() - stored
@@ -488,137 +586,82 @@ class DeclarationRules(StorePair):
         for put_one in new:
             self._note_made(put_one.id)
 
-
-class DefinitionRules(StorePair):
-    """Definitions are put, deleted, paused, and fired."""
-
     @rule(
-        new_id=ids,
-        trigger=st.sampled_from(TRIGGERS),
+        definition_id=ids,
+        keys=st.lists(st.sampled_from([None, None, "a", "b"]), max_size=3),
         offset=st.none() | offsets,
-        exclusion=exclusions,
-        fields=fields,
-        full=full,
-        edits=st.none() | st.integers(0, 2),
+        delay=seconds,
+        node=st.none() | nodes,
     )
-    def put(
+    def add(
         self,
-        new_id: UUID,
-        trigger: Trigger,
+        definition_id: UUID,
+        keys: list[str | None],
         offset: timedelta | None,
-        exclusion: tuple[Overlap, str | None] | None,
-        fields: dict[str, Any],
-        full: dict[str, Any],
-        edits: int | None,
+        delay: timedelta,
+        node: UUID | None,
     ) -> None:
-        """A definition is put, perhaps as it was after some edits, or conflicts."""
-        at = None if offset is None else self.clock.now() + offset
-        overlap, lock = exclusion or EXCLUSIONS[new_id.int]
-        new = TaskDefinition(
-            id=new_id,
-            trigger=trigger.anchored(self.clock.now()),
-            overlap=overlap,
-            lock=lock,
-            next_fire_time=fires_first(trigger, at),
-            **fields,
-            **full,
-        )
-        self._put(new, edits=edits)
+        """Add instances, some with a key; perhaps a node starts them at once."""
+        additions = [
+            Addition(
+                id=UUID(int=_FIRST_ADDED + len(self._added) + number),
+                at=None if offset is None else self.clock.now() + offset,
+                delay=delay,
+                payload={"number": number} if number else None,
+                key=key,
+            )
+            for number, key in enumerate(keys)
+        ]
 
-    @rule(which=some_ids)
-    def delete(self, which: set[UUID]) -> None:
-        """Definitions are deleted."""
+        def add(store: Store) -> object:
+            try:
+                if node is None or not hands_over(self.store):
+                    found = store.add_instances(definition_id, additions)
+                else:
+                    claimant = self._claimant(node, QUEUES)
+                    found = store.add_and_start(
+                        definition_id, additions, claimant, names=None
+                    )
+            except (QueueFullError, TaskDefinitionNotFoundError) as error:
+                return type(error), error.definition_id
+            self._twins.update((each.id, each.id) for each in found)
+            if store is self.oracle:
+                made = {each.id for each in additions}
+                self._note(
+                    each for each in found if each.id in made and each.claimed_by
+                )
+            return [(each.id, seen_of(each)) for each in found]
 
-        def delete(store: Store) -> object:
-            stored = store.list_definitions(ids=which)
-            for each in stored:
-                self._deleted[store is self.oracle, each.id] = revision_of(each)
-            deleted = store.delete_definitions(which)
-            return {id: len(ran) for id, ran in deleted.items()}
+        self._added.update(each.id for each in additions)
+        self._alike(add)
 
-        self._alike(delete)
+    @precondition(lambda self: self._stored() or self._read)
+    @rule(data=st.data(), overlap=st.sampled_from(Overlap))
+    def backfill(self, data: st.DataObject, overlap: Overlap) -> None:
+        """Backfill a definition, as it was read now or some time ago."""
+        known = [(each, self._lives[each.id]) for each in self._stored()]
+        read, life = data.draw(st.sampled_from([*known, *self._read[-2:]]))
+        edits = revision_of(read) - life[True]
+        chosen = self._some(data, self._fire_times(read.id), most=4)
 
-    @precondition(lambda self: self._deleted)
-    @rule(data=st.data())
-    def put_again(self, data: st.DataObject) -> None:
-        """The id of a definition that was deleted begins another life."""
-        gone = sorted({each for _, each in self._deleted})
+        def backfill(store: Store) -> object:
+            mine = replace(read, revision=life[store is self.oracle] + edits)
+            try:
+                return store.backfill_instances(mine, chosen, overlap=overlap)
+            except TaskDefinitionNotFoundError as error:
+                return error.definition_id
+            except ConflictError as error:
+                return error.definition_id, "conflict"
+
+        self._alike(backfill)
+        self._note_made(read.id)
+
+    def _fire_times(self, definition_id: UUID) -> Sequence[datetime]:
+        """Fire times; some have an instance already."""
+        found = self.oracle.list_instances(definition_id=definition_id, limit=ALL)
+        passed = {each.fire_time for each in found if each.fire_time is not None}
         now = self.clock.now()
-        new_id = data.draw(st.sampled_from(gone))
-        overlap, lock = EXCLUSIONS[new_id.int]
-        new = TaskDefinition(
-            id=new_id,
-            trigger=TRIGGERS[0].anchored(now),
-            overlap=overlap,
-            lock=lock,
-            next_fire_time=now,
-        )
-        self._put(new)
-
-    @rule(which=some_ids, note=st.sampled_from([None, "why"]))
-    def pause(self, which: set[UUID], note: str | None) -> None:
-        """Definitions are paused."""
-        self._alike_by_id(lambda store: store.pause_definitions(which, note=note))
-
-    @rule(which=some_ids)
-    def resume(self, which: set[UUID]) -> None:
-        """Definitions are resumed."""
-        self._alike_by_id(lambda store: store.resume_definitions(which))
-
-    @rule(
-        data=st.data(),
-        ahead=seconds,
-        limit=st.sampled_from([1, 2, ALL]),
-        skips=st.booleans(),
-        goes_on=st.booleans(),
-    )
-    def fire(
-        self,
-        data: st.DataObject,
-        ahead: timedelta,
-        limit: int,
-        skips: bool,
-        goes_on: bool,
-    ) -> None:
-        """A definition that is due is fired, as it was read now or some time ago."""
-
-        def read_due(store: Store) -> object:
-            settle(store)
-            due = store.due_definitions(ahead=ahead, limit=limit)
-            return [self._definition(store, each) for each in due]
-
-        self._alike(read_due)
-        due = self.oracle.due_definitions(ahead=ahead, limit=limit)
-        known = [*((each, self._lives[each.id]) for each in due), *self._read[-2:]]
-        if not known:
-            return
-        read, life = data.draw(st.sampled_from(known))
-        assert read.next_fire_time is not None
-        self._read.append((read, life))
-        count = data.draw(st.integers(0, 1 if read.trigger.waits else 3))
-        later = data.draw(st.sampled_from([timedelta(0), STEP / 2]))
-        series = [read.next_fire_time + number * STEP for number in range(count + 2)]
-        skipped = None
-        if skips:
-            first = series.pop(0)
-            skipped = Skipped(first=first, last=first, count=1, reason="late")
-        firing = Firing(
-            definition=read,
-            fire_times=tuple(series[:count]),
-            skipped=skipped,
-            next_fire_time=series[-1] if goes_on else None,
-            execute_times=tuple(each + later for each in series[:count]),
-        )
-        self._fire(firing, life)
-
-
-_FIRST_HANDED_OVER = 1_000
-# A definition on demand never fires.
-_FIRING = TRIGGERS[:3]
-
-
-class HandOverRules(StorePair):
-    """A node puts definitions, and starts their first instance at once."""
+        return [*_LONG_AGO, *sorted(each for each in passed if each <= now)]
 
     @rule(
         stored=st.none() | ids,
@@ -637,7 +680,7 @@ class HandOverRules(StorePair):
         goes_on: bool,
         node: UUID,
     ) -> None:
-        """A new definition is put, or one that is stored is replaced."""
+        """Put a definition and start its first instance, if the store can."""
         known = {each.id for each in self._stored()}
         # One that has lived before need not be started.
         new_id = (
@@ -647,12 +690,7 @@ class HandOverRules(StorePair):
         )
         at = self.clock.now() - steps_late * STEP
         later = self.clock.now() + STEP if goes_on and not trigger.waits else None
-        new = TaskDefinition(
-            id=new_id,
-            trigger=trigger.anchored(self.clock.now()),
-            queue=queue,
-            next_fire_time=at,
-        )
+        new = defined(new_id, trigger.anchored(self.clock.now()), at, queue=queue)
         started: list[TaskInstance] = []
 
         def put(
@@ -672,10 +710,6 @@ class HandOverRules(StorePair):
             seen_of(each) for each in started[:1]
         ]
 
-
-class InstanceRules(StorePair):
-    """Instances are claimed, started, kept, given back, ended, and cancelled."""
-
     @rule(
         node=nodes,
         queues=st.sampled_from([QUEUES, QUEUES[:1], QUEUES[1:]]),
@@ -683,34 +717,23 @@ class InstanceRules(StorePair):
         lead=seconds,
         lapsed=st.none() | seconds,
     )
-    def claim(
-        self,
-        node: UUID,
-        queues: tuple[str, ...],
-        ahead: timedelta,
-        lead: timedelta,
-        lapsed: timedelta | None,
-    ) -> None:
-        """A node claims all that it can get."""
+    def claim(self, node: UUID, queues: tuple[str, ...], **options: Any) -> None:
+        """Claim for a node all that it can get."""
         claimant = self._claimant(node, queues)
 
         def claim(store: Store) -> object:
             settle(store)
-            claimed = store.claim_instances(
-                claimant, ahead=ahead, lead=lead, limit=ALL, lapsed=lapsed
-            )
+            claimed = store.claim_instances(claimant, limit=ALL, **options)
             if store is self.oracle:
                 self._note(claimed)
-            return {
-                self._known(store, each): (seen_of(each), each.silence)
-                for each in claimed
-            }
+            silences = {self._known(store, each): each.silence for each in claimed}
+            return self._seen(store, claimed), silences
 
         self._alike(claim)
 
     @rule(data=st.data())
     def reopen(self, data: st.DataObject) -> None:
-        """Somebody lets some of what has failed run again."""
+        """Reopen some of the failed instances."""
         failed = self.oracle.list_instances(state=State.FAILED, limit=ALL)
         chosen = self._some(data, failed) if failed else ()
 
@@ -722,41 +745,37 @@ class InstanceRules(StorePair):
 
     @rule(node=nodes)
     def list_claimed(self, node: UUID) -> None:
-        """A node looks for what it has claimed; what is frozen may be left out."""
+        """List the claims of a node; frozen instances may be left out."""
 
         def read(store: Store) -> object:
             found = store.list_claimed(node, limit=ALL)
-            return {
-                self._known(store, each): seen_of(each)
-                for each in found
-                if not each.definition.paused
-            }
+            return self._seen(
+                store, (each for each in found if not each.definition.paused)
+            )
 
         self._alike(read)
 
     @precondition(lambda self: self._claims)
     @rule(data=st.data(), node=nodes)
     def start(self, data: st.DataObject, node: UUID) -> None:
-        """A node starts what it has claimed or lost."""
+        """Start instances by claims that are current or lost."""
         claims = self._some(data, self._claims)
 
         def start(store: Store) -> object:
             mine = [self._claim(store, each) for each in claims]
             started = store.start_instances(self._claimant(node, QUEUES), mine).done
-            return {
-                self._known(store, each): (
-                    seen_of(each),
-                    self._definition(store, each.definition),
-                )
+            definitions = {
+                each.definition.id: self._definition(store, each.definition)
                 for each in started
             }
+            return self._seen(store, started), definitions
 
         self._alike(start)
 
     @precondition(lambda self: self._claims)
     @rule(data=st.data(), renewal=renewals)
     def renew(self, data: st.DataObject, renewal: Renewal) -> None:
-        """A node renews or hands on what it has claimed or lost, perhaps over a bus."""
+        """Renew claims or hand them on, perhaps over a bus."""
         claims = self._some(data, self._claims)
 
         def renew(store: Store) -> object:
@@ -780,7 +799,7 @@ class InstanceRules(StorePair):
         called: bool,
         next_fire_time: timedelta | None,
     ) -> None:
-        """A node finishes what it has claimed or lost."""
+        """Finish a run by a claim that is current or lost."""
         [claim] = self._some(data, self._claims, most=1)
         now = self.clock.now()
         # What is skipped has not been called.
@@ -802,7 +821,7 @@ class InstanceRules(StorePair):
     @precondition(lambda self: self._claims)
     @rule(data=st.data(), given=releases)
     def release(self, data: st.DataObject, given: Release) -> None:
-        """A node gives back what it has claimed or lost."""
+        """Release instances by claims that are current or lost."""
         claims = self._some(data, self._claims)
 
         def release(store: Store) -> object:
@@ -815,7 +834,7 @@ class InstanceRules(StorePair):
     @precondition(lambda self: self._twins)
     @rule(data=st.data(), next_fire_time=st.none() | offsets)
     def cancel(self, data: st.DataObject, next_fire_time: timedelta | None) -> None:
-        """Instances are cancelled."""
+        """Cancel instances."""
         which = self._some(data, list(self._twins))
         at = None if next_fire_time is None else self.clock.now() + next_fire_time
 
@@ -828,35 +847,22 @@ class InstanceRules(StorePair):
 
     @rule()
     def review_parked(self) -> None:
-        """Somebody goes over what is parked."""
+        """Review the parked instances."""
 
         def go_over(store: Store) -> object:
             settle(store)
             found = store.review_parked(limit=ALL)
             parts = found.unparked, found.skipped, found.replaced
-            return [
-                {self._known(store, each): seen_of(each) for each in part}
-                for part in parts
-            ]
+            return [self._seen(store, part) for part in parts]
 
         self._alike(go_over)
 
     def _claim(self, store: Store, claim: Claim) -> Claim:
         return replace(claim, instance_id=self._twin(store, claim.instance_id))
 
-
-SLOTS = (
-    *map(str, ALL_IDS),
-    *(LOCK + lock for _, lock in EXCLUSIONS if lock is not None),
-)
-
-
-class ReadingRules(StorePair):
-    """Nodes look for each other and for what is due; somebody reads lists."""
-
     @rule(node=nodes, unbroken=seconds, within=seconds)
     def contact(self, node: UUID, unbroken: timedelta, within: timedelta) -> None:
-        """A node tells that it has been in contact, and looks which others were."""
+        """Note the contact of a node, and list all contacts."""
 
         def tell(store: Store) -> object:
             announced = Announcement(
@@ -872,7 +878,7 @@ class ReadingRules(StorePair):
 
     @rule(known=st.sets(st.sampled_from(QUEUES)))
     def due_queues(self, known: set[str]) -> None:
-        """Somebody looks where something is due, but for queues that are known."""
+        """List the queues where something is due, except known ones."""
 
         def look(store: Store) -> object:
             settle(store)
@@ -886,12 +892,12 @@ class ReadingRules(StorePair):
 
     @rule(name=st.sampled_from("ab"), value=st.sampled_from(["", "1", "ä"]))
     def keep_setting(self, name: str, value: str) -> None:
-        """Somebody asks what all have agreed on."""
+        """Keep a setting; the first value stays."""
         self._alike(lambda store: store.keep_setting(name, value))
 
     @rule()
     def list_runs(self) -> None:
-        """Somebody looks how the runs of instances ended."""
+        """List the kept runs of all instances."""
 
         def read(store: Store) -> object:
             return {
@@ -911,16 +917,11 @@ class ReadingRules(StorePair):
         limit=st.integers(1, 3),
     )
     def list_definitions(self, *, limit: int, **conditions: Any) -> None:
-        """Somebody pages through definitions; they and their order are the same."""
+        """List definitions in pages; their order is the same in both stores."""
 
         def read(store: Store) -> object:
-            found: list[TaskDefinition] = []
-            after = None
-            while page := store.list_definitions(
-                after=after, limit=limit, **conditions
-            ):
-                found += page
-                after = Position.of_definition(page[-1])
+            listed = partial(store.list_definitions, limit=limit, **conditions)
+            found = in_pages(listed, Position.of_definition, limit=limit)
             return [self._definition(store, each) for each in found]
 
         self._alike(read)
@@ -942,19 +943,19 @@ class ReadingRules(StorePair):
         limit: int,
         **conditions: Any,
     ) -> None:
-        """Somebody pages through instances, which each store orders by its own ids."""
+        """List instances in pages; each store orders them by its own ids."""
         for name, offset in (("since", since), ("fired_since", fired_since)):
             if offset is not None:
                 conditions[name] = self.clock.now() + offset
 
         def read(store: Store) -> object:
-            found: list[TaskInstance] = []
-            after = None
-            while page := store.list_instances(
-                newest_first=newest_first, after=after, limit=limit, **conditions
-            ):
-                found += page
-                after = Position.of_instance(page[-1])
+            listed = partial(
+                store.list_instances,
+                newest_first=newest_first,
+                limit=limit,
+                **conditions,
+            )
+            found = in_pages(listed, Position.of_instance, limit=limit)
             order = [(each.execute_at, each.id) for each in found]
             assert order == sorted(order, reverse=newest_first), f"no order: {order}"
             return sorted(str(self._known(store, each)) for each in found)
@@ -963,7 +964,7 @@ class ReadingRules(StorePair):
 
     @rule(slot=st.sampled_from(SLOTS))
     def slot_holder(self, slot: str) -> None:
-        """Somebody asks who has a slot."""
+        """Look up who holds a slot."""
 
         def read(store: Store) -> object:
             found = store.slot_holder(slot)
