@@ -44,6 +44,7 @@ MEMORY = "go_scheduler.stores.memory.store"
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_all_promises_hold_whatever_fails(seed: int) -> None:
     report = simulated(seed)
@@ -153,21 +154,22 @@ def _name_of(value: object) -> str | None:
 # Each with the first seed that shows that it is missing, and what that breaks.
 GUARDS = [
     (a_claim_takes_what_has_not_lapsed, 0, "called twice"),
-    (a_start_does_not_look_at_the_claim, 2, "called by a claim that is lost"),
-    (an_end_does_not_look_at_the_claim, 25, "called twice"),
+    (a_start_does_not_look_at_the_claim, 0, "called by a claim that is lost"),
+    (an_end_does_not_look_at_the_claim, 8, "called twice"),
     (a_claim_does_not_raise_the_attempt, 0, "called by a claim that is lost"),
-    (a_firing_does_not_compare_what_was_read, 0, "moved back"),
+    (a_firing_does_not_compare_what_was_read, 29, "moved back"),
     (a_slot_is_taken_by_all, 0, "not alone"),
-    (a_release_is_lost, 0, "late"),
+    (a_release_is_lost, 9, "late"),
     (a_call_does_not_look_at_the_lease, 0, "called by a claim that is lost"),
     (nothing_is_renewed, 0, "called twice"),
-    (a_takeover_does_not_wait_after_an_outage, 9, "called twice"),
-    (what_a_lost_answer_claimed_is_not_given_back, 0, "late"),
+    (a_takeover_does_not_wait_after_an_outage, 0, "called twice"),
+    (what_a_lost_answer_claimed_is_not_given_back, 9, "late"),
     (a_retry_is_lost, 0, "ended for no reason"),
     (a_clock_leads, 5, "too early"),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("guard", "seed", "broken"), GUARDS, ids=_name_of)
 def test_a_guard_that_is_missing_is_noticed(
     guard: Callable[[pytest.MonkeyPatch], None],
