@@ -40,8 +40,8 @@ START = datetime.fromisoformat("2030-01-01T00:00:00Z")
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 _MOST = 30 * _MINUTE
-# By so much a clock that is 100 ppm fast leads, if it is set every two minutes.
-_EARLY = timedelta(milliseconds=20)
+# A clock that is 100 ppm fast leads by so much in the ten seconds between two readings.
+_EARLY = timedelta(milliseconds=1)
 _PAGE = 1000
 
 CALLS = {

@@ -39,7 +39,6 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _MICROSECOND = timedelta(microseconds=1)
 _MILLION = 1_000_000
-_MOST_STEPS = 20_000
 
 
 class FaultKind(StrEnum):
@@ -220,7 +219,7 @@ class World:
         self._clocks: dict[int, tuple[timedelta, int]] = {}
         self._pending: dict[tuple[int, str], deque[Fault]] = defaultdict(deque)
         self._instances: dict[UUID, str] = {}
-        self._appointments: list[_Appointment] = []
+        self._heap: list[_Appointment] = []
         self._numbers = count()
         self._idle: list[threading.Lock] = []
         self._threads: list[threading.Thread] = []
@@ -251,16 +250,16 @@ class World:
         self.at(self.setting.span, look)
         self._hand_over()
         self._finished.acquire()
-        for thread in self._threads:
-            thread.join()
         if self._error is not None:
             raise self._error
+        for thread in self._threads:
+            thread.join()
 
     def at(
         self, at: timedelta, act: Callable[[], object], node: Node | None = None
     ) -> None:
         """Do something at a time; of a node, unless it is dead by then."""
-        self._appoint(_Appointment(at, next(self._numbers), node, act))
+        heappush(self._heap, _Appointment(at, next(self._numbers), node, act))
 
     def wait_for(self, node: Node, length: timedelta) -> None:
         """Let this thread of a node go on so much later.
@@ -271,7 +270,8 @@ class World:
         turn = threading.Lock()
         turn.acquire()
         at = self.elapsed + length
-        self._appoint(_Appointment(at, next(self._numbers), node, turn=turn))
+        appointment = _Appointment(at, next(self._numbers), node, turn=turn)
+        heappush(self._heap, appointment)
         self._hand_over()
         turn.acquire()
         if not node.alive:
@@ -338,16 +338,18 @@ class World:
     def _remove(self, node: Node) -> None:
         node.alive = False
         del self.nodes[node.number]
-        for each in self._appointments:
+        for each in self._heap:
             if each.node is node:
                 each.at = self.elapsed
-        heapify(self._appointments)
+        heapify(self._heap)
 
     def _begin(self, fault: Fault) -> None:
         """Begin a fault that does not wait for a call."""
         node = self.nodes.get(fault.node)
         if fault.kind is FaultKind.CLOCK:
-            rate = fault.rate if self.elapsed == ZERO else self._clocks[fault.node][1]
+            # Only the time of day is ever set while a machine runs.
+            _, rate = self._clocks.get(fault.node, (ZERO, 0))
+            rate = rate if self.elapsed else fault.rate
             self._clocks[fault.node] = fault.length, rate
             if node is not None:
                 node.offset = fault.length
@@ -369,11 +371,8 @@ class World:
         """Let all nodes die, and what waits in them come to its end."""
         for node in [*self.nodes.values()]:
             self._remove(node)
-        self._appointments = [each for each in self._appointments if each.turn]
-        heapify(self._appointments)
-
-    def _appoint(self, appointment: _Appointment) -> None:
-        heappush(self._appointments, appointment)
+        self._heap = [each for each in self._heap if each.turn]
+        heapify(self._heap)
 
     def _hand_over(self) -> None:
         """Let another thread go on."""
@@ -418,18 +417,18 @@ class World:
                 at = each.due()
                 if at is not None and (due is None or at < due):
                     due, next_node = at, each
-            first = self._appointments[0] if self._appointments else None
+            first = self._heap[0] if self._heap else None
             if due is not None and (first is None or due < first.at):
                 assert next_node is not None
                 self.elapsed = max(self.elapsed, due)
                 return next_node.step
             if first is None:
                 return None
-            heappop(self._appointments)
+            heappop(self._heap)
             node = first.node
             if node is not None and node.alive and node.frozen_until > first.at:
                 first.at = node.frozen_until
-                self._appoint(first)
+                heappush(self._heap, first)
                 continue
             self.elapsed = max(self.elapsed, first.at)
             if first.act is None:
