@@ -251,7 +251,7 @@ def _planned(setting: Setting) -> Iterator[Fault]:
         for _ in range(round(chance.randint(1, most) * max(usual, 1))):
             yield calm * chance.random()
 
-    def length(seconds: float, *, leases: float = 0.0) -> timedelta:
+    def length(seconds: float, leases: float = 0.0) -> timedelta:
         """Some seconds, or a lease and more."""
         if chance.random() < leases:
             return setting.lease * chance.uniform(1, 3.5)
@@ -270,29 +270,25 @@ def _planned(setting: Setting) -> Iterator[Fault]:
                 yield Fault(at=ZERO, kind=kind, node=node, length=off, rate=rate)
             elif kind in _OF_CALLS:
                 for at in times(12):
-                    late = ZERO if kind in _AT_ONCE else length(4, leases=0.1)
+                    late = ZERO if kind in _AT_ONCE else length(4, 0.1)
                     if kind is FaultKind.LATE:
                         late = min(late, 4 * _SECOND)
                     yield Fault(at=at, kind=kind, node=node, call=call(), length=late)
-            elif kind is FaultKind.KILLED:
+            elif kind in _OF_NODES:
                 for at in times(2):
-                    pause = length(60)
-                    yield Fault(
-                        at=at, kind=kind, node=node, call=call(0.7), length=pause
-                    )
-            elif kind is FaultKind.FROZEN:
-                for at in times(2):
-                    pause = length(6, leases=0.7)
+                    pause = length(*_OF_NODES[kind])
                     yield Fault(
                         at=at, kind=kind, node=node, call=call(0.7), length=pause
                     )
         if kind is FaultKind.OUTAGE:
             for at in times(3):
-                of, pause = chance.randint(0, setting.nodes), length(5, leases=0.5)
+                of, pause = chance.randint(0, setting.nodes), length(5, 0.5)
                 yield Fault(at=at, kind=kind, node=of, length=pause)
 
 
 _AT_ONCE = (FaultKind.REFUSED, FaultKind.LOST)
+# How many seconds they last at most, and how often a lease and more instead.
+_OF_NODES = {FaultKind.KILLED: (60, 0.0), FaultKind.FROZEN: (6, 0.7)}
 _DISTURBING = (
     FaultKind.FROZEN,
     FaultKind.KILLED,
@@ -365,13 +361,13 @@ class _Judge:
         for call in calls:
             early = call.instance.due_at - self._setting.start - call.at
             if early > _EARLY:
-                yield f"too early: {_text(call)}, by {early}"
+                yield f"too early: {self._text(call)}, by {early}"
         for before, after in pairwise(calls):
             has_failed = before.fails and (before.ended_at or _NEVER) <= after.at
             if after.instance.attempt <= before.instance.attempt:
-                yield f"called by a claim that is lost: {_text(after)}"
+                yield f"called by a claim that is lost: {self._text(after)}"
             elif not (has_failed or self._is_excused(before, after.at)):
-                yield f"called twice: {_text(before)}, and {_text(after)}"
+                yield f"called twice: {self._text(before)}, and {self._text(after)}"
             if has_failed:
                 yield from self._of_lateness(after)
         if calls:
@@ -386,7 +382,7 @@ class _Judge:
             is_long = fault.kind in _DISTURBING or fault.length > 2 * _SECOND
             if is_long and at < call.at and at + fault.length + 3 * lease > due:
                 return
-        yield f"late: {_text(call)}, by {call.at - due}"
+        yield f"late: {self._text(call)}, by {call.at - due}"
 
     def _of_end(self, instance: TaskInstance, calls: Sequence[Call]) -> Iterator[str]:
         """It has ended, and as its runs say."""
@@ -426,8 +422,12 @@ class _Judge:
                 if not (
                     is_same or any(self._is_excused(one, call.at) for one in calls)
                 ):
-                    yield f"not alone: {_text(each)}, and {_text(call)}"
+                    yield f"not alone: {self._text(each)}, and {self._text(call)}"
             beside.append(call)
+
+    def _text(self, call: Call) -> str:
+        of = _of(call.instance, self._setting.start)
+        return f"{of} attempt {call.instance.attempt} on {call.node.name} at {call.at}"
 
     def _is_excused(self, call: Call, until: timedelta) -> bool:
         """Whether the node of a call could not renew its claim until then.
@@ -453,11 +453,6 @@ _EXPIRE_AFTER = timedelta(minutes=5)
 def _waits_for_others(definition: TaskDefinition) -> bool:
     is_limited = definition.max_per_node is not None
     return is_limited or slot_of(definition, fired=True) is not None
-
-
-def _text(call: Call) -> str:
-    of = _of(call.instance, call.node.start_of_all)
-    return f"{of} attempt {call.instance.attempt} on {call.node.name} at {call.at}"
 
 
 def _of(instance: TaskInstance, start: datetime) -> str:

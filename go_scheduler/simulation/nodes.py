@@ -6,7 +6,7 @@ Each node has a clock of its own. The time of the simulation is the store's.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -215,7 +215,7 @@ class World:
         self.moved_back: list[str] = []
         self.outages: list[tuple[timedelta, timedelta]] = []
         self.nodes: dict[int, Node] = {}
-        self.all_nodes: list[Node] = []
+        self._lives: Counter[int] = Counter()
         self._clocks: dict[int, tuple[timedelta, int]] = {}
         self._pending: dict[tuple[int, str], deque[Fault]] = defaultdict(deque)
         self._instances: dict[UUID, str] = {}
@@ -287,10 +287,6 @@ class World:
         self._pending[node.number, str(fault.call)].popleft()
         self._note(fault, node)
 
-    def write(self, node: Node, text: str) -> None:
-        """Write a line into the log."""
-        self.log.append(f"{self.elapsed} {node.name}: {text}")
-
     def hear(self, node: Node, event: Event) -> None:
         """Write an event into the log."""
         if not node.alive:
@@ -298,7 +294,11 @@ class World:
         of = ""
         if isinstance(event, InstanceEvent):
             of = f" {self._instance_text(event.instance_id)} attempt {event.attempt}"
-        self.write(node, f"{type(event).__name__}{of}{_values_of(event, self.setting)}")
+        values = "".join(
+            f" {name}={each}" for name, each in _values(event, self.setting)
+        )
+        kind = type(event).__name__
+        self.log.append(f"{self.elapsed} {node.name}: {kind}{of}{values}")
 
     def kill(self, node: Node, length: timedelta) -> None:
         """End a node without a word; another one takes its place later."""
@@ -329,10 +329,9 @@ class World:
 
     def _start_node(self, number: int) -> None:
         offset, rate = self._clocks.get(number, (ZERO, 0))
-        life = sum(each.number == number for each in self.all_nodes) + 1
-        node = Node(self, number, life, offset=offset, rate=rate)
+        self._lives[number] += 1
+        node = Node(self, number, self._lives[number], offset=offset, rate=rate)
         self.nodes[number] = node
-        self.all_nodes.append(node)
         node.start()
 
     def _remove(self, node: Node) -> None:
@@ -458,7 +457,6 @@ class Node:
         self, world: World, number: int, life: int, *, offset: timedelta, rate: int
     ) -> None:
         self.number = number
-        self.start_of_all = world.setting.start
         self.name = f"node {number}" if life == 1 else f"node {number}.{life}"
         self.offset = offset
         self.alive = True
@@ -693,12 +691,8 @@ def _name_of(definition: TaskDefinition) -> str:
 _LEFT_OUT = {"instance_id", "definition_id", "attempt", "node", "exception", "queue"}
 
 
-def _values_of(event: Event, setting: Setting) -> str:
-    """The other values of an event, as text."""
-    return "".join(f" {name}={value}" for name, value in _values(event, setting))
-
-
 def _values(event: Event, setting: Setting) -> Iterator[tuple[str, object]]:
+    """The other values of an event, for the log."""
     for each in fields(event):
         value = getattr(event, each.name)
         if each.name in _LEFT_OUT or value is None:
