@@ -496,20 +496,14 @@ class Node:
         return self._read
 
     def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
-        """Wait a moment; whoever waits looks again."""
-        condition.release()
-        try:
-            self._world.wait_for(self, timedelta(milliseconds=100))
-        finally:
-            condition.acquire()
+        """Return at once: only what stops a node waits, and nothing does."""
 
     def attach(self, driven: Driven) -> None:
         """Step this whenever it is due, until it is detached."""
         self._attached[driven] = None
 
     def detach(self, driven: Driven) -> None:
-        """Step it no more."""
-        self._attached.pop(driven, None)
+        """Leave it attached: once it has stopped it is never due."""
 
     def start(self) -> None:
         """Start the scheduler."""
@@ -518,10 +512,12 @@ class Node:
     def due(self) -> timedelta | None:
         """When something is to be stepped, in the time of the world."""
         found = self._first()
-        if found is None:
-            return None
-        due = found[0] // _MICROSECOND * _MILLION
-        return max(-(-due // self._rate) * _MICROSECOND, self.frozen_until)
+        return None if found is None else max(self._real(found[0]), self.frozen_until)
+
+    def _real(self, elapsed: timedelta) -> timedelta:
+        """When its machine has measured so much."""
+        scaled = elapsed // _MICROSECOND * _MILLION
+        return -(-scaled // self._rate) * _MICROSECOND
 
     def step(self) -> None:
         """Step what is due first."""
@@ -564,8 +560,6 @@ class Node:
     def call(self, name: str, call: partial[Any]) -> Any:
         """Call the store, or meet what keeps from it."""
         world = self._world
-        if not self.alive:
-            raise _Killed
         self._check_reach()
         fault = world.meets(self, name)
         carried_out = partial(world.carry_out, name, call)
@@ -605,7 +599,8 @@ class Node:
     def _check_reach(self) -> None:
         elapsed = self._world.elapsed
         outages = self._world.outages
-        if elapsed < self._cut_until or any(elapsed < until for _, until in outages):
+        is_out = any(elapsed < until for _, until in outages)
+        if is_out or elapsed < self._cut_until or not self.alive:
             raise StoreUnavailableError("the store does not answer")
 
     def _handle(self, instance: TaskInstance) -> None:

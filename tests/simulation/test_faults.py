@@ -12,16 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler import ConfigurationError, ExecuteOnceTrigger, TaskDefinition
+from go_scheduler import (
+    ConfigurationError,
+    ExecuteOnceTrigger,
+    IntervalTrigger,
+    StoreError,
+    TaskDefinition,
+)
 from go_scheduler.cli import main
 from go_scheduler.cli.options import ExitCode
 from go_scheduler.clock import ZERO, StoreClock
+from go_scheduler.models import Outcome, Skipped
 from go_scheduler.running import outcomes
 from go_scheduler.running.calling.calls import Calls
 from go_scheduler.running.keeper import Renewals
 from go_scheduler.running.takeover import Takeover, Unanswered
 from go_scheduler.simulation import Fault, FaultKind, simulate_faults
 from go_scheduler.simulation.faults import CALLS
+from go_scheduler.simulation.nodes import Node
 from go_scheduler.stores.memory import runs
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.memory.tables import (
@@ -31,7 +39,7 @@ from go_scheduler.stores.memory.tables import (
     StoredInstance,
 )
 from go_scheduler.stores.messages import Answer
-from go_scheduler.testing.builders import MINUTE, SECOND
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
 from tests.simulation.seeds import DEFINITIONS, simulated
 
@@ -242,6 +250,107 @@ def test_faults_may_be_given() -> None:
         "0:01:00 node 1: killed after fire_definitions, and started again 0:00:30 later"
     )
     assert any("node 1.2: NodeStarted" in each for each in report.log)
+
+
+def test_a_clock_may_be_set_while_nodes_run() -> None:
+    forward = Fault(at=MINUTE, kind=FaultKind.CLOCK, node=1, length=HOUR)
+    report = simulate_faults(
+        DEFINITIONS, seed=1, span=3 * MINUTE, faults=[forward], failures=0
+    )
+    assert (report.faults, report.problems) == ((forward,), ())
+    assert "node 1: FAULT its clock is off by 1:00:00" in "\n".join(report.log)
+
+
+def test_a_run_that_outlives_its_expire_after_is_excused() -> None:
+    often = IntervalTrigger(MINUTE)
+    hanging = TaskDefinition(name="hanging", trigger=often, expire_after=10 * SECOND)
+    report = simulate_faults(
+        [hanging], seed=1, span=3 * MINUTE, durations=30 * SECOND, faults=[]
+    )
+    assert report.problems == ()
+    assert report.calls > report.instances
+
+
+def test_what_fails_when_it_is_carried_out_late_fails_for_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError("no")
+
+    late = Fault(
+        at=ZERO, kind=FaultKind.DELAYED, node=1, call="note_contact", length=SECOND
+    )
+    monkeypatch.setattr(MemoryStore, "note_contact", fail)
+    report = simulate_faults(
+        DEFINITIONS, seed=1, nodes=1, span=MINUTE, faults=[late], failures=0
+    )
+    assert report.faults == (late,)
+    assert any("LoopFailed loop=takeover" in each for each in report.log)
+
+
+def test_an_error_of_the_simulation_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Node, "due", lambda of: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        simulated(1)
+
+
+def fires_at_other_times(patch: pytest.MonkeyPatch) -> None:
+    def fire(table: DefinitionTable, firing: Any, now: Any) -> bool:
+        times = tuple(each + SECOND for each in firing.fire_times)
+        return old(table, replace(firing, fire_times=times), now)
+
+    old = DefinitionTable.fire
+    patch.setattr(DefinitionTable, "fire", fire)
+
+
+def skips_what_it_fires(patch: pytest.MonkeyPatch) -> None:
+    def fire(table: DefinitionTable, firing: Any, now: Any) -> bool:
+        skipped = Skipped.itself(firing.fire_times[0], "made on purpose")
+        return old(table, replace(firing, skipped=skipped), now)
+
+    old = DefinitionTable.fire
+    patch.setattr(DefinitionTable, "fire", fire)
+
+
+def records_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{MEMORY}.finish", lambda outcome, tables, now: False)
+
+
+def ends_as(outcome: Outcome) -> Callable[[pytest.MonkeyPatch], None]:
+    def patched(patch: pytest.MonkeyPatch) -> None:
+        old = runs.finish
+
+        def finish(given: Any, tables: Any, now: Any) -> bool:
+            return old(replace(given, outcome=outcome, error=None), tables, now)
+
+        patch.setattr(f"{MEMORY}.finish", finish)
+
+    return patched
+
+
+@pytest.mark.parametrize(
+    ("guard", "failures", "reasons"),
+    [
+        (fires_at_other_times, 0, ["not in its schedule", "no instance"]),
+        (skips_what_it_fires, 0, ["two instances"]),
+        (records_nothing, 0, ["left open"]),
+        (ends_as(Outcome.COMPLETED), 1, ["ended for no reason"]),
+        (ends_as(Outcome.SKIPPED), 0, ["ended for no reason"]),
+        (ends_as(Outcome.CANCELLED), 0, ["ended for no reason"]),
+    ],
+)
+def test_what_is_wrong_without_any_fault_is_noticed(
+    guard: Callable[[pytest.MonkeyPatch], None],
+    failures: int,
+    reasons: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guard(monkeypatch)
+    report = simulate_faults(
+        DEFINITIONS[:1], seed=1, nodes=1, span=MINUTE, faults=[], failures=failures
+    )
+    found = {each.partition(":")[0] for each in report.problems}
+    assert found >= {*reasons}
 
 
 @pytest.mark.parametrize(
