@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.simulation import Effect, Plan, Simulated, Simulation
+    from go_scheduler.simulation import (
+        Effect,
+        FaultReport,
+        Plan,
+        Simulated,
+        Simulation,
+    )
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -169,3 +175,30 @@ def plan_document(found: Plan) -> Mapping[str, Any]:
         "unchanged": [str(each.id) for each in found.unchanged],
         "refused": list(found.refused),
     }
+
+
+def show_faults(report: FaultReport, *, json: bool) -> None:
+    """Print a simulation with faults: its verdict, and the fewest faults that fail."""
+    shrunk = report.shrunk()
+    if json:
+        document(
+            {
+                "seed": report.seed,
+                "instances": report.instances,
+                "calls": report.calls,
+                "faults": [str(each) for each in report.faults],
+                "problems": [*report.problems],
+                "shrunk": [str(each) for each in shrunk.faults],
+            }
+        )
+        return
+    what = (
+        f"seed {report.seed}: {report.instances:,} instances, {report.calls:,} calls of"
+        f" handlers, {len(report.faults):,} faults"
+    )
+    if not report.problems:
+        line(f"{what}: all promises held")
+        return
+    line("\n".join([f"{what}", *(f"broken: {each}" for each in report.problems)]))
+    line(f"these faults are enough for the first, of {len(report.faults):,}:")
+    line("\n".join(f"  {each}" for each in shrunk.faults))

@@ -3,6 +3,8 @@
 Nothing here writes to a store, and ``simulate`` does not read one.
 """
 
+from go_scheduler.simulation.faults import FaultReport, simulate_faults
+from go_scheduler.simulation.nodes import Fault, FaultKind
 from go_scheduler.simulation.picture import picture
 from go_scheduler.simulation.plans import Change, Plan, compare, plan
 from go_scheduler.simulation.simulating import (
@@ -16,6 +18,9 @@ from go_scheduler.simulation.simulating import (
 __all__ = [
     "Change",
     "Effect",
+    "Fault",
+    "FaultKind",
+    "FaultReport",
     "Plan",
     "Simulated",
     "Simulation",
@@ -24,4 +29,5 @@ __all__ = [
     "picture",
     "plan",
     "simulate",
+    "simulate_faults",
 ]

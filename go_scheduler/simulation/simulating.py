@@ -461,7 +461,7 @@ def simulate(
         ConfigurationError: An argument is wrong, or there are more fire times than
             ``most``.
     """
-    given = _checked(definitions)
+    given = checked(definitions)
     start = utc(start, name="start")
     check_positive("span", span)
     if span > LONGEST_SPAN:
@@ -469,21 +469,25 @@ def simulate(
     for name, number in (("workers", workers), ("most", most)):
         if number is not None:
             check_type(name, number, int)
-            if number < 1:
-                raise ConfigurationError(
-                    f"{name} must be at least 1, not {shown(number)}"
-                )
+            check_number(name, number)
     try:
         end = start + span
     except OverflowError:
         raise ConfigurationError(f"start is too late: {shown(start)}") from None
-    lengths = _lengths(given, durations)
+    lengths = lengths_of(given, durations)
     runs, refused = _runs(given, lengths, start=start, end=end, most=most)
     take_turns(runs, given)
     return _simulation(given, runs, refused, lengths, (start, end), workers)
 
 
-def _checked(definitions: Iterable[TaskDefinition]) -> Sequence[TaskDefinition]:
+def check_number(name: str, number: int) -> None:
+    """Refuse a number below one."""
+    if number < 1:
+        raise ConfigurationError(f"{name} must be at least 1, not {shown(number)}")
+
+
+def checked(definitions: Iterable[TaskDefinition]) -> Sequence[TaskDefinition]:
+    """The definitions, if each is one and each id is there once."""
     given = list(definitions)
     ids: set[UUID] = set()
     for each in given:
@@ -494,9 +498,10 @@ def _checked(definitions: Iterable[TaskDefinition]) -> Sequence[TaskDefinition]:
     return given
 
 
-def _lengths(
+def lengths_of(
     definitions: Sequence[TaskDefinition], durations: object
 ) -> Sequence[timedelta]:
+    """How long the runs of each last."""
     if isinstance(durations, timedelta):
         durations = {each.id: durations for each in definitions}
     check_type("durations", durations, Mapping)

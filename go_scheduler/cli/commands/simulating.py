@@ -1,8 +1,9 @@
 """The commands `simulate` and `plan`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +30,6 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import DefinitionState, TaskDefinition
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from uuid import UUID
 
     from go_scheduler.simulation import Plan
@@ -58,10 +58,36 @@ class Simulating:
     ] = 200_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class WithFaults:
+    """The options of a simulation with faults."""
+
+    faults: Annotated[
+        bool,
+        typer.Option(
+            "--faults",
+            help="Run it on simulated nodes while calls, clocks and nodes fail, and say"
+            " whether all promises hold; for 20m from 2030-01-01 on, unless --span and"
+            " --start say otherwise.",
+        ),
+    ] = False
+    seed: Annotated[
+        int, typer.Option(help="With --faults: what fails follows from it.")
+    ] = 1
+    seeds: Annotated[
+        int, typer.Option(min=1, help="With --faults: try so many seeds from there on.")
+    ] = 1
+    nodes: Annotated[
+        int, typer.Option(min=1, help="With --faults: how many nodes there are.")
+    ] = 3
+
+
 @app.command("simulate")
 @grouped
 def simulate_(
+    context: typer.Context,
     simulating: Simulating,
+    with_faults: WithFaults,
     where: Where,
     source: Annotated[
         str | None,
@@ -105,6 +131,21 @@ def simulate_(
             found = [each for each in stored if each.state is not ended]
             if duration is None:
                 durations = durations_of(client, found)
+    if with_faults.faults:
+        if svg is not None or simulating.workers is not None:
+            raise ConfigurationError("--svg and --workers are for none with --faults")
+        source_of_span = context.get_parameter_source("span")
+        is_said = source_of_span is not None and source_of_span.name != "DEFAULT"
+        _try_seeds(
+            found,
+            with_faults,
+            span=duration_of(simulating.span if is_said else "20m", "--span") or ZERO,
+            durations=durations or timedelta(seconds=5),
+            json=json,
+            # Without it, one that is the same at each call.
+            **({} if simulating.start is None else {"start": start}),
+        )
+        return
     simulation = simulate(
         found,
         start=start,
@@ -116,6 +157,29 @@ def simulate_(
     if svg is not None:
         draw(svg, simulation)
     show(simulation, json=json)
+
+
+def _try_seeds(
+    definitions: Iterable[TaskDefinition],
+    with_faults: WithFaults,
+    *,
+    json: bool,
+    **given: Any,
+) -> None:
+    """Simulate by one seed after another, and end with 1 if a promise is broken."""
+    from go_scheduler.cli.simulations import show_faults
+    from go_scheduler.simulation import simulate_faults
+
+    held = True
+    definitions = list(definitions)
+    for seed in range(with_faults.seed, with_faults.seed + with_faults.seeds):
+        report = simulate_faults(
+            definitions, seed=seed, nodes=with_faults.nodes, **given
+        )
+        show_faults(report, json=json)
+        held = held and not report.problems
+    if not held:
+        raise typer.Exit(ExitCode.NOT_SO)
 
 
 @app.command()

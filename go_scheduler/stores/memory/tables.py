@@ -1098,11 +1098,18 @@ class DefinitionTable:
     Args:
         instances: Where instances are created and removed.
         tombstones: Where ids are remembered.
+        new_id: Makes the ids of instances.
     """
 
-    def __init__(self, instances: InstanceTable, tombstones: TombstoneTable) -> None:
+    def __init__(
+        self,
+        instances: InstanceTable,
+        tombstones: TombstoneTable,
+        new_id: Callable[[], UUID],
+    ) -> None:
         self._instances = instances
         self._tombstones = tombstones
+        self._new_id = new_id
         # A new definition's revision: higher than any that a deleted one had.
         self._first = 1
         self._rows: SortedDict[int, StoredDefinition] = SortedDict()
@@ -1318,7 +1325,7 @@ class DefinitionTable:
             if row.instances is None or fire_time not in row.instances:
                 self._instances.add(
                     StoredInstance(
-                        uuid4(), row, at, fire_time=fire_time, created_at=now
+                        self._new_id(), row, at, fire_time=fire_time, created_at=now
                     )
                 )
         row.definition = fired(stored, firing.next_fire_time, now)
@@ -1327,7 +1334,7 @@ class DefinitionTable:
 
     def _skip(self, row: StoredDefinition, skipped: Skipped, now: datetime) -> None:
         instance = StoredInstance(
-            uuid4(), row, skipped.first, fire_time=None, created_at=now
+            self._new_id(), row, skipped.first, fire_time=None, created_at=now
         )
         instance.skipped = skipped
         self._instances.add(instance)
@@ -1502,6 +1509,9 @@ class Snapshot:
 class Tables:
     """The tables of one store; all of them are used under its lock.
 
+    Args:
+        new_id: Makes the ids of what definitions fire.
+
     Attributes:
         definitions: Definitions.
         instances: Their instances.
@@ -1512,10 +1522,10 @@ class Tables:
         settings: What is agreed on, by its name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, new_id: Callable[[], UUID] = uuid4) -> None:
         self.instances = InstanceTable()
         self.tombstones = TombstoneTable()
-        self.definitions = DefinitionTable(self.instances, self.tombstones)
+        self.definitions = DefinitionTable(self.instances, self.tombstones, new_id)
         self.contacts = ContactTable()
         self.stats = StatsTable()
         self.sets: dict[str, SetVersion] = {}
