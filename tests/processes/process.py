@@ -215,4 +215,4 @@ def processes(
         yield Processes(url, folder, stack)
     if audited is not None and since is not None:
         broken = [time for each in audit(audited, since) for time in each.broken]
-        assert broken == []
+        assert not broken, broken

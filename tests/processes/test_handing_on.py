@@ -9,6 +9,7 @@ from uuid import UUID
 from go_scheduler.client import Client
 from go_scheduler.models import Extension, State
 from go_scheduler.testing.builders import definition
+from go_scheduler.triggers import ExecuteOnceTrigger
 from tests.patience import FAILED_AFTER
 from tests.processes.node import Role
 from tests.processes.process import ON_SHARED_STORES
@@ -26,7 +27,9 @@ KEPT = timedelta(seconds=2)
 def test_what_is_kept_outlives_its_node_and_what_is_not_runs_again(
     store: Store, nodes: Processes
 ) -> None:
-    store.put_definitions([definition(store.now()) for _ in range(2)])
+    now = store.now()
+    at_once = ExecuteOnceTrigger(now)
+    store.put_definitions([definition(now, trigger=at_once) for _ in range(2)])
     one = nodes.start(Role(lease=1, runner_window=0.2, keeps=KEPT.total_seconds()))
     one.wait_until("called", 2)
     kept, left = ((UUID(id), attempt) for id, attempt in one.called())
