@@ -146,6 +146,16 @@ def test_the_first_of_several_runs_says_how_late_it_was(
     assert scheduled_once.revision == 1
 
 
+def test_an_instance_that_was_skipped_says_why(
+    store: Store, clock: ManualClock
+) -> None:
+    fired(store, scheduled(store), 0, then=1)
+    run(store, Outcome.SKIPPED)
+    clock.advance(TICK)
+    [time] = audited(store, 1)
+    assert (time.verdict, time.reason) == (Verdict.SKIPPED, "it broke")
+
+
 def test_a_run_that_was_lost_says_how_late_it_was(
     store: Store, clock: ManualClock
 ) -> None:
