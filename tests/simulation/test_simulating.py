@@ -72,7 +72,7 @@ def one(given: TaskDefinition, **more: Any) -> Simulated:
 def test_all_fire_times_of_a_span_are_counted_by_definition_and_minute() -> None:
     found = simulated(every(HOUR, name="a"), every(12 * HOUR, name="b"))
     assert [each.fires for each in found.definitions] == [23, 1]
-    assert found.fires == 24
+    assert found.fires == 23
     assert found.end == MONDAY + DAY
     assert found.definitions[0].starts[0] == MONDAY + HOUR
     assert found.busiest == (MONDAY + 12 * HOUR, 2)
@@ -145,6 +145,26 @@ class Leaving(Trigger):
 
     def next_fire_time(self, after: datetime) -> datetime | None:
         raise SystemExit
+
+
+@dataclass(frozen=True)
+class Odd(Trigger):
+    """A third party's, which fires each hour, and does not say of what it is made."""
+
+    kind: ClassVar[str] = "tests.odd"
+    timezone: ClassVar[str] = "Europe/Berlin"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        return after.replace(minute=0, second=0, microsecond=0) + HOUR
+
+    def parts(self) -> tuple[Trigger, ...]:
+        raise ValueError
+
+
+def test_what_the_clocks_do_to_an_odd_trigger_is_not_known() -> None:
+    found = one(TaskDefinition(trigger=Odd()), start=datetime(2030, 3, 31, tzinfo=UTC))
+    assert found.effects == ()
+    assert found.fires == 23
 
 
 def test_a_trigger_that_cannot_be_asked_says_so_and_harms_no_other() -> None:
