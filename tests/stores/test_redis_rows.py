@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.stores.redis import rows
-from go_scheduler.stores.redis.rows import UNREADABLE, read_id, read_time
+from go_scheduler.stores.redis.rows import read_id, read_time
+from go_scheduler.stores.sql.rows import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,4 +51,4 @@ def test_an_object_that_cannot_be_read_is_one_of_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("text", [None, "", "one\nline"])
 def test_contents_that_lack_a_part_are_gone(text: str | None) -> None:
-    assert rows._contents({}.get, text) is None
+    assert rows._contents(str, text) is None
