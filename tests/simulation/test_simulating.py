@@ -148,10 +148,10 @@ class Leaving(Trigger):
 
 
 @dataclass(frozen=True)
-class Odd(Trigger):
+class Partless(Trigger):
     """A third party's, which fires each hour, and does not say of what it is made."""
 
-    kind: ClassVar[str] = "tests.odd"
+    kind: ClassVar[str] = "tests.partless"
     timezone: ClassVar[str] = "Europe/Berlin"
 
     def next_fire_time(self, after: datetime) -> datetime | None:
@@ -161,8 +161,10 @@ class Odd(Trigger):
         raise ValueError
 
 
-def test_what_the_clocks_do_to_an_odd_trigger_is_not_known() -> None:
-    found = one(TaskDefinition(trigger=Odd()), start=datetime(2030, 3, 31, tzinfo=UTC))
+def test_what_the_clocks_do_to_a_trigger_without_parts_is_not_known() -> None:
+    found = one(
+        TaskDefinition(trigger=Partless()), start=datetime(2030, 3, 31, tzinfo=UTC)
+    )
     assert found.effects == ()
     assert found.fires == 23
 
