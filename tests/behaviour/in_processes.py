@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Never
 from go_scheduler import Fail, GiveBack, HandedOn, RetryAfter, current_run
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from go_scheduler import TaskInstance
 
 
@@ -69,8 +71,14 @@ def fail(do: str, instance: TaskInstance) -> None:
         raise Fail("for good")
     if do == "later" and instance.runs == 1:
         raise RetryAfter(timedelta(0), "not yet")
-    if do == "give-back" and instance.attempt == 1:
+    if do == "give-back" and instance.id not in _given_back:
+        # The attempt does not tell: the node may have given it back before.
+        _given_back.add(instance.id)
         raise GiveBack(timedelta(0), "away")
+
+
+_given_back: set[UUID] = set()
+"""What this process has given back: once, so that it comes to an end."""
 
 
 async def work() -> None:
