@@ -9,25 +9,27 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from go_scheduler.checks import check_at_least
+from go_scheduler.client.backfilling import fire_times
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import duration_text, shown
 from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.messages import Position
-from go_scheduler.triggers.base import next_fire_time_of, utc
+from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Set
 
     from go_scheduler.models import Skipped, TaskInstance
 
@@ -117,8 +119,6 @@ class AuditedDefinition:
 
 
 _PAGE = 1_000
-_MICROSECOND = timedelta(microseconds=1)
-_EARLIEST = datetime.min.replace(tzinfo=UTC) + _MICROSECOND
 
 
 def audit(
@@ -132,8 +132,8 @@ def audit(
 ) -> Iterator[AuditedDefinition]:
     """Say of every fire time that has passed what became of it.
 
-    Definitions come one after the other, each with all of its fire times: of a thousand
-    definitions that is about one query a definition and a thousand instances.
+    Definitions come one after the other, each with all of its fire times. Each costs a
+    query for every thousand of its instances, and one more if a fire time has none.
 
     What has no fire times that anybody could name beforehand is left out: what runs on
     demand, and what counts from the end of each run. So is what has been deleted.
@@ -164,7 +164,7 @@ def audit(
         raise ConfigurationError(
             f"nothing from since on has passed: since {since}, until {end}"
         )
-    question = _Question(store, since, end, now, now - retention, late)
+    question = _Question(store, since, end, now - retention, late)
     for each in _definitions(store, ids):
         trigger = each.trigger
         if not (trigger.waits or isinstance(trigger, OnDemandTrigger)):
@@ -188,37 +188,29 @@ class _Question:
     store: Store
     since: datetime
     end: datetime
-    now: datetime
     kept: datetime
     late: timedelta
 
     def answer(self, definition: TaskDefinition) -> AuditedDefinition:
+        trigger = definition.trigger
         try:
-            expected = list(ask(definition.trigger, lambda: self._expected(definition)))
+            expected = ask(
+                trigger, lambda: list(fire_times(trigger, self.since, self.end))
+            )
         # Foreign code may raise anything.
         except Exception as error:
             return AuditedDefinition(definition=definition, error=shown(error))
         history = _History(self.store, definition.id, self._fired(definition))
-        known_from = history.known_from(expected, definition)
+        others = history.instances.keys() - set(expected)
+        known_from = history.known_from(definition, expected, others)
         times = [
             self._expected_time(definition, at, history, known_from) for at in expected
         ]
         times += [
-            self._other_time(definition, at, history.instances[at])
-            for at in history.instances.keys() - set(expected)
+            self._other_time(definition, at, history.instances[at]) for at in others
         ]
         times.sort(key=lambda each: each.at)
         return AuditedDefinition(definition=definition, times=times)
-
-    def _expected(self, definition: TaskDefinition) -> Sequence[datetime]:
-        found: list[datetime] = []
-        at: datetime | None = max(self.since, _EARLIEST) - _MICROSECOND
-        while at is not None:
-            at = next_fire_time_of(definition.trigger, at)
-            if at is None or at >= self.end:
-                break
-            found.append(at)
-        return found
 
     def _fired(self, definition: TaskDefinition) -> Iterator[TaskInstance]:
         since = self.since
@@ -229,7 +221,7 @@ class _Question:
             yield from page
             if len(page) < _PAGE or page[-1].fire_time is None:
                 return
-            since = page[-1].fire_time + _MICROSECOND
+            since = page[-1].fire_time + MICROSECOND
 
     def _expected_time(
         self,
@@ -347,10 +339,18 @@ class _History:
         ]
 
     def known_from(
-        self, expected: Sequence[datetime], definition: TaskDefinition
+        self,
+        definition: TaskDefinition,
+        expected: Sequence[datetime],
+        others: Set[datetime],
     ) -> datetime | None:
-        """From when on what is not there is missing; None: that is not known."""
-        others = self.instances.keys() - set(expected)
+        """From when on what is not there is missing; None: that is not known.
+
+        Args:
+            definition: The definition.
+            expected: The fire times of its trigger.
+            others: Other fire times that have instances.
+        """
         edited = definition.revision != 1
         changed_after = max(others, default=None) if edited else None
         for at in expected:

@@ -148,7 +148,7 @@ class Backfilling(StoreAccess):
                 f"nothing from start on has passed yet: {start}; the schedule makes"
                 " what is to come"
             )
-        times = _fire_times(definition.trigger, start, end)
+        times = fire_times(definition.trigger, start, end)
         joined = connection is not None
         if joined:
             few = limit is not None and limit <= _MOST_JOINED
@@ -157,7 +157,7 @@ class Backfilling(StoreAccess):
                     f"the range has more than {_MOST_JOINED:,} fire times, too many for"
                     " one transaction: pass a limit, a shorter range, or no connection"
                 )
-            times = _fire_times(definition.trigger, start, end)
+            times = fire_times(definition.trigger, start, end)
         found = Backfill()
         context = self._trace_context("backfill", definition.name)
         definition = _within(definition, context)
@@ -240,7 +240,7 @@ def _fill(
             return definition, made
 
 
-def _fire_times(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:
+def fire_times(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:
     """The fire times of a trigger, from ``start`` on and before ``end``."""
     after = max(start, _EARLIEST) - _MICROSECOND
     while True:

@@ -28,6 +28,7 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.memory.tables import Tables
+from go_scheduler.triggers.times import MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_MICROSECOND = timedelta(microseconds=1)
 _MILLION = 1_000_000
 
 
@@ -491,8 +491,8 @@ class Node:
         """The time since the start, as its machine measures it."""
         if self._world.elapsed is not self._read_at:
             self._read_at = self._world.elapsed
-            real = self._read_at // _MICROSECOND
-            self._read = real * self._rate // _MILLION * _MICROSECOND
+            real = self._read_at // MICROSECOND
+            self._read = real * self._rate // _MILLION * MICROSECOND
         return self._read
 
     def wait(self, condition: threading.Condition, until: timedelta | None) -> None:
@@ -516,8 +516,8 @@ class Node:
 
     def _real(self, elapsed: timedelta) -> timedelta:
         """When its machine has measured so much."""
-        scaled = elapsed // _MICROSECOND * _MILLION
-        return -(-scaled // self._rate) * _MICROSECOND
+        scaled = elapsed // MICROSECOND * _MILLION
+        return -(-scaled // self._rate) * MICROSECOND
 
     def step(self) -> None:
         """Step what is due first."""

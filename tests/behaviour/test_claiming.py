@@ -43,7 +43,9 @@ from tests.behaviour.house import (
 )
 
 if TYPE_CHECKING:
-    from go_scheduler import TaskInstance
+    from uuid import UUID
+
+    from go_scheduler import Scheduler, TaskInstance
     from go_scheduler.clock import Clock
 
 
@@ -368,22 +370,28 @@ def test_what_runs_is_held_or_not_recorded_is_not_taken_for_lost(world: World) -
     assert len(world.bench.calls) == 4
 
 
-def test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too(
-    world: World,
-) -> None:
+def node_without_an_answer(world: World) -> tuple[Scheduler, UUID, TaskInstance]:
+    """A node whose claim had no answer, its id, and what is due, which waits yet."""
     node = world.node(world.note)
     task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
     world.advance(2)
     mine = node.health().node
     assert mine is not None
     world.faults.failing["claim_instances"] = StoreUnavailableError("no answer")
-    node.run_now(task.id)
+    made = node.run_now(task.id)
     world.advance(0)
     del world.faults.failing["claim_instances"]
+    return node, mine, made
+
+
+def test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too(
+    world: World,
+) -> None:
+    node, mine, made = node_without_an_answer(world)
     # The store was still at work on it, and comes to it two seconds later.
-    node.pause(task.id)
+    node.pause(made.definition_id)
     world.advance(2)
-    node.resume(task.id)
+    node.resume(made.definition_id)
     [late] = claim(world.store, mine)
     assert world.called == []
     world.advance(3)
@@ -395,19 +403,11 @@ def test_what_a_store_claims_only_after_its_answer_was_lost_is_given_back_too(
 def test_what_is_claimed_behind_a_slow_look_for_it_is_looked_for_once_more(
     world: World,
 ) -> None:
-    node = world.node(world.note)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-    world.advance(2)
-    mine = node.health().node
-    assert mine is not None
-    world.faults.failing["claim_instances"] = StoreUnavailableError("no answer")
-    made = node.run_now(task.id)
-    world.advance(0)
-    del world.faults.failing["claim_instances"]
-    node.pause(task.id)
+    node, mine, made = node_without_an_answer(world)
+    node.pause(made.definition_id)
 
     def claim_late() -> None:
-        node.resume(task.id)
+        node.resume(made.definition_id)
         claim(world.store, mine)
 
     world.faults.slow["list_claimed"] = seconds(6)

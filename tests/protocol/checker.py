@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 State = TypeVar("State", bound="tuple[object, ...]")
+Value = TypeVar("Value")
 Name: TypeAlias = "tuple[object, ...]"
 """What happens in a step, in words that ``str`` makes of its parts."""
+
+
+def put(values: tuple[Value, ...], at: int, value: Value) -> tuple[Value, ...]:
+    """The values with another one at a place."""
+    return (*values[:at], value, *values[at + 1 :])
 
 
 class Model(ABC, Generic[State]):

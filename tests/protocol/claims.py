@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tests.protocol.checker import Model
+from tests.protocol.checker import Model, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -449,7 +449,7 @@ def _dead(state: State, node: int) -> State:
 
 
 def _with_whole_row(state: State, at: int, row: Row) -> State:
-    return state._replace(rows=(*state.rows[:at], row, *state.rows[at + 1 :]))
+    return state._replace(rows=put(state.rows, at, row))
 
 
 def _with_row(state: State, at: int, **values: Any) -> State:
@@ -458,13 +458,11 @@ def _with_row(state: State, at: int, **values: Any) -> State:
 
 def _with_node(state: State, node: int, **values: Any) -> State:
     changed = state.nodes[node]._replace(**values)
-    nodes = (*state.nodes[:node], changed, *state.nodes[node + 1 :])
-    return state._replace(nodes=nodes)
+    return state._replace(nodes=put(state.nodes, node, changed))
 
 
 def _with_run(state: State, node: int, at: int, run: Run) -> State:
-    runs = state.nodes[node].runs
-    return _with_node(state, node, runs=(*runs[:at], run, *runs[at + 1 :]))
+    return _with_node(state, node, runs=put(state.nodes[node].runs, at, run))
 
 
 def _with_sent(state: State, node: int, sent: Sent) -> State:

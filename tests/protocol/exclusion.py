@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from tests.protocol.checker import Model
+from tests.protocol.checker import Model, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.protocol.checker import Name
-
-Value = TypeVar("Value")
 
 EMPTY = -1
 
@@ -156,7 +154,7 @@ class Exclusion(Model[State]):
                 return self._parked(state, at, behind=holder)
             # It begins again.
             return self._started(_with(state, at, each._replace(read=state.slots)), at)
-        slots = (*state.slots[:taken], at, *state.slots[taken + 1 :])
+        slots = put(state.slots, taken, at)
         started = each._replace(stage="runs", behind=EMPTY, read=())
         return _with(state._replace(slots=slots), at, started)
 
@@ -205,8 +203,7 @@ class Exclusion(Model[State]):
 
 
 def _with(state: State, at: int, instance: Instance) -> State:
-    instances = (*state.instances[:at], instance, *state.instances[at + 1 :])
-    return state._replace(instances=instances)
+    return state._replace(instances=put(state.instances, at, instance))
 
 
 RATE_GUARDS = {
@@ -281,21 +278,17 @@ class Rate(Model[RateState]):
             if read:
                 yield ("the start of", at, "is carried out"), self._started(state, at)
             elif start == EMPTY:
-                seen = _put(state.read, at, Reading(state.now, state.free_at))
+                seen = put(state.read, at, Reading(state.now, state.free_at))
                 yield ("a start begins:", at), state._replace(read=seen)
 
     def _started(self, state: RateState, at: int) -> RateState:
         read = state.read[at]
         assert read is not None
-        state = state._replace(read=_put(state.read, at, None))
+        state = state._replace(read=put(state.read, at, None))
         free_at = read.free_at if self._without == "locked" else state.free_at
         taken_for = read.now if self._without == "that instant" else state.now
         if free_at > taken_for:
             # It waits for its turn.
             return state
-        starts = _put(state.starts, at, state.now)
+        starts = put(state.starts, at, state.now)
         return state._replace(free_at=taken_for + SPAN, starts=starts)
-
-
-def _put(values: tuple[Value, ...], at: int, value: Value) -> tuple[Value, ...]:
-    return (*values[:at], value, *values[at + 1 :])

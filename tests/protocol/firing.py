@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.protocol.checker import Model
+from tests.protocol.checker import Model, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -207,9 +207,8 @@ class Firing(Model[State]):
         if each.stage == "waiting" and not state.definition.paused:
             after = _added(_removed(state, each), each._replace(stage="started"))
             if each.time != BY_HAND:
-                starts = list(state.starts)
-                starts[each.time] += 1
-                after = after._replace(starts=tuple(starts))
+                starts = put(state.starts, each.time, state.starts[each.time] + 1)
+                after = after._replace(starts=starts)
             yield ("starts:", each.time), after
         if each.stage == "started" and each.time < state.now:
             after = _added(_removed(state, each), each._replace(stage="ended"))
@@ -325,8 +324,7 @@ def _next_after(trigger: int, time: int) -> int:
 
 
 def _planned(state: State, node: int, plan: Plan) -> State:
-    plans = (*state.plans[:node], plan, *state.plans[node + 1 :])
-    return state._replace(plans=plans)
+    return state._replace(plans=put(state.plans, node, plan))
 
 
 def _added(state: State, instance: Instance) -> State:
@@ -350,5 +348,4 @@ def _taken_back(state: State, back: list[Instance]) -> State:
 def _served(state: State, time: int, *, is_served: bool) -> State:
     if time == BY_HAND:
         return state
-    served = (*state.served[:time], is_served, *state.served[time + 1 :])
-    return state._replace(served=served)
+    return state._replace(served=put(state.served, time, is_served))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.protocol.checker import Model
+from tests.protocol.checker import Model, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,13 +113,11 @@ class Ownership(Model[State]):
 
     def _fired(self, state: State, at: int, shard: int) -> State:
         node = state.nodes[at]
-        read = (*node.read[:shard], False, *node.read[shard + 1 :])
+        read = put(node.read, shard, False)
         state = _with(state, at, node._replace(read=read))
         if state.fired[shard] and self._without != "compare":
             return state
-        more = state.fired[shard] + 1
-        fired = (*state.fired[:shard], more, *state.fired[shard + 1 :])
-        return state._replace(fired=fired)
+        return state._replace(fired=put(state.fired, shard, state.fired[shard] + 1))
 
 
 def _may_be_over(state: State) -> bool:
@@ -141,5 +139,4 @@ def _changes(state: State) -> Iterator[tuple[Name, State]]:
 
 
 def _with(state: State, at: int, node: Node) -> State:
-    nodes = (*state.nodes[:at], node, *state.nodes[at + 1 :])
-    return state._replace(nodes=nodes)
+    return state._replace(nodes=put(state.nodes, at, node))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.protocol.checker import Model
+from tests.protocol.checker import Model, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +195,7 @@ class Remote(Model[State]):
         for worker, works in enumerate(state.workers):
             others = sum(each is not None for each in state.workers)
             if works is not None and others > 1:
-                workers = _put(state.workers, worker, None)
+                workers = put(state.workers, worker, None)
                 yield ("fault", worker, "dies"), state._replace(workers=workers)
         for attempt in set(state.messages):
             yield ("fault", "a message is lost:", attempt), _without(state, attempt)
@@ -262,13 +262,5 @@ def _without(state: State, attempt: int) -> State:
 
 
 def _with(state: State, worker: int, works: tuple[Work, ...]) -> State:
-    workers = _put(state.workers, worker, tuple(sorted(works)))
+    workers = put(state.workers, worker, tuple(sorted(works)))
     return state._replace(workers=workers)
-
-
-def _put(
-    workers: tuple[tuple[Work, ...] | None, ...],
-    at: int,
-    works: tuple[Work, ...] | None,
-) -> tuple[tuple[Work, ...] | None, ...]:
-    return (*workers[:at], works, *workers[at + 1 :])

@@ -20,6 +20,7 @@ from go_scheduler.cli.output import document, line, table
 from go_scheduler.cli.resolve import definition_meant
 from go_scheduler.client import Client
 from go_scheduler.formatting import utc_text
+from go_scheduler.json import write_instant
 
 if TYPE_CHECKING:
     from go_scheduler.audit import AuditedDefinition, AuditedTime
@@ -103,7 +104,7 @@ def _print_json(audited: "AuditedDefinition", *, times: bool) -> None:
             "error": audited.error,
             "times": [
                 {
-                    "fire_time": each.at.isoformat().replace("+00:00", "Z"),
+                    "fire_time": write_instant(each.at),
                     "verdict": each.verdict.value,
                     "late": None if each.late is None else each.late.total_seconds(),
                     "reason": each.reason,
