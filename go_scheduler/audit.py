@@ -1,39 +1,38 @@
 """The audit: what became of every fire time of a schedule, for a time that has passed.
 
 It asks each trigger for its fire times, compares them with what the store has, and
-gives each one verdict. It only reads.
+gives each one verdict. It only reads. ``Client.audit`` says what is asked.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from go_scheduler.checks import check_at_least
-from go_scheduler.client.backfilling import fire_times
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.formatting import duration_text, shown
 from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.messages import Position
-from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Set
+    from collections.abc import Collection, Iterator, Mapping, Set
 
     from go_scheduler.models import Skipped, TaskInstance
 
-__all__ = ["AuditedDefinition", "AuditedTime", "Verdict", "audit"]
+__all__ = ["AuditedDefinition", "AuditedTime", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -70,6 +69,7 @@ class Verdict(StrEnum):
         return self in _BROKEN
 
 
+_Found = TypeVar("_Found")
 _BROKEN = {Verdict.EARLY, Verdict.MISSED, Verdict.DOUBLED, Verdict.UNEXPECTED}
 
 
@@ -100,7 +100,8 @@ class AuditedDefinition:
     Attributes:
         definition: The definition, as it is now.
         times: Its fire times, the earliest first.
-        error: Why they are not known, such as a trigger that raises; None: they are.
+        error: Why they are not known, such as a trigger that raises, or that has none
+            which anybody could name beforehand; None: they are known.
     """
 
     definition: TaskDefinition
@@ -121,88 +122,73 @@ class AuditedDefinition:
 _PAGE = 1_000
 
 
-def audit(
-    store: Store,
-    since: datetime,
-    until: datetime | None = None,
-    *,
-    ids: Sequence[UUID] | None = None,
-    retention: timedelta = timedelta(days=1),
-    late: timedelta = timedelta(seconds=1),
-) -> Iterator[AuditedDefinition]:
-    """Say of every fire time that has passed what became of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What is asked of each definition.
 
-    Definitions come one after the other, each with all of its fire times. Each costs a
-    query for every thousand of its instances, and one more if a fire time has none.
-
-    What has no fire times that anybody could name beforehand is left out: what runs on
-    demand, and what counts from the end of each run. So is what has been deleted.
-
-    When a definition was given its trigger is not kept. So fire times before the first
-    that has an instance or a record are *unknown*, and so are those before the last one
-    that is none of its trigger's.
-
-    Args:
+    Attributes:
         store: Where the schedule is; it is only read.
-        since: The first instant; aware.
-        until: The first instant after; aware. None: the store's time, which is the
-            latest.
-        ids: Of these definitions alone; None: of all.
-        retention: How long the schedulers keep what has ended: what is older may be
-            gone, and is *unknown*.
+        since: The first instant.
+        until: The first instant after.
+        kept: What is older may be gone.
         late: What begins so much later than it was to run is late.
-
-    Raises:
-        ConfigurationError: An argument is wrong, or nothing of the range has passed.
+        unchanged_since: Since when no trigger has changed; None: nobody knows.
+        fire_times: What a trigger's fire times are.
+        limit: The most fire times, and instances, of a definition; None: no end.
+        machines: Whether reasons may name machines.
     """
-    since = utc(since, name="since")
-    check_at_least("retention", retention, ZERO)
-    check_at_least("late", late, ZERO)
-    now = store.now()
-    end = now if until is None else min(now, utc(until, name="until"))
-    if since >= end:
-        raise ConfigurationError(
-            f"nothing from since on has passed: since {since}, until {end}"
-        )
-    question = _Question(store, since, end, now - retention, late)
-    for each in _definitions(store, ids):
-        trigger = each.trigger
-        if not (trigger.waits or isinstance(trigger, OnDemandTrigger)):
-            yield question.answer(each)
-
-
-def _definitions(store: Store, ids: Sequence[UUID] | None) -> Iterator[TaskDefinition]:
-    after = None
-    while True:
-        page = store.list_definitions(ids=ids, after=after, limit=_PAGE)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        after = Position.of_definition(page[-1])
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What each definition is asked."""
 
     store: Store
     since: datetime
-    end: datetime
+    until: datetime
     kept: datetime
     late: timedelta
+    unchanged_since: datetime | None
+    fire_times: Callable[[Trigger, datetime, datetime], Iterable[datetime]]
+    limit: int | None
+    machines: bool
 
-    def answer(self, definition: TaskDefinition) -> AuditedDefinition:
+    def of(self, ids: Collection[UUID] | None) -> Iterator[AuditedDefinition]:
+        """The answers, for some definitions or for all.
+
+        Raises:
+            TaskDefinitionNotFoundError: There is no definition with one of the ids.
+        """
+        after = None
+        missing = {*(ids or ())}
+        while True:
+            page = self.store.list_definitions(ids=ids, after=after, limit=_PAGE)
+            yield from map(self._answer, page)
+            missing -= {each.id for each in page}
+            if len(page) < _PAGE:
+                break
+            after = Position.of_definition(page[-1])
+        for each in missing:
+            raise TaskDefinitionNotFoundError(each)
+
+    def _answer(self, definition: TaskDefinition) -> AuditedDefinition:
         trigger = definition.trigger
+        if isinstance(trigger, OnDemandTrigger):
+            return _unknown(definition, "it runs on demand")
+        if trigger.waits:
+            return _unknown(definition, "it fires after the end of each run")
         try:
-            expected = ask(
-                trigger, lambda: list(fire_times(trigger, self.since, self.end))
-            )
+            expected = ask(trigger, lambda: self._first(self._expected(trigger)))
         # Foreign code may raise anything.
         except Exception as error:
-            return AuditedDefinition(definition=definition, error=shown(error))
-        history = _History(self.store, definition.id, self._fired(definition))
+            return _unknown(definition, shown(error))
+        found = self._first(self._fired(definition))
+        if expected is None or found is None:
+            return _unknown(
+                definition,
+                f"more than {self.limit:,} fire times: ask for a shorter time",
+            )
+        history = _History(self.store, definition.id, found)
         others = history.instances.keys() - set(expected)
         known_from = history.known_from(definition, expected, others)
+        if self.unchanged_since is not None:
+            # What fires at that very instant did so before it was changed, or did not.
+            known_from = self.unchanged_since + MICROSECOND
         times = [
             self._expected_time(definition, at, history, known_from) for at in expected
         ]
@@ -212,11 +198,21 @@ class _Question:
         times.sort(key=lambda each: each.at)
         return AuditedDefinition(definition=definition, times=times)
 
+    def _expected(self, trigger: Trigger) -> Iterable[datetime]:
+        return self.fire_times(trigger, self.since, self.until)
+
+    def _first(self, found: Iterable[_Found]) -> Sequence[_Found] | None:
+        """All of these; None: there are more than the limit."""
+        if self.limit is None:
+            return list(found)
+        first = list(islice(found, self.limit + 1))
+        return None if len(first) > self.limit else first
+
     def _fired(self, definition: TaskDefinition) -> Iterator[TaskInstance]:
         since = self.since
         while True:
             page = self.store.list_fired(
-                definition.id, since=since, before=self.end, limit=_PAGE
+                definition.id, since=since, before=self.until, limit=_PAGE
             )
             yield from page
             if len(page) < _PAGE or page[-1].fire_time is None:
@@ -230,9 +226,23 @@ class _Question:
         history: _History,
         known_from: datetime | None,
     ) -> AuditedTime:
-        if at in history.instances:
-            return self._of_instances(at, history.instances[at])
         reason = history.reason_of(at)
+        if at in history.instances:
+            found = history.instances[at]
+            # A backfill runs what was skipped; and a former trigger's record may have
+            # a fire time within that is none of its own.
+            if (
+                reason is None
+                or found[0].backfilled
+                or self._may_differ(definition, at)
+            ):
+                return self._of_instances(at, found)
+            return AuditedTime(
+                at=at,
+                verdict=Verdict.DOUBLED,
+                reason="it has an instance, and is recorded as skipped",
+                instance_id=found[0].id,
+            )
         if reason is not None:
             return AuditedTime(at=at, verdict=Verdict.SKIPPED, reason=reason)
         if definition.next_fire_time is not None and at >= definition.next_fire_time:
@@ -254,8 +264,7 @@ class _Question:
     def _other_time(
         self, definition: TaskDefinition, at: datetime, found: Sequence[TaskInstance]
     ) -> AuditedTime:
-        # A definition that was edited may have had another trigger.
-        if definition.revision == 1 and found[0].backfilled is None:
+        if found[0].backfilled is None and not self._may_differ(definition, at):
             return AuditedTime(
                 at=at,
                 verdict=Verdict.UNEXPECTED,
@@ -263,6 +272,11 @@ class _Question:
                 instance_id=found[0].id,
             )
         return self._of_instances(at, found)
+
+    def _may_differ(self, definition: TaskDefinition, at: datetime) -> bool:
+        """Whether the definition may have had another trigger then."""
+        unchanged = self.unchanged_since
+        return definition.revision != 1 and (unchanged is None or at < unchanged)
 
     def _of_instances(self, at: datetime, found: Sequence[TaskInstance]) -> AuditedTime:
         first = found[0]
@@ -306,16 +320,29 @@ class _Question:
         if late is not None and late > self.late:
             return Verdict.LATE, f"it began {duration_text(late)} late"
         if instance.outcome is None and instance.started_at is None:
-            return Verdict.WAITS, _waiting(instance)
+            return Verdict.WAITS, self._waiting(instance)
         if late is None:
             return Verdict.RETRIED, f"it took {instance.runs} runs"
         return Verdict.ON_TIME, None
+
+    def _waiting(self, instance: TaskInstance) -> str:
+        if instance.definition.paused:
+            return "its definition is paused"
+        if instance.parked:
+            return "another instance has to end first"
+        if instance.runs:
+            return (
+                f"it is to run again: {instance.error or 'its last run came to no end'}"
+            )
+        # It may name the host of a bus.
+        given_back = instance.given_back if self.machines else None
+        return given_back or "it has not begun"
 
 
 class _History:
     """What the store has of one definition: instances by fire time, and records."""
 
-    def __init__(self, store: Store, id: UUID, fired: Iterator[TaskInstance]) -> None:
+    def __init__(self, store: Store, id: UUID, fired: Sequence[TaskInstance]) -> None:
         self._store = store
         self._id = id
         self.instances: dict[datetime, list[TaskInstance]] = defaultdict(list)
@@ -332,7 +359,6 @@ class _History:
 
     @cached_property
     def _records(self) -> Sequence[Skipped]:
-        # Where every fire time has its instance they need not be read.
         found = self._store.list_unscheduled(self._id, limit=_PAGE)
         return [
             each.skipped for each in found if each.skipped is not None and not each.key
@@ -363,17 +389,11 @@ class _History:
         return expected[0] if expected else None
 
 
+def _unknown(definition: TaskDefinition, why: str) -> AuditedDefinition:
+    return AuditedDefinition(definition=definition, error=why)
+
+
 def _unfired(definition: TaskDefinition) -> str:
     if definition.paused:
         return "its definition is paused"
     return "it has not been fired yet"
-
-
-def _waiting(instance: TaskInstance) -> str:
-    if instance.definition.paused:
-        return "its definition is paused"
-    if instance.parked:
-        return "another instance has to end first"
-    if instance.runs:
-        return f"it is to run again: {instance.error or 'its last run came to no end'}"
-    return instance.given_back or "it has not begun"

@@ -15,8 +15,12 @@ from go_scheduler import (
     ExecuteOnceTrigger,
     MemoryStore,
     OnDemandTrigger,
+    Scheduler,
+    TaskDefinition,
+    TaskDefinitionNotFoundError,
 )
-from go_scheduler.audit import AuditedTime, Verdict, audit
+from go_scheduler.audit import AuditedTime, Verdict
+from go_scheduler.client import Client
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.stores.messages import Firing
 from go_scheduler.testing.builders import (
@@ -43,8 +47,9 @@ from tests.conftest import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
@@ -69,16 +74,23 @@ def run(store: Store, outcome: Outcome = Outcome.COMPLETED) -> None:
         assert finish(store, each, outcome, error="it broke")
 
 
-def audited(store: Store, hours: int = 24) -> Sequence[AuditedTime]:
+def audited(
+    store: Store, hours: int = 24, *, unchanged_since: datetime | None = None
+) -> Sequence[AuditedTime]:
     """The fire times of the only definition."""
-    [found] = audit(store, START, START + hours * HOUR)
+    [found] = Client(store).audit(
+        START, START + hours * HOUR, unchanged_since=unchanged_since
+    )
     assert found.error is None
     return found.times
 
 
-def verdicts(store: Store, hours: int = 24) -> Sequence[str]:
+def verdicts(
+    store: Store, hours: int = 24, *, unchanged_since: datetime | None = None
+) -> Sequence[str]:
     """Their verdicts."""
-    return [each.verdict.value for each in audited(store, hours)]
+    found = audited(store, hours, unchanged_since=unchanged_since)
+    return [each.verdict.value for each in found]
 
 
 def test_each_fire_time_has_one_verdict(store: Store, clock: ManualClock) -> None:
@@ -126,7 +138,7 @@ def test_each_fire_time_has_one_verdict(store: Store, clock: ManualClock) -> Non
     assert times[5].reason == "it was closed"
     assert times[6].reason == "it has not begun"
     assert times[7].reason == "it has not been fired yet"
-    [found] = audit(store, START)
+    [found] = Client(store).audit(START)
     assert found.counts[Verdict.WAITS] == 2
     assert [each.at for each in found.broken] == [START + 4 * HOUR]
 
@@ -186,7 +198,7 @@ def test_what_waits_for_another_instance_says_so(
     fire(store, put(store, locked), next_fire_time=START + HOUR)
     start(store, *claim(store))
     clock.advance(TICK)
-    [found] = audit(store, START, ids=[locked.id])
+    [found] = Client(store).audit(START, ids=[locked.id])
     assert [each.reason for each in found.times] == [
         "another instance has to end first"
     ]
@@ -208,7 +220,7 @@ def test_what_may_have_been_cleaned_up_is_unknown(
     fired(store, scheduled(store), 0, 2, then=3)
     run(store)
     clock.advance(2 * HOUR + TICK)
-    [found] = audit(store, START, retention=MINUTE)
+    [found] = Client(store).audit(START, retention=MINUTE)
     assert [each.verdict.value for each in found.times] == [
         "on time",
         "unknown",
@@ -324,20 +336,118 @@ BY_HAND = [
 ]
 
 
-def test_what_has_no_fire_times_of_its_own_is_left_out(
+def test_what_has_no_fire_times_of_its_own_says_so(
     store: Store, clock: ManualClock
 ) -> None:
     put(store, definition(None, trigger=OnDemandTrigger()))
     put(store, definition(START, trigger=DelayTrigger(HOUR)))
     clock.advance(HOUR)
-    assert list(audit(store, START)) == []
+    found = list(Client(store).audit(START))
+    assert {(each.error, each.times) for each in found} == {
+        ("it runs on demand", ()),
+        ("it fires after the end of each run", ()),
+    }
+
+
+def test_if_nothing_was_changed_what_is_not_there_is_missed(
+    store: Store, clock: ManualClock
+) -> None:
+    fired(store, scheduled(store), 2, then=4)
+    clock.advance(4 * HOUR)
+    at = START + HOUR + MINUTE
+    assert verdicts(store) == ["unknown", "unknown", "waits", "missed"]
+    assert verdicts(store, unchanged_since=START) == [
+        "unknown",
+        "missed",
+        "waits",
+        "missed",
+    ]
+    run(store)
+    of = store.list_definitions()[0]
+    other = put(store, replace(of, trigger=IntervalTrigger(HOUR, anchor=at)))
+    assert other.revision != 1
+    [found] = Client(store).audit(START + 2 * HOUR, at + HOUR, unchanged_since=START)
+    assert [each.verdict for each in found.times] == [Verdict.UNEXPECTED]
+
+
+def test_fire_times_may_be_computed_by_somebody_else(
+    store: Store, clock: ManualClock
+) -> None:
+    fired(store, scheduled(store), 0, 1, then=2)
+    clock.advance(HOUR + TICK)
+    [found] = Client(store).audit(
+        START, fire_times=lambda trigger, since, until: [since, since + MINUTE]
+    )
+    assert [each.verdict.value for each in found.times] == [
+        "waits",
+        "missed",
+        "unexpected",
+    ]
+
+
+def test_what_ran_and_is_recorded_as_skipped_is_doubled(
+    store: Store, clock: ManualClock
+) -> None:
+    skipped = Skipped.itself(START, "it was closed")
+    step = firing(scheduled(store), START, skipped=skipped, next_fire_time=START + HOUR)
+    assert store.fire_definitions([step]).done
+    clock.advance(TICK)
+    [time] = audited(store, 1)
+    assert (time.verdict, time.reason) == (
+        Verdict.DOUBLED,
+        "it has an instance, and is recorded as skipped",
+    )
+
+
+def test_a_backfill_of_what_was_skipped_is_no_double(
+    store: Store, clock: ManualClock
+) -> None:
+    skipped = Skipped.itself(START, "it was closed")
+    of = scheduled(store)
+    step = firing(of, skipped=skipped, next_fire_time=START + HOUR)
+    assert store.fire_definitions([step]).done
+    clock.advance(TICK)
+    assert Client(store).backfill(of.id, START, START + TICK).made == 1
+    run(store)
+    assert verdicts(store, 1) == ["on time"]
+
+
+def test_more_fire_times_than_the_limit_are_an_error(
+    store: Store, clock: ManualClock
+) -> None:
+    fired(store, scheduled(store), 0, then=1)
+    clock.advance(2 * HOUR + TICK)
+    assert [each.error for each in Client(store).audit(START, limit=3)] == [None]
+    [found] = Client(store).audit(START, limit=2)
+    assert found.error == "more than 2 fire times: ask for a shorter time"
+
+
+def test_a_day_is_audited_if_nothing_is_said(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    scheduled(store)
+    clock.advance(48 * HOUR)
+    [found] = Client(store).audit()
+    assert [each.at for each in found.times] == [
+        START + hour * HOUR for hour in range(24, 48)
+    ]
+    assert {each.verdict for each in found.times} == {Verdict.WAITS}
+
+
+def test_a_scheduler_knows_its_retention(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    fired(store, scheduled(store), 0, 2, then=49)
+    clock.advance(30 * HOUR)
+    for hours, verdict in [(24, Verdict.UNKNOWN), (48, Verdict.MISSED)]:
+        with Scheduler(print, store, clock=clock, retention=hours * HOUR) as scheduler:
+            [found] = scheduler.audit(START, START + 2 * HOUR)
+        assert found.times[1].verdict is verdict
 
 
 def test_a_trigger_that_nobody_can_read_is_an_error(clock: ManualClock) -> None:
     store = MemoryStore(clock)
     scheduled(store, UnknownTrigger("shop.moon", None, "no class for it is imported"))
     clock.advance(HOUR)
-    [found] = audit(store, START)
+    [found] = Client(store).audit(START)
     assert found.error is not None
     assert found.times == ()
 
@@ -350,7 +460,7 @@ def test_many_fire_times_and_definitions_are_read_page_by_page(
     for _ in range(3):
         fired(store, scheduled(store), *range(5), then=6)
     clock.advance(5 * HOUR)
-    found = list(audit(store, START))
+    found = list(Client(store).audit(START))
     assert [len(each.times) for each in found] == [5, 5, 5]
     assert {each.verdict for one in found for each in one.times} == {Verdict.WAITS}
 
@@ -359,23 +469,32 @@ def test_many_fire_times_and_definitions_are_read_page_by_page(
     ("given", "message"),
     [
         ({"since": START.replace(tzinfo=None)}, "since"),
-        ({"since": START, "until": START}, "nothing from since on has passed"),
-        ({"since": START + HOUR}, "nothing from since on has passed"),
+        ({"since": START, "until": START}, "since must have passed"),
+        ({"since": START + HOUR}, "since must have passed"),
         ({"since": START - HOUR, "retention": -SECOND}, "retention"),
         ({"since": START - HOUR, "late": -SECOND}, "late"),
+        ({"limit": 0}, "limit"),
+        ({"ids": ["report"]}, "an id must be"),
+        ({"unchanged_since": START.replace(tzinfo=None)}, "unchanged_since"),
     ],
-    ids=["naive", "empty", "to come", "retention", "late"],
+    ids=["naive", "empty", "to come", "retention", "late", "limit", "ids", "unchanged"],
 )
 def test_wrong_arguments_are_refused(
     clock: ManualClock, given: Mapping[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        list(audit(MemoryStore(clock), **given))  # type: ignore[arg-type]
+        list(Client(MemoryStore(clock)).audit(**given))  # type: ignore[arg-type]
+
+
+def test_what_is_not_there_is_refused_by_its_id(store: Store) -> None:
+    id = TaskDefinition.id_for("report")
+    with pytest.raises(TaskDefinitionNotFoundError, match=f"{id}"):
+        list(Client(store).audit(START - HOUR, ids=[id]))
 
 
 def test_how_late_is_late_can_be_said(store: Store, clock: ManualClock) -> None:
     fired(store, scheduled(store), 0, then=1)
     clock.advance(seconds(2))
     run(store)
-    [found] = audit(store, START, late=seconds(2))
+    [found] = Client(store).audit(START, late=seconds(2))
     assert [each.verdict for each in found.times] == [Verdict.ON_TIME]

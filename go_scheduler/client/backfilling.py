@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,32 +15,26 @@ from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import (
     ConfigurationError,
     ConflictError,
-    GoSchedulerError,
-    InvalidTriggerError,
     TaskDefinitionNotFoundError,
 )
 from go_scheduler.events.definition_events import InstancesBackfilled
 from go_scheduler.events.event import of_definition
-from go_scheduler.formatting import shown
 from go_scheduler.models.values import changed
 from go_scheduler.policies.overlap import check_overlap
-from go_scheduler.triggers.base import next_fire_time_of, utc
+from go_scheduler.triggers.base import fire_times, utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import dump_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.policies import Overlap
     from go_scheduler.stores.base import JoinedStore
-    from go_scheduler.triggers.base import Trigger
 
 _BATCH = 500
 _MOST_JOINED = 10_000
-_MICROSECOND = timedelta(microseconds=1)
-_EARLIEST = datetime.min.replace(tzinfo=UTC) + _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,20 +232,3 @@ def _fill(
             definition = _within(stored, definition.trace_context)
         else:
             return definition, made
-
-
-def fire_times(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:
-    """The fire times of a trigger, from ``start`` on and before ``end``."""
-    after = max(start, _EARLIEST) - _MICROSECOND
-    while True:
-        try:
-            found = next_fire_time_of(trigger, after)
-        except GoSchedulerError:
-            raise
-        except Exception as error:
-            text = f"{shown(trigger)} raised {shown(error)}"
-            raise InvalidTriggerError(text) from error
-        if found is None or found >= end:
-            return
-        yield found
-        after = found

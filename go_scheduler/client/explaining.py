@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from go_scheduler.checks import check_definition_id, check_type
+from go_scheduler.checks import check_at_least, check_definition_id, check_type
+from go_scheduler.client.arguments import check_most, checked_ids
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.client.nodes import Nodes
-from go_scheduler.errors import TaskDefinitionNotFoundError, TaskInstanceNotFoundError
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import (
+    ConfigurationError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+)
 from go_scheduler.models import OPEN, State
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.rules import slot_taken_by
-from go_scheduler.triggers.base import utc
+from go_scheduler.triggers.base import fire_times, utc
+from go_scheduler.triggers.times import FIRST_INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from go_scheduler.audit import AuditedDefinition
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
+    from go_scheduler.triggers.base import Trigger
     from go_scheduler.why.answer import Why
     from go_scheduler.why.facts import Facts
 
 # How much of each list is read: enough to find what is most urgent, or was last.
 _MOST = 100
 _SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
 _LAST_ID = UUID(int=2**128 - 1)
 
 
@@ -85,6 +94,93 @@ class Explaining(Nodes):
 
     awhy = awaitable(why)
     """Await what ``why`` does; see there."""
+
+    def audit(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        ids: Collection[UUID] | None = None,
+        retention: timedelta | None = None,
+        late: timedelta = _SECOND,
+        unchanged_since: datetime | None = None,
+        fire_times: Callable[
+            [Trigger, datetime, datetime], Iterable[datetime]
+        ] = fire_times,
+        limit: int | None = None,
+        machines: bool = True,
+    ) -> Iterator[AuditedDefinition]:
+        """Say of every fire time that has passed what became of it.
+
+        ```python
+        for each in scheduler.audit():
+            print(each.definition.name, each.counts, each.broken)
+        ```
+
+        Definitions come one after the other, each with all of its fire times. Each
+        costs a query for every thousand of its instances, and one more if a fire time
+        has none. It changes nothing.
+
+        What runs on demand, and what fires after the end of each run, has no fire
+        times that anybody could name beforehand: its ``error`` says so. What has been
+        deleted is left out.
+
+        When a definition was given its trigger is not kept. So fire times before the
+        first that has an instance or a record are *unknown*, and so are those before
+        the last one that is none of its trigger's.
+
+        Args:
+            since: The first instant; aware. None: a day ago.
+            until: The first instant after; aware. None: the store's time, which is the
+                latest.
+            ids: Those of these definitions alone; None: of all.
+            retention: How long the schedulers keep what has ended: what is older may
+                be gone, and is *unknown*. None: a scheduler's own, or a day.
+            late: What begins so much later than it was to run is late.
+            unchanged_since: Since when no trigger has been given or changed; what is
+                later than this is not *unknown*. None: nobody knows.
+            fire_times: Computes the fire times of a trigger, from an instant on and
+                before another one. One of your own finds what a trigger has wrong.
+            limit: The most fire times of a definition; one with more has an ``error``.
+                None: no end.
+            machines: Whether reasons may name machines.
+
+        Raises:
+            ConfigurationError: An argument is wrong, or nothing of the range has
+                passed.
+            TaskDefinitionNotFoundError: There is no definition with one of the ids.
+        """
+        # Imported when first used: not everybody uses it.
+        from go_scheduler.audit import Audit
+
+        if retention is None:
+            retention = _DAY if self._retention is None else self._retention
+        check_at_least("retention", retention, ZERO)
+        check_at_least("late", late, ZERO)
+        check_most(limit)
+        if ids is not None:
+            ids = checked_ids(ids)
+        store = self._ready()
+        now = store.now()
+        begin = now - _DAY if since is None else utc(since, name="since")
+        end = now if until is None else min(now, utc(until, name="until"))
+        if begin >= end:
+            raise ConfigurationError(
+                f"since must have passed, and be before until: {begin}, {end}"
+            )
+        if unchanged_since is not None:
+            unchanged_since = utc(unchanged_since, name="unchanged_since")
+        return Audit(
+            store=store,
+            since=begin,
+            until=end,
+            kept=now - min(retention, now - FIRST_INSTANT),
+            late=late,
+            unchanged_since=unchanged_since,
+            fire_times=fire_times,
+            limit=limit,
+            machines=machines,
+        ).of(ids)
 
     def _facts(
         self,

@@ -9,18 +9,21 @@ from urllib.parse import quote
 
 import httpx
 
+from go_scheduler.audit import AuditedDefinition, AuditedTime
 from go_scheduler.client.pages import Page
 from go_scheduler.errors import (
     ConfigurationError,
     GoSchedulerError,
     ScheduleWarning,
     StoreUnavailableError,
+    TaskDefinitionNotFoundError,
     TaskInstanceStateError,
 )
 from go_scheduler.http.access.loopback import check_safe_url
 from go_scheduler.http.bodies.body import if_given
 from go_scheduler.http.bodies.definitions import DefinitionAnswer, DefinitionBody
 from go_scheduler.http.bodies.instances import (
+    AuditAnswer,
     InstanceAnswer,
     PreviewedAnswer,
     RunAnswer,
@@ -45,7 +48,14 @@ from go_scheduler.triggers import OnDemandTrigger, PreviewedTime, load_trigger
 from go_scheduler.why.answer import Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from datetime import datetime, timedelta
     from types import TracebackType
     from typing import Self
@@ -103,6 +113,7 @@ def _previewed(body: PreviewedAnswer) -> PreviewedTime:
 
 _Item = TypeVar("_Item")
 _PATIENCE = 60.0
+_PAGE = 1000
 
 
 class Remote:
@@ -282,6 +293,51 @@ class Remote:
         }
         return Why(**found)
 
+    def audit(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        ids: Collection[UUID] | None = None,
+        retention: timedelta | None = None,
+        late: timedelta | None = None,
+    ) -> Iterator[AuditedDefinition]:
+        """Say of every fire time that has passed what became of it."""
+        asked = {
+            "since": _time(since),
+            "until": _time(until),
+            "retention": if_given(retention, lambda it: it.total_seconds()),
+            "late": if_given(late, lambda it: it.total_seconds()),
+        }
+        read = self._definitions() if ids is None else map(self.get_definition, ids)
+        for each in read:
+            try:
+                answer = self._of_definition("GET", each.id, "/audit", **asked)
+            except TaskDefinitionNotFoundError:
+                if ids is None:
+                    # Somebody has deleted it meanwhile.
+                    continue
+                raise
+            body = AuditAnswer.model_validate(answer)
+            times = [
+                AuditedTime(
+                    at=time.fire_time,
+                    verdict=time.verdict,
+                    late=time.late,
+                    reason=time.reason,
+                    instance_id=time.instance_id,
+                )
+                for time in body.times
+            ]
+            yield AuditedDefinition(definition=each, times=times, error=body.error)
+
+    def _definitions(self) -> Iterator[TaskDefinition]:
+        page = self.list_definitions(limit=_PAGE)
+        yield from page
+        while page.next is not None:
+            page = self.list_definitions(limit=_PAGE, after=page.next)
+            yield from page
+
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance."""
         return instance_of(self._of_instance("GET", instance_id))
@@ -396,9 +452,9 @@ class Remote:
         return self._ask(method, f"/types/{quote(name, safe='')}", body)
 
     def _of_definition(
-        self, method: str, id: UUID, path: str = "", body: object = None
+        self, method: str, id: UUID, path: str = "", body: object = None, **asked: Any
     ) -> Any:
-        return self._ask(method, f"/definitions/{id}{path}", body, id=id)
+        return self._ask(method, f"/definitions/{id}{path}", body, id=id, asked=asked)
 
     def _of_instance(self, method: str, id: UUID, path: str = "") -> Any:
         return self._ask(method, f"/instances/{id}{path}", id=id)

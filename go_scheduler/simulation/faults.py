@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -27,7 +26,7 @@ from go_scheduler.simulation.simulating import (
 )
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.rules import slot_of
-from go_scheduler.triggers.base import next_fire_time_of, utc
+from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -220,7 +219,7 @@ def _simulated(setting: Setting, faults: Sequence[Fault]) -> FaultReport:
         with warnings.catch_warnings():
             # A schedule that people do not mean is none of a simulation's concern.
             warnings.simplefilter("ignore", ScheduleWarning)
-            scheduled = Client(world.store).schedule_all(setting.definitions)
+            Client(world.store).schedule_all(setting.definitions)
         world.run(lambda: not any(_open(world.store, end)), _MOST)
     finally:
         random.setstate(state)
@@ -229,7 +228,7 @@ def _simulated(setting: Setting, faults: Sequence[Fault]) -> FaultReport:
     return FaultReport(
         seed=setting.seed,
         log=tuple(world.log),
-        problems=tuple(_Judge(world, scheduled, instances).problems()),
+        problems=tuple(_Judge(world, instances).problems()),
         faults=tuple(fault for _, fault in world.met),
         instances=len(instances),
         calls=len(world.calls),
@@ -303,19 +302,16 @@ class _Judge:
 
     Args:
         world: The simulation, which is over.
-        scheduled: The definitions, as they were at the start.
         instances: Those that are judged.
     """
 
     def __init__(
         self,
         world: World,
-        scheduled: Sequence[TaskDefinition],
         instances: Sequence[TaskInstance],
     ) -> None:
         self._world = world
         self._setting = world.setting
-        self._scheduled = scheduled
         self._instances = instances
         self._calls: dict[UUID, list[Call]] = {}
         for call in world.calls:
@@ -323,9 +319,7 @@ class _Judge:
 
     def problems(self) -> Iterator[str]:
         """Each in a sentence that begins with the promise."""
-        for definition in self._scheduled:
-            if not (definition.trigger.waits or definition.paused):
-                yield from self._of_schedule(definition)
+        yield from self._of_schedule()
         for text in self._world.moved_back:
             yield f"moved back: {text}"
         for instance in self._instances:
@@ -334,28 +328,20 @@ class _Judge:
             yield from self._of_end(instance, calls)
         yield from self._of_slots()
 
-    def _of_schedule(self, definition: TaskDefinition) -> Iterator[str]:
+    def _of_schedule(self) -> Iterator[str]:
         """Each fire time has one instance, or is in one record."""
         start = self._setting.start
-        first, end = definition.next_fire_time, start + self._setting.span
-        expected = set()
-        while first is not None and first < end:
-            expected.add(first)
-            first = next_fire_time_of(definition.trigger, first)
-        of = [each for each in self._instances if each.definition.id == definition.id]
-        records = [each.skipped for each in of if each.fire_time is None]
-        found = Counter(each.fire_time for each in of if each.fire_time is not None)
-        for at in sorted({*expected, *found}):
-            skipped = sum(
-                each is not None and each.first <= at <= each.last for each in records
-            )
-            text = f"{definition.name or definition.id} {at - start}"
-            if at not in expected:
-                yield f"not in its schedule: {text}"
-            elif found[at] + skipped == 0:
-                yield f"no instance: {text}"
-            elif found[at] + skipped > 1:
-                yield f"two instances: {text} has {found[at]}, and {skipped} records"
+        found = Client(self._world.store).audit(
+            start,
+            start + self._setting.span,
+            retention=self._world.store.now() - start,
+            unchanged_since=start,
+        )
+        for each in found:
+            definition = each.definition
+            for time in () if definition.paused else each.broken:
+                at = f"{definition.name or definition.id} {time.at - start}"
+                yield f"{time.verdict.value}: {at}: {time.reason}"
 
     def _of_calls(self, instance: TaskInstance, calls: Sequence[Call]) -> Iterator[str]:
         for call in calls:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import import_module
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
-from go_scheduler.errors import ConfigurationError, InvalidTriggerError
+from go_scheduler.errors import (
+    ConfigurationError,
+    GoSchedulerError,
+    InvalidTriggerError,
+)
 from go_scheduler.formatting import a, shown
 from go_scheduler.json import JSON, FrozenObject, freeze
+from go_scheduler.triggers.times import MICROSECOND
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.fire_time_sets import FireTimes
@@ -353,6 +358,30 @@ def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:
             " which is not later"
         )
     return fire_time
+
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC) + MICROSECOND
+
+
+def fire_times(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:
+    """The fire times of a trigger, from ``start`` on and before ``end``.
+
+    Raises:
+        InvalidTriggerError: It raised, or returned what is no fire time.
+    """
+    after = max(start, _EARLIEST) - MICROSECOND
+    while True:
+        try:
+            found = next_fire_time_of(trigger, after)
+        except GoSchedulerError:
+            raise
+        except Exception as error:
+            text = f"{shown(trigger)} raised {shown(error)}"
+            raise InvalidTriggerError(text) from error
+        if found is None or found >= end:
+            return
+        yield found
+        after = found
 
 
 def checked_fire_time(trigger: Trigger, found: object) -> datetime:

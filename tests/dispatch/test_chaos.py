@@ -33,6 +33,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.events import InstanceFinished, InstanceGivenBack, hears
 from go_scheduler.stores import open_store
+from tests.audits import check_audit
 from tests.cli.shell import clean_environment
 from tests.dispatch.wrapped_bus import RepeatingBus
 from tests.rabbitmq_servers import RabbitMQServer, running_rabbitmq
@@ -222,6 +223,7 @@ def test_nothing_is_lost_or_doubled_whatever_is_killed(
     assert len(world.finished) == RUNS
     _LOG.info("%d messages came twice from here", world.bus.repeated)
     assert world.bus.repeated
+    check_audit(world.store)
 
 
 def test_without_a_bus_what_is_due_waits_and_everything_else_runs(
@@ -251,6 +253,7 @@ def test_without_a_bus_what_is_due_waits_and_everything_else_runs(
     ended = world.scheduler.list_instances(name="there", limit=1000)
     # It had not run before, and nothing has failed.
     assert {(each.outcome, each.runs) for each in ended} == {(Outcome.COMPLETED, 1)}
+    check_audit(world.store)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

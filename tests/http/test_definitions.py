@@ -14,6 +14,7 @@ from go_scheduler import Overlap, RetryPolicy, ScheduleWarning, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.client.awaitable import awaitable
 from go_scheduler.http import create_app
+from go_scheduler.testing.builders import claim, fire, start
 from tests.conftest import seconds
 from tests.http.serving import As, Calling, field_of, is_problem
 
@@ -334,13 +335,49 @@ def test_a_definition_says_when_it_fires_and_why(http: Calling) -> None:
     assert why["because"] == "to come"
 
 
+def test_a_definition_says_what_became_of_its_fire_times(
+    memory: MemoryStore, clock: ManualClock
+) -> None:
+    client = Client(memory)
+    with Calling(create_app(client, clock=clock)) as http:
+        path = path_of(created(http, trigger={"every": 60}))
+        clock.advance(seconds(60))
+        [kept] = client.list_definitions()
+        fire(memory, kept, next_fire_time=clock.now() + seconds(60))
+        clock.advance(seconds(10))
+        start(memory, *claim(memory))
+        since = {"since": (clock.now() - seconds(30)).isoformat()}
+        query = {**since, "until": clock.now().isoformat()}
+        answer = http.get(f"{path}/audit", params=query).json()
+        assert (answer["counts"], answer["error"]) == ({"late": 1}, None)
+        [instance] = client.list_instances()
+        assert answer["times"] == [
+            {
+                "fire_time": "2030-01-01T00:01:00Z",
+                "verdict": "late",
+                "late": 10,
+                "reason": "it began 10 s late",
+                "instance_id": f"{instance.id}",
+            }
+        ]
+        lax = {**since, "late": 10, "retention": 3600.5}
+        answer = http.get(f"{path}/audit", params=lax).json()
+        assert answer["counts"] == {"on time": 1}
+        for wrong in ({"late": -1}, {"since": query["until"]}, {"retention": "long"}):
+            answer = http.get(f"{path}/audit", params=wrong)
+            assert field_of(answer) == next(iter(wrong))
+        other = path_of(created(http, trigger={"on_demand": True}))
+        answer = http.get(f"{other}/audit", params=since).json()
+        assert answer == {"counts": {}, "error": "it runs on demand", "times": []}
+
+
 def test_a_deleted_definition_is_gone(http: Calling) -> None:
     path = path_of(created(http))
     answer = http.delete(path)
     assert (answer.status_code, answer.json()) == (200, {"running": 0})
     for method, tails in {
         "DELETE": [""],
-        "GET": ["", "/preview", "/why"],
+        "GET": ["", "/preview", "/why", "/audit"],
         "PATCH": [""],
         "POST": ["/pause", "/resume", "/run"],
     }.items():

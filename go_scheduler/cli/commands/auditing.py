@@ -1,12 +1,10 @@
 """The command `audit`."""
 
-from contextlib import closing
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from go_scheduler.cli.connection import Where, opened_store
+from go_scheduler.cli.connection import Where
 from go_scheduler.cli.options import (
     Definitions,
     ExitCode,
@@ -18,7 +16,6 @@ from go_scheduler.cli.options import (
 )
 from go_scheduler.cli.output import document, line, table
 from go_scheduler.cli.resolve import definition_meant
-from go_scheduler.client import Client
 from go_scheduler.formatting import utc_text
 from go_scheduler.json import write_instant
 
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     from go_scheduler.audit import AuditedDefinition, AuditedTime
 
 app = typer.Typer()
-
-_DAY = timedelta(days=1)
 
 
 @app.command()
@@ -53,22 +48,18 @@ def audit(
     """Say of every fire time that has passed what became of it.
 
     It only reads. The exit code is 0 if no promise was broken, 1 if a fire time was
-    missed, doubled, early, or is none of its trigger's, and 3 if the store cannot be
-    reached.
+    missed, doubled, early, or is none of its trigger's, and 3 if the store or the
+    server cannot be reached.
     """
-    # Imported here: no other command needs it.
-    from go_scheduler.audit import audit as audited
-
     given: dict[str, Any] = {"late": duration_of(late, "--late")}
     if (kept := duration_of(retention, "--retention")) is not None:
         given["retention"] = kept
-    with closing(opened_store(where.url(), migrates=True)) as store:
+    begin, end = instant_of(since, "--since"), instant_of(until, "--until")
+    broken = False
+    with where.client() as client:
         if definitions:
-            client = Client(store)
             given["ids"] = [definition_meant(client, each) for each in definitions]
-        begin = instant_of(since, "--since") or store.now() - _DAY
-        broken = False
-        for each in audited(store, begin, instant_of(until, "--until"), **given):
+        for each in client.audit(begin, end, **given):
             broken |= bool(each.broken)
             if json:
                 _print_json(each, times=times)

@@ -84,6 +84,9 @@ Seconds = Annotated[
 ]
 """A duration, in seconds."""
 
+SecondsCount = Annotated[float, Field(ge=0, le=3_155_760_000, allow_inf_nan=False)]
+"""A duration of at most a century, in seconds, which a URL may have as well."""
+
 Instant = Annotated[
     datetime,
     BeforeValidator(_read_instant),

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
+from go_scheduler.audit import AuditedDefinition, AuditedTime, Verdict
 from go_scheduler.handlers.job_types import unmarked
 from go_scheduler.http.bodies.body import (
     Answer,
@@ -20,6 +21,7 @@ from go_scheduler.http.bodies.body import (
     PageQuery,
     Query,
     Seconds,
+    SecondsCount,
     filled,
     if_given,
 )
@@ -314,6 +316,50 @@ class WhyOfQuery(WhyQuery):
     """The definition or instance that is asked about, and the instant."""
 
     definition_id: Id = Field(description="The id of a definition or of an instance.")
+
+
+class AuditQuery(Query):
+    """The past period that is audited."""
+
+    since: Instant | None = Field(None, description="null: a day ago.")
+    until: Instant | None = Field(
+        None, description="The end of the period; exclusive. null: the present time."
+    )
+    retention: SecondsCount | None = Field(
+        None, description="That of the schedulers, in seconds; null: the server's."
+    )
+    late: SecondsCount = Field(
+        1, description="What begins later by more seconds is late."
+    )
+
+
+class AuditedTimeAnswer(Answer):
+    """A fire time, and what became of it."""
+
+    fire_time: Instant
+    verdict: Verdict
+    late: Seconds | None
+    reason: str | None
+    instance_id: UUID | None
+
+    @classmethod
+    def of(cls, time: AuditedTime) -> Self:
+        """The answer for an audited time."""
+        return filled(cls, time, fire_time=time.at)
+
+
+class AuditAnswer(Answer):
+    """What became of every fire time of a definition in a past period."""
+
+    counts: dict[str, int] = Field(description="How many there are of each verdict.")
+    error: str | None = Field(description="Why the fire times are not known.")
+    times: list[AuditedTimeAnswer]
+
+    @classmethod
+    def of(cls, audited: AuditedDefinition) -> Self:
+        """The answer for an audited definition."""
+        times = [AuditedTimeAnswer.of(each) for each in audited.times]
+        return filled(cls, audited, counts=dict(audited.counts), times=times)
 
 
 class WhyAnswer(Answer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, model_validator
@@ -22,6 +22,7 @@ from go_scheduler.http.bodies.body import (
     PageOf,
     Query,
     Seconds,
+    SecondsCount,
     filled,
     if_given,
     of_field,
@@ -54,12 +55,8 @@ _TYPE: JsonDict = {
     "retry": {"max_attempts": 5, "delay": 10},
     "schema": {"properties": {"picture": {"type": "string"}}, "required": ["picture"]},
 }
-_CENTURY = 3_155_760_000
 _LONGEST_IMPORT = 180
 _MOST_LINES = 10**12
-
-Count = Annotated[float, Field(ge=0, le=_CENTURY, allow_inf_nan=False)]
-
 
 SETTINGS = (
     "queue",
@@ -143,13 +140,13 @@ class ImportQuery(Query):
         description="The number of the first line, if an import comes in parts.",
     )
     start: Instant | None = Field(None, description="null: the present time.")
-    window: Count | None = Field(
+    window: SecondsCount | None = Field(
         None, description="Over how many seconds the jobs are staggered evenly."
     )
-    interval: Count | None = Field(
+    interval: SecondsCount | None = Field(
         None, description="The seconds between a job and the next one."
     )
-    jitter: Count | None = Field(
+    jitter: SecondsCount | None = Field(
         None, description="The longest random delay of each job, in seconds."
     )
     on_error: Literal["stop", "skip"] = Field(

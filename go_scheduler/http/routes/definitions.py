@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID, uuid4
 
@@ -39,6 +39,8 @@ from go_scheduler.http.bodies.definitions import (
     warnings_of,
 )
 from go_scheduler.http.bodies.instances import (
+    AuditAnswer,
+    AuditQuery,
     BackfillAnswer,
     BackfillBody,
     InstanceAnswer,
@@ -132,6 +134,7 @@ def is_to_be_new(given: str | None) -> bool:
 
 
 _ATTEMPTS = 5
+_MOST_AUDITED = 100_000
 
 
 async def stored_definition(
@@ -495,6 +498,33 @@ async def why_definition(
     """What happened or will happen to a definition at an instant, and the reason."""
     await check_sees(here, caller, id)
     return WhyAnswer.of(await seen_why(here, caller, id, asked.at))
+
+
+@router.get("/{id}/audit")
+async def audit_definition(
+    id: UUID, asked: Annotated[AuditQuery, Query()], here: Here, caller: RunReader
+) -> AuditAnswer:
+    """What became of every fire time of a definition in a past period.
+
+    If there are more than 100,000, the answer is an `error`.
+    """
+    await check_sees(here, caller, id)
+
+    def audited() -> AuditAnswer:
+        kept = if_given(asked.retention, lambda it: timedelta(seconds=it))
+        [found] = here.client.audit(
+            asked.since,
+            asked.until,
+            ids=[id],
+            retention=kept,
+            late=timedelta(seconds=asked.late),
+            limit=_MOST_AUDITED,
+            machines="admin" in caller.scopes,
+        )
+        return AuditAnswer.of(found)
+
+    with of_field("", tuple(AuditQuery.model_fields)):
+        return await on_thread(audited)
 
 
 def _one(definition: TaskDefinition, response: Response) -> DefinitionAnswer:

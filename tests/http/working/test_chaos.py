@@ -21,6 +21,7 @@ from go_scheduler.client import Client
 from go_scheduler.models import TaskDefinition
 from go_scheduler.stores import open_store
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
+from tests.audits import check_audit
 from tests.cli.shell import clean_environment
 from tests.ports import free_port
 
@@ -145,6 +146,8 @@ def test_nothing_is_lost_or_doubled_however_many_are_killed(
         found = [count(each) for each in (ENDED, NEVER, TWICE, WITHIN)]
         _LOG.info("%d of %d jobs ran more than once", count(AGAIN), JOBS)
     assert found == [JOBS, 0, 0, 0]
+    with closing(open_store(url)) as store:
+        check_audit(store)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
