@@ -12,6 +12,7 @@ from benchmarks.scale import NODE
 from benchmarks.seeds import SECOND
 from go_scheduler import Outcome
 from go_scheduler.stores import Claim, RunOutcome, open_store
+from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +41,12 @@ def rate(batch: Callable[[], int], count: int) -> dict[str, float]:
 
 def _claim_and_end(opened: Store, size: int) -> int:
     claimed = opened.claim_instances(
-        NODE, ahead=0 * SECOND, lead=0 * SECOND, limit=size, lapsed=None
+        NODE,
+        ahead=0 * SECOND,
+        lead=0 * SECOND,
+        limit=size,
+        lapsed=None,
+        deadline=LAST_INSTANT,
     )
     outcomes = [
         RunOutcome(

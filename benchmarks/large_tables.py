@@ -12,6 +12,7 @@ from benchmarks.experiment import RATE, Call, Experiment, Figure, ours
 from benchmarks.scale import KEPT, NODE, median_time
 from benchmarks.seeds import HOUR, SECOND, due
 from go_scheduler.stores import open_store
+from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +105,12 @@ def _polls(url: str) -> dict[str, float]:
         store.initialize()
         claim = median_time(
             lambda: store.claim_instances(
-                NODE, ahead=-100_000 * HOUR, lead=0 * SECOND, limit=100, lapsed=None
+                NODE,
+                ahead=-100_000 * HOUR,
+                lead=0 * SECOND,
+                limit=100,
+                lapsed=None,
+                deadline=LAST_INSTANT,
             )
         )
         cleanup = median_time(lambda: store.delete_finished(KEPT, limit=500))

@@ -18,6 +18,7 @@ from benchmarks.seeds import HOUR, SECOND
 from benchmarks.spread import Countdown
 from go_scheduler import IntervalTrigger, Scheduler, TaskDefinition
 from go_scheduler.stores import Claimant, Retention, open_store
+from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +71,12 @@ def look(store: Store) -> None:
     """What the three loops ask of a store, and find nothing."""
     store.due_definitions(ahead=SECOND, limit=100)
     store.claim_instances(
-        NODE, ahead=SECOND, lead=0 * SECOND, limit=100, lapsed=0 * SECOND
+        NODE,
+        ahead=SECOND,
+        lead=0 * SECOND,
+        limit=100,
+        lapsed=0 * SECOND,
+        deadline=LAST_INSTANT,
     )
     store.delete_finished(KEPT, limit=500)
 

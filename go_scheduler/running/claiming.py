@@ -91,9 +91,15 @@ class Claiming:
     ) -> Sequence[TaskInstance]:
         """Claim as ``Store.claim_instances`` does."""
         sent = self._clock.elapsed()
+        deadline = self._clock.now() + self._claimant.lease / 3
         with self.noting():
             instances = self._store.claim_instances(
-                self._claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+                self._claimant,
+                ahead=ahead,
+                lead=lead,
+                limit=limit,
+                lapsed=lapsed,
+                deadline=deadline,
             )
         self.contact.made()
         self.pace.took(self._clock.elapsed() - sent)

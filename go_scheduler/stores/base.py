@@ -395,6 +395,7 @@ class InstanceStore(ABC):
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other.
 
@@ -422,6 +423,8 @@ class InstanceStore(ABC):
             limit: Most instances to return; at least 1.
             lapsed: How long ago claims must have lapsed that are taken over, zero or
                 more; None: none are.
+            deadline: After this store's time nothing is claimed: a call that was held
+                up must not take over what others could not renew meanwhile.
 
         Returns:
             The claimed instances, lapsed claims first, then earliest ``due_at`` first;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 # Imported first, it has Alembic say nothing, which the next one imports.
@@ -108,10 +108,16 @@ class CockroachDBStore(PostgreSQLStore):
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
         claimed = super().claim_instances(
-            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+            claimant,
+            ahead=ahead,
+            lead=lead,
+            limit=limit,
+            lapsed=lapsed,
+            deadline=deadline,
         )
         if claimed:
             self._last_work.note()

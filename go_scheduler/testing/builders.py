@@ -44,6 +44,7 @@ from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -325,6 +326,7 @@ def claim(
     lead: timedelta = ZERO,
     limit: int = 100,
     lapsed: bool | timedelta = False,
+    deadline: datetime = LAST_INSTANT,
     expire_after: timedelta = EXPIRE_AFTER,
 ) -> Sequence[TaskInstance]:
     """Claim for a node; what is due now, unless told otherwise.
@@ -337,13 +339,19 @@ def claim(
         lead: How far ahead of the due time to start.
         limit: How many at most.
         lapsed: Whether to take over claims that have lapsed, or how long ago.
+        deadline: When it is too late to claim.
         expire_after: How long a run holds that does not say so itself.
     """
     settle(store)
     lapsed_for = (ZERO if lapsed else None) if isinstance(lapsed, bool) else lapsed
     of = claimant(node, queues=queues, expire_after=expire_after)
     return store.claim_instances(
-        of, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed_for
+        of,
+        ahead=ahead,
+        lead=lead,
+        limit=limit,
+        lapsed=lapsed_for,
+        deadline=deadline,
     )
 
 

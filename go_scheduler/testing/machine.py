@@ -56,6 +56,7 @@ from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import dump_trigger
+from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -723,7 +724,9 @@ class StoreMachine(StorePair):
 
         def claim(store: Store) -> object:
             settle(store)
-            claimed = store.claim_instances(claimant, limit=ALL, **options)
+            claimed = store.claim_instances(
+                claimant, limit=ALL, deadline=LAST_INSTANT, **options
+            )
             if store is self.oracle:
                 self._note(claimed)
             silences = {self._known(store, each): each.silence for each in claimed}

@@ -30,6 +30,7 @@ GUARDS = {
     "none begins": "nothing is created and started once an answer was lost",
     "under way": "nothing is given back while the answer to a creation is under way",
     "may still come": "it goes on asking while such a claim may still be carried out",
+    "deadline": "a claim that is carried out after an outage claims nothing",
     "by then": "whether it may is judged when it asks, not when it is answered",
 }
 
@@ -76,6 +77,8 @@ class Sent(NamedTuple):
         kind: What it does.
         claims: The instances that it names.
         known: What the node had when it sent it.
+        takes_over: Whether the node had contact for a lease when it sent it.
+        too_late: Whether the deadline of a claim has passed.
         done: Whether it was carried out, and its answer is under way.
         answer: The instances in the answer.
     """
@@ -84,6 +87,8 @@ class Sent(NamedTuple):
     kind: str
     claims: Claimed = ()
     known: Claimed = ()
+    takes_over: bool = False
+    too_late: bool = False
     done: bool = False
     answer: Claimed = ()
 
@@ -208,7 +213,7 @@ class Claims(Model[State]):
                 last = not self._may_still_come(me) and self._without != "by then"
                 kind = "last list" if last else "list"
                 wanted.append(Sent("claim", kind, known=known))
-            wanted.append(Sent("claim", "claim"))
+            wanted.append(Sent("claim", "claim", takes_over=me.contact))
         if "create" not in busy and (
             not me.unanswered or self._without == "none begins"
         ):
@@ -280,13 +285,14 @@ class Claims(Model[State]):
         self, state: State, node: int, index: int
     ) -> Iterator[tuple[str, State]]:
         found = False
+        sent = state.nodes[node].sent[index]
         for at, row in enumerate(state.rows):
-            if not row.there or row.ended:
+            if not row.there or row.ended or sent.too_late:
                 continue
             if row.owner != NOBODY:
                 if row.valid and self._without != "lapsed":
                     continue
-                if not state.nodes[node].contact and self._without != "contact":
+                if not sent.takes_over and self._without != "contact":
                     continue
             found = True
             rises = not (self._without == "attempt" and row.attempt)
@@ -368,9 +374,16 @@ class Claims(Model[State]):
                 yield ("fault: the claim of", at, "lapses, its node is frozen"), after
         if any(each.valid for each in state.rows):
             rows = tuple(each._replace(valid=False) for each in state.rows)
-            nodes = tuple(each._replace(contact=False) for each in state.nodes)
+            nodes = tuple(
+                each._replace(contact=False, sent=tuple(map(self._held_up, each.sent)))
+                for each in state.nodes
+            )
             after = state._replace(rows=rows, nodes=nodes)
             yield ("fault", "the store is away for a lease"), after
+
+    def _held_up(self, sent: Sent) -> Sent:
+        has_deadline = sent.kind == "claim" and not sent.done
+        return sent._replace(too_late=has_deadline and self._without != "deadline")
 
 
 _LISTS = ("list", "last list")

@@ -152,6 +152,17 @@ def a_takeover_does_not_wait_after_an_outage(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Takeover, "lapsed", property(lambda of: ZERO))
 
 
+def a_claim_has_no_deadline(patch: pytest.MonkeyPatch) -> None:
+    old = MemoryStore.claim_instances
+    patch.setattr(
+        MemoryStore,
+        "claim_instances",
+        lambda store, claimant, **asked: old(
+            store, claimant, **{**asked, "deadline": NEVER}
+        ),
+    )
+
+
 def what_a_lost_answer_claimed_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Unanswered, "give_back", lambda of: False)
 
@@ -180,6 +191,7 @@ GUARDS = [
     (a_call_does_not_look_at_the_lease, 0, "called by a claim that is lost"),
     (nothing_is_renewed, 0, "called twice"),
     (a_takeover_does_not_wait_after_an_outage, 0, "called twice"),
+    (a_claim_has_no_deadline, 463, "called twice"),
     (what_a_lost_answer_claimed_is_not_given_back, 9, "late"),
     (a_retry_is_lost, 0, "ended for no reason"),
     (a_clock_leads, 5, "too early"),

@@ -116,10 +116,16 @@ class EarlyStore(MemoryStore):
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         further = ahead + timedelta(seconds=10)
         return super().claim_instances(
-            claimant, ahead=further, lead=lead, limit=limit, lapsed=lapsed
+            claimant,
+            ahead=further,
+            lead=lead,
+            limit=limit,
+            lapsed=lapsed,
+            deadline=deadline,
         )
 
 

@@ -36,6 +36,7 @@ from go_scheduler.triggers.delay import DelayTrigger
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.times import LAST_INSTANT
 from tests import servers
 from tests.plans import ExplainingCockroachDBStore, ExplainingPostgreSQLStore, Scan
 
@@ -618,7 +619,12 @@ def claim(
 ) -> Sequence[TaskInstance]:
     settle(store)
     return store.claim_instances(
-        node, ahead=ahead, lead=ZERO, limit=BATCH, lapsed=lapsed
+        node,
+        ahead=ahead,
+        lead=ZERO,
+        limit=BATCH,
+        lapsed=lapsed,
+        deadline=LAST_INSTANT,
     )
 
 

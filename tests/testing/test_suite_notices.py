@@ -36,6 +36,7 @@ from go_scheduler.testing.store.edits import ForeignTrigger
 from go_scheduler.testing.store.nodes import THREADS
 from go_scheduler.testing.stores import StoreSuite
 from go_scheduler.triggers.on_demand import OnDemandTrigger
+from go_scheduler.triggers.times import LAST_INSTANT
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -177,6 +178,9 @@ TakesLapsedUnasked = broken("claim_instances", lapsed=ZERO)
 
 LeavesLapsed = broken("claim_instances", lapsed=None)
 """Never takes over a lapsed claim."""
+
+IgnoresTheDeadline = broken("claim_instances", deadline=LAST_INSTANT)
+"""Claims however late it is asked."""
 
 IgnoresHowLongAgo = broken(
     "claim_instances", lapsed=lambda named: None if named["lapsed"] is None else ZERO

@@ -111,6 +111,7 @@ class StubStore(Store):
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         raise NotImplementedError
 

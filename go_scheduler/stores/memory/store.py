@@ -279,10 +279,13 @@ class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
         with self._lock:
             now = self._time()
+            if now > deadline:
+                return []
             table, queues = self._instances, claimant.queues
             rows: list[StoredInstance] = []
             if lapsed is not None:

@@ -15,7 +15,7 @@ from go_scheduler.stores.sql.database import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
     from typing import Any
 
     from sqlalchemy import Row
@@ -168,6 +168,7 @@ class DueInstances:
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> tuple[Sequence[Row[Any]], Sequence[Row[Any]]]:
         """Claim, as ``Store.claim_instances``.
 
@@ -181,6 +182,7 @@ class DueInstances:
             "lease": claimant.lease,
             "expire_after": claimant.expire_after,
             "lead": lead,
+            "deadline": deadline,
         }
         places = self._places.find(claimant.queues, ahead, limit)
         old: list[Row[Any]] = []

@@ -864,6 +864,7 @@ WITH due AS MATERIALIZED (
      AND shard = CAST(:shard AS bigint) AND claimable_at IS NOT NULL
      AND claimable_at >= now() - CAST(:back AS interval)
      AND claimable_at <= now() + CAST(:ahead AS interval){only}
+     AND now() <= CAST(:deadline AS timestamptz)
    ORDER BY claimable_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED}
@@ -914,6 +915,7 @@ WITH due AS MATERIALIZED (
    WHERE claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen
      AND expires_at >= now() - CAST(:back AS interval)
      AND expires_at <= now() - CAST(:lapsed AS interval)
+     AND now() <= CAST(:deadline AS timestamptz)
      AND queue = ANY(CAST(:queues AS text[])){only}
    ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (

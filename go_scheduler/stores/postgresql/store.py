@@ -255,10 +255,16 @@ class PostgreSQLStore(SQLStore):
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
         old, new = self._due_instances.take(
-            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+            claimant,
+            ahead=ahead,
+            lead=lead,
+            limit=limit,
+            lapsed=lapsed,
+            deadline=deadline,
         )
         rows = [*old, *new]
         claimed = self._reader.claimed(Lane.BY_TIME, rows, with_contents=True)

@@ -63,6 +63,7 @@ class RedisInstances(RedisCalls, HandOverStore):
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
         priorities = self._turns.next()
@@ -78,6 +79,7 @@ class RedisInstances(RedisCalls, HandOverStore):
                 lead=micros(lead),
                 limit=room,
                 lapsed=None if lapsed is None else micros(lapsed),
+                deadline=time_text(deadline),
                 **write_claimant(claimant),
             )
             some = self._reader.instances(answer)

@@ -24,6 +24,7 @@ from go_scheduler.stores.sql.rows import (
     read_instance,
     silences_of,
     to_microseconds,
+    to_sqlite_time,
 )
 from go_scheduler.stores.sqlite import statements
 from go_scheduler.stores.sqlite.batches import (
@@ -151,6 +152,7 @@ class ClaimedInstances:
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node."""
         if not (claimant.queues and self._look(claimant, ahead, lapsed)):
@@ -160,6 +162,8 @@ class ClaimedInstances:
 
         def claim(connection: Connection) -> tuple[_Taken, Mapping[UUID, Silence]]:
             now = self._microseconds()
+            if now > to_sqlite_time(deadline):
+                return _Taken([[], []], []), {}
             terms = {
                 **_terms(claimant, now),
                 "node": claimant.node.hex,

@@ -195,10 +195,16 @@ class SQLiteStore(SQLStore):
         lead: timedelta,
         limit: int,
         lapsed: timedelta | None,
+        deadline: datetime,
     ) -> Sequence[TaskInstance]:
         """Hand due instances to one node, and to no other."""
         return self._claimed_instances.claim(
-            claimant, ahead=ahead, lead=lead, limit=limit, lapsed=lapsed
+            claimant,
+            ahead=ahead,
+            lead=lead,
+            limit=limit,
+            lapsed=lapsed,
+            deadline=deadline,
         )
 
     def list_claimed(

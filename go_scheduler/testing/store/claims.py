@@ -120,6 +120,14 @@ class ClaimTests(StoreTests):
         assert (instance.definition, instance.definition.revision) == (new, 1)
         assert rig.read(instance) == instance
 
+    def test_after_its_deadline_nothing_is_claimed(self, rig: Rig) -> None:
+        free, run = rig.pending(definition(START + LEASE)), rig.running()
+        rig.advance(LEASE)
+        late = rig.now() - TICK
+        assert rig.claim(OTHER_NODE, lapsed=True, deadline=late) == []
+        found = rig.claim(OTHER_NODE, lapsed=True, deadline=rig.now())
+        assert ids(found) == [run.id, free.id]
+
     def test_a_claimed_instance_is_not_claimed_again(self, rig: Rig) -> None:
         rig.claimed()
         rig.running()
