@@ -52,7 +52,8 @@ class Where:
     config: Annotated[
         Path | None,
         text(
-            "The configuration; else ./go_scheduler.yaml, or the one at home.",
+            "The configuration file; default: ./go_scheduler.yaml,"
+            " then the one in ~/.config/go_scheduler.",
             metavar="FILE",
             panel=PANEL,
         ),

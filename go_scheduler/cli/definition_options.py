@@ -37,20 +37,27 @@ class TriggerOptions:
     phrase: Annotated[
         str | None, _when('In words, such as "every weekday at 9am".')
     ] = None
-    cron: Annotated[str | None, _when('As cron has it, such as "0 9 * * mon-fri".')] = (
-        None
-    )
-    every: Annotated[str | None, _when("Such as 90s, 5m or 1h30m.")] = None
-    at: Annotated[str | None, _when("Once, such as 2030-01-01T09:00:00Z.")] = None
-    after_end: Annotated[
-        str | None, _when("So long after the end of each run, such as 5m.")
+    cron: Annotated[
+        str | None, _when('A cron expression, such as "0 9 * * mon-fri".')
     ] = None
-    rrule: Annotated[str | None, _when("A rule of RFC 5545, or several.")] = None
-    on_demand: Annotated[bool, _when("Only when asked to.", "--on-demand")] = False
+    every: Annotated[
+        str | None, _when("The time between two runs, such as 90s, 5m or 1h30m.")
+    ] = None
+    at: Annotated[
+        str | None, _when("Once, at this time, such as 2030-01-01T09:00:00Z.")
+    ] = None
+    after_end: Annotated[
+        str | None, _when("The time from the end of a run to the next one, such as 5m.")
+    ] = None
+    rrule: Annotated[str | None, _when("One or more rules of RFC 5545.")] = None
+    on_demand: Annotated[bool, _when("Only when it is asked for.", "--on-demand")] = (
+        False
+    )
     timezone: Annotated[
         str | None,
         _when(
-            "Of a phrase, a cron expression or a rule, such as Europe/Berlin; else UTC."
+            "The time zone of a phrase, a cron expression or a rule,"
+            " such as Europe/Berlin; default: UTC."
         ),
     ] = None
 
@@ -94,8 +101,8 @@ class TriggerOptions:
 class RunPolicies:
     """The options for the policies of a type or a definition."""
 
-    queue: Annotated[str, _how("Which nodes run it.")] = "default"
-    priority: Annotated[int, _how("From 0, first, to 3, last.")] = 1
+    queue: Annotated[str, _how("The queue, which says which nodes run it.")] = "default"
+    priority: Annotated[int, _how("From 0 (first) to 3 (last).")] = 1
     expire_after: Annotated[
         str | None, _how("How long a run may take before it is presumed hung.")
     ] = None
@@ -103,37 +110,42 @@ class RunPolicies:
         str | None, _how("How long a run may take before it is told to end.")
     ] = None
     start_timeout: Annotated[
-        str | None, _how("How long a bus may wait until it is accepted, then begun.")
+        str | None,
+        _how(
+            "How long a run may wait on a bus until a worker accepts"
+            " it, and again until it begins."
+        ),
     ] = None
     heartbeat_timeout: Annotated[
         str | None, _how("How long its worker on a bus may be silent.")
     ] = None
     max_attempts: Annotated[
-        int | None, _how("Runs after which it has failed.", metavar="COUNT")
+        int | None, _how("The most runs; after them it has failed.", metavar="COUNT")
     ] = None
     retry_delay: Annotated[
         str | None,
         _how(
-            "How long after a failure it runs again; none: once it has had as long as"
-            " a run may take."
+            "The time from a failure to the next run; default: until"
+            " the longest time of a run has passed."
         ),
     ] = None
     retry_factor: Annotated[
-        float | None, _how("How many times longer each delay is.", metavar="FACTOR")
+        float | None, _how("By how much each delay is multiplied.", metavar="FACTOR")
     ] = None
     retry_max_delay: Annotated[str | None, _how("The longest delay.")] = None
     retry_jitter: Annotated[
-        float | None, _how("Up to which part a delay is longer.", metavar="0..1")
+        float | None,
+        _how("The largest random share that is added to a delay.", metavar="0..1"),
     ] = None
     overlap: Annotated[
-        Overlap, _how("What becomes of one that is due while another runs.")
+        Overlap, _how("What happens to an instance that is due while another one runs.")
     ] = Overlap.ALLOW
     lock: Annotated[
-        str | None, _how("Of all with the same lock one runs at a time.")
+        str | None, _how("Only one instance with this lock runs at a time.")
     ] = None
-    max_queue: Annotated[int | None, _how("How many of it may wait.")] = None
+    max_queue: Annotated[int | None, _how("How many of its instances may wait.")] = None
     when_full: Annotated[
-        str, _how("What becomes of more that is added.", metavar="refuse|drop")
+        str, _how("What happens to instances beyond that.", metavar="refuse|drop")
     ] = "refuse"
 
     def fields(self) -> dict[str, Any]:
@@ -172,22 +184,23 @@ class Policies(RunPolicies):
     """The options for the policies of a definition that fires."""
 
     catch_up: Annotated[
-        str | None, _how("What runs of what was missed.", metavar="latest|all|none")
+        str | None,
+        _how("Which missed fire times run later.", metavar="latest|all|none"),
     ] = None
     grace: Annotated[
-        str | None, _how("How late something may be and is not missed.")
+        str | None, _how("How late an instance may be without being missed.")
     ] = None
-    within: Annotated[
-        str | None, _how("How late what was missed may be and still runs.")
-    ] = None
+    within: Annotated[str | None, _how("How old a missed fire time may be to run.")] = (
+        None
+    )
     drop_after: Annotated[
-        str | None, _how("What is later than this is not run at all.")
+        str | None, _how("An instance that is later than this is skipped.")
     ] = None
     jitter: Annotated[
-        str | None, _how("Run each up to so much later than its fire time.")
+        str | None, _how("The largest random delay after a fire time.")
     ] = None
     max_per_node: Annotated[
-        int | None, _how("How many of it one node has at once.")
+        int | None, _how("The most instances of it that one node runs at once.")
     ] = None
 
     def fields(self) -> dict[str, Any]:

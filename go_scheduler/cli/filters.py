@@ -40,17 +40,20 @@ class Listed:
     ] = False
     name: Name = None
     queue: Queue = None
-    state: Annotated[str | None, text("In this state, such as paused or failed.")] = (
-        None
-    )
-    owner: Annotated[str | None, text("In the declared set of this owner.")] = None
+    state: Annotated[
+        str | None, text("Only those in this state, such as paused or failed.")
+    ] = None
+    owner: Annotated[
+        str | None, text("Only those in the declared set of this owner.")
+    ] = None
     metadata: Metadata = None
     soonest_first: Annotated[
-        bool, typer.Option("--soonest-first", help="Those that fire soonest first.")
+        bool, typer.Option("--soonest-first", help="Sort by the next fire time.")
     ] = False
     definition: Annotated[str | None, text("Instances of this definition.")] = None
     since: Annotated[
-        str | None, text("Instances that are to run from then on.", metavar="TIME")
+        str | None,
+        text("Instances that are to run at this time or later.", metavar="TIME"),
     ] = None
     limit: Limit = 100
 
@@ -144,9 +147,7 @@ class Chosen:
     name: Name = None
     queue: Queue = None
     metadata: Metadata = None
-    everything: Annotated[bool, typer.Option("--all", help="All that there are.")] = (
-        False
-    )
+    everything: Annotated[bool, typer.Option("--all", help="All definitions.")] = False
 
     def confirmed(
         self, client: Connected, given: list[str] | None, to: str, *, yes: bool

@@ -146,17 +146,18 @@ Yes = Annotated[
 Definition = Annotated[
     str,
     argument(
-        "Its id, the beginning of it, or the name that it alone has.", "DEFINITION"
+        "Its id, the beginning of its id, or a name that only it has.", "DEFINITION"
     ),
 ]
 Definitions = Annotated[
     list[str] | None,
     argument(
-        "Ids, beginnings of them, or names that one alone has.", "[DEFINITION]..."
+        "Ids, beginnings of ids, or names that only one definition has.",
+        "[DEFINITION]...",
     ),
 ]
 Instances = Annotated[
-    list[str] | None, argument("Ids, or beginnings of them.", "[INSTANCE]...")
+    list[str] | None, argument("Ids, or beginnings of ids.", "[INSTANCE]...")
 ]
 Handler = Annotated[
     str,
@@ -168,23 +169,23 @@ Handler = Annotated[
 Config = Annotated[
     Path | None,
     text(
-        "The configuration; else ./go_scheduler.yaml, or the one in"
-        " ~/.config/go_scheduler.",
+        "The configuration file; default: ./go_scheduler.yaml,"
+        " then the one in ~/.config/go_scheduler.",
         metavar="FILE",
     ),
 ]
 Host = Annotated[str | None, text("The address to listen on.")]
 Port = Annotated[int | None, text("The port; 0: any that is free.")]
-Name = Annotated[str | None, text("Of this name.")]
-Queue = Annotated[str | None, text("Of this queue.")]
+Name = Annotated[str | None, text("Only those with this name.")]
+Queue = Annotated[str | None, text("Only those in this queue.")]
 Metadata = Annotated[
     str | None,
     text(
-        'Whose metadata contains this, such as \'{"team": "billing"}\'.',
+        'Only those whose metadata contains this, such as \'{"team": "billing"}\'.',
         metavar="JSON",
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most to list.")]
 
 
 class ExitCode(IntEnum):

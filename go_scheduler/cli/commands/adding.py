@@ -36,22 +36,24 @@ def add(
     when: TriggerOptions,
     policies: Policies,
     where: Where,
-    name: Annotated[str | None, argument("Which handler runs it.")] = None,
-    id: Annotated[str | None, text("Its id, instead of one made up.")] = None,
+    name: Annotated[
+        str | None, argument("The name of the handler that runs it.")
+    ] = None,
+    id: Annotated[str | None, text("Its id; default: a new one.")] = None,
     key: Annotated[
         str | None,
-        text("A text of which its id is made, always the same, such as its name."),
+        text("A text from which its id is made; the same text makes the same id."),
     ] = None,
     metadata: Annotated[
-        str | None, text("What its handler is given.", metavar="JSON")
+        str | None, text("The metadata that its handler gets.", metavar="JSON")
     ] = None,
-    paused: Annotated[bool, typer.Option("--paused", help="It begins paused.")] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     comment: Annotated[str | None, text("Why it is paused.", "--note")] = None,
     json: Json = False,
 ) -> None:
     """Schedule a definition: what to run, and when.
 
-    One with the same id is replaced; an equal one stays as it is.
+    A definition with the same id is replaced; an equal one stays as it is.
     """
     definition = TaskDefinition(
         trigger=when.trigger(SystemClock().now()),
@@ -92,7 +94,7 @@ def preview(
         int, typer.Option("--count", "-n", help="How many fire times.")
     ] = 5,
     after: Annotated[
-        str | None, text("From then on, instead of from now on.", metavar="TIME")
+        str | None, text("The first instant; default: now.", metavar="TIME")
     ] = None,
     json: Json = False,
 ) -> None:

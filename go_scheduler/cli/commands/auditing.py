@@ -30,18 +30,19 @@ app = typer.Typer()
 def audit(
     where: Where,
     definitions: Definitions = None,
-    since: Annotated[
-        str | None, text("The first instant; a day ago, if nothing is said.")
-    ] = None,
-    until: Annotated[
-        str | None, text("The first instant after; now, if nothing is said.")
-    ] = None,
+    since: Annotated[str | None, text("The first instant; default: a day ago.")] = None,
+    until: Annotated[str | None, text("The end, exclusive; default: now.")] = None,
     retention: Annotated[
-        str | None, text("That of the schedulers, if it is not 1d.")
+        str | None, text("The retention of the schedulers; default: 1d.")
     ] = None,
-    late: Annotated[str, text("What begins so much later is late.")] = "1s",
+    late: Annotated[
+        str, text("A run that begins later than its time by more than this is late.")
+    ] = "1s",
     times: Annotated[
-        bool, typer.Option("--times", help="Show every fire time, also the good ones.")
+        bool,
+        typer.Option(
+            "--times", help="Show every fire time, and not only the broken ones."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:

@@ -40,7 +40,7 @@ def pause(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Pause definitions: nothing of them starts until they are resumed."""
+    """Pause definitions: none of their instances starts until they are resumed."""
     with where.client() as client:
         ids = chosen.confirmed(client, definitions, "pause", yes=yes)
         _change(ids, lambda id: client.pause(id, note), "paused", json=json)
@@ -81,7 +81,7 @@ def delete(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Delete definitions, and what has not started of them."""
+    """Delete definitions, and their instances that have not started."""
     with where.client() as client:
         ids = chosen.confirmed(client, definitions, "delete", yes=yes)
         gone = 0
@@ -104,14 +104,14 @@ def run(
     definition: Definition,
     where: Where,
     payload: Annotated[
-        str | None, text("What the handler is given.", metavar="JSON")
+        str | None, text("The payload that the handler gets.", metavar="JSON")
     ] = None,
     instant: Annotated[
-        str | None, text("When, instead of now.", "--at", metavar="TIME")
+        str | None, text("When; default: now.", "--at", metavar="TIME")
     ] = None,
-    delay: Annotated[str | None, text("How much later than now, such as 5m.")] = None,
+    delay: Annotated[str | None, text("How long from now, such as 5m.")] = None,
     key: Annotated[
-        str | None, text("What has this key already is not made anew.")
+        str | None, text("If an instance has this key already, no new one is made.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -133,7 +133,7 @@ def run(
 def cancel(
     where: Where, instances: Instances = None, yes: Yes = False, json: Json = False
 ) -> None:
-    """Cancel instances that have not started; ask those to stop that run."""
+    """Cancel instances that have not started; ask running ones to stop."""
     if not instances:
         raise ConfigurationError("say which: by their ids")
     with where.client() as client:
@@ -152,12 +152,12 @@ def retry(
     instances: Instances = None,
     name: Name = None,
     definition: Annotated[
-        str | None, text("All that failed of this definition.")
+        str | None, text("All failed instances of this definition.")
     ] = None,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Run instances again that have failed."""
+    """Run failed instances again."""
     with where.client() as client:
         filtered = name is not None or definition is not None
         if bool(instances) == filtered:

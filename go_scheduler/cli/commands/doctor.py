@@ -31,18 +31,18 @@ def doctor(
     handlers: Annotated[
         str | None,
         text(
-            "Those that run it, such as myapp.jobs:registry: whether any are missing.",
+            "The handlers, such as myapp.jobs:registry, to say whether any is missing.",
             metavar="MODULE:NAME",
         ),
     ] = None,
     least: Annotated[
-        Severity, typer.Option("--least", help="Show what matters at least so much.")
+        Severity, typer.Option("--least", help="The least severity to show.")
     ] = Severity.OK,
     most: Annotated[
-        int, typer.Option("--most", min=1, help="Look at so many definitions.")
+        int, typer.Option("--most", min=1, help="The most definitions to look at.")
     ] = 10_000,
     expire_after: Annotated[
-        str | None, text("That of the schedulers, if it is not 5m.")
+        str | None, text("The expire_after of the schedulers; default: 5m.")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -32,15 +32,13 @@ class JitterOptions:
     """The options for the times of jobs and definitions without a time."""
 
     start: Annotated[
-        str | None, text("From when on they run, instead of now.", metavar="TIME")
+        str | None, text("When the first one runs; default: now.", metavar="TIME")
     ] = None
     window: Annotated[
-        str | None, text("Over how long they are staggered evenly, such as 1h.")
+        str | None, text("The time over which they are spread evenly, such as 1h.")
     ] = None
-    interval: Annotated[
-        str | None, text("How long after the one before each first runs.")
-    ] = None
-    jitter: Annotated[str | None, text("Up to how much later each runs.")] = None
+    interval: Annotated[str | None, text("The time from one to the next.")] = None
+    jitter: Annotated[str | None, text("The largest random delay of each.")] = None
 
     def spread(self) -> "Spread":
         """The spread of the options.
@@ -77,15 +75,17 @@ def import_(
     name: Annotated[
         str | None,
         text(
-            "A name for the import: repeated by it, nothing is made twice.", "--import"
+            "The name of the import: repeated with the same name, it"
+            " makes nothing twice.",
+            "--import",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Schedule definitions and submit jobs, one on each line of a file.
 
-    A line that is wrong is told and left out. With --import, or ids and keys, the same
-    lines may be imported again.
+    A wrong line is reported and left out. With --import, or with ids and keys, the
+    same lines may be imported again.
     """
     from go_scheduler.cli.importing import Imported, lines_of, parts_of
     from go_scheduler.cli.in_process import answering

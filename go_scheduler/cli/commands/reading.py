@@ -24,8 +24,8 @@ app = typer.Typer()
 Thing = Annotated[
     str,
     argument(
-        "Of a definition or an instance: the id, the beginning of it, or the name that"
-        " one definition alone has.",
+        "A definition or an instance: its id, the beginning of its"
+        " id, or a name that only one definition has.",
         "ID",
     ),
 ]
@@ -34,7 +34,7 @@ Thing = Annotated[
 @app.command("list")
 @grouped
 def list_(listed: Listed, where: Where, json: Json = False) -> None:
-    """List definitions, or with --instances what was made of them."""
+    """List definitions, or their instances with --instances."""
     with where.client() as client:
         if listed.instances:
             instances, more = instances_of(client, listed)
@@ -119,7 +119,7 @@ def why(
 @app.command()
 @grouped
 def stats(where: Where, json: Json = False) -> None:
-    """Count the instances, by their state, up to 10,000 of each."""
+    """Count instances by state, up to 10,000 of each."""
     with where.client() as client:
         counts = client.counts_up_to()
     if json:

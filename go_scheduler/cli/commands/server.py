@@ -33,7 +33,7 @@ app = typer.Typer()
 def serve(
     store: Annotated[
         str | None,
-        text("The store; else that of the configuration.", metavar="URL"),
+        text("The store; default: that of the configuration.", metavar="URL"),
     ] = None,
     host: Host = None,
     port: Port = None,
@@ -47,7 +47,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API and the dashboard, and schedule.
 
-    Without a store it is a file of SQLite in the working folder.
+    Without a store, it uses a SQLite file in the working folder.
     """
     # Imported here: no other command needs a server.
     from go_scheduler.dashboard.app import configured
@@ -69,11 +69,12 @@ def serve(
 def config_(
     config: Config = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Print each setting, and where it was said.")
+        bool,
+        typer.Option("--show", help="Print each setting, and where it comes from."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check the configuration, or show all of it; what is secret is masked."""
+    """Check the configuration, or show all of it with secrets masked."""
     from go_scheduler.http.configuration.showing import as_yaml, settings_of
 
     if json and not show:
@@ -99,13 +100,13 @@ def dashboard(
         bool,
         typer.Option(
             "--allow-changes",
-            help="Have buttons that change something, for whoever may.",
+            help="Show buttons that change something, to those who may.",
         ),
     ] = False,
 ) -> None:
-    """Show in a browser what runs, what failed and what comes, until a signal.
+    """Serve the dashboard: what runs, what failed and what comes.
 
-    It is for a store, and schedules and runs nothing. A server has its own, under
+    It needs a store, and runs nothing itself. A server has its own dashboard, at
     /dashboard.
     """
     # Imported here: no other command needs a server.
@@ -129,9 +130,9 @@ def dashboard(
 
 @app.command()
 def key(
-    subject: Annotated[str, argument("Who is to have it, for the log.")],
+    subject: Annotated[str, argument("Who has the key, for the log.")],
     scope: Annotated[
-        list[str], text("What it is to allow, such as workers.", "--scope", "-s")
+        list[str], text("What it allows, such as workers.", "--scope", "-s")
     ],
     queue: Annotated[
         list[str] | None, text("A queue that it is restricted to.", "--queue", "-q")
@@ -141,9 +142,9 @@ def key(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make an API key, and what the configuration is to have of it.
+    """Make an API key, and print what to put into the configuration.
 
-    The key is shown this once, and kept nowhere. `--scope`, `--queue` and `--owner` may
+    The key is shown once, and kept nowhere. `--scope`, `--queue` and `--owner` may
     be given more than once.
     """
     # Imported here: no other command needs them.
@@ -194,23 +195,23 @@ class There:
 def login(
     there: There,
     browser: Annotated[
-        bool, typer.Option("--browser", help="By a browser on this machine.")
+        bool, typer.Option("--browser", help="With a browser on this machine.")
     ] = False,
     issuer: Annotated[
         str | None, text("The issuer, instead of the one that the server names.")
     ] = None,
     client: Annotated[
-        str | None, text("As which client; else as the server says.")
+        str | None, text("The client id; default: the one that the server names.")
     ] = None,
     scope: Annotated[
         str | None,
         text(
-            'The scopes to ask for, such as "openid jobs:read runs:read"; else openid'
-            " alone."
+            'The scopes to ask for, such as "openid jobs:read runs:read"; default:'
+            " openid."
         ),
     ] = None,
 ) -> None:
-    """Sign in to a server, by any device that has a browser."""
+    """Sign in to a server, with a browser on any device."""
     import webbrowser
 
     from go_scheduler.http.access.login import LoginError, Logins

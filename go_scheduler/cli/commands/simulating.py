@@ -42,19 +42,19 @@ class Simulating:
     """The options of a simulation."""
 
     start: Annotated[
-        str | None, text("From then on, instead of from now on.", metavar="TIME")
+        str | None, text("The first instant; default: now.", metavar="TIME")
     ] = None
-    span: Annotated[str, text("For so long, such as 12h.")] = "7d"
+    span: Annotated[str, text("How long a time, such as 12h.")] = "7d"
     duration: Annotated[
         str | None,
-        text("How long every run lasts, instead of as long as the last ones did."),
+        text("How long each run takes; default: as long as the last runs took."),
     ] = None
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="How many runs all nodes together take at once."),
+        typer.Option(min=1, help="The most runs at once of all nodes together."),
     ] = None
     most: Annotated[
-        int, typer.Option(min=1, help="Simulate so many fire times at most.")
+        int, typer.Option(min=1, help="The most fire times to simulate.")
     ] = 200_000
 
 
@@ -72,10 +72,13 @@ class WithFaults:
         ),
     ] = False
     seed: Annotated[
-        int, typer.Option(help="With --faults: what fails follows from it.")
+        int, typer.Option(help="With --faults: the seed, which decides what fails.")
     ] = 1
     seeds: Annotated[
-        int, typer.Option(min=1, help="With --faults: try so many seeds from there on.")
+        int,
+        typer.Option(
+            min=1, help="With --faults: how many seeds to try, from --seed on."
+        ),
     ] = 1
     nodes: Annotated[
         int, typer.Option(min=1, help="With --faults: how many nodes there are.")
@@ -92,21 +95,22 @@ def simulate_(
     source: Annotated[
         str | None,
         argument(
-            "Instead of what is stored: myapp.jobs:definitions, or a file of JSON"
-            " lines.",
+            "The definitions, instead of those of the store:"
+            " myapp.jobs:definitions, or a file of JSON lines.",
             "[SOURCE]",
         ),
     ] = None,
     name: Name = None,
     queue: Queue = None,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it as a picture, too.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also draw it as a picture, into this file."),
     ] = None,
     json: Json = False,
 ) -> None:
     """Show what would run over the next week, or another time, without running it.
 
-    Of what is stored it is read how long the last runs took; nothing is written.
+    It reads from the store how long the last runs took, and writes nothing.
     """
     # Imported here: no other command needs it.
     from go_scheduler.cli.simulations import draw, show
@@ -190,23 +194,24 @@ def plan(
         argument("The set: myapp.jobs:definitions, or a file of JSON lines.", "SOURCE"),
     ],
     where: Where,
-    owner: Annotated[str, text("Whose set it is.")],
+    owner: Annotated[str, text("The owner of the set.")],
     removed: Annotated[
         str,
-        text("What becomes of those that it has no more: delete, pause or keep."),
+        text(
+            "What happens to definitions that are not in it any more:"
+            " delete, pause or keep."
+        ),
     ] = "delete",
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take in what is in no set.")
+        bool, typer.Option("--adopt", help="Take in definitions that are in no set.")
     ] = False,
     version: Annotated[
         int | None, typer.Option(help="With --apply: the version of the set.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="End with 1 if anything would change.")
+        bool, typer.Option("--check", help="Exit with 1 if anything would change.")
     ] = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Declare the set, and so change it.")
-    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Declare the set.")] = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:

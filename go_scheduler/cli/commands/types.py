@@ -61,14 +61,14 @@ def put(
     description: Annotated[str, text("What it does, for a person to read.")] = "",
     schema: Annotated[
         str | None,
-        text("A JSON schema by which payloads are checked.", metavar="JSON"),
+        text("A JSON schema for payloads.", metavar="JSON"),
     ] = None,
-    owner: Annotated[str | None, text("In whose declared set it is.")] = None,
+    owner: Annotated[str | None, text("The owner of its declared set.")] = None,
     json: Json = False,
 ) -> None:
     """Declare a type of jobs for workers, or change it.
 
-    What is not said of one that is there is as with a new one.
+    An option that is not given gets its default, also for a type that exists.
     """
     said = {name: _sent(each) for name, each in policies.fields().items()}
     said |= {"description": description, "owner": owner}

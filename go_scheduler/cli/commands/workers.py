@@ -27,15 +27,15 @@ def worker(
     where: Where,
     queues: Annotated[
         str | None,
-        text("The queues that it serves, with commas between them."),
+        text("The queues that it serves, separated by commas."),
     ] = None,
     max_workers: Annotated[
         int | None, text("The most handlers that run at once.", metavar="COUNT")
     ] = None,
 ) -> None:
-    """Run handlers of your own, as a node on a store or for a server, until a signal.
+    """Run your own handlers, as a node on a store or as a worker of a server.
 
-    At the first signal what runs is awaited; at the second it is left behind.
+    At the first signal it waits for what runs; at the second it leaves that behind.
     """
     # Imported here: no other command needs all that a node is.
     from go_scheduler.http.configuration.imported import imported
@@ -76,16 +76,17 @@ def dispatch_worker(
     bus: Annotated[
         str | None,
         text(
-            "The bus, such as amqps://user:password@host; else GO_SCHEDULER_BUS, where"
-            " others do not see the password, or the configuration's dispatch.url.",
+            "The bus, such as amqps://user:password@host; default: GO_SCHEDULER_BUS,"
+            " where other users do not see the password, then dispatch.url of the"
+            " configuration.",
             metavar="URL",
         ),
     ] = None,
     queues: Annotated[
         str | None,
         text(
-            "The queues that it serves, with commas between them; else the one that is"
-            " called default.",
+            "The queues that it serves, separated by commas; default:"
+            " the queue named default.",
             metavar="QUEUES",
         ),
     ] = None,
@@ -99,22 +100,25 @@ def dispatch_worker(
     topic_per_task: Annotated[
         str | None,
         text(
-            "The tasks that the dispatcher has topics of their own for, with commas"
-            " between them; all: each has one. Else as the configuration's dispatch"
-            " says.",
+            "The tasks that have topics of their own, separated by"
+            " commas; all: each task has one. Default: dispatch of the"
+            " configuration.",
             metavar="TASKS",
         ),
     ] = None,
     namespace: Annotated[
         str | None,
         text(
-            "What all topics begin with, as for the dispatcher; else as the"
-            " configuration's dispatch says.",
+            "The prefix of all topics, as for the dispatcher; default:"
+            " dispatch of the configuration.",
         ),
     ] = None,
     name: Annotated[
         str | None,
-        text("What it is shown as; no two have the same name.", metavar="NAME"),
+        text(
+            "The name that is shown for it; each worker needs another one.",
+            metavar="NAME",
+        ),
     ] = None,
     config: Annotated[
         Path | None,
@@ -125,9 +129,9 @@ def dispatch_worker(
         ),
     ] = None,
 ) -> None:
-    """Run handlers of your own for schedulers on a message bus, until a signal.
+    """Run your own handlers for schedulers on a message bus.
 
-    At the first signal what runs is awaited; at the second it is left behind.
+    At the first signal it waits for what runs; at the second it leaves that behind.
     """
     # Imported here: no other command needs a bus.
     from go_scheduler.dispatch.opening import open_bus
