@@ -414,7 +414,11 @@ def _run(serving: _Serving, listener: socket.socket) -> bool:
         _filtered("uvicorn.error", lambda _: not serving.leaves),
         asyncio.Runner(loop_factory=make_loop) as runner,
     ):
-        return runner.run(serving.until_stopped(listener))
+        ended = runner.run(serving.until_stopped(listener))
+        if not serving.leaves:
+            # Else they would use the store after its end.
+            serving.threads.shutdown()
+        return ended
 
 
 class _Serving:
@@ -449,6 +453,8 @@ class _Serving:
             jobs=settings.jobs.defaults(),
             metrics=metrics,
         )
+        context: Context = self._app.state.context
+        self.threads = context.threads
         self._pages: Pages | None = None
         self.leaves = False
 
@@ -464,7 +470,7 @@ class _Serving:
         if make is not None:
             context: Context = self._app.state.context
             self._pages = make(self.settings, self._client, self._access)
-            limited = Limited(self._pages, context.limits, context.threads)
+            limited = Limited(self._pages, context.limits, self.threads)
             app = MountedPages(app, limited, path)
         self._server = _Server(_uvicorn(self.settings, app))
 

@@ -21,9 +21,11 @@ from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.http import serve
 from go_scheduler.http.access.keys import new_key
 from go_scheduler.http.configuration.loading import load_configuration
+from go_scheduler.http.limits import Threads
 from go_scheduler.http.logs import JsonLines, TextLines
 from go_scheduler.models import State
 from go_scheduler.stores import open_store
+from go_scheduler.stores.sqlite import SQLiteStore
 from tests.http.certificates import certificate
 from tests.http.serving import get
 from tests.patience import FAILED_AFTER
@@ -108,6 +110,41 @@ def test_it_serves_a_file_in_the_working_folder_until_a_signal(
     assert said[0].startswith(f"no store is named: it is {EMBEDDED}")
     assert said[1].endswith("/openapi.json describes it")
     assert Path("go_scheduler.db").exists()
+
+
+@pytest.mark.slow
+def test_the_store_is_closed_after_the_last_call_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    may_end = threading.Event()
+    shutdown, close = Threads.shutdown, SQLiteStore.close
+
+    def read(store: SQLiteStore, **_: object) -> list[object]:
+        assert may_end.wait(FAILED_AFTER)
+        order.append("read")
+        return []
+
+    def stop(threads: Threads, wait: bool = True) -> None:
+        if wait:
+            may_end.set()
+        shutdown(threads, wait)
+
+    def end(store: SQLiteStore) -> None:
+        order.append("closed")
+        may_end.set()
+        close(store)
+
+    def use(url: str) -> None:
+        # This client does not wait for its answer.
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.get(f"{url}/v1/definitions", timeout=0.2)
+
+    monkeypatch.setattr(SQLiteStore, "list_definitions", read)
+    monkeypatch.setattr(Threads, "shutdown", stop)
+    monkeypatch.setattr(SQLiteStore, "close", end)
+    served(settings_of("server: {drain: 0.1}"), use, runs=False)
+    assert order == ["read", "closed"]
 
 
 @pytest.mark.slow
