@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from go_scheduler.clock import ZERO
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.hints import LastWork, News, Polls
 from go_scheduler.stores.messages import Answer, Fired
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.testing.builders import claim, claimant, definition, firing
+from go_scheduler.testing.builders import claimant, definition, firing
+from go_scheduler.triggers.times import LAST_INSTANT
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
@@ -65,7 +67,14 @@ def test_whoever_is_handed_something_polls(
 ) -> None:
     monkeypatch.setattr(PostgreSQLStore, "claim_instances", lambda *_, **__: found)
     with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
-        claim(store, limit=1)
+        store.claim_instances(
+            claimant(),
+            ahead=ZERO,
+            lead=ZERO,
+            limit=1,
+            lapsed=None,
+            deadline=LAST_INSTANT,
+        )
         assert store._last_work.is_recent == bool(found)
 
 
