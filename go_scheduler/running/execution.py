@@ -274,7 +274,7 @@ class Execution:
         unanswered = Unanswered(
             self._store,
             self._clock,
-            self._claimant,
+            self._claimant.node,
             held=self.held,
             recorder=self.recorder,
             under_way=lambda: self.hand_over.under_way,

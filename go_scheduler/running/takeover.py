@@ -15,6 +15,7 @@ from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from go_scheduler.clock import StoreClock
     from go_scheduler.models import TaskInstance
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from go_scheduler.running.keeper import Contact
     from go_scheduler.running.recorder import Recorder
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claimant
 
 # No store keeps contacts for longer.
 _CONTACTS_KEPT = timedelta(hours=1)
@@ -135,16 +135,8 @@ class Takeover:
 
 
 _PAGE = 500
-# For so long the store may still be at work on what it has begun in time.
-_AT_WORK = timedelta(seconds=5)
-
-
-def claim_timeout(lease: timedelta) -> timedelta:
-    """How long after it was sent a claim may be carried out.
-
-    By then no claim can have lapsed that a living node renewed before an outage.
-    """
-    return lease / 3
+# For so long the store may still be at work on a claim whose answer was lost.
+_MAY_STILL_COME = timedelta(seconds=5)
 
 
 class Unanswered:
@@ -153,7 +145,7 @@ class Unanswered:
     Args:
         store: Where to look.
         clock: Measures elapsed time.
-        claimant: This node.
+        node: This node.
         held: The node's runs.
         recorder: Knows those whose outcome is not recorded yet.
         under_way: Whether more may come that is not among these yet.
@@ -164,7 +156,7 @@ class Unanswered:
         self,
         store: Store,
         clock: StoreClock,
-        claimant: Claimant,
+        node: UUID,
         *,
         held: Held,
         recorder: Recorder,
@@ -173,8 +165,7 @@ class Unanswered:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._node = claimant.node
-        self._may_come = claim_timeout(claimant.lease) + _AT_WORK
+        self._node = node
         self._held = held
         self._recorder = recorder
         self._under_way = under_way
@@ -197,7 +188,7 @@ class Unanswered:
             return False
         self._events.begin()
         # Before the list is asked for: what comes behind it is not in it.
-        has_come = self._clock.elapsed() - self._lost_at >= self._may_come
+        has_come = self._clock.elapsed() - self._lost_at >= _MAY_STILL_COME
         unknown = self._list_unknown()
         left = self._release(unknown)
         if has_come and not left:

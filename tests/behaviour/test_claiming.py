@@ -410,7 +410,7 @@ def test_what_is_claimed_behind_a_slow_look_for_it_is_looked_for_once_more(
         node.resume(made.definition_id)
         claim(world.store, mine)
 
-    world.faults.slow["list_claimed"] = seconds(26)
+    world.faults.slow["list_claimed"] = seconds(6)
     world.faults.meanwhile["list_claimed"] = claim_late
     world.advance(2)
     world.faults.slow.clear()
