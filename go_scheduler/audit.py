@@ -6,9 +6,10 @@ gives each one verdict. It only reads. ``Client.audit`` says what is asked.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -17,18 +18,19 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import TaskDefinitionNotFoundError
+from go_scheduler.errors import StoreError, TaskDefinitionNotFoundError
 from go_scheduler.formatting import duration_text, shown
-from go_scheduler.models import Outcome, TaskDefinition
+from go_scheduler.models import Outcome, State, TaskDefinition
 from go_scheduler.stores.base import Store
 from go_scheduler.stores.messages import Position
-from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.base import Trigger, checked_fire_time
+from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.times import MICROSECOND
+from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Set
+    from collections.abc import Collection, Iterator, Mapping
 
     from go_scheduler.models import Skipped, TaskInstance
 
@@ -100,12 +102,14 @@ class AuditedDefinition:
     Attributes:
         definition: The definition, as it is now.
         times: Its fire times, the earliest first.
-        error: Why they are not known, such as a trigger that raises, or that has none
-            which anybody could name beforehand; None: they are known.
+        note: Why it has none that anybody could name beforehand, such as one that runs
+            on demand; None: it may have.
+        error: Why they are not known, such as a trigger that raises; None: they are.
     """
 
     definition: TaskDefinition
     times: Sequence[AuditedTime] = ()
+    note: str | None = None
     error: str | None = None
 
     @property
@@ -130,7 +134,7 @@ class Audit:
         store: Where the schedule is; it is only read.
         since: The first instant.
         until: The first instant after.
-        kept: What is older may be gone.
+        retention: How long what has ended is kept.
         late: What begins so much later than it was to run is late.
         unchanged_since: Since when no trigger has changed; None: nobody knows.
         fire_times: What a trigger's fire times are.
@@ -141,7 +145,7 @@ class Audit:
     store: Store
     since: datetime
     until: datetime
-    kept: datetime
+    retention: timedelta
     late: timedelta
     unchanged_since: datetime | None
     fire_times: Callable[[Trigger, datetime, datetime], Iterable[datetime]]
@@ -158,50 +162,63 @@ class Audit:
         missing = {*(ids or ())}
         while True:
             page = self.store.list_definitions(ids=ids, after=after, limit=_PAGE)
-            yield from map(self._answer, page)
+            for each in page:
+                yield from self._answers(each)
             missing -= {each.id for each in page}
             if len(page) < _PAGE:
                 break
             after = Position.of_definition(page[-1])
-        for each in missing:
-            raise TaskDefinitionNotFoundError(each)
+        for id in missing:
+            raise TaskDefinitionNotFoundError(id)
+
+    def _answers(self, definition: TaskDefinition) -> Iterator[AuditedDefinition]:
+        """The answer about a definition; none if it is deleted meanwhile."""
+        found = self._answer(definition)
+        if found.broken:
+            now = self.store.list_definitions(ids=[definition.id], limit=1)
+            if not now:
+                return
+            # What was read of it before its instances may be out of date.
+            if now[0].revision != definition.revision:
+                found = self._answer(now[0])
+        yield found
 
     def _answer(self, definition: TaskDefinition) -> AuditedDefinition:
         trigger = definition.trigger
         if isinstance(trigger, OnDemandTrigger):
-            return _unknown(definition, "it runs on demand")
+            return AuditedDefinition(definition=definition, note="it runs on demand")
         if trigger.waits:
-            return _unknown(definition, "it fires after the end of each run")
+            note = "it fires after the end of each run"
+            return AuditedDefinition(definition=definition, note=note)
         try:
-            expected = ask(trigger, lambda: self._first(self._expected(trigger)))
+            expected = self._all(self.expected(trigger, self.since, self.until))
+            fired = self._all(self._fired(definition))
         # Foreign code may raise anything.
+        except StoreError:
+            raise
         except Exception as error:
-            return _unknown(definition, shown(error))
-        found = self._first(self._fired(definition))
-        if expected is None or found is None:
-            return _unknown(
-                definition,
-                f"more than {self.limit:,} fire times: ask for a shorter time",
-            )
-        history = _History(self.store, definition.id, found)
-        others = history.instances.keys() - set(expected)
-        known_from = history.known_from(definition, expected, others)
-        if self.unchanged_since is not None:
-            # What fires at that very instant did so before it was changed, or did not.
-            known_from = self.unchanged_since + MICROSECOND
-        times = [
-            self._expected_time(definition, at, history, known_from) for at in expected
-        ]
-        times += [
-            self._other_time(definition, at, history.instances[at]) for at in others
-        ]
-        times.sort(key=lambda each: each.at)
-        return AuditedDefinition(definition=definition, times=times)
+            return AuditedDefinition(definition=definition, error=shown(error))
+        if expected is None or fired is None:
+            many = f"more than {self.limit:,} fire times: ask for a shorter time"
+            return AuditedDefinition(definition=definition, error=many)
+        schedule = _Schedule(self, definition, expected, fired)
+        return AuditedDefinition(definition=definition, times=schedule.audited())
 
-    def _expected(self, trigger: Trigger) -> Iterable[datetime]:
-        return self.fire_times(trigger, self.since, self.until)
+    def expected(
+        self, trigger: Trigger, since: datetime, until: datetime
+    ) -> Iterator[datetime]:
+        """The fire times of a trigger, which may be a third party's."""
+        first = None
+        if isinstance(trigger, IntervalTrigger) and trigger.anchor is None:
+            # It counts from there, and does not fire then.
+            first = trigger.anchored_at
+        times = iter(self.fire_times(trigger, since, until))
+        while (at := ask(trigger, lambda: next(times, None))) is not None:
+            at = checked_fire_time(trigger, at)
+            if since <= at < until and (first is None or at > first):
+                yield at
 
-    def _first(self, found: Iterable[_Found]) -> Sequence[_Found] | None:
+    def _all(self, found: Iterable[_Found]) -> Sequence[_Found] | None:
         """All of these; None: there are more than the limit."""
         if self.limit is None:
             return list(found)
@@ -219,86 +236,179 @@ class Audit:
                 return
             since = page[-1].fire_time + MICROSECOND
 
-    def _expected_time(
-        self,
-        definition: TaskDefinition,
-        at: datetime,
-        history: _History,
-        known_from: datetime | None,
-    ) -> AuditedTime:
-        reason = history.reason_of(at)
-        if at in history.instances:
-            found = history.instances[at]
-            # A backfill runs what was skipped; and a former trigger's record may have
-            # a fire time within that is none of its own.
-            if (
-                reason is None
-                or found[0].backfilled
-                or self._may_differ(definition, at)
-            ):
-                return self._of_instances(at, found)
-            return AuditedTime(
-                at=at,
-                verdict=Verdict.DOUBLED,
-                reason="it has an instance, and is recorded as skipped",
-                instance_id=found[0].id,
-            )
-        if reason is not None:
-            return AuditedTime(at=at, verdict=Verdict.SKIPPED, reason=reason)
-        if definition.next_fire_time is not None and at >= definition.next_fire_time:
-            return AuditedTime(
-                at=at, verdict=Verdict.WAITS, reason=_unfired(definition)
-            )
-        if at < self.kept:
-            reason = "it is older than what is kept"
-        elif known_from is None or at < known_from:
-            reason = "its definition may have been given its trigger later"
-        else:
-            return AuditedTime(
-                at=at,
-                verdict=Verdict.MISSED,
-                reason="it has neither an instance nor a record",
-            )
-        return AuditedTime(at=at, verdict=Verdict.UNKNOWN, reason=reason)
 
-    def _other_time(
-        self, definition: TaskDefinition, at: datetime, found: Sequence[TaskInstance]
-    ) -> AuditedTime:
-        if found[0].backfilled is None and not self._may_differ(definition, at):
-            return AuditedTime(
-                at=at,
-                verdict=Verdict.UNEXPECTED,
-                reason="its trigger does not fire then",
-                instance_id=found[0].id,
-            )
+class _Schedule:
+    """One definition, its fire times, and what the store has of them.
+
+    Args:
+        audit: What is asked.
+        definition: The definition.
+        expected: The fire times of its trigger.
+        fired: Its instances that have one.
+    """
+
+    def __init__(
+        self,
+        audit: Audit,
+        definition: TaskDefinition,
+        expected: Sequence[datetime],
+        fired: Sequence[TaskInstance],
+    ) -> None:
+        self._audit = audit
+        self._definition = definition
+        self._expected = expected
+        self._instances: dict[datetime, list[TaskInstance]] = defaultdict(list)
+        for each in fired:
+            assert each.fire_time is not None
+            self._instances[each.fire_time].append(each)
+        self._others = self._instances.keys() - set(expected)
+
+    def audited(self) -> Sequence[AuditedTime]:
+        """Its fire times with their verdicts, the earliest first."""
+        times = [self._expected_time(at) for at in self._expected]
+        times += [self._other_time(at, self._instances[at]) for at in self._others]
+        return sorted(times, key=lambda each: each.at)
+
+    def _expected_time(self, at: datetime) -> AuditedTime:
+        found = self._instances.get(at)
+        reason = self._reason_of(at)
+        if found is None:
+            return self._without_instance(at, reason)
+        # A backfill runs what was skipped; and the record of a former trigger may go
+        # past a fire time that is none of its own.
+        if reason is None or found[0].backfilled or self._may_differ(at):
+            return self._of_instances(at, found)
+        reason = "it has an instance, and is recorded as skipped"
+        return _time(at, Verdict.DOUBLED, reason, found[0])
+
+    def _without_instance(self, at: datetime, reason: str | None) -> AuditedTime:
+        next_one = self._definition.next_fire_time
+        if reason is not None:
+            return _time(at, Verdict.SKIPPED, reason)
+        if next_one is not None and at >= next_one:
+            paused = self._definition.paused
+            reason = _PAUSED if paused else "it has not been fired yet"
+            return _time(at, Verdict.WAITS, reason)
+        if self._known_from is None or at < self._known_from:
+            reason = "its definition may have been given its trigger later"
+        # By now: what was kept until its instances were read is kept no longer.
+        elif at < self._audit.store.now() - self._audit.retention:
+            reason = "it is older than what is kept"
+        else:
+            reason = "it has neither an instance nor a record"
+            return _time(at, Verdict.MISSED, reason)
+        return _time(at, Verdict.UNKNOWN, reason)
+
+    def _other_time(self, at: datetime, found: Sequence[TaskInstance]) -> AuditedTime:
+        of_schedule = found[0].backfilled is None and not self._may_differ(at)
+        if of_schedule and not self._may_be_first(at):
+            reason = "its trigger does not fire then"
+            return _time(at, Verdict.UNEXPECTED, reason, found[0])
         return self._of_instances(at, found)
 
-    def _may_differ(self, definition: TaskDefinition, at: datetime) -> bool:
+    def _may_differ(self, at: datetime) -> bool:
         """Whether the definition may have had another trigger then."""
-        unchanged = self.unchanged_since
-        return definition.revision != 1 and (unchanged is None or at < unchanged)
+        unchanged = self._audit.unchanged_since
+        return self._definition.revision != 1 and (unchanged is None or at < unchanged)
+
+    def _may_be_first(self, at: datetime) -> bool:
+        """Whether it may be a first fire time that is none of the later ones."""
+        first_of = type(self._definition.trigger).first_fire_time
+        return (
+            first_of is not Trigger.first_fire_time
+            and at == min(self._instances)
+            and self._earlier is None
+        )
+
+    @cached_property
+    def _earlier(self) -> datetime | None:
+        """Its last fire time before the audited time that has an instance."""
+        found = self._audit.store.list_fired(
+            self._definition.id,
+            since=FIRST_INSTANT,
+            before=self._audit.since,
+            newest_first=True,
+            limit=1,
+        )
+        # What was backfilled may be older than its schedule.
+        fired = found and found[0].backfilled is None
+        return found[0].fire_time if fired else None
+
+    @cached_property
+    def _known_from(self) -> datetime | None:
+        """From when on what is not there is missing; None: that is not known."""
+        if self._audit.unchanged_since is not None:
+            # What fires at that very instant was there before the change, or was not.
+            return self._audit.unchanged_since + MICROSECOND
+        edited = self._definition.revision != 1
+        changed_after = max(self._others, default=None) if edited else None
+        earlier = self._earlier
+        if changed_after is None and earlier is not None and self._fires(earlier):
+            return self._audit.since
+        for at in self._expected:
+            found = self._instances.get(at, ())
+            is_there = any(each.backfilled is None for each in found)
+            is_there = is_there or self._reason_of(at) is not None
+            if is_there and (changed_after is None or at > changed_after):
+                return at
+        definition = self._definition
+        if definition.trigger.recurring or edited or definition.completed_at is None:
+            return None
+        # Its only fire time has been given an instance, which is not gone yet.
+        return self._audit.since
+
+    def _fires(self, at: datetime) -> bool:
+        times = self._audit.expected(self._definition.trigger, at, at + MICROSECOND)
+        return self._definition.revision == 1 or any(True for _ in times)
+
+    def _reason_of(self, at: datetime) -> str | None:
+        """Why a fire time was skipped, by the record that it is in."""
+        before = bisect_right(self._records, at, key=lambda each: each.first)
+        found = self._records[before - 1] if before else None
+        return None if found is None or at > found.last else found.reason
+
+    @cached_property
+    def _records(self) -> Sequence[Skipped]:
+        """The records of what was skipped, each of those that end later than before."""
+        found = sorted(self._read_records(), key=lambda each: (each.first, each.last))
+        records: list[Skipped] = []
+        for each in found:
+            if not records or each.last > records[-1].last:
+                records.append(each)
+        return records
+
+    def _read_records(self) -> Iterator[Skipped]:
+        after = None
+        while True:
+            page = self._audit.store.list_instances(
+                definition_id=self._definition.id,
+                state=State.SKIPPED,
+                newest_first=True,
+                after=after,
+                limit=_PAGE,
+            )
+            for each in page:
+                if each.skipped is not None and not (each.fire_time or each.key):
+                    yield each.skipped
+            if len(page) < _PAGE:
+                return
+            after = Position.of_instance(page[-1])
 
     def _of_instances(self, at: datetime, found: Sequence[TaskInstance]) -> AuditedTime:
         first = found[0]
         if len(found) > 1:
-            return AuditedTime(
-                at=at,
-                verdict=Verdict.DOUBLED,
-                reason=f"it has {len(found)} instances",
-                instance_id=first.id,
-            )
+            reason = f"it has {len(found)} instances"
+            return _time(at, Verdict.DOUBLED, reason, first)
         began = self._began(first)
         late = None if began is None else began - first.execute_at
-        verdict, reason = self._verdict(first, late)
-        return AuditedTime(
-            at=at, verdict=verdict, late=late, reason=reason, instance_id=first.id
-        )
+        verdict, why = self._verdict(first, late)
+        return replace(_time(at, verdict, why, first), late=late)
 
     def _began(self, instance: TaskInstance) -> datetime | None:
         """When its first run began; None: it has not run, or nobody knows."""
         if instance.runs <= 1 and instance.reopened_at is None:
             return instance.started_at
-        runs = self.store.list_runs(instance.id)
+        runs = self._audit.store.list_runs(instance.id)
         first = runs[0] if runs else None
         # Of many runs only the last are kept.
         if first is None or len(runs) < instance.runs - 1:
@@ -308,92 +418,48 @@ class Audit:
     def _verdict(
         self, instance: TaskInstance, late: timedelta | None
     ) -> tuple[Verdict, str | None]:
+        outcome = instance.outcome
         if late is not None and late < ZERO:
             return Verdict.EARLY, f"it began {duration_text(-late)} too soon"
-        if instance.outcome is Outcome.SKIPPED:
+        if outcome is Outcome.SKIPPED:
             skipped = instance.skipped
             return Verdict.SKIPPED, None if skipped is None else skipped.reason
-        if instance.outcome is Outcome.CANCELLED:
+        if outcome is Outcome.CANCELLED:
             return Verdict.CANCELLED, instance.error
-        if instance.outcome is Outcome.FAILED:
+        # The beginning is told by the node, the end by the store.
+        if instance.completed_at and instance.completed_at < instance.execute_at:
+            return Verdict.EARLY, "it ended before its time, by the store's clock"
+        if outcome is Outcome.FAILED:
             return Verdict.FAILED, instance.error
-        if late is not None and late > self.late:
-            return Verdict.LATE, f"it began {duration_text(late)} late"
-        if instance.outcome is None and instance.started_at is None:
+        several = f"it took {instance.runs} runs" if instance.runs > 1 else None
+        if late is not None and late > self._audit.late:
+            began = f"it began {duration_text(late)} late"
+            return Verdict.LATE, f"{began}; {several}" if several else began
+        if outcome is None and instance.started_at is None:
             return Verdict.WAITS, self._waiting(instance)
-        if late is None:
-            return Verdict.RETRIED, f"it took {instance.runs} runs"
-        return Verdict.ON_TIME, None
+        return Verdict.RETRIED if late is None else Verdict.ON_TIME, several
 
     def _waiting(self, instance: TaskInstance) -> str:
         if instance.definition.paused:
-            return "its definition is paused"
+            return _PAUSED
         if instance.parked:
             return "another instance has to end first"
         if instance.runs:
-            return (
-                f"it is to run again: {instance.error or 'its last run came to no end'}"
-            )
+            error = instance.error or "its last run came to no end"
+            return f"it is to run again: {error}"
         # It may name the host of a bus.
-        given_back = instance.given_back if self.machines else None
+        given_back = instance.given_back if self._audit.machines else None
         return given_back or "it has not begun"
 
 
-class _History:
-    """What the store has of one definition: instances by fire time, and records."""
-
-    def __init__(self, store: Store, id: UUID, fired: Sequence[TaskInstance]) -> None:
-        self._store = store
-        self._id = id
-        self.instances: dict[datetime, list[TaskInstance]] = defaultdict(list)
-        for each in fired:
-            assert each.fire_time is not None
-            self.instances[each.fire_time].append(each)
-
-    def reason_of(self, at: datetime) -> str | None:
-        """Why a fire time was skipped, by the record that it is in."""
-        for each in self._records:
-            if each.first <= at <= each.last:
-                return each.reason
-        return None
-
-    @cached_property
-    def _records(self) -> Sequence[Skipped]:
-        found = self._store.list_unscheduled(self._id, limit=_PAGE)
-        return [
-            each.skipped for each in found if each.skipped is not None and not each.key
-        ]
-
-    def known_from(
-        self,
-        definition: TaskDefinition,
-        expected: Sequence[datetime],
-        others: Set[datetime],
-    ) -> datetime | None:
-        """From when on what is not there is missing; None: that is not known.
-
-        Args:
-            definition: The definition.
-            expected: The fire times of its trigger.
-            others: Other fire times that have instances.
-        """
-        edited = definition.revision != 1
-        changed_after = max(others, default=None) if edited else None
-        for at in expected:
-            is_there = at in self.instances or self.reason_of(at) is not None
-            if is_there and (changed_after is None or at > changed_after):
-                return at
-        if definition.trigger.recurring or edited or definition.completed_at is None:
-            return None
-        # Its only fire time has been given an instance, which is not gone yet.
-        return expected[0] if expected else None
+_PAUSED = "its definition is paused"
 
 
-def _unknown(definition: TaskDefinition, why: str) -> AuditedDefinition:
-    return AuditedDefinition(definition=definition, error=why)
-
-
-def _unfired(definition: TaskDefinition) -> str:
-    if definition.paused:
-        return "its definition is paused"
-    return "it has not been fired yet"
+def _time(
+    at: datetime,
+    verdict: Verdict,
+    reason: str | None,
+    instance: TaskInstance | None = None,
+) -> AuditedTime:
+    id = None if instance is None else instance.id
+    return AuditedTime(at=at, verdict=verdict, reason=reason, instance_id=id)

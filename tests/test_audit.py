@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -22,7 +23,7 @@ from go_scheduler import (
 from go_scheduler.audit import AuditedTime, Verdict
 from go_scheduler.client import Client
 from go_scheduler.models import Outcome, Skipped
-from go_scheduler.stores.messages import Firing
+from go_scheduler.stores.messages import Addition, Firing
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -343,7 +344,7 @@ def test_what_has_no_fire_times_of_its_own_says_so(
     put(store, definition(START, trigger=DelayTrigger(HOUR)))
     clock.advance(HOUR)
     found = list(Client(store).audit(START))
-    assert {(each.error, each.times) for each in found} == {
+    assert {(each.note, each.times) for each in found} == {
         ("it runs on demand", ()),
         ("it fires after the end of each run", ()),
     }
@@ -410,6 +411,180 @@ def test_a_backfill_of_what_was_skipped_is_no_double(
     assert Client(store).backfill(of.id, START, START + TICK).made == 1
     run(store)
     assert verdicts(store, 1) == ["on time"]
+
+
+def test_what_is_done_by_hand_hides_no_record(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    of = scheduled(store)
+    skipped = Skipped.itself(START, "it was closed")
+    step = firing(of, skipped=skipped, next_fire_time=START + HOUR)
+    assert store.fire_definitions([step]).done
+    clock.advance(MINUTE)
+    for _ in range(20):
+        store.add_instances(of.id, [Addition() for _ in range(60)])
+    assert verdicts(store, 1) == ["skipped"]
+
+
+def test_what_is_before_the_time_shows_since_when_it_is_known(
+    store: Store, clock: ManualClock
+) -> None:
+    fired(store, scheduled(store), 0, then=3)
+    clock.advance(3 * HOUR)
+    [found] = Client(store).audit(START + HOUR)
+    assert [each.verdict for each in found.times] == [Verdict.MISSED] * 2
+
+
+def test_an_edit_leaves_known_what_the_new_trigger_explains(
+    store: Store, clock: ManualClock
+) -> None:
+    of = fired(store, scheduled(store), 0, then=1)
+    run(store)
+    clock.advance(HOUR / 2 + MINUTE)
+    half = IntervalTrigger(HOUR / 2, anchor=START)
+    other = IntervalTrigger(HOUR, anchor=START + MINUTE)
+    for trigger, verdict in [(half, Verdict.MISSED), (other, Verdict.UNKNOWN)]:
+        at = START + 4 * HOUR
+        of = put(store, replace(of, trigger=trigger, next_fire_time=at, revision=None))
+        [found] = Client(store).audit(START + MINUTE / 2, START + HOUR / 2 + TICK)
+        assert {each.verdict for each in found.times} == {verdict}
+
+
+def test_a_backfill_shows_nothing_of_the_schedule(
+    store: Store, clock: ManualClock
+) -> None:
+    clock.advance(4 * HOUR)
+    of = put(store, definition(START + 4 * HOUR, trigger=FROM_START))
+    assert Client(store).backfill(of.id, START, START + HOUR).made == 1
+    run(store)
+    for since in (START, START + HOUR):
+        [found] = Client(store).audit(since, START + 3 * HOUR)
+        assert {each.verdict for each in found.times} <= {
+            Verdict.LATE,
+            Verdict.UNKNOWN,
+        }
+
+
+def test_what_was_cleaned_up_while_it_was_read_is_unknown(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    fired(store, scheduled(store), 0, 2, then=3)
+    run(store)
+    clock.advance(2 * HOUR + TICK)
+    asked = Client(store).audit(START, retention=3 * HOUR)
+    clock.advance(2 * HOUR)
+    [found] = asked
+    assert [each.verdict.value for each in found.times][1] == "unknown"
+
+
+class ChangedMeanwhile(MemoryStore):
+    """Somebody changes a definition as soon as it has been listed."""
+
+    change: Callable[[ChangedMeanwhile, TaskDefinition], object] | None = None
+
+    def list_definitions(self, **asked: Any) -> Sequence[TaskDefinition]:
+        found = super().list_definitions(**asked)
+        change, self.change = self.change, None
+        if change is not None:
+            change(self, found[0])
+        return found
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda store, of: store.delete_definitions([of.id]), []),
+        (
+            lambda store, of: put(
+                store, replace(of, trigger=ExecuteOnceTrigger(START), revision=None)
+            ),
+            [["on time"]],
+        ),
+    ],
+    ids=["deleted", "given another trigger"],
+)
+def test_what_is_changed_while_it_is_read_is_read_again(
+    clock: ManualClock,
+    change: Callable[[ChangedMeanwhile, TaskDefinition], object],
+    expected: Sequence[object],
+) -> None:
+    store = ChangedMeanwhile(clock)
+    fired(store, scheduled(store), 0, then=5)
+    run(store)
+    clock.advance(2 * HOUR)
+    store.change = change
+    asked = Client(store).audit(START, unchanged_since=START)
+    found = [[time.verdict.value for time in each.times] for each in asked]
+    assert found == expected
+
+
+@dataclass(frozen=True)
+class Odd(Trigger):
+    """Fires at once at first, and then each hour; each answer takes a moment."""
+
+    kind = "tests.odd_first"
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        Event().wait(0.002)
+        return FROM_START.next_fire_time(after)
+
+    def first_fire_time(self, now: datetime) -> datetime | None:
+        return now
+
+
+def test_a_first_fire_time_that_is_none_of_the_others_is_expected(
+    clock: ManualClock,
+) -> None:
+    store = MemoryStore(clock)
+    of = put(store, definition(START + MINUTE, trigger=Odd()))
+    fire(store, of, next_fire_time=START + HOUR)
+    clock.advance(MINUTE + TICK)
+    run(store)
+    assert verdicts(store, 1) == ["unknown", "on time"]
+
+
+def test_a_trigger_of_a_users_may_take_long_for_all(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    put(store, definition(START, trigger=Odd()))
+    clock.advance(700 * HOUR)
+    [found] = Client(store).audit(START)
+    assert (found.error, len(found.times)) == (None, 700)
+
+
+def test_an_interval_does_not_fire_when_it_is_scheduled(clock: ManualClock) -> None:
+    client = Client(MemoryStore(clock))
+    client.schedule(TaskDefinition(trigger=IntervalTrigger(HOUR)))
+    clock.advance(HOUR + TICK)
+    [found] = client.audit(START)
+    assert [each.at for each in found.times] == [START + HOUR]
+
+
+def test_what_ended_before_its_time_is_early(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    fired(store, scheduled(store), 0, then=1)
+    run(store)
+    [given] = store.list_instances()
+    ended = replace(given, completed_at=START - TICK)
+    assert one_of(store, clock, [ended]).verdict is Verdict.EARLY
+
+
+def test_how_many_runs_it_took_is_said(store: Store, clock: ManualClock) -> None:
+    fired(store, scheduled(store), 0, then=1)
+    [first] = start(store, *claim(store))
+    assert finish(store, first, None, retry_in=MINUTE, error="once")
+    clock.advance(MINUTE)
+    run(store)
+    assert audited(store, 1)[0].reason == "it took 2 runs"
+
+
+def test_fire_times_that_are_none_are_an_error(clock: ManualClock) -> None:
+    store = MemoryStore(clock)
+    scheduled(store)
+    clock.advance(TICK)
+    naive = START.replace(tzinfo=None)
+    [found] = Client(store).audit(START, fire_times=lambda *_: [naive])
+    assert "time zone" in (found.error or "")
+    far = START - HOUR
+    [found] = Client(store).audit(START, fire_times=lambda *_: [far])
+    assert list(found.times) == []
 
 
 def test_more_fire_times_than_the_limit_are_an_error(

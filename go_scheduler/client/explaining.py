@@ -118,16 +118,17 @@ class Explaining(Nodes):
         ```
 
         Definitions come one after the other, each with all of its fire times. Each
-        costs a query for every thousand of its instances, and one more if a fire time
-        has none. It changes nothing.
+        costs two queries for every thousand of its instances, and one for each
+        instance that ran more than once. It changes nothing, and waits for the store
+        whenever the next definition is asked for.
 
         What runs on demand, and what fires after the end of each run, has no fire
-        times that anybody could name beforehand: its ``error`` says so. What has been
+        times that anybody could name beforehand: its ``note`` says so. What has been
         deleted is left out.
 
         When a definition was given its trigger is not kept. So fire times before the
-        first that has an instance or a record are *unknown*, and so are those before
-        the last one that is none of its trigger's.
+        first that is known to have had an instance or a record are *unknown*, and so
+        are those before the last one that is none of its trigger's.
 
         Args:
             since: The first instant; aware. None: a day ago.
@@ -174,7 +175,7 @@ class Explaining(Nodes):
             store=store,
             since=begin,
             until=end,
-            kept=now - min(retention, now - FIRST_INSTANT),
+            retention=min(retention, now - FIRST_INSTANT),
             late=late,
             unchanged_since=unchanged_since,
             fire_times=fire_times,

@@ -301,11 +301,13 @@ class Remote:
         ids: Collection[UUID] | None = None,
         retention: timedelta | None = None,
         late: timedelta | None = None,
+        unchanged_since: datetime | None = None,
     ) -> Iterator[AuditedDefinition]:
         """Say of every fire time that has passed what became of it."""
         asked = {
             "since": _time(since),
             "until": _time(until),
+            "unchanged_since": _time(unchanged_since),
             "retention": if_given(retention, lambda it: it.total_seconds()),
             "late": if_given(late, lambda it: it.total_seconds()),
         }
@@ -329,7 +331,9 @@ class Remote:
                 )
                 for time in body.times
             ]
-            yield AuditedDefinition(definition=each, times=times, error=body.error)
+            yield AuditedDefinition(
+                definition=each, times=times, note=body.note, error=body.error
+            )
 
     def _definitions(self) -> Iterator[TaskDefinition]:
         page = self.list_definitions(limit=_PAGE)

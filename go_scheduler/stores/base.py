@@ -423,8 +423,9 @@ class InstanceStore(ABC):
             limit: Most instances to return; at least 1.
             lapsed: How long ago claims must have lapsed that are taken over, zero or
                 more; None: none are.
-            deadline: After this store's time nothing is claimed: a call that was held
-                up must not take over what others could not renew meanwhile.
+            deadline: If the store's time is later than this, no claim is taken over. A
+                call that was held up while the store was away must not take over what
+                other nodes could not renew meanwhile.
 
         Returns:
             The claimed instances, lapsed claims first, then earliest ``due_at`` first;

@@ -30,7 +30,7 @@ GUARDS = {
     "none begins": "nothing is created and started once an answer was lost",
     "under way": "nothing is given back while the answer to a creation is under way",
     "may still come": "it goes on asking while such a claim may still be carried out",
-    "deadline": "a claim that is carried out after an outage claims nothing",
+    "deadline": "a claim that is carried out after an outage takes nothing over",
     "by then": "whether it may is judged when it asks, not when it is answered",
 }
 
@@ -77,8 +77,8 @@ class Sent(NamedTuple):
         kind: What it does.
         claims: The instances that it names.
         known: What the node had when it sent it.
-        takes_over: Whether the node had contact for a lease when it sent it.
-        too_late: Whether the deadline of a claim has passed.
+        takes_over: Whether it may take over: its node had contact for a lease when it
+            sent it, and its deadline has not passed.
         done: Whether it was carried out, and its answer is under way.
         answer: The instances in the answer.
     """
@@ -88,7 +88,6 @@ class Sent(NamedTuple):
     claims: Claimed = ()
     known: Claimed = ()
     takes_over: bool = False
-    too_late: bool = False
     done: bool = False
     answer: Claimed = ()
 
@@ -287,7 +286,7 @@ class Claims(Model[State]):
         found = False
         sent = state.nodes[node].sent[index]
         for at, row in enumerate(state.rows):
-            if not row.there or row.ended or sent.too_late:
+            if not row.there or row.ended:
                 continue
             if row.owner != NOBODY:
                 if row.valid and self._without != "lapsed":
@@ -382,8 +381,7 @@ class Claims(Model[State]):
             yield ("fault", "the store is away for a lease"), after
 
     def _held_up(self, sent: Sent) -> Sent:
-        has_deadline = sent.kind == "claim" and not sent.done
-        return sent._replace(too_late=has_deadline and self._without != "deadline")
+        return sent._replace(takes_over=sent.takes_over and self._without == "deadline")
 
 
 _LISTS = ("list", "last list")
@@ -517,13 +515,11 @@ def _reordered(state: State, order: tuple[int, ...]) -> State:
 
     def moved(node: Node) -> Node:
         sent = sorted(
-            Sent(
-                lanes.get(each.lane, each.lane),
-                each.kind,
-                claims(each.claims),
-                claims(each.known),
-                each.done,
-                claims(each.answer),
+            each._replace(
+                lane=lanes.get(each.lane, each.lane),
+                claims=claims(each.claims),
+                known=claims(each.known),
+                answer=claims(each.answer),
             )
             for each in node.sent
         )

@@ -83,6 +83,13 @@ CONFIGURATIONS = [
         is_large=True,
     ),
     Configuration(
+        "claims: two nodes, two instances that wait, one fault",
+        claims.Claims,
+        {"nodes": 2, "waiting": 2, "faults": 1},
+        {},
+        is_large=True,
+    ),
+    Configuration(
         "claims: three nodes, one instance, one fault",
         claims.Claims,
         {"nodes": 3, "waiting": 1, "faults": 1},

@@ -180,7 +180,7 @@ LeavesLapsed = broken("claim_instances", lapsed=None)
 """Never takes over a lapsed claim."""
 
 IgnoresTheDeadline = broken("claim_instances", deadline=LAST_INSTANT)
-"""Claims however late it is asked."""
+"""Takes over however late it is asked."""
 
 IgnoresHowLongAgo = broken(
     "claim_instances", lapsed=lambda named: None if named["lapsed"] is None else ZERO
@@ -634,7 +634,7 @@ NOTICED: dict[type[MemoryStore], str] = {
     NeverPausedAtFirst: "test_a_new_definition_may_be_paused",
     AllOrNone: "test_one_firing_that_loses_costs_only_itself",
     HandsOutTwice: "test_a_claimed_instance_is_not_claimed_again",
-    IgnoresTheDeadline: "test_after_its_deadline_nothing_is_claimed",
+    IgnoresTheDeadline: "test_a_lapsed_claim_is_left_alone_after_the_deadline",
     IgnoresLead: "test_what_is_due_within_lead_is_also_started",
     StartsWhatItClaims: "test_what_is_due_after_lead_is_not_started",
     TakesLapsedUnasked: "test_a_lapsed_claim_is_left_alone_unless_asked_for",

@@ -328,6 +328,9 @@ class AuditQuery(Query):
     retention: SecondsCount | None = Field(
         None, description="That of the schedulers, in seconds; null: the server's."
     )
+    unchanged_since: Instant | None = Field(
+        None, description="Since when nobody has changed its trigger; null: unknown."
+    )
     late: SecondsCount = Field(
         1, description="What begins later by more seconds is late."
     )
@@ -352,6 +355,9 @@ class AuditAnswer(Answer):
     """What became of every fire time of a definition in a past period."""
 
     counts: dict[str, int] = Field(description="How many there are of each verdict.")
+    note: str | None = Field(
+        description="Why nobody could name its fire times beforehand."
+    )
     error: str | None = Field(description="Why the fire times are not known.")
     times: list[AuditedTimeAnswer]
 

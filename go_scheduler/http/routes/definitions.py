@@ -518,6 +518,7 @@ async def audit_definition(
             ids=[id],
             retention=kept,
             late=timedelta(seconds=asked.late),
+            unchanged_since=asked.unchanged_since,
             limit=_MOST_AUDITED,
             machines="admin" in caller.scopes,
         )

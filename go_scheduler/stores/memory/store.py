@@ -284,11 +284,9 @@ class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
         """Hand due instances to one node, and to no other."""
         with self._lock:
             now = self._time()
-            if now > deadline:
-                return []
             table, queues = self._instances, claimant.queues
             rows: list[StoredInstance] = []
-            if lapsed is not None:
+            if lapsed is not None and now <= deadline:
                 rows = table.take_lapsed(queues, now - lapsed, limit)
             silent = {row.id: row.silent() for row in rows}
             rows += table.take_pending(queues, now + ahead, limit - len(rows))

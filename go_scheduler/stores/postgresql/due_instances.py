@@ -182,7 +182,6 @@ class DueInstances:
             "lease": claimant.lease,
             "expire_after": claimant.expire_after,
             "lead": lead,
-            "deadline": deadline,
         }
         places = self._places.find(claimant.queues, ahead, limit)
         old: list[Row[Any]] = []
@@ -194,7 +193,8 @@ class DueInstances:
         if lapsed is None:
             self._claim_each(claims, limit)
         else:
-            again = partial(self._claim_lapsed, claimant.queues, terms, lapsed)
+            terms_again = {**terms, "deadline": deadline}
+            again = partial(self._claim_lapsed, claimant.queues, terms_again, lapsed)
             self._claim_each(chain([(old, again)], claims), limit)
         return old, new
 

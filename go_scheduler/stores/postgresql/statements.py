@@ -864,7 +864,6 @@ WITH due AS MATERIALIZED (
      AND shard = CAST(:shard AS bigint) AND claimable_at IS NOT NULL
      AND claimable_at >= now() - CAST(:back AS interval)
      AND claimable_at <= now() + CAST(:ahead AS interval){only}
-     AND now() <= CAST(:deadline AS timestamptz)
    ORDER BY claimable_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED}

@@ -162,8 +162,6 @@ class ClaimedInstances:
 
         def claim(connection: Connection) -> tuple[_Taken, Mapping[UUID, Silence]]:
             now = self._microseconds()
-            if now > to_sqlite_time(deadline):
-                return _Taken([[], []], []), {}
             terms = {
                 **_terms(claimant, now),
                 "node": claimant.node.hex,
@@ -171,7 +169,7 @@ class ClaimedInstances:
             }
             old: Sequence[Row[Any]] = []
             silences: Mapping[UUID, Silence] = {}
-            if lapsed is not None:
+            if lapsed is not None and now <= to_sqlite_time(deadline):
                 lapsed_at = now - to_microseconds(lapsed)
                 terms |= {"lapsed": lapsed_at, "limit": limit}
                 old, silences = claim_lapsed(connection, claimant.queues, terms)

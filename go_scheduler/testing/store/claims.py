@@ -120,14 +120,6 @@ class ClaimTests(StoreTests):
         assert (instance.definition, instance.definition.revision) == (new, 1)
         assert rig.read(instance) == instance
 
-    def test_after_its_deadline_nothing_is_claimed(self, rig: Rig) -> None:
-        free, run = rig.pending(definition(START + LEASE)), rig.running()
-        rig.advance(LEASE)
-        late = rig.now() - TICK
-        assert rig.claim(OTHER_NODE, lapsed=True, deadline=late) == []
-        found = rig.claim(OTHER_NODE, lapsed=True, deadline=rig.now())
-        assert ids(found) == [run.id, free.id]
-
     def test_a_claimed_instance_is_not_claimed_again(self, rig: Rig) -> None:
         rig.claimed()
         rig.running()
@@ -263,6 +255,14 @@ class LapsedTests(StoreTests):
         [second] = rig.take_over()
         assert second == begun(first, START + LEASE, node=OTHER_NODE)
         assert rig.read(first) == second
+
+    def test_a_lapsed_claim_is_left_alone_after_the_deadline(self, rig: Rig) -> None:
+        run, free = rig.running(), rig.pending(definition(START + LEASE))
+        rig.advance(LEASE)
+        late = rig.now() - TICK
+        assert ids(rig.claim(OTHER_NODE, lapsed=True, deadline=late)) == [free.id]
+        found = rig.claim(OTHER_NODE, lapsed=True, deadline=rig.now())
+        assert ids(found) == [run.id]
 
     def test_a_lapsed_claim_is_left_alone_unless_asked_for(self, rig: Rig) -> None:
         rig.running()
