@@ -216,6 +216,34 @@ def test_what_is_created_and_whose_answer_is_lost_runs_once(
     assert (instance.state, instance.runs) == (State.COMPLETED, 1)
 
 
+def test_what_is_created_is_not_given_back_before_its_answer_is_there(
+    threaded: ThreadedWorld,
+) -> None:
+    node = threaded.node(lambda _: None, runner_window=seconds(0.2))
+    node.schedule(TASK)
+    calm(node)
+    asked = threaded.faults.asked
+
+    def claims() -> int:
+        return asked.count("claim_instances")
+
+    def lose_the_answer_to_a_claim() -> None:
+        threaded.faults.losing.add("claim_instances")
+        most = claims() + 2
+        wait_until(lambda: claims() >= most)
+        threaded.faults.losing.clear()
+        last = claims() + 2
+        wait_until(lambda: claims() >= last)
+
+    threaded.faults.meanwhile["add_and_start"] = lose_the_answer_to_a_claim
+    node.run_now(TASK.id)
+    threaded.heard.wait(InstanceFinished)
+    assert "add_and_start" in asked
+    assert threaded.heard.of(ClaimAnswerLost) == []
+    [instance] = node.list_instances()
+    assert (instance.attempt, instance.runs) == (1, 1)
+
+
 def test_what_fires_here_and_whose_answer_is_lost_runs_once(world: World) -> None:
     node = world.node(world.note)
     world.advance(10)
