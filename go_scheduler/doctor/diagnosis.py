@@ -331,7 +331,8 @@ def definitions(facts: Facts) -> Iterator[Finding]:
     unknown = [each for each in active if isinstance(each.trigger, UnknownTrigger)]
     if unknown:
         kinds = ", ".join(sorted({_kind(each) for each in unknown}))
-        yield TRIGGER_UNKNOWN.found(f"{_listed(unknown)} have triggers of kind {kinds}")
+        whose = f"the trigger of {_listed(unknown)}"
+        yield TRIGGER_UNKNOWN.found(f"{whose} is unknown here, of the kind {kinds}")
     late = [each for each in active if _is_overdue(each, facts)]
     if late:
         oldest = min(each.next_fire_time or facts.now for each in late)

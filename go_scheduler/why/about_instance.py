@@ -178,6 +178,8 @@ def _run_of(facts: Facts, instance: TaskInstance) -> str:
         return f"{text}, and was not called."
     late = started - instance.due_at
     lateness = f"{duration_text(late)} late" if late >= _ON_TIME else "on time"
+    if instance.runs > 1:
+        lateness += " for its retry"
     return (
         f"{text}; its last run started at {facts.times(started)}, {lateness}, on"
         f" {who_has(facts, instance)}, as attempt"
@@ -355,7 +357,8 @@ def _claim(facts: Facts, instance: TaskInstance) -> str:
             f" Its claim has lapsed, at {facts.times(until)}: {gone}, and another one"
             " takes it over."
         )
-    return f" Its claim holds until {time_of(facts, until)}, and is renewed until then."
+    held = time_of(facts, until)
+    return f" Its claim holds until {held}, unless its node renews it before."
 
 
 _BY_STATE: Mapping[State, Callable[[Facts, TaskInstance], Why]] = {

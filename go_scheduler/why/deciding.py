@@ -95,7 +95,9 @@ def _besides(facts: Facts, instance: TaskInstance) -> str:
     if following is not None and not facts.definition.trigger.waits:
         # There may be instances of several fire times by now.
         following = facts.next_after(max(facts.now, instance.fire_time or facts.now))
-    return "" if following is None else f" It fires next at {facts.times(following)}."
+    if following is None:
+        return ""
+    return f" Its definition fires next at {facts.times(following)}."
 
 
 def _full(facts: Facts) -> str:

@@ -306,8 +306,8 @@ def test_it_runs_on_a_node_until_its_claim_ends(
     assert why.node is None
     assert why.text == (
         f"It is running, since 2030-01-01 00:00:00 UTC, on node {NODE}, of which"
-        " nothing is known any more. Its claim holds until 2030-01-01 00:00:20 UTC, and"
-        " is renewed until then."
+        " nothing is known any more. Its claim holds until 2030-01-01 00:00:20 UTC,"
+        " unless its node renews it before."
     )
     assert client.cancel(instance.id) is Cancelled.REQUESTED
     assert client.why(instance.id).text.endswith("It has been asked to stop.")

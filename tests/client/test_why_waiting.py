@@ -91,7 +91,7 @@ def test_it_is_held_by_a_node_of_a_host_until_then(house: House) -> None:
     )
     assert node.pid is not None
     assert f"pid {node.pid}" in why.text
-    assert why.text.endswith(" It fires next at 2030-01-01 02:00:00 UTC.")
+    assert why.text.endswith(" Its definition fires next at 2030-01-01 02:00:00 UTC.")
 
 
 def test_it_waits_in_a_queue_that_no_node_has_served_since(

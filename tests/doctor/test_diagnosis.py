@@ -325,7 +325,7 @@ FOUND: list[tuple[str, Any, str]] = [
     (
         "trigger-unknown",
         lambda store: some(store, "report", trigger=MOON),
-        r"^1 definition .* have triggers of kind 'moon'$",
+        r"^the trigger of 1 definition .* is unknown here, of the kind 'moon'$",
     ),
     (
         "paused",

@@ -26,7 +26,7 @@ from go_scheduler.cli.options import (
 from go_scheduler.cli.output import confirm, line, note, print_one
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO, SystemClock
-from go_scheduler.errors import ConfigurationError
+from go_scheduler.errors import ConfigurationError, UnknownTriggerError
 from go_scheduler.models import DefinitionState, TaskDefinition
 
 if TYPE_CHECKING:
@@ -177,9 +177,14 @@ def _try_seeds(
     held = True
     definitions = list(definitions)
     for seed in range(with_faults.seed, with_faults.seed + with_faults.seeds):
-        report = simulate_faults(
-            definitions, seed=seed, nodes=with_faults.nodes, **given
-        )
+        try:
+            report = simulate_faults(
+                definitions, seed=seed, nodes=with_faults.nodes, **given
+            )
+        except UnknownTriggerError as error:
+            raise ConfigurationError(
+                f"{error}: say the module that has it, such as myapp.jobs:definitions"
+            ) from error
         show_faults(report, json=json)
         held = held and not report.problems
     if not held:
