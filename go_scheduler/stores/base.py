@@ -461,9 +461,9 @@ class InstanceStore(ABC):
 
         Each instance whose claim is current and that has not started has one more in
         ``runs``, ``started_at`` at the later of the store's time and ``due_at``, and a
-        claim that holds past ``started_at`` for one lease, or for the definition's
-        ``expire_after`` if that is shorter. One that has started under this claim is
-        answered alike and changed in nothing.
+        claim that holds past ``started_at`` for one lease, or for ``expire_after`` if
+        that is shorter: that of its definition, or else the claimant's. One that has
+        started under this claim is answered alike and changed in nothing.
 
         **Slots**: an instance whose definition has a ``lock``, or does not allow
         ``overlap``, has to have the slot of that name, which one instance has at a time
