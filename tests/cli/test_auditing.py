@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -9,8 +10,10 @@ from uuid import uuid4
 from go_scheduler import TaskDefinition
 from go_scheduler.testing.builders import fire
 from go_scheduler.triggers import IntervalTrigger
+from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from go_scheduler.client import Client
@@ -57,6 +60,34 @@ def test_a_time_in_which_nothing_was_lost_ends_with_0(either: Shell) -> None:
     assert either("audit", "report") == "report: no fire times\n"
     assert "no task definition" in either.refusal("audit", f"{uuid4()}", code=1)
     assert "report" in either("audit", "--retention", "7d", "--late", "5s")
+
+
+def test_a_run_of_unknown_times_is_one_line(either: Shell) -> None:
+    either("add", "often", "--cron", "* * * * *")
+    printed = either("audit", "--times")
+    assert re.search(r"UTC to .* UTC +unknown +1,4\d\d times: ", printed)
+    since = ("--unchanged-since", "2020-01-01T00:00:00Z")
+    assert "unknown" not in either("audit", *since, "--retention", "2d", code=1)
+
+
+def test_what_cannot_be_audited_ends_with_1(
+    near: Shell, importable: Callable[[str], str]
+) -> None:
+    def schedule(client: Client) -> None:
+        trigger = UnknownTrigger("tests.moon", {}, "no class for it is imported")
+        new = TaskDefinition(trigger=trigger, next_fire_time=client._ready().now())
+        client._ready().put_definitions([new])
+
+    near.call(schedule)
+    assert "moon" in near("audit", code=1)
+    module = importable(
+        "from go_scheduler import Trigger\n"
+        "class Moon(Trigger):\n"
+        "    kind = 'tests.moon'\n"
+        "    def next_fire_time(self, after): return None\n"
+        "def handler(instance): pass\n"
+    )
+    assert "no fire times" in near("audit", "--handlers", f"{module}:handler")
 
 
 def test_wrong_times_are_refused(either: Shell) -> None:

@@ -368,7 +368,10 @@ def test_a_definition_says_what_became_of_its_fire_times(
             assert field_of(answer) == next(iter(wrong))
         other = path_of(created(http, trigger={"on_demand": True}))
         answer = http.get(f"{other}/audit", params=since).json()
-        assert answer == {"counts": {}, "error": "it runs on demand", "times": []}
+        assert (answer["note"], answer["error"]) == ("it runs on demand", None)
+        known = {**since, "unchanged_since": "2030-01-01T00:00:00Z"}
+        answer = http.get(f"{path}/audit", params=known).json()
+        assert answer["counts"] == {"late": 1}
 
 
 def test_a_deleted_definition_is_gone(http: Calling) -> None:
