@@ -271,17 +271,10 @@ class _Schedule:
 
     def _expected_time(self, at: datetime) -> AuditedTime:
         found = self._instances.get(at)
-        reason = self._reason_of(at)
-        if found is None:
-            return self._without_instance(at, reason)
-        # A backfill runs what was skipped; and the record of a former trigger may go
-        # past a fire time that is none of its own.
-        if reason is None or found[0].backfilled or self._may_differ(at):
-            return self._of_instances(at, found)
-        reason = "it has an instance, and is recorded as skipped"
-        return _time(at, Verdict.DOUBLED, reason, found[0])
+        return self._of_instances(at, found) if found else self._without_instance(at)
 
-    def _without_instance(self, at: datetime, reason: str | None) -> AuditedTime:
+    def _without_instance(self, at: datetime) -> AuditedTime:
+        reason = self._reason_of(at)
         next_one = self._definition.next_fire_time
         if reason is not None:
             return _time(at, Verdict.SKIPPED, reason)
@@ -369,7 +362,8 @@ class _Schedule:
 
     @cached_property
     def _records(self) -> Sequence[Skipped]:
-        """The records of what was skipped, each of those that end later than before."""
+        """The records of what was skipped, each of which ends later than the last."""
+        # Where every fire time has its instance they are not read.
         found = sorted(self._read_records(), key=lambda each: (each.first, each.last))
         records: list[Skipped] = []
         for each in found:

@@ -386,20 +386,6 @@ def test_fire_times_may_be_computed_by_somebody_else(
     ]
 
 
-def test_what_ran_and_is_recorded_as_skipped_is_doubled(
-    store: Store, clock: ManualClock
-) -> None:
-    skipped = Skipped.itself(START, "it was closed")
-    step = firing(scheduled(store), START, skipped=skipped, next_fire_time=START + HOUR)
-    assert store.fire_definitions([step]).done
-    clock.advance(TICK)
-    [time] = audited(store, 1)
-    assert (time.verdict, time.reason) == (
-        Verdict.DOUBLED,
-        "it has an instance, and is recorded as skipped",
-    )
-
-
 def test_a_backfill_of_what_was_skipped_is_no_double(
     store: Store, clock: ManualClock
 ) -> None:

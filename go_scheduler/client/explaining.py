@@ -118,9 +118,9 @@ class Explaining(Nodes):
         ```
 
         Definitions come one after the other, each with all of its fire times. Each
-        costs two queries for every thousand of its instances, and one for each
-        instance that ran more than once. It changes nothing, and waits for the store
-        whenever the next definition is asked for.
+        costs a query for every thousand of its instances, two if a fire time has none,
+        and one for each instance that ran more than once. It changes nothing, and
+        waits for the store whenever the next definition is asked for.
 
         What runs on demand, and what fires after the end of each run, has no fire
         times that anybody could name beforehand: its ``note`` says so. What has been

@@ -342,6 +342,11 @@ class _Judge:
             for time in () if definition.paused else each.broken:
                 at = f"{definition.name or definition.id} {time.at - start}"
                 yield f"{time.verdict.value}: {at}: {time.reason}"
+        records = [each for each in self._instances if each.fire_time is None]
+        for instance in self._instances:
+            if any(_is_in_record(instance, record) for record in records):
+                text = _of(instance, start)
+                yield f"doubled: {text}: it is recorded as skipped as well"
 
     def _of_calls(self, instance: TaskInstance, calls: Sequence[Call]) -> Iterator[str]:
         for call in calls:
@@ -444,6 +449,14 @@ def _waits_for_others(definition: TaskDefinition) -> bool:
 def _of(instance: TaskInstance, start: datetime) -> str:
     at = instance.fire_time or instance.execute_at
     return f"{instance.definition.name or instance.definition.id} {at - start}"
+
+
+def _is_in_record(instance: TaskInstance, record: TaskInstance) -> bool:
+    at, skipped = instance.fire_time, record.skipped
+    is_in = (
+        at is not None and skipped is not None and skipped.first <= at <= skipped.last
+    )
+    return is_in and instance.definition.id == record.definition.id
 
 
 def _open(store: Store, end: datetime) -> Iterator[bool]:
