@@ -193,16 +193,16 @@ class Audit:
         try:
             expected = self._all(self.expected(trigger, self.since, self.until))
             fired = self._all(self._fired(definition))
-        # Foreign code may raise anything.
+            if expected is None or fired is None:
+                many = f"more than {self.limit:,} fire times: ask for a shorter time"
+                return AuditedDefinition(definition=definition, error=many)
+            schedule = _Schedule(self, definition, expected, fired)
+            return AuditedDefinition(definition=definition, times=schedule.audited())
         except StoreError:
             raise
+        # Foreign code may raise anything.
         except Exception as error:
             return AuditedDefinition(definition=definition, error=shown(error))
-        if expected is None or fired is None:
-            many = f"more than {self.limit:,} fire times: ask for a shorter time"
-            return AuditedDefinition(definition=definition, error=many)
-        schedule = _Schedule(self, definition, expected, fired)
-        return AuditedDefinition(definition=definition, times=schedule.audited())
 
     def expected(
         self, trigger: Trigger, since: datetime, until: datetime
