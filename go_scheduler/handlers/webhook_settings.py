@@ -11,7 +11,7 @@ from go_scheduler.checks import check_at_least, check_number, check_positive
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
-from go_scheduler.handlers.addresses import networks_of
+from go_scheduler.handlers.webhook_addresses import networks_of
 
 _MOST_REDIRECTS = 10
 _LEAST_ANSWER = 1024

@@ -9,6 +9,7 @@ import typer
 
 from go_scheduler.cli.connection import Where
 from go_scheduler.cli.definition_options import Policies, TriggerOptions
+from go_scheduler.cli.details import described
 from go_scheduler.cli.options import (
     Json,
     argument,
@@ -18,7 +19,6 @@ from go_scheduler.cli.options import (
     text,
 )
 from go_scheduler.cli.output import at, document, line, note
-from go_scheduler.cli.showing import described
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
