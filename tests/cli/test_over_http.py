@@ -1,10 +1,12 @@
-"""A server is named, and told who calls; what it answers is understood."""
+"""A server is named, told who calls, by a login too; what it answers is understood."""
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import httpx
@@ -16,10 +18,12 @@ from go_scheduler import (
     StoreUnavailableError,
     TaskDefinition,
 )
+from go_scheduler.cli.commands import server
 from go_scheduler.cli.connection import tokens_for
 from go_scheduler.client import Client
 from go_scheduler.http import create_app
 from go_scheduler.http.access.bearer import BearerAccess
+from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.keys import ApiKey, new_key
 from go_scheduler.http.access.login import Login, TokenFile
 from go_scheduler.http.remote import Remote
@@ -29,10 +33,15 @@ from go_scheduler.http.remote_errors import (
     RefusedError,
     error_of,
 )
-from go_scheduler.stores import open_store
+from go_scheduler.stores import MemoryStore, open_store
 from go_scheduler.triggers import OnDemandTrigger
 from tests.cli.shell import Shell
-from tests.http.serving import served
+from tests.http.access.provider import AUDIENCE, CLIENT, Provider, provider
+from tests.http.serving import get, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 pytestmark = pytest.mark.slow
 
@@ -156,3 +165,65 @@ def test_a_definition_is_scheduled_as_new_or_by_its_id(server: str) -> None:
         again = remote.schedule_all([new, TaskDefinition(trigger=OnDemandTrigger())])
         assert again[0] == new
         assert len(remote.list_definitions()) == 2
+
+
+@pytest.fixture(scope="module")
+def issuing() -> Iterator[Provider]:
+    with provider() as found:
+        yield found
+
+
+@pytest.fixture
+def issued(issuing: Provider, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    """A shell on a server that takes the provider's tokens."""
+    issuer = OidcIssuer(issuer=issuing.issuer, audience=AUDIENCE, client_id=CLIENT)
+    app = create_app(Client(MemoryStore()), access=BearerAccess(issuer=issuer))
+    with served(app) as (host, port):
+        yield Shell(f"http://{host}:{port}", capsys, store="")
+
+
+def test_whoever_signs_in_by_a_device_is_let_in_until_they_sign_out(
+    issued: Shell, issuing: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def read(text: str) -> None:
+        said.append(text)
+        if text.startswith("open "):
+            assert get(text.split()[1]).status_code == 200
+
+    monkeypatch.setattr(server, "line", read)
+    issued.refusal("list", code=4)
+    issued("login", "--scope", "openid jobs:read")
+    assert said[-1] == f"signed in to {issued.url}"
+    assert len(issuing.refreshes) == 1
+    assert "DEFINITION" in issued("list")
+    monkeypatch.setenv("GO_SCHEDULER_SERVER", issued.url)
+    issued("logout", where=False)
+    assert said[-1] == f"signed out of {issued.url}"
+    assert issuing.refreshes == {}
+    issued.refusal("list", code=4)
+    issued("logout", code=1)
+    assert said[-1] == f"nobody was signed in to {issued.url}"
+
+
+def test_whoever_signs_in_by_a_browser_is_let_in(
+    issued: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browsing: list[Future[httpx.Response]] = []
+    with ThreadPoolExecutor() as browser:
+
+        def browse(url: str) -> None:
+            browsing.append(browser.submit(get, url, follow_redirects=True))
+
+        monkeypatch.setattr("webbrowser.open", browse)
+        assert issued("login", "--browser", "--scope", "openid jobs:read").startswith(
+            "signed in to "
+        )
+    assert "Close this page" in browsing[0].result().text
+    assert "DEFINITION" in issued("list")
+
+
+def test_what_keeps_from_signing_in_is_told(shell: Shell) -> None:
+    assert "say where: --server URL" in shell.refusal("login", where=False)
+    shell.refusal("login", "--server", "http://127.0.0.1:1", where=False, code=4)

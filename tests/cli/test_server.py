@@ -20,11 +20,6 @@ from tests.handlers.receivers import receiving
 from tests.http.serving import get
 
 
-def listening(process: Process) -> str:
-    """The URL of a server that has been started."""
-    return process.until("listens on").split()[3].rstrip(",")
-
-
 @pytest.mark.slow
 @pytest.mark.chaos
 def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -> None:
@@ -34,7 +29,7 @@ def test_a_server_that_is_killed_is_started_again_on_its_store(tmp_path: Path) -
         (("--host", "127.0.0.1", "--no-run"), signal.SIGTERM, 0),
     ):
         server = Process("serve", "--port", "0", *words, cwd=tmp_path)
-        url = listening(server)
+        url = server.listening()
         assert "no store is named: it is sqlite:///go_scheduler.db" in server.said
         assert get(f"{url}/healthz").status_code == 200
         assert server.end(number) == code
@@ -58,7 +53,7 @@ def test_the_example_runs_its_own_type_beside_webhooks_and_mails(
         assert checked.until("go_scheduler.yaml is right")
         assert checked.end() == 0
         server = Process("serve", "--port", "0", cwd=tmp_path, **here)
-        url = listening(server)
+        url = server.listening()
         mail = {"to": "ada@example.org", "subject": "Hello", "text": "Hello Ada"}
         for name, payload in (
             ("word count", {"text": "to be or not", "least": 3}),

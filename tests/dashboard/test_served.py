@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from go_scheduler import ConfigurationError
 from go_scheduler.cli import main
 from go_scheduler.dashboard.app import configured
 from go_scheduler.http.access.keys import new_key
@@ -101,19 +100,13 @@ dashboard: {{client_secret: s3cret, origin: "https://tasks.example.org"}}
     served(settings_of(text), use, pages=configured)
 
 
-def test_an_origin_that_is_none_is_told_before_it_is_served() -> None:
-    with pytest.raises(ConfigurationError, match=r"dashboard\.origin: an origin is"):
-        served(settings_of("dashboard: {origin: tasks}"), print, pages=configured)
-
-
 @pytest.mark.slow
 def test_a_command_shows_a_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
     with closing(open_store(url)) as store:
         store.initialize()
     process = Process("dashboard", "--store", url, "--port", "0", cwd=tmp_path)
-    said = process.until("and shows there what runs")
-    [where] = re.findall(r"listens on (\S+), and shows", said)
+    where = process.listening()
     assert "<h1>Overview</h1>" in get(f"{where}/").text
     assert get(f"{where}/v1/stats").status_code == 404
     assert process.end(signal.SIGTERM) == 0

@@ -369,16 +369,6 @@ def test_one_trace_leads_to_a_worker_elsewhere(
     }
 
 
-def test_work_says_its_trace() -> None:
-    with server(MemoryStore()) as one:
-        headers = {"traceparent": ELSEWHERE}
-        one.task(id=TASK.id, name="send")
-        for each in ({}, headers):
-            one.client.post("/v1/jobs", json={"type": "send"}, headers=each)
-        found = [one.take_one()["traceparent"] for _ in range(2)]
-    assert set(found) == {None, ELSEWHERE}
-
-
 class Broken(SpanProcessor):
     """Is set up wrongly."""
 

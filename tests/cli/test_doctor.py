@@ -1,19 +1,76 @@
-"""The command `doctor`: what it prints, and how it ends."""
+"""The commands `audit` and `doctor`: what they print, and how they end."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
+from go_scheduler import TaskDefinition
 from go_scheduler.stores.messages import Announcement
-from go_scheduler.testing.builders import NODE, SECOND
+from go_scheduler.testing.builders import NODE, SECOND, fire
+from go_scheduler.triggers import IntervalTrigger
 from tests.cli.shell import Shell
 from tests.conftest import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from uuid import UUID
+
+    from go_scheduler.client import Client
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def lose(client: Client) -> UUID:
+    """A definition of each minute that has lost one fire time of the last three."""
+    store = client._ready()
+    first = store.now().replace(second=0, microsecond=0) - 10 * MINUTE
+    trigger = IntervalTrigger(MINUTE, anchor=first)
+    new = TaskDefinition(trigger=trigger, name="report", next_fire_time=first)
+    [stored] = store.put_definitions([new])
+    fire(store, stored, first, first + 2 * MINUTE, next_fire_time=first + 99 * MINUTE)
+    return stored.id
+
+
+def test_a_lost_fire_time_is_shown_and_the_exit_code_is_1(either: Shell) -> None:
+    either.call(lose)
+    printed = either("audit", code=1)
+    assert "report: " in printed
+    assert "missed   it has neither an instance nor a record" in printed
+    assert "waits    it has not begun" not in printed
+    assert "waits    it has not begun" in either("audit", "report", "--times", code=1)
+
+
+def test_as_json_each_definition_is_a_line(either: Shell) -> None:
+    id = either.call(lose)
+    [found] = either.json("audit", code=1)
+    assert (found["id"], found["name"], found["error"]) == (f"{id}", "report", None)
+    assert found["counts"]["waits"] == 2
+    assert {each["verdict"] for each in found["times"]} == {"missed"}
+    assert found["times"][0]["fire_time"].endswith("Z")
+    [all_times] = either.json("audit", "--times", code=1)
+    assert len(all_times["times"]) == sum(found["counts"].values())
+
+
+def test_a_time_in_which_nothing_was_lost_ends_with_0(either: Shell) -> None:
+    either("add", "mail", "--on-demand")
+    assert either("audit") == "mail: it runs on demand\n"
+    either("add", "report", "--at", "2999-01-01T00:00:00Z")
+    assert either("audit", "report") == "report: no fire times\n"
+    assert "no task definition" in either.refusal("audit", f"{uuid4()}", code=1)
+    assert "report" in either("audit", "--retention", "7d", "--late", "5s")
+
+
+def test_wrong_times_are_refused(either: Shell) -> None:
+    either.call(lose)
+    assert "--since must be a time" in either.refusal("audit", "--since", "soon")
+    refused = either.refusal("audit", "--since", "2999-01-01T00:00:00Z")
+    assert "since must have passed" in refused
 
 
 @pytest.mark.parametrize("engine", SQL)

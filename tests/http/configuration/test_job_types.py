@@ -1,4 +1,4 @@
-"""The settings of work for workers, and of types of jobs."""
+"""The settings of types of jobs, and of work for workers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from datetime import timedelta
 from importlib import import_module, metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.errors import ConfigurationError
+from go_scheduler import ConfigurationError, MemoryStore, RetryPolicy, Scheduler
+from go_scheduler.dispatch import DispatchWorker, open_bus
+from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.handlers.email import Email, MailServer
 from go_scheduler.handlers.job_types import ENTRY_POINTS, JobTypes
 from go_scheduler.handlers.shell import Command, Limits
@@ -36,13 +39,10 @@ from go_scheduler.http.configuration.sections import (
     SchedulerSection,
     WorkSection,
 )
-from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.serving import BusIntegration
 from go_scheduler.http.work.crews import Crews
-from go_scheduler.scheduler import Scheduler
-from go_scheduler.testing.builders import definition
-from tests.conftest import instance
 from tests.http.configuration.places import load
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,14 +127,6 @@ def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
         assert parameter.default == getattr(work, name), name
 
 
-def test_what_holds_for_jobs_can_be_set() -> None:
-    assert load().settings.jobs.defaults() == JobDefaults()
-    defaults = load("jobs: {jitter: 5s, interval: 1m}").settings.jobs.defaults()
-    assert defaults == JobDefaults(
-        jitter=timedelta(seconds=5), interval=timedelta(minutes=1)
-    )
-
-
 def test_commands_are_a_type_of_the_servers_own_queue() -> None:
     Path("secret").write_text("abc")
     settings = load(
@@ -190,15 +182,6 @@ types:
     url = {"url": "https://shop.example.org/", "secret": "shop"}
     assert types.check("webhook", url)
     assert types_of("types: {email: {host: a.example, sender: a@example.org}}").types
-
-
-def test_types_of_ones_own_are_taken_from_a_module() -> None:
-    assert types_of("").types == []
-    Path("own_types.py").write_text(OWN_TYPES)
-    types = types_of("types: {module: 'own_types:types'}")
-    assert [each.name for each in types.types] == ["double"]
-    handler = types.find(instance(definition(name="double")))
-    assert handler is not None
 
 
 BESIDE_OWN_TYPES = {
@@ -277,3 +260,89 @@ def test_what_a_type_of_ones_own_is_called_cannot_be_that_of_another() -> None:
 def test_what_is_wrong_with_types_is_told(text: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         types_of(f"types: {text}")
+
+
+RESIZE = """
+dispatch:
+  url: memory://
+  namespace: test-configured
+  types:
+    resize:
+      description: Makes pictures smaller.
+      payload: {required: [width]}
+      start_timeout: 5m
+      heartbeat_timeout: 10s
+      retry: {max_attempts: 3}
+    video: {queue: slow, timeout: 1h}
+"""
+
+
+def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
+    settings, types = load(RESIZE).settings, JobTypes()
+    check(settings)
+    BusIntegration(settings, types).close()
+    resize, video = types.types
+    definition = resize.definition
+    assert resize.description == "Makes pictures smaller."
+    assert definition.queue == "server"
+    assert definition.start_timeout == timedelta(minutes=5)
+    assert definition.heartbeat_timeout == timedelta(seconds=10)
+    assert definition.retry == RetryPolicy(max_attempts=3)
+    assert video.description == "Run by a worker on the message bus."
+    assert video.definition.queue == "slow"
+    assert video.definition.timeout == timedelta(hours=1)
+    assert settings.types.queues(types) == ("server", "slow")
+    with pytest.raises(ConfigurationError, match="width"):
+        types.check("resize", {})
+
+
+def test_they_are_run_by_a_worker() -> None:
+    types, finished = JobTypes(), SimpleQueue[InstanceFinished]()
+    dispatched = BusIntegration(load(RESIZE).settings, types)
+    listeners = [hears(InstanceFinished)(finished.put)]
+    scheduler = Scheduler(types, MemoryStore(), queues=["server"], listeners=listeners)
+    with open_bus("memory://") as bus, scheduler:
+        dispatched.hear(scheduler)
+        worker = DispatchWorker(
+            bus,
+            lambda work: work.payload,
+            queues=["server"],
+            namespace="test-configured",
+        )
+        with worker:
+            instance = scheduler.enqueue("resize", width=7)
+            finished.get(timeout=FAILED_AFTER)
+        dispatched.close()
+    assert scheduler.get_instance(instance.id).result == {"width": 7}
+
+
+def test_what_the_page_on_dispatch_configures_is_right() -> None:
+    page = (Path(__file__).parents[3] / "docs/dispatch.md").read_text()
+    [shown] = re.findall(r"^```yaml[^\n]*\n(.*?)^```$", page, re.M | re.S)
+    settings, types = load(shown).settings, JobTypes()
+    check(settings)
+    BusIntegration(settings, types).close()
+    assert [each.name for each in types.types] == ["resize", "video"]
+    assert settings.types.queues(types) == ("pictures",)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("types: {resize: {}}", "dispatch.types: they are run over a bus"),
+        ("url: nowhere://", "dispatch: no bus has the scheme"),
+        ("{url: 'memory://', start_timeout: 0}", "dispatch.start_timeout: start_"),
+        (
+            "{url: 'memory://', types: {resize: {payload: {required: 7}}}}",
+            "dispatch.types.resize: payload.required: 7 is not",
+        ),
+        (
+            "{url: 'memory://', types: {resize: {retry: {factor: 0}}}}",
+            "dispatch.types.resize: factor",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
+    settings = load(f"dispatch:\n  {text}").settings
+    with pytest.raises(ConfigurationError, match=told):
+        check(settings)
