@@ -582,13 +582,6 @@ def test_an_unknown_instance_is_not_found(refusing: Calling, call: str) -> None:
     assert is_problem(answer, 404, "no-instance")
 
 
-@pytest.mark.parametrize(("path", "field"), [("/7", "id"), ("?since=today", "since")])
-def test_a_wrong_id_or_query_is_refused(
-    refusing: Calling, path: str, field: str
-) -> None:
-    assert field_of(refusing.get(f"{INSTANCES}{path}")) == field
-
-
 def test_an_instance_is_found_by_its_key(http: Calling) -> None:
     definition = {"trigger": {"on_demand": True}, "retry": {"max_attempts": 3}}
     id = http.post("/v1/definitions", json=definition).json()["id"]

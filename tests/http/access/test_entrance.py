@@ -65,11 +65,6 @@ def test_a_name_that_a_site_gives_this_machine_is_refused(port: int, host: str) 
         assert (status, "urn:go_scheduler:not-local" in answer) == (403, True)
 
 
-def test_a_request_without_a_host_is_refused(port: int) -> None:
-    status, _ = sent(port, f"GET {READ}")
-    assert status in (400, 403)  # Some parsers of the server refuse it themselves.
-
-
 @pytest.mark.parametrize(
     ("headers", "is_answered"),
     [
@@ -350,12 +345,6 @@ def test_a_rate_allows_a_burst_and_forgets_idle_callers(clock: ManualClock) -> N
     for each in "bc":
         rates.take(each)
     assert rates.take("a") == ZERO  # the caller that called least lately
-
-
-@pytest.mark.parametrize("rate", [(0, 1), (1, 0), (float("nan"), 1)])
-def test_a_rate_is_at_least_one(rate: tuple[float, int]) -> None:
-    with pytest.raises(ConfigurationError, match="at least 1 per second"):
-        Rate(per_second=rate[0], burst=rate[1])
 
 
 def test_the_number_of_waiting_workers_is_limited() -> None:

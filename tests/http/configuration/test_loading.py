@@ -26,7 +26,6 @@ from go_scheduler.http.configuration.checking import check
 from go_scheduler.http.configuration.durations import read_duration
 from go_scheduler.http.configuration.files import read_file
 from go_scheduler.http.configuration.loading import (
-    Configuration,
     load_configuration,
 )
 from go_scheduler.http.configuration.section import Section
@@ -405,11 +404,6 @@ def test_secrets_with_names_may_stand_in_files_too() -> None:
     }
     with pytest.raises(ValidationError, match="valid dictionary"):
         Named.model_validate({"secrets": 5})
-
-
-def test_a_configuration_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Configuration.model_construct().server = None  # type: ignore[assignment]
 
 
 HASH = f'"12345678:{"0" * 64}"'
