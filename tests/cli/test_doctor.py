@@ -10,7 +10,7 @@ import pytest
 
 from go_scheduler import TaskDefinition
 from go_scheduler.stores.messages import Announcement
-from go_scheduler.testing.builders import NODE, SECOND, fire
+from go_scheduler.testing.builders import NODE, SECOND, claim, fire, start
 from go_scheduler.triggers import IntervalTrigger
 from tests.cli.shell import Shell
 from tests.conftest import SQL
@@ -37,6 +37,12 @@ def lose(client: Client) -> UUID:
     return stored.id
 
 
+def begin(client: Client) -> None:
+    """Start what is due."""
+    store = client._ready()
+    start(store, *claim(store))
+
+
 def test_a_lost_fire_time_is_shown_and_the_exit_code_is_1(either: Shell) -> None:
     either.call(lose)
     printed = either("audit", code=1)
@@ -55,6 +61,10 @@ def test_as_json_each_definition_is_a_line(either: Shell) -> None:
     assert found["times"][0]["fire_time"].endswith("Z")
     [all_times] = either.json("audit", "--times", code=1)
     assert len(all_times["times"]) == sum(found["counts"].values())
+    either.call(begin)
+    for late, verdict in (("5s", "late"), ("1h", "on time")):
+        [found] = either.json("audit", "--late", late, code=1)
+        assert found["counts"][verdict] == 2
 
 
 def test_a_time_in_which_nothing_was_lost_ends_with_0(either: Shell) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from queue import Queue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import httpx
@@ -36,20 +36,11 @@ from tests.dashboard.house import (
     probing,
     token_in,
 )
-from tests.dashboard.test_signing_in import with_keys
+from tests.dashboard.test_signing_in import ELSEWHERE, with_keys
 from tests.http.serving import Calling
 from tests.patience import FAILED_AFTER
 
-if TYPE_CHECKING:
-    import httpx
-
-
 READER = Caller(subject="reader", scopes=frozenset({"jobs:read", "runs:read"}))
-FROM_ELSEWHERE = {
-    "Sec-Fetch-Site": "cross-site",
-    "Sec-Fetch-Mode": "navigate",
-    "Sec-Fetch-Dest": "document",
-}
 
 
 @pytest.fixture
@@ -315,7 +306,7 @@ def test_without_access_no_other_machine_is_answered() -> None:
 def test_whoever_comes_from_another_site_is_led_on_by_a_page_of_ours(
     anybodys: Calling,
 ) -> None:
-    answer = anybodys.get("/probe?a=<b>&c=1", headers=FROM_ELSEWHERE)
+    answer = anybodys.get("/probe?a=<b>&c=1", headers=ELSEWHERE)
     assert answer.status_code == 200
     assert SECRET not in answer.text
     assert 'content="0; url=/probe?a=%3Cb%3E&amp;c=1"' in answer.text

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from go_scheduler import MemoryStore
-    from go_scheduler.client import Client
-    from tests.http.serving import Calling
 
 
 PATH = "/v1/definitions"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from go_scheduler import TaskInstance
-    from go_scheduler.client import Client
 
     Calls = Callable[..., Calling]
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from go_scheduler.http.access.caller import Caller
-    from go_scheduler.testing import ManualClock
     from tests.http.access.provider import Provider
 
 

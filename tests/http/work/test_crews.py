@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from go_scheduler.http.work.crews import Work
-    from go_scheduler.models import TaskDefinition, TaskInstance
-    from go_scheduler.stores.base import Store
+    from go_scheduler.models import TaskInstance
     from go_scheduler.testing import ManualClock
 
 
