@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +32,7 @@ from go_scheduler.http.configuration.loading import (
 from go_scheduler.http.configuration.section import Section
 from go_scheduler.http.configuration.showing import as_yaml, settings_of
 from go_scheduler.http.limits import Limits
-from tests.http.configuration.places import load
+from tests.http.configuration.places import DOCS, YAML, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -520,3 +521,21 @@ def test_what_is_no_duration_is_refused(written: object) -> None:
 @given(st.timedeltas(timedelta(), timedelta(days=36_500)))
 def test_what_is_written_is_read_as_the_same(length: timedelta) -> None:
     assert read_duration(write_duration(length)) == length
+
+
+PAGES = ("access", "dashboard", "dispatch", "executors", "server")
+KEYS = f"[{{subject: ann, hash: {HASH}, scopes: [admin]}}]"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_configurations_that_a_page_shows_are_right(page: str) -> None:
+    Path("secret").write_text("sqlite:///jobs.db")
+    shown = YAML.findall((DOCS / f"{page}.md").read_text())
+    assert shown
+    for each in shown:
+        # The files of keys and certificates are not there.
+        text = re.sub(r"/run/secrets/[\w-]+", "secret", each)
+        text = re.sub(r"^  tls_.*\n", "", text, flags=re.MULTILINE)
+        keys = {} if "access:" in text else {"GO_SCHEDULER_ACCESS__KEYS": KEYS}
+        found = load(text, **keys)
+        check(found.settings, found.named)
