@@ -127,12 +127,6 @@ def test_what_is_carried_has_its_licence_beside(browser: Calling) -> None:
     assert "BSD" in browser.get("/static/vendor/htmx.LICENSE.txt").text
 
 
-def test_what_is_not_there_is_a_page_that_says_so(browser: Calling) -> None:
-    answer = browser.get("/nothing")
-    assert answer.status_code == 404
-    assert "<h1>Not Found</h1>" in answer.text
-
-
 def test_nobody_unknown_is_to_change_anything() -> None:
     with pytest.raises(ConfigurationError, match="give access= or authorize="):
         create_dashboard(Client(MemoryStore()), allow_changes=True)

@@ -173,9 +173,6 @@ def test_a_key_is_taken_with_its_scopes(
 ) -> None:
     found = caller(clock, scopes=given)
     assert (found.subject, found.scopes) == ("reports", scopes)
-    assert (found.queues, found.owners) == (None, None)
-    found = caller(clock, queues=["mail"], owners=["shop"])
-    assert (found.queues, found.owners) == ({"mail"}, {"shop"})
 
 
 def test_a_key_is_random_and_kept_nowhere() -> None:
@@ -329,11 +326,6 @@ def test_callers_without_a_name_have_a_rate_by_their_network(
     for address, statuses in networks:
         with Calling(app, address=address) as http:
             assert [http.get(READ).status_code for _ in statuses] == statuses
-
-
-def test_without_a_rate_nobody_waits() -> None:
-    with Calling(probing(limits=Limits(rate=None))) as http:
-        assert {http.get(READ).status_code for _ in range(5)} == {200}
 
 
 def test_a_rate_allows_a_burst_and_forgets_idle_callers(clock: ManualClock) -> None:

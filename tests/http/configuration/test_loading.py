@@ -289,12 +289,6 @@ def test_a_file_that_may_not_be_read_is_told() -> None:
         read_file(Path())
 
 
-@pytest.mark.parametrize("text", ["", "server:", "# nothing", "null"])
-def test_a_file_may_say_nothing(text: str) -> None:
-    nothing = load_configuration(environment={}).settings
-    assert load(text).settings.model_dump() == nothing.model_dump()
-
-
 def test_variables_of_no_section_are_refused() -> None:
     assert refused(GO_SCHEDULER_SEVRER__PORT="1") == [
         "GO_SCHEDULER_SEVRER__PORT: there is no such setting: did you mean server?"
