@@ -38,12 +38,12 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
-from tests.telemetry.house import OF_NODES
+from tests.telemetry.conftest import OF_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.telemetry.house import House
+    from tests.telemetry.conftest import House
 
 
 def run(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from go_scheduler.events.instrument import Put
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
-    from tests.telemetry.house import House
+    from tests.telemetry.conftest import House
 
 ELSEWHERE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TASK = TaskDefinition(
