@@ -269,7 +269,8 @@ def test_lists_are_filtered_and_go_on_to_a_limit(
     for name in ("xa", "xb", "xc"):
         shell("add", name, "--every", "5m", "--metadata", f'{{"team": "{name}"}}')
     shell("add", "late", "--every", "1d", "--queue", "slow")
-    shell("pause", "xa")
+    shell("pause", "xa", "--note", "too much")
+    assert shell.json("show", "xa")[0]["note"] == "too much"
     for words, names in (
         (("--state", "paused"), ["xa"]),
         (("--name", "xb"), ["xb"]),

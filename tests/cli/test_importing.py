@@ -154,6 +154,8 @@ def test_jobs_are_imported_alike_into_a_store_and_by_a_server(
     times = [jobs[f"import may:{n}"]["execute_at"] for n in (2, 6, 7)]
     assert len(set(times)) == 3
     assert all("2030-01-01T00:00" < each < "2030-01-01T01:02" for each in times)
+    assert min(times) < "2030-01-01T00:20"
+    assert max(times) > "2030-01-01T00:40"
 
 
 @pytest.mark.slow

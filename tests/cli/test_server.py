@@ -307,6 +307,7 @@ def issuing() -> Iterator[Provider]:
 @pytest.fixture
 def issued(issuing: Provider, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
     """A shell on a server that takes the provider's tokens."""
+    issuing.forget()
     issuer = OidcIssuer(issuer=issuing.issuer, audience=AUDIENCE, client_id=CLIENT)
     app = create_app(Client(MemoryStore()), access=BearerAccess(issuer=issuer))
     with served(app) as (host, port):

@@ -65,6 +65,11 @@ def test_a_name_that_a_site_gives_this_machine_is_refused(port: int, host: str) 
         assert (status, "urn:go_scheduler:not-local" in answer) == (403, True)
 
 
+def test_a_request_without_a_host_is_refused(port: int) -> None:
+    status, _ = sent(port, f"GET {READ}")
+    assert status in (400, 403)  # Some parsers of the server refuse it themselves.
+
+
 @pytest.mark.parametrize(
     ("headers", "is_answered"),
     [
@@ -216,6 +221,7 @@ ONCE = Limits(rate=Rate(per_second=1, burst=1))
 REALM = 'Bearer realm="go_scheduler"'
 CHALLENGE = "WWW-Authenticate"
 ADMIN = Key("root", scopes=["admin"])
+FORGED = ADMIN.text[:-1] + ("A" if ADMIN.text[-1] != "A" else "B")
 LOCAL = "http://localhost"
 
 
@@ -254,11 +260,12 @@ def test_without_a_token_every_path_is_closed(http: Calling, path: str) -> None:
     ("given", "status", "slug", "error", "why"),
     [
         ([f"bearer  gs_00000000_{'A' * 43}"], 401, "token", "token", "no such key"),
+        ([f"Bearer {FORGED}"], 401, "token", "token", "no such key"),
         (["bearer  eyJ.a.b"], 401, "token", "token", "only API keys"),
         (["Bearer a b"], 400, "credentials", "request", "neither a token nor a key"),
         ([f"Bearer {ADMIN.text}"] * 2, 400, "credentials", "request", "more than one"),
     ],
-    ids=["unknown key", "token", "malformed", "twice"],
+    ids=["unknown key", "other secret", "token", "malformed", "twice"],
 )
 def test_other_credentials_are_refused_with_the_reason(
     http: Calling, given: list[str], status: int, slug: str, error: str, why: str
@@ -337,6 +344,12 @@ def test_a_rate_allows_a_burst_and_forgets_idle_callers(clock: ManualClock) -> N
     for each in "bc":
         rates.take(each)
     assert rates.take("a") == ZERO  # the caller that called least lately
+
+
+@pytest.mark.parametrize("rate", [(0, 1), (1, 0), (float("nan"), 1)])
+def test_a_rate_is_at_least_one(rate: tuple[float, int]) -> None:
+    with pytest.raises(ConfigurationError, match="at least 1 per second"):
+        Rate(per_second=rate[0], burst=rate[1])
 
 
 def test_the_number_of_waiting_workers_is_limited() -> None:

@@ -275,6 +275,16 @@ class TestByDevice:
         assert oidc.polled == []
         assert logins.token(SERVER) is None
 
+    def test_a_person_who_refuses_is_not_signed_in(
+        self, oidc: Provider, logins: Logins, known: dict[str, str]
+    ) -> None:
+        def refuse(shown: DeviceCode) -> None:
+            oidc.granted[shown.code] = False
+
+        with pytest.raises(RefusedError) as refused:
+            logins.login_by_device(SERVER, refuse, **known)
+        assert refused.value.code == "access_denied"
+
     @pytest.mark.parametrize(
         "wrong",
         [

@@ -39,6 +39,7 @@ from go_scheduler.http.configuration.sections import (
     SchedulerSection,
     WorkSection,
 )
+from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.serving import BusIntegration
 from go_scheduler.http.work.crews import Crews
 from tests.http.configuration.places import DOCS, YAML, load
@@ -122,6 +123,14 @@ def test_work_is_handed_out_as_the_parts_have_it_by_default() -> None:
         ("waiting_each", waiting["each"]),
     ):
         assert parameter.default == getattr(work, name), name
+
+
+def test_what_holds_for_jobs_can_be_set() -> None:
+    assert load().settings.jobs.defaults() == JobDefaults()
+    defaults = load("jobs: {jitter: 5s, interval: 1m}").settings.jobs.defaults()
+    assert defaults == JobDefaults(
+        jitter=timedelta(seconds=5), interval=timedelta(minutes=1)
+    )
 
 
 def test_commands_are_a_type_of_the_servers_own_queue() -> None:
