@@ -117,6 +117,8 @@ def test_a_server_is_ready_while_its_scheduler_runs() -> None:
         assert http.get("/readyz").status_code == 503
         with scheduler:
             assert http.get("/readyz").status_code == 200
+            clock.advance(seconds(10))
+            assert http.get("/v1/stats").json()["nodes"] == 1
         assert is_problem(http.get("/readyz"), 503, "not-ready")
 
 
