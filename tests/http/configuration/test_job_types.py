@@ -170,6 +170,26 @@ types:
     )
 
 
+def test_webhooks_and_mails_are_types_of_the_servers_own_queue() -> None:
+    Path("secret").write_text("abc")
+    types = types_of(
+        """
+types:
+  webhook:
+    hosts: .example.org
+    timeout: 10s
+    secrets: {shop: {value_file: secret, hosts: [shop.example.org]}}
+    authorizations: {crm: {value: Bearer x, hosts: crm.example.org}}
+  email: {host: mail.example.org, sender: a@example.org, user: a, password_file: secret}
+"""
+    )
+    assert [each.name for each in types.types] == ["email", "webhook"]
+    assert {each.definition.queue for each in types.types} == {"server"}
+    url = {"url": "https://shop.example.org/", "secret": "shop"}
+    assert types.check("webhook", url)
+    assert types_of("types: {email: {host: a.example, sender: a@example.org}}").types
+
+
 BESIDE_OWN_TYPES = {
     "webhook": "types: {module: 'own_types:types', webhook: {ports: [443]}}",
     "email": """
