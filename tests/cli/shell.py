@@ -107,6 +107,10 @@ class Process:
                 return line
         raise AssertionError(f"it has ended without {text!r}: {self.said}")
 
+    def listening(self) -> str:
+        """Wait until it serves; its URL."""
+        return self.until("listens on").split()[3].rstrip(",")
+
     def end(self, *signals: signal.Signals) -> int:
         """Its exit code after these signals."""
         with self._process as process:

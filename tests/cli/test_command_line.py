@@ -6,7 +6,6 @@ import builtins
 import io
 import os
 import re
-import runpy
 import subprocess
 import sys
 from contextlib import suppress
@@ -19,7 +18,7 @@ from go_scheduler.cli import main
 from go_scheduler.cli.options import ExitCode
 from go_scheduler.stores import open_store
 from go_scheduler.version import __version__
-from tests.cli.shell import ROOT, Shell, clean_environment
+from tests.cli.shell import Shell, clean_environment
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -291,18 +290,6 @@ def test_what_a_terminal_cannot_show_is_written_by_its_number(
             patch.setattr("sys.stdout", terminal)
             assert main([*words, "--store", shell.url]) == 0
         assert shown in written.getvalue().decode()
-
-
-def test_the_process_runs_the_command_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["go_scheduler", "--version"])
-    program = str(ROOT / "go_scheduler/__main__.py")
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(program, run_name="__main__")
-    assert ended.value.code == 0
-    assert __version__ in capsys.readouterr().out
-    runpy.run_path(program, run_name="imported")
 
 
 @pytest.mark.slow

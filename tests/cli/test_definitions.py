@@ -1,7 +1,8 @@
-"""Commands about definitions: add, list, show, pause, resume, delete."""
+"""Commands about definitions and types: add, list, show, pause, resume, delete."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -268,7 +269,8 @@ def test_lists_are_filtered_and_go_on_to_a_limit(
     for name in ("xa", "xb", "xc"):
         shell("add", name, "--every", "5m", "--metadata", f'{{"team": "{name}"}}')
     shell("add", "late", "--every", "1d", "--queue", "slow")
-    shell("pause", "xa")
+    shell("pause", "xa", "--note", "too much")
+    assert shell.json("show", "xa")[0]["note"] == "too much"
     for words, names in (
         (("--state", "paused"), ["xa"]),
         (("--name", "xb"), ["xb"]),
@@ -353,3 +355,43 @@ def test_more_than_one_is_changed_with_consent_only(
     assert len(shell.json("resume", "--queue", "default", "--yes")) == 2
     documents = shell.json("delete", "--all", "--yes")
     assert {each["answer"] for each in documents} == {"deleted"}
+
+
+SCHEMA = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
+OPTIONS = (
+    *("--queue", "mail", "--priority", "2", "--timeout", "10s", "--lock", "smtp"),
+    *("--max-attempts", "3", "--retry-delay", "5s", "--overlap", "skip"),
+    *("--expire-after", "1m", "--description", "Sends.", "--owner", "ann"),
+    *("--schema", json.dumps(SCHEMA)),
+)
+
+
+@pytest.mark.slow
+def test_types_are_declared_listed_and_deleted(either: Shell) -> None:
+    said = either("types", "put", "send / 7", *OPTIONS)
+    assert said.endswith("  send / 7, in the queue mail\n")
+    [shown] = either.json("types", "show", "send / 7")
+    assert shown["schema"] == SCHEMA
+    assert (shown["retry"]["max_attempts"], shown["retry"]["delay"]) == (3, 5)
+    assert (shown["timeout"], shown["expire_after"]) == (10, 60)
+    assert (shown["overlap"], shown["owner"], shown["lock"]) == ("skip", "ann", "smtp")
+    lines = either("types", "show", "send / 7")
+    for line in ("runs            by workers", "timeout         10s"):
+        assert f"{line}\n" in lines
+    assert [each["type"] for each in either.json("types", "list")] == ["send / 7"]
+    either("types", "put", "plain")
+    assert "plain" in either("types", "list", "--limit", "1")
+    assert either.errors == "there are more than 1: see --limit\n"
+    [changed] = either.json("types", "put", "plain", "--queue", "other")
+    assert changed["queue"] == "other"
+    assert either("types", "delete", "plain") == "plain  deleted\n"
+    either("types", "put", "plain")
+    deleted = {"type": "plain", "answer": "deleted"}
+    assert either.json("types", "delete", "plain") == [deleted]
+    for words, code, told in (
+        (["delete", "plain"], 1, "declare it by"),
+        (["show", "plain"], 1, "declare it by"),
+        (["put", "plain", "--priority", "9"], 2, "priority must be from 0 to 3"),
+        (["put", "plain", "--schema", '{"type": 7}'], 2, "schema"),
+    ):
+        assert told in either.refusal("types", *words, code=code)

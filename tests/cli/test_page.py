@@ -180,15 +180,6 @@ def test_each_setting_is_explained_with_its_default() -> None:
     assert rows == [*places()]
 
 
-def test_the_configurations_shown_can_be_read(tmp_path: Path) -> None:
-    [shown] = re.findall(r"^```yaml\n(.*?)^```$", SERVER, re.MULTILINE | re.DOTALL)
-    (tmp_path / "store").write_text("sqlite:///jobs.db")
-    text = shown.replace("/run/secrets/store", str(tmp_path / "store"))
-    (tmp_path / "settings.yaml").write_text(text)
-    settings = load_configuration(tmp_path / "settings.yaml", environment={}).settings
-    assert settings.scheduler.arguments()["retry"].max_attempts == 5
-
-
 def test_the_container_is_made_of_what_there_is() -> None:
     folder = ROOT / "examples/docker"
     loaded = load_configuration(folder / "go_scheduler.yaml", environment={})

@@ -10,6 +10,7 @@ import pytest
 from go_scheduler.client import Client
 from go_scheduler.dashboard import create_dashboard
 from tests.dashboard.chromium import REQUIRED, Chromium, missing_chromium
+from tests.http.access.conftest import oidc, served_provider
 from tests.http.serving import Calling
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
     from go_scheduler import Store
     from go_scheduler.testing import ManualClock
+
+
+# Fixtures that the tests of callers have too.
+__all__ = ["oidc", "served_provider"]
 
 
 @pytest.fixture

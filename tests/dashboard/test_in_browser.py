@@ -25,7 +25,7 @@ from tests.dashboard.seeds import Seeds, sow
 from tests.dashboard.shop import open_shop
 from tests.dashboard.test_live import Leaves
 from tests.dashboard.test_signing_in import NEW, at_issuer, with_keys
-from tests.http.access.provider import Provider, provider
+from tests.http.access.provider import Provider
 from tests.http.serving import served
 from tests.patience import FAILED_AFTER
 
@@ -72,12 +72,6 @@ def root(
         chromium.do(tab.goto, "about:blank")
 
 
-@pytest.fixture(scope="module")
-def served_provider() -> Iterator[Provider]:
-    with provider() as served:
-        yield served
-
-
 @contextmanager
 def shown(**options: Any) -> Iterator[str]:
     """Serve a dashboard; its URL."""
@@ -114,18 +108,15 @@ def test_people_sign_in_by_a_key_and_out(tab: Page) -> None:
         assert tab.context.cookies()[0]["value"] != cookie["value"]
 
 
-def test_people_sign_in_at_an_issuer_on_another_site(
-    tab: Page, served_provider: Provider
-) -> None:
-    served_provider.forget()
-    served_provider.claims = {"scope": "jobs:read runs:read", "queues": "*"}
-    with shown(access=at_issuer(served_provider)) as url:
+def test_people_sign_in_at_an_issuer_on_another_site(tab: Page, oidc: Provider) -> None:
+    oidc.claims = {"scope": "jobs:read runs:read", "queues": "*"}
+    with shown(access=at_issuer(oidc)) as url:
         tab.goto(f"{url}/probe?a=1")
         tab.get_by_role("link", name="Sign in with your account").click()
         tab.wait_for_url(f"{url}/probe?a=1")
         tab.get_by_text(f"{SECRET}, ann, False").wait_for()
         # Who comes back from elsewhere is known, though no strict cookie is sent.
-        tab.goto(f"{served_provider.issuer}/device?user_code=a")
+        tab.goto(f"{oidc.issuer}/device?user_code=a")
         tab.evaluate(f"window.location = '{url}/probe?a=2'")
         tab.wait_for_url(f"{url}/probe?a=2")
         tab.get_by_text(f"{SECRET}, ann, False").wait_for()

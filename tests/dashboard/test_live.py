@@ -68,20 +68,6 @@ async def changed(stream: AsyncIterator[str], change: Callable[[], object]) -> s
         return await waiting
 
 
-def test_a_change_is_told() -> None:
-    store = MemoryStore()
-
-    async def view() -> None:
-        live = Live(Client(store), every=QUICK)
-        async with aclosing(live.stream("instances")) as stream:
-            event = await changed(stream, lambda: pending(store))
-            assert event.endswith("data: 1\n\n")
-            assert live.viewers == 1
-        assert live.viewers == 0
-
-    asyncio.run(view())
-
-
 def test_a_node_that_comes_is_told() -> None:
     store = MemoryStore()
 

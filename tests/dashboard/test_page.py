@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from go_scheduler.http.configuration.loading import load_configuration
 from tests.dashboard.test_in_browser import DOCS, PATHS
 from tests.http.serving import Calling
 
@@ -91,17 +90,6 @@ def test_it_is_mounted_beside_django_as_shown(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.stdout == "[403, 403, 200]\n404\n", ran.stderr
-
-
-def test_the_configuration_shown_can_be_read(tmp_path: Path) -> None:
-    [shown] = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)
-    (tmp_path / "secret").write_text("s3cret")
-    text = shown.replace("/run/secrets/dashboard", str(tmp_path / "secret"))
-    (tmp_path / "settings.yaml").write_text(text)
-    settings = load_configuration(tmp_path / "settings.yaml", environment={}).settings
-    assert settings.dashboard.origin == "https://tasks.example.org"
-    assert settings.dashboard.client_secret is not None
-    assert settings.dashboard.client_secret.get_secret_value() == "s3cret"
 
 
 def test_each_picture_is_there_and_shown() -> None:

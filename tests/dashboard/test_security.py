@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from queue import Queue
 from typing import Any
+from uuid import UUID
 
-import httpx
 import pytest
 from fastapi import Request
 from markupsafe import escape
+from starlette.routing import Route
 
 from go_scheduler import MemoryStore, Scheduler
+from go_scheduler.client import Client
+from go_scheduler.dashboard import create_dashboard
 from go_scheduler.dashboard.sessions import SignedCookies
+from go_scheduler.dashboard.signing_in import ROUTES as SIGNING_IN
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
 from go_scheduler.http import OpenAccess
 from go_scheduler.http.access.caller import Caller
@@ -31,15 +34,11 @@ from tests.dashboard.house import (
     probing,
     token_in,
 )
+from tests.dashboard.test_signing_in import ELSEWHERE, with_keys
 from tests.http.serving import Calling
 from tests.patience import FAILED_AFTER
 
 READER = Caller(subject="reader", scopes=frozenset({"jobs:read", "runs:read"}))
-FROM_ELSEWHERE = {
-    "Sec-Fetch-Site": "cross-site",
-    "Sec-Fetch-Mode": "navigate",
-    "Sec-Fetch-Dest": "document",
-}
 
 
 @pytest.fixture
@@ -298,22 +297,14 @@ def test_without_access_nothing_is_shown_elsewhere(
 
 
 def test_without_access_no_other_machine_is_answered() -> None:
-    app = probing()
-
-    async def ask() -> int:
-        transport = httpx.ASGITransport(app, client=("192.0.2.1", 1))
-        async with httpx.AsyncClient(
-            transport=transport, base_url="http://127.0.0.1"
-        ) as browser:
-            return (await browser.get("/")).status_code
-
-    assert asyncio.run(ask()) == 403
+    with Calling(probing(), address="192.0.2.1") as browser:
+        assert browser.get("/").status_code == 403
 
 
 def test_whoever_comes_from_another_site_is_led_on_by_a_page_of_ours(
     anybodys: Calling,
 ) -> None:
-    answer = anybodys.get("/probe?a=<b>&c=1", headers=FROM_ELSEWHERE)
+    answer = anybodys.get("/probe?a=<b>&c=1", headers=ELSEWHERE)
     assert answer.status_code == 200
     assert SECRET not in answer.text
     assert 'content="0; url=/probe?a=%3Cb%3E&amp;c=1"' in answer.text
@@ -369,3 +360,60 @@ def test_what_was_encrypted_for_one_purpose_is_good_for_no_other() -> None:
     assert cookies.decrypt("b", value, START) is None
     assert SignedCookies(bytes([1] * 32)).decrypt("a", value, START) is None
     assert cookies.decrypt("a", "\u00e4", START) is None
+
+
+OPEN = {each.path for each in SIGNING_IN}
+ROUTES = [
+    (method, each.path)
+    for each in create_dashboard(Client(MemoryStore())).routes
+    if isinstance(each, Route) and each.path not in OPEN
+    for method in sorted((each.methods or set()) - {"HEAD"})
+]
+PAGES = [path for method, path in ROUTES if method == "GET"]
+BUTTONS = [path for method, path in ROUTES if method != "GET"]
+NOBODYS = Caller(subject="nobody", scopes=frozenset())
+
+
+def calling(**options: Any) -> Calling:
+    return Calling(create_dashboard(Client(MemoryStore()), **options))
+
+
+def made(path: str) -> str:
+    """A path of something that is not there."""
+    return path.replace("{id:uuid}", str(UUID(int=9)))
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [({"access": with_keys()}, 303), ({"authorize": lambda _: NOBODYS}, 403)],
+    ids=["not signed in", "without the scope"],
+)
+def test_nobody_sees_or_does_anything_who_may_not(
+    options: dict[str, Any], status: int
+) -> None:
+    with calling(**options) as browser:
+        for method, path in ROUTES:
+            answer = browser.request(method, made(path), headers=OWN)
+            assert answer.status_code == status, path
+            to_sign_in = answer.headers.get("Location", "").startswith("/login")
+            assert to_sign_in is (status == 303)
+
+
+@pytest.mark.parametrize(
+    ("options", "sent", "token", "status"),
+    [
+        pytest.param({}, OWN, None, 404, id="on its page"),
+        pytest.param({}, {}, None, 403, id="from nowhere"),
+        pytest.param({}, OWN, "none", 403, id="without its token"),
+        pytest.param({"allow_changes": False}, OWN, None, 403, id="without changes"),
+        pytest.param({"authorize": lambda _: READER}, OWN, None, 403, id="a reader"),
+    ],
+)
+def test_each_button_is_pressed_on_its_page_alone_by_who_may(
+    options: dict[str, Any], sent: dict[str, str], token: str | None, status: int
+) -> None:
+    with calling(**{"authorize": as_ann} | options) as browser:
+        form = {"csrf": token or token_in(browser.get("/"))}
+        for path in BUTTONS:
+            answer = browser.post(made(path), data=form, headers=sent)
+            assert answer.status_code == status, path

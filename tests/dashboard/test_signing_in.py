@@ -22,7 +22,7 @@ from go_scheduler.dashboard.signing_in import LASTS
 from go_scheduler.http import ApiKey, BearerAccess, OidcIssuer, new_key
 from go_scheduler.testing import ManualClock
 from tests.dashboard.house import OWN, SECRET, press, probing, token_in
-from tests.http.access.provider import AUDIENCE, CLIENT, Provider, provider
+from tests.http.access.provider import AUDIENCE, CLIENT, Provider
 from tests.http.serving import Calling, get
 
 ORIGIN = "http://127.0.0.1:8710"
@@ -39,18 +39,6 @@ KEY = ApiKey(
     subject="ops", hash=NEW.kept, scopes=["jobs:read", "runs:read", "runs:write"]
 )
 EVE = ApiKey(subject="eve", hash=new_key().kept, scopes=["jobs:read"])
-
-
-@pytest.fixture(scope="module")
-def served_provider() -> Iterator[Provider]:
-    with provider() as served:
-        yield served
-
-
-@pytest.fixture
-def oidc(served_provider: Provider) -> Provider:
-    served_provider.forget()
-    return served_provider
 
 
 def with_keys(*keys: ApiKey, **options: Any) -> BearerAccess:

@@ -8,7 +8,6 @@ import threading
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
@@ -118,6 +117,8 @@ def test_a_server_is_ready_while_its_scheduler_runs() -> None:
         assert http.get("/readyz").status_code == 503
         with scheduler:
             assert http.get("/readyz").status_code == 200
+            clock.advance(seconds(10))
+            assert http.get("/v1/stats").json()["nodes"] == 1
         assert is_problem(http.get("/readyz"), 503, "not-ready")
 
 
@@ -155,21 +156,6 @@ def test_waiting_workers_are_counted(calling: Callable[..., Calling]) -> None:
         assert "go_scheduler_waiting_workers 1.0\n" in http.get("/metrics").text
 
 
-def test_nodes_are_listed(calling: Callable[..., Calling]) -> None:
-    clock = ManualClock()
-    store = MemoryStore(clock)
-    with (
-        Scheduler(lambda instance: None, store, clock=clock) as one,
-        Scheduler(None, store, clock=clock),
-    ):
-        clock.advance(seconds(10))
-        http = calling(one)
-        found = http.get("/v1/nodes").json()["items"]
-        assert [each["alive"] for each in found] == [True, True]
-        assert sorted(each["queues"] for each in found) == [[], ["default"]]
-        assert http.get("/v1/stats").json()["nodes"] == 2
-
-
 def test_a_trigger_is_previewed_without_being_stored(refusing: Calling) -> None:
     body: dict[str, Any] = {
         "trigger": {"phrase": "every weekday at 9:00", "timezone": "Europe/Berlin"},
@@ -184,15 +170,6 @@ def test_a_trigger_is_previewed_without_being_stored(refusing: Calling) -> None:
     assert len(refusing.post("/v1/preview", json=body).json()["times"]) == 2
     wrong = refusing.post("/v1/preview", json={"trigger": {"phrase": "now and then"}})
     assert field_of(wrong) == "trigger.phrase"
-
-
-def test_definitions_and_instances_say_why(http: Calling, memory: MemoryStore) -> None:
-    instance = pending(memory)
-    known = (instance.id, instance.definition.id)
-    for id, status in (*((each, 200) for each in known), (uuid4(), 404)):
-        answer = http.get("/v1/why", params={"definition_id": str(id)})
-        assert answer.status_code == status
-        assert status == 404 or answer.json()["text"]
 
 
 def test_a_server_describes_itself(shared: Calling) -> None:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from go_scheduler.telemetry import figures
-from tests.telemetry.house import OF_NODES
+from tests.telemetry.conftest import OF_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,7 @@ from go_scheduler.events import (
     hears,
 )
 from go_scheduler.http.metrics import OfStore, written
-from go_scheduler.models import BOUNDS, Histogram, State, TaskDefinition, TaskInstance
+from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.telemetry import Telemetry, figures
@@ -38,12 +38,12 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
-from tests.telemetry.house import OF_NODES
+from tests.telemetry.conftest import OF_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.telemetry.house import House
+    from tests.telemetry.conftest import House
 
 
 def run(
@@ -200,11 +200,6 @@ def test_more_values_than_can_be_recorded_at_once_are_left_out(
         if name in points
     )
     assert total == 5
-
-
-def test_what_is_later_than_all_bounds_stands_in_the_last_bucket() -> None:
-    late = Histogram.of([(BOUNDS[0], 1), (None, 2)])
-    assert list(module._risen(Histogram(), late)) == [(0.0005, 1), (172800.0, 2)]
 
 
 def test_each_run_is_a_span(house: House, clock: ManualClock) -> None:

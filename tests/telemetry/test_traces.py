@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from go_scheduler.events.instrument import Put
     from go_scheduler.stores.base import Store
     from go_scheduler.testing.clock import ManualClock
-    from tests.telemetry.house import House
+    from tests.telemetry.conftest import House
 
 ELSEWHERE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TASK = TaskDefinition(
@@ -367,16 +367,6 @@ def test_one_trace_leads_to_a_worker_elsewhere(
         "traceparent": f"{ELSEWHERE[:36]}{context(run).span_id:016x}-01",
         "tracestate": "a=1",
     }
-
-
-def test_work_says_its_trace() -> None:
-    with server(MemoryStore()) as one:
-        headers = {"traceparent": ELSEWHERE}
-        one.task(id=TASK.id, name="send")
-        for each in ({}, headers):
-            one.client.post("/v1/jobs", json={"type": "send"}, headers=each)
-        found = [one.take_one()["traceparent"] for _ in range(2)]
-    assert set(found) == {None, ELSEWHERE}
 
 
 class Broken(SpanProcessor):

@@ -1,4 +1,4 @@
-"""Authentication by keys, rate limits, CORS, and the audit."""
+"""Who is let in: this machine, or callers with keys; rate limits and the audit."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.events import RequestAllowed, RequestEvent, RequestRefused, hears
 from go_scheduler.http.access.authentication import OpenAccess
 from go_scheduler.http.access.bearer import BearerAccess
-from go_scheduler.http.access.caller import Caller
+from go_scheduler.http.access.caller import SCOPES, Caller
+from go_scheduler.http.access.keys import ApiKey, ApiKeys, is_key, new_key
+from go_scheduler.http.access.loopback import is_safe_url
 from go_scheduler.http.access.rate_limits import Rate, Rates, Waiting
 from go_scheduler.http.limits import Limits
 from go_scheduler.http.problems import Problem
-from tests.http.access.house import PATHS, Key, probing, sent, served, with_keys
+from go_scheduler.testing.clock import START
+from tests.http.access.house import JSON, PATHS, Key, probing, sent, served, with_keys
 from tests.http.serving import Calling, is_problem
 
 if TYPE_CHECKING:
@@ -28,11 +31,197 @@ if TYPE_CHECKING:
 
     from go_scheduler.testing import ManualClock
 
+
+LOCAL_PAGE = "http://localhost:3000"
+OWN = "Origin: http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with served(lambda _: probing(access=OpenAccess([LOCAL_PAGE]))) as port:
+        yield port
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8710", "127.0.0.1", "127.9.9.9:80", "[::1]:8710"]
+)
+def test_a_name_of_this_machine_is_answered(port: int, host: str) -> None:
+    status, answer = sent(port, f"GET {READ}", f"Host: {host}")
+    assert status == 200
+    assert '"subject":"anybody"' in answer
+    assert all(scope in answer for scope in PATHS)
+
+
+FOREIGN = (
+    "evil.example localhost.evil.example 127.0.0.1.nip.io:8710 192.168.0.7 0.0.0.0"
+    " [::] [::ffff:10.0.0.1] localhost:8710:1 localhost@evil.example 127.1"
+)
+
+
+@pytest.mark.parametrize("host", ["", *FOREIGN.split()])
+def test_a_name_that_a_site_gives_this_machine_is_refused(port: int, host: str) -> None:
+    for path in (READ, "/healthz", "/openapi.json", "/none"):
+        status, answer = sent(port, f"GET {path}", f"Host: {host}")
+        assert (status, "urn:go_scheduler:not-local" in answer) == (403, True)
+
+
+def test_a_request_without_a_host_is_refused(port: int) -> None:
+    status, _ = sent(port, f"GET {READ}")
+    assert status in (400, 403)  # Some parsers of the server refuse it themselves.
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_answered"),
+    [
+        ([OWN], True),
+        ([OWN, "Sec-Fetch-Site: same-origin"], True),
+        (["Sec-Fetch-Site: none"], True),
+        ([f"Origin: {LOCAL_PAGE}", "Sec-Fetch-Site: same-site"], True),
+        (["Origin: http://evil.example"], False),
+        (["Origin: null"], False),
+        (["Origin: http://127.0.0.1"], False),  # Another port.
+        (["Origin: https://127.0.0.1:{port}"], False),
+        ([OWN, "Origin: http://evil.example"], False),
+        (["Sec-Fetch-Site: cross-site"], False),
+        (["Sec-Fetch-Site: same-site"], False),
+        ([OWN, "Sec-Fetch-Site: cross-site"], False),
+        (["Forwarded: for=10.0.0.1"], False),
+        (["X-Forwarded-For: 10.0.0.1"], False),
+        (["X-Forwarded-Host: localhost"], False),
+        (["X-Real-IP: 10.0.0.1"], False),
+        (["Via: 1.1 proxy"], False),
+    ],
+)
+def test_only_own_or_named_pages_and_no_proxies_are_answered(
+    port: int, headers: list[str], is_answered: bool
+) -> None:
+    given = [each.format(port=port) for each in headers]
+    for method in ("GET", "POST"):
+        request = f"{method} {WRITE}", f"Host: 127.0.0.1:{port}"
+        status, answer = sent(port, *request, *given)
+        assert status == (200 if is_answered else 403)
+        assert ("urn:go_scheduler:not-local" in answer) is not is_answered
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (["Content-Type: text/plain", "Content-Length: 2"], 415),
+        (["Content-Type: application/x-www-form-urlencoded", "Content-Length: 2"], 415),
+        (["Content-Type: multipart/form-data", "Content-Length: 2"], 415),
+        (["Content-Type: ", "Content-Length: 2"], 415),
+        (["Content-Length: 2"], 415),
+        (["Transfer-Encoding: chunked"], 415),
+        ([JSON, "Content-Length: 2"], 200),
+        ([f"{JSON}; charset=utf-8", "Content-Length: 2"], 200),
+        (["Content-Type: application/merge-patch+json", "Content-Length: 2"], 200),
+    ],
+)
+def test_a_body_has_a_type_that_no_page_may_send_unasked(
+    port: int, headers: list[str], status: int
+) -> None:
+    body = "{}" if "Content-Length: 2" in headers else ""
+    found, answer = sent(port, f"POST {WRITE}", "Host: localhost", *headers, body=body)
+    assert found == status
+    assert ("urn:go_scheduler:media-type" in answer) is (status == 415)
+
+
+def test_another_machine_is_refused_wherever_the_server_is_bound() -> None:
+    with Calling(probing(), address="10.0.0.7") as http:
+        answer = http.get(READ)
+    assert is_problem(answer, 403, "not-local")
+    assert "only this machine" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("url", "is_safe"),
+    [
+        ("https://login.example.org/realms/main", True),
+        ("http://127.0.0.1:9000", True),
+        ("http://[::1]:9000/", True),
+        ("http://login.example.org", False),
+        ("ftp://localhost", False),
+        ("https://", False),
+        ("https://user@example.org", False),
+        ("https://example.org/#a", False),
+        ("https://[", False),
+        (7, False),
+    ],
+)
+def test_secrets_are_sent_by_https_or_to_this_machine(
+    url: object, is_safe: bool
+) -> None:
+    assert is_safe_url(url) is is_safe
+
+
+NEW = new_key()
+SECOND = timedelta(seconds=1)
+
+
+def caller(clock: ManualClock, text: str = NEW.key, **given: Any) -> Caller:
+    """The caller with a key."""
+    key = ApiKey(**{"subject": "reports", "hash": NEW.kept, "scopes": []} | given)
+    return ApiKeys([key], clock).caller_of(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "scopes"),
+    [
+        (["runs:write", "workers"], {"runs:write", "workers"}),
+        (["admin"], {*SCOPES}),
+        # The former name of these scopes together.
+        (["jobs:run"], {"jobs:pause", "runs:write"}),
+    ],
+)
+def test_a_key_is_taken_with_its_scopes(
+    clock: ManualClock, given: list[str], scopes: set[str]
+) -> None:
+    found = caller(clock, scopes=given)
+    assert (found.subject, found.scopes) == ("reports", scopes)
+
+
+def test_a_key_is_random_and_kept_nowhere() -> None:
+    assert NEW.key != new_key().key
+    assert is_key(NEW.key)
+    known = ApiKey(subject="reports", hash=NEW.kept, scopes=["admin"])
+    assert NEW.key.rpartition("_")[2] not in NEW.kept
+    assert NEW.key not in repr(NEW)
+    assert NEW.kept.partition(":")[2] not in repr(known)
+
+
+def test_a_key_expires(clock: ManualClock) -> None:
+    until = START + SECOND
+    assert caller(clock, expires_at=until).subject == "reports"
+    clock.advance(SECOND)
+    with pytest.raises(Problem, match="has expired"):
+        caller(clock, expires_at=until)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"subject": ""}, "subject must have 1 to 200"),
+        ({"hash": "gs_secret"}, "hash of the key of reports must be what new_key"),
+        ({"scopes": "admin"}, "scopes of reports must be a list"),
+        ({"queues": "mail"}, "queues of reports must be a list"),
+        ({"owners": "shop"}, "owners of reports must be a list"),
+        ({"scopes": ["jobs:all"]}, "scopes of reports has 'jobs:all', which is no sc"),
+        ({"expires_at": START.replace(tzinfo=None)}, "expires_at of reports"),
+    ],
+)
+def test_a_wrong_key_is_refused(
+    clock: ManualClock, wrong: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        caller(clock, **wrong)
+
+
 READ, WRITE, WORK = PATHS["jobs:read"], PATHS["jobs:write"], PATHS["workers"]
 ONCE = Limits(rate=Rate(per_second=1, burst=1))
 REALM = 'Bearer realm="go_scheduler"'
 CHALLENGE = "WWW-Authenticate"
 ADMIN = Key("root", scopes=["admin"])
+FORGED = ADMIN.text[:-1] + ("A" if ADMIN.text[-1] != "A" else "B")
 LOCAL = "http://localhost"
 
 
@@ -71,11 +260,12 @@ def test_without_a_token_every_path_is_closed(http: Calling, path: str) -> None:
     ("given", "status", "slug", "error", "why"),
     [
         ([f"bearer  gs_00000000_{'A' * 43}"], 401, "token", "token", "no such key"),
+        ([f"Bearer {FORGED}"], 401, "token", "token", "no such key"),
         (["bearer  eyJ.a.b"], 401, "token", "token", "only API keys"),
         (["Bearer a b"], 400, "credentials", "request", "neither a token nor a key"),
         ([f"Bearer {ADMIN.text}"] * 2, 400, "credentials", "request", "more than one"),
     ],
-    ids=["unknown key", "token", "malformed", "twice"],
+    ids=["unknown key", "other secret", "token", "malformed", "twice"],
 )
 def test_other_credentials_are_refused_with_the_reason(
     http: Calling, given: list[str], status: int, slug: str, error: str, why: str
@@ -143,11 +333,6 @@ def test_callers_without_a_name_have_a_rate_by_their_network(
     for address, statuses in networks:
         with Calling(app, address=address) as http:
             assert [http.get(READ).status_code for _ in statuses] == statuses
-
-
-def test_without_a_rate_nobody_waits() -> None:
-    with Calling(probing(limits=Limits(rate=None))) as http:
-        assert {http.get(READ).status_code for _ in range(5)} == {200}
 
 
 def test_a_rate_allows_a_burst_and_forgets_idle_callers(clock: ManualClock) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import stat
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,15 +16,16 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.issuer import OidcIssuer
 from go_scheduler.http.access.login import (
+    Login,
     LoginError,
     LoginProvider,
     Logins,
     ProviderAwayError,
     RefusedError,
     TokenFile,
-    fetch,
 )
 from go_scheduler.testing import ManualClock
+from go_scheduler.testing.clock import START
 from tests.http.access.house import PATHS, Key, probing, served, with_keys
 from tests.http.access.provider import AUDIENCE, CLIENT
 from tests.http.serving import Calling, get, is_problem
@@ -35,11 +38,98 @@ if TYPE_CHECKING:
     from go_scheduler.http.access.login import DeviceCode
     from tests.http.access.provider import Provider
 
+
+SERVER = "https://tasks.example.org"
+LOGIN = Login(
+    issuer="https://login.example.org",
+    client_id="cli",
+    scope="openid",
+    access="secret-one",
+    refresh="secret-two",
+    expires_at=START + timedelta(microseconds=1),
+)
+
+
+@pytest.fixture(params=[0o000, 0o022])
+def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_umask")
+def test_nobody_else_may_read_it_whatever_the_umask(file: TokenFile) -> None:
+    file.put(SERVER, LOGIN)
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700
+    with file.locked():
+        pass
+    assert [each.name for each in sorted(file.path.parent.iterdir())] == [
+        "tokens.json",
+        "tokens.json.lock",
+    ]
+
+
+def test_what_is_kept_comes_back_by_its_server(file: TokenFile) -> None:
+    assert "secret" not in repr(LOGIN)
+    assert file.get(SERVER) is None
+    file.put(f"{SERVER}/", LOGIN)
+    file.put("http://127.0.0.1:8710", LOGIN)
+    assert file.get("https://TASKS.example.org") == LOGIN
+    assert file.remove(SERVER)
+    assert not file.remove(SERVER)
+    assert file.get(SERVER) is None
+    assert file.get("http://127.0.0.1:8710") == LOGIN
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_a_file_that_others_may_read_is_not_used(file: TokenFile, mode: int) -> None:
+    file.put(SERVER, LOGIN)
+    file.path.chmod(mode)
+    with pytest.raises(LoginError, match="chmod 600"):
+        file.get(SERVER)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"a": 1}', '{"a": {"access": "secret-one"}}', "\xff"]
+)
+def test_a_file_that_is_none_of_ours_is_an_error_that_shows_nothing_of_it(
+    file: TokenFile, text: str
+) -> None:
+    file.put(SERVER, LOGIN)
+    file.path.write_text(text, encoding="latin-1")
+    with pytest.raises(LoginError, match="remove it, and log in again") as error:
+        file.get(SERVER)
+    assert "secret" not in str(error.value)
+    assert error.value.__suppress_context__
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    file = TokenFile(tmp_path / "file" / "tokens.json")
+    with pytest.raises(LoginError, match="cannot be"):
+        file.put(SERVER, LOGIN)
+    with pytest.raises(LoginError, match="cannot be written"):
+        file._write({})
+    with pytest.raises(LoginError, match="cannot be written"), file.locked():
+        pass
+
+
+def test_it_is_in_the_folder_for_configuration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert TokenFile().path == tmp_path / "go_scheduler/tokens.json"
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert TokenFile().path == tmp_path / ".config/go_scheduler/tokens.json"
+
+
 SECOND = timedelta(seconds=1)
 TLS = ssl.create_default_context()
-SERVER = "https://tasks.example.org"
 DISCOVERY = "/.well-known/openid-configuration"
 METADATA = "/.well-known/oauth-protected-resource"
+TOKEN = "/token"
 PENDING = "authorization_pending"
 
 
@@ -110,29 +200,6 @@ def query_of(url: str) -> dict[str, str]:
 
 
 class TestWholeWay:
-    @pytest.mark.parametrize("way", ["device", "browser"])
-    def test_a_person_is_let_in_until_they_sign_out(
-        self, oidc: Provider, server: str, logins: Logins, browsing: Logins, way: str
-    ) -> None:
-        if way == "device":
-            used, scope = logins, "jobs:read"
-            login = used.login_by_device(server, agree, scope=scope)
-        else:
-            used, scope = browsing, "jobs:read"
-            login = used.login_by_browser(server, browse, scope=scope)
-        assert (login.issuer, login.client_id) == (oidc.issuer, CLIENT)
-        token = used.token(server)
-        assert token == login.access
-        header = {"Authorization": f"Bearer {token}"}
-        answer = get(f"{server}{PATHS['jobs:read']}", headers=header)
-        assert answer.json()["subject"] == "ann"
-        assert token not in repr(login)
-        assert len(oidc.refreshes) == 1
-        assert used.logout(f"{server}/")
-        assert oidc.refreshes == {}
-        assert used.token(server) is None
-        assert not used.logout(server)
-
     def test_a_server_says_who_gives_tokens(self, oidc: Provider, server: str) -> None:
         assert get(f"{server}{METADATA}").json() == {
             "resource": server,
@@ -423,39 +490,28 @@ class TestKept:
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("path", "answer", "why"),
     [
-        ({"token_type": "mac", "access_token": "a"}, "no bearer token"),
-        ({"token_type": "Bearer", "access_token": ""}, "no bearer token"),
-        ({"token_type": "Bearer", "access_token": "a\nb"}, "no bearer token"),
-        ({"token_type": "Bearer", "access_token": 7}, "no bearer token"),
-        ("no JSON", "without a JSON object"),
-        ("[]", "without a JSON object"),
-        ("[" * 100_000, "without a JSON object"),
-        ("x" * (256 * 1024 + 1), "answers more than"),
-        (302, "without a JSON object"),
+        (TOKEN, {"token_type": "mac", "access_token": "a"}, "no bearer token"),
+        (TOKEN, {"token_type": "Bearer", "access_token": ""}, "no bearer token"),
+        (TOKEN, {"token_type": "Bearer", "access_token": "a\nb"}, "no bearer token"),
+        (TOKEN, {"token_type": "Bearer", "access_token": 7}, "no bearer token"),
+        (TOKEN, "no JSON", "without a JSON object"),
+        (TOKEN, "[]", "without a JSON object"),
+        (TOKEN, "[" * 100_000, "without a JSON object"),
+        (TOKEN, "x" * (256 * 1024 + 1), "answers more than"),
+        (TOKEN, 302, "without a JSON object"),
+        (DISCOVERY, {"issuer": "https://evil"}, "is not about"),
+        (DISCOVERY, {"token_endpoint": 7}, "has no token_endpoint"),
+        (DISCOVERY, {"token_endpoint": "http://evil.example"}, "has no token_endpoint"),
     ],
 )
-def test_a_strange_answer_is_no_token(
-    oidc: Provider, known: dict[str, str], answer: object, why: str
+def test_a_strange_answer_of_the_issuer_is_refused(
+    oidc: Provider, known: dict[str, str], path: str, answer: Any, why: str
 ) -> None:
-    oidc.answers["/token"] = answer
-    with pytest.raises(LoginError, match=why):
-        LoginProvider.discover(**known, tls=TLS).tokens()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        ({"issuer": "https://evil"}, "is not about"),
-        ({"token_endpoint": 7}, "has no token_endpoint"),
-        ({"token_endpoint": "http://evil.example"}, "has no token_endpoint"),
-    ],
-)
-def test_an_untrusted_issuer_is_sent_nothing(
-    oidc: Provider, known: dict[str, str], wrong: dict[str, object], why: str
-) -> None:
-    oidc.answers[DISCOVERY] = get(f"{oidc.issuer}{DISCOVERY}").json() | wrong
+    if path == DISCOVERY:
+        answer = get(f"{oidc.issuer}{DISCOVERY}").json() | answer
+    oidc.answers[path] = answer
     with pytest.raises(LoginError, match=why):
         LoginProvider.discover(**known, tls=TLS).tokens()
 
@@ -474,8 +530,3 @@ def test_an_error_of_the_issuer_is_shown_without_control_characters(
             provider.tokens()
         assert (refused.value.code, str(refused.value)) == (code, text)
         assert refused.value.__reduce__() == (RefusedError, (code, text))
-
-
-def test_an_issuer_that_does_not_answer_is_away() -> None:
-    with pytest.raises(ProviderAwayError, match="cannot be reached"):
-        fetch("http://127.0.0.1:1/")

@@ -44,14 +44,8 @@ def issuer() -> OidcIssuer:
     return access.issuer
 
 
-def test_what_is_to_be_configured_can_be(tmp_path: Path) -> None:
-    shown = re.findall(r"^```yaml[^\n]*\n(.*?)^```$", PAGE, re.M | re.S)
-    assert len(shown) == 2
-    assert shown[1] == CONFIGURED.read_text()
-    for each in shown:
-        (tmp_path / "go_scheduler.yaml").write_text(each)
-        loaded = load_configuration(tmp_path / "go_scheduler.yaml")
-        assert isinstance(loaded.settings.access.access(), BearerAccess)
+def test_the_configuration_of_the_example_is_shown() -> None:
+    assert f"\n{CONFIGURED.read_text()}```\n" in PAGE
 
 
 def test_the_scopes_and_open_paths_are_on_the_page() -> None:

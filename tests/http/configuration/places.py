@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 from types import NoneType
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pydantic.fields import FieldInfo
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+YAML = re.compile(r"^```yaml[^\n]*\n(\w.*?)^```$", re.MULTILINE | re.DOTALL)
+"""The configurations that a page shows."""
 
 
 def load(text: str = "", **environment: str) -> Loaded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -11,27 +12,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from go_scheduler import CatchUp, RetryPolicy, Scheduler
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.formatting import write_duration
+from go_scheduler.http import serve
 from go_scheduler.http.access.authentication import OpenAccess
 from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.keys import new_key
+from go_scheduler.http.configuration.checking import check
+from go_scheduler.http.configuration.durations import read_duration
 from go_scheduler.http.configuration.files import read_file
 from go_scheduler.http.configuration.loading import (
-    Configuration,
     load_configuration,
 )
 from go_scheduler.http.configuration.section import Section
 from go_scheduler.http.configuration.showing import as_yaml, settings_of
 from go_scheduler.http.limits import Limits
-from tests.http.configuration.places import load
+from tests.http.configuration.places import DOCS, YAML, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from go_scheduler.http.configuration.files import Place
+
 
 BOMB = "\n".join(
     f"{below}: &{below} [{', '.join([f'*{name}'] * 9)}]"
@@ -282,12 +289,6 @@ def test_a_file_that_may_not_be_read_is_told() -> None:
         read_file(Path())
 
 
-@pytest.mark.parametrize("text", ["", "server:", "# nothing", "null"])
-def test_a_file_may_say_nothing(text: str) -> None:
-    nothing = load_configuration(environment={}).settings
-    assert load(text).settings.model_dump() == nothing.model_dump()
-
-
 def test_variables_of_no_section_are_refused() -> None:
     assert refused(GO_SCHEDULER_SEVRER__PORT="1") == [
         "GO_SCHEDULER_SEVRER__PORT: there is no such setting: did you mean server?"
@@ -400,6 +401,135 @@ def test_secrets_with_names_may_stand_in_files_too() -> None:
         Named.model_validate({"secrets": 5})
 
 
-def test_a_configuration_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Configuration.model_construct().server = None  # type: ignore[assignment]
+HASH = f'"12345678:{"0" * 64}"'
+WRONG = f"""\
+access:
+  keys:
+    - {{subject: ann, hash: gs_secret, scopes: [jobs:read]}}
+    - subject: bob
+      hash: {HASH}
+      scopes:
+        - jobs:reed
+    - {{subject: cid, hash: {HASH}, scopes: [jobs:read]}}
+    - {{subject: dan, hash: {HASH}, scopes: [jobs:read]}}
+  oidc: {{issuer: "http://a.example", audience: x}}
+  origins: ["*"]
+server:
+  tls_certificate: none.pem
+  tls_key: none.pem
+  limits:
+    rate: {{per_second: 0}}
+jobs: {{jitter: -1}}
+scheduler:
+  retry:
+    factor: 0
+  catch_up: {{grace: -1}}
+work:
+  lease: 0.1
+types:
+  webhook:
+    secrets:
+      a: {{value: secret, hosts: []}}
+"""
+TOLD = (
+    (3, "access.keys.0.hash: hash of the key of ann must be"),
+    (6, "access.keys.1.scopes: scopes of bob has 'jobs:reed'"),
+    (9, "access.keys.3: the keys of cid and dan both begin with"),
+    (10, "access.oidc.issuer: issuer must be an https URL"),
+    (11, "access.origins: an origin is written as"),
+    (13, "server.tls_certificate: none.pem, with tls_key none.pem, cannot be used"),
+    (15, "server.limits: a rate must be at least 1"),
+    (17, "jobs.jitter: jitter must be at least 0 s"),
+    (27, "types.webhook.secrets.a.hosts: hosts must name the hosts"),
+    (20, "scheduler.retry.factor: factor must be"),
+    (21, "scheduler.catch_up.grace: grace must be"),
+    (23, "work.lease: lease must be at least 1 s"),
+)
+
+
+def test_all_that_a_server_would_refuse_is_told_with_its_line() -> None:
+    found = load(WRONG)
+    with pytest.raises(ConfigurationError) as refused:
+        check(found.settings, found.named)
+    told = str(refused.value).splitlines()
+    for each, (line, text) in zip(told, TOLD, strict=True):
+        assert each.startswith(f"settings.yaml, line {line}: {text}"), each
+    assert "secret" not in str(refused.value).replace("secrets.a", "").replace(
+        "that a secret goes to", ""
+    )
+    with pytest.raises(ConfigurationError, match=r"^access\.keys\.0\.hash: hash of"):
+        serve(found.settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("server: {host: 0.0.0.0}", "server.host: without authentication it is for"),
+        (
+            "types: {shell: {commands: {x: {arguments: [/bin/true]}}}}",
+            "types.shell: it runs commands, and without authentication",
+        ),
+        ("dashboard: {origin: nowhere}", "dashboard.origin: an origin is written as"),
+        ("store: {url: 'mysql://a:secret@b'}", "store.url: no store has the scheme"),
+        ("scheduler:\n  lease: 0.1", "scheduler.lease: lease must be at least 1 s"),
+    ],
+)
+def test_what_does_not_go_together_is_told(text: str, told: str) -> None:
+    found = load(text)
+    with pytest.raises(ConfigurationError) as refused:
+        check(found.settings, found.named)
+    assert told in str(refused.value)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("written", "length"),
+    [
+        (90, timedelta(seconds=90)),
+        (0.5, timedelta(milliseconds=500)),
+        ("90", timedelta(seconds=90)),
+        ("1.5", timedelta(seconds=1.5)),
+        ("5m", timedelta(minutes=5)),
+        (" 1h 30 min ", timedelta(minutes=90)),
+        ("2 days", timedelta(days=2)),
+        ("250ms", timedelta(milliseconds=250)),
+        ("1W", timedelta(weeks=1)),
+        (timedelta(hours=1), timedelta(hours=1)),
+    ],
+)
+def test_a_duration_is_read(written: object, length: timedelta) -> None:
+    assert read_duration(written) == length
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "soon", "5 parsecs", "5m later", "-5m", "m", True, None, [], NAN, 1e99],
+)
+def test_what_is_no_duration_is_refused(written: object) -> None:
+    with pytest.raises(ConfigurationError, match="lease must be a number of seconds"):
+        read_duration(written, "lease")
+
+
+@given(st.timedeltas(timedelta(), timedelta(days=36_500)))
+def test_what_is_written_is_read_as_the_same(length: timedelta) -> None:
+    assert read_duration(write_duration(length)) == length
+
+
+PAGES = ("access", "dashboard", "dispatch", "executors", "server")
+KEYS = f"[{{subject: ann, hash: {HASH}, scopes: [admin]}}]"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_configurations_that_a_page_shows_are_right(page: str) -> None:
+    Path("secret").write_text("sqlite:///jobs.db")
+    shown = YAML.findall((DOCS / f"{page}.md").read_text())
+    assert shown
+    for each in shown:
+        # The files of keys and certificates are not there.
+        text = re.sub(r"/run/secrets/[\w-]+", "secret", each)
+        text = re.sub(r"^  tls_.*\n", "", text, flags=re.MULTILINE)
+        keys = {} if "access:" in text else {"GO_SCHEDULER_ACCESS__KEYS": KEYS}
+        found = load(text, **keys)
+        check(found.settings, found.named)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import threading
 import tracemalloc
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
-from go_scheduler import MemoryStore, TaskDefinition
+from go_scheduler import MemoryStore, Scheduler, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http import create_app
@@ -21,7 +26,9 @@ from go_scheduler.http.limits import Limits
 from go_scheduler.json import write_instant
 from go_scheduler.testing.builders import SECOND
 from go_scheduler.testing.clock import START
-from tests.http.jobs.conftest import SEND, task
+from tests.cli.shell import Process
+from tests.conftest import SHARED
+from tests.http.jobs.conftest import SEND
 from tests.http.serving import (
     LINES,
     As,
@@ -33,6 +40,7 @@ from tests.http.serving import (
     served,
 )
 from tests.patience import FAILED_AFTER
+from tests.servers import opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
 
     Calls = Callable[..., Calling]
+
 
 PATH = "/v1/jobs/import"
 EVENT = dict[str, Any]
@@ -125,65 +134,6 @@ def test_an_import_may_come_in_parts(
     }
 
 
-def test_the_key_of_a_line_is_the_key_of_its_job(http: Calling, client: Client) -> None:
-    client.enqueue("send", key="order 7")
-    jobs = [*orders(1, key="order 7"), *orders(2, key="order 8")]
-    assert is_end(import_(http, lines(jobs))[-1], "done", 3, 1, 2, 0)
-    assert {each.key for each in stored(client)} == {"order 7", "order 8"}
-
-
-def test_lines_that_a_full_queue_drops_are_counted(
-    http: Calling, client: Client
-) -> None:
-    client.schedule(replace(SEND, max_queue=2, when_full="drop"))
-    for made, known, dropped in ((2, 0, 1), (0, 3, 0)):
-        last = import_(http, lines(orders(3)), "may")[-1]
-        assert is_end(last, "done", 3, made, known)
-        assert last["dropped"] == dropped
-
-
-def test_lines_may_have_many_types_and_settings_of_their_own(
-    http: Calling, client: Client
-) -> None:
-    client.schedule(task("b"))
-    jobs: list[dict[str, Any]] = [
-        *orders(2),
-        {"type": "b", "queue": "slow", "retry": {"max_attempts": 2}},
-        {"type": "b", "at": "2031-01-01T00:00:00Z"},
-        {"type": "b", "delay": 5, "queue": "slow"},
-    ]
-    for counts in ((5, 5, 0, 0), (5, 0, 5, 0)):
-        assert is_end(import_(http, lines(jobs), "may")[-1], "done", *counts)
-    found = [(each.definition.name, each.definition.queue) for each in stored(client)]
-    slow = [("b", "slow")] * 2
-    assert sorted(found, key=str) == [
-        ("b", "default"),
-        *slow,
-        *[("send", "default")] * 2,
-    ]
-
-
-def test_lines_are_staggered_over_a_window_and_moved_by_a_jitter(
-    http: Calling, client: Client
-) -> None:
-    client.schedule(task("b"))
-    own: list[dict[str, Any]] = [
-        {"type": "b", "delay": 7},
-        {"type": "b", "at": "2031-01-01T00:00:00Z"},
-    ]
-    import_(http, lines([*own, *orders(998)]), window=3600)
-    found = [each for each in stored(client) if each.definition.name == "send"]
-    for part in range(6):
-        begin = START + timedelta(minutes=10 * part)
-        count = sum(0 <= (each.execute_at - begin) // SECOND < 600 for each in found)
-        assert 160 <= count <= 172
-    assert {each.execute_at.year for each in stored(client)} == {START.year, 2031}
-    before = {each.execute_at for each in found}
-    import_(http, lines(orders(3)), "may", window=3600, jitter=60)
-    moved = [it for it in stored(client) if (it.key or "").startswith("import may:")]
-    assert not {each.execute_at for each in moved} & before
-
-
 def test_lines_follow_each_other_as_the_import_or_the_server_says(
     client: Client, clock: ManualClock, calling: Calls
 ) -> None:
@@ -213,14 +163,11 @@ BAD = {
     "array": (b"[]", "", "it must be an object"),
     "NaN": (b'{"type":"send","payload":{"a":NaN}}', "", "NaN"),
     "infinity": (b'{"type":"send","payload":{"a":-Infinity}}', "", "NaN"),
-    "large number": (b'{"type":"send","payload":{"a":1e999}}', "payload", "is inf"),
     "digits": (b'{"payload":{"a":' + b"9" * 5000 + b"}}", "", "too many digits"),
     "very deep": (b'{"a":' * 50_000, "", "nested too deep"),
     "deep": (b'{"type":"send","payload":' + DEEP + b"}", "payload", "more than 100 de"),
     "control": (b'{"type":"se\0nd"}', "", "it is no JSON: Invalid control character"),
     "NUL": (b'{"type":"se\\u0000nd"}', "type", "holds a NUL"),
-    "surrogate": (b'{"type":"\\ud800"}', "type", "lone surrogate"),
-    "payload NUL": (b'{"type":"send","payload":{"a":"\\u0000"}}', "payload", "a NUL"),
     "latin": ('{"type":"größe"}'.encode("latin-1"), "", "not UTF-8 from its byte 12 "),
     "UTF-16": ('{"type":"send"}'.encode("utf-16"), "", "not UTF-8 from its byte 1 on"),
     "long": (b'{"type":"' + b"x" * 1_100_000 + b'"}', "", "at most 1048576 bytes"),
@@ -228,14 +175,6 @@ BAD = {
     "unknown type": (b'{"type":"nobody"}', "", "PUT /v1/types/nobody"),
     "no type": (b"{}", "type", "it is missing"),
     "typo": (b'{"type":"send","kye":"7"}', "kye", "did you mean key?"),
-    "time": (b'{"type":"send","at":"soon"}', "at", "RFC 3339"),
-    "both": (
-        b'{"type":"send","delay":1,"at":"2030-01-01T00:00:00Z"}',
-        "delay",
-        "not by both",
-    ),
-    "key": (b'{"type":"send","key":""}', "key", "1 to 200 characters"),
-    "retry": (b'{"type":"send","retry":{"max_attempts":0}}', "retry.max_attempts", ""),
     "owner": (b'{"type":"send","queue":"a","owner":""}', "owner", "1 to 200 char"),
 }
 
@@ -274,12 +213,7 @@ def test_lines_may_be_split_into_any_parts(
     }
 
 
-def test_a_line_has_a_longest_length_and_takes_no_more_memory() -> None:
-    found = importing.Lines(10)
-    parts = (b"x" * 10 + b"\r\n", b"x" * 11 + b"\na\n", b"x" * 50)
-    lines = [line.data for part in parts for line in found.take(part)]
-    rest = [line.data for line in found.rest()]
-    assert lines + rest == [b"x" * 10, None, b"a", None]
+def test_a_line_without_end_takes_little_memory() -> None:
     endless = importing.Lines(1000)
     tracemalloc.start()
     try:
@@ -522,3 +456,124 @@ def test_a_sender_that_is_stopped_gets_its_answer(client: Client) -> None:
     sent = head(10_000_000) + b"nonsense\n" + GOOD * 600
     text = exchange(create_app(client, limits=limits), sent)
     assert '"event": "stopped"' in text or '"event": "failed"' in text
+
+
+COUNT = 4_000
+LONG = 20 * FAILED_AFTER
+
+
+@contextmanager
+def server(url: str) -> Iterator[tuple[Process, str]]:
+    """A process that serves a store and runs nothing, and its URL."""
+    process = Process("serve", "--no-run", "--port", "0", "--store", url)
+    try:
+        yield process, process.listening()
+    finally:
+        process.end(signal.SIGKILL)
+
+
+def imported(url: str, until: threading.Event, *, after: int) -> httpx.Response:
+    """Send all lines; after some of them the sender waits for an event."""
+    return httpx.post(
+        url + PATH,
+        content=body(until, after=after),
+        headers=LINES,
+        params={"import": "may"},
+        timeout=LONG,
+    )
+
+
+def body(until: threading.Event, *, after: int) -> Iterator[bytes]:
+    """The lines; after some of them it waits for an event."""
+    for begin in range(0, COUNT, 500):
+        if begin == after:
+            assert until.wait(LONG)
+        yield lines(
+            {"type": "send", "payload": {"order": number}}
+            for number in range(begin, begin + 500)
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("engine", SHARED)
+def test_an_import_that_broke_off_and_is_repeated_makes_each_line_once(
+    store_url: str,
+) -> None:
+    ran: Counter[int] = Counter()
+    news = threading.Condition()
+
+    def note(instance: TaskInstance) -> None:
+        assert instance.payload is not None
+        with news:
+            ran[int(str(instance.payload["order"]))] += 1
+            news.notify_all()
+
+    with (
+        opened(store_url, has_tables=True) as store,
+        Scheduler(note, store, max_workers=8) as scheduler,
+    ):
+        scheduler.schedule(SEND)
+        half = threading.Event()
+        with server(store_url) as (process, url):
+
+            def kill() -> None:
+                with news:
+                    assert news.wait_for(lambda: len(ran) > 1000, LONG)
+                process.end(signal.SIGKILL)
+                half.set()
+
+            killer = threading.Thread(target=kill)
+            killer.start()
+            with pytest.raises(httpx.TransportError):
+                imported(url, half, after=COUNT // 2)
+            killer.join()
+        with server(store_url) as (_, url):
+            answer = imported(url, half, after=0)
+        last = json.loads(answer.text.splitlines()[-1])
+        assert (last["event"], last["read"], last["refused"]) == ("done", COUNT, 0)
+        assert last["known"] > 1000
+        assert last["made"] > 0
+        assert last["made"] + last["known"] == COUNT
+        with news:
+            assert news.wait_for(lambda: len(ran) == COUNT, LONG)
+        ended = sum(scheduler.counts().values())
+    assert ended == COUNT
+    assert ran == Counter(range(COUNT))
+
+
+class Forgetful(Client):
+    """Forgets its jobs, so that only the import itself can take memory."""
+
+    async def aenqueue_all(self, name: str, given: Any, /, **options: Any) -> Any:
+        made = self.enqueue_all(name, given, **options)
+        self._store = MemoryStore()
+        self._store.put_definitions([SEND])
+        return made
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_the_memory_of_an_import_is_bounded_however_long_it_is() -> None:
+    client = Forgetful(MemoryStore())
+    client.schedule(SEND)
+    line = lines([{"type": "send", "payload": {"text": "x" * 10_000}}])
+    peaks = []
+
+    def endless() -> Iterator[bytes]:
+        for number in range(20):
+            yield line * 100
+            _, peak = tracemalloc.get_traced_memory()
+            peaks.append(peak)
+            if number == 9:
+                tracemalloc.reset_peak()
+
+    with client_of(create_app(client)) as http:
+        tracemalloc.start()
+        try:
+            answer = http.post(PATH, content=endless(), headers=LINES)
+        finally:
+            tracemalloc.stop()
+    last = json.loads(answer.text.splitlines()[-1])
+    assert (last["event"], last["made"]) == ("done", 2000)
+    assert peaks[-1] < 20_000_000

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -25,7 +23,6 @@ from tests.http.serving import (
     LINES,
     As,
     Calling,
-    called,
     client_of,
     events_of,
     field_of,
@@ -36,8 +33,6 @@ from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import httpx
 
     from go_scheduler.handlers.job_types import JobTypes
     from go_scheduler.models import TaskInstance
@@ -91,21 +86,6 @@ def test_a_job_is_read_as_an_instance(http: Calling) -> None:
             "; a job that was submitted is read at /v1/instances/{instance_id}"
         )
     assert "/v1/instances" not in http.get("/v1/job").json()["detail"]
-
-
-@pytest.mark.parametrize(
-    ("when", "execute_at"),
-    [
-        ({"at": "2031-01-01T00:00:00Z"}, datetime.fromisoformat("2031-01-01T00:00Z")),
-        ({"delay": 90}, START + 90 * SECOND),
-        ({"delay": 0}, START),
-    ],
-)
-def test_a_job_has_its_time(
-    http: Calling, client: Client, when: dict[str, Any], execute_at: datetime
-) -> None:
-    submitted(http, **when)
-    assert only(client).execute_at == execute_at
 
 
 @pytest.mark.parametrize("more", [{}, {"queue": "slow"}])
@@ -185,35 +165,6 @@ def test_jobs_with_and_without_settings_share_their_keys(
     last = events_of(http.post(f"{PATH}/import", content=both, headers=LINES))[-1]
     assert (last["made"], last["known"]) == (1, 3)
     assert sorted(each.key or "" for each in client.list_instances()) == ["a", "b", "c"]
-
-
-def test_of_two_jobs_with_one_key_at_once_one_is_made(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    body = ORDER | {"key": "7"}
-    look = client.alist_definitions
-    other: list[asyncio.Future[httpx.Response]] = []
-
-    async def ask() -> None:
-        async with called(create_app(client)) as http:
-            await http.post(PATH, json=ORDER)
-
-            async def look_and_wait(**query: Any) -> object:
-                found = await look(**query)
-                if not other:
-                    with_settings = http.post(PATH, json=body | {"queue": "slow"})
-                    other.append(asyncio.ensure_future(with_settings))
-                    # It would end by now if it did not wait.
-                    await asyncio.wait(other, timeout=0.1)
-                return found
-
-            monkeypatch.setattr(client, "alist_definitions", look_and_wait)
-            plain = await http.post(PATH, json=body)
-            again = await other[0]
-            assert (plain.status_code, again.status_code) == (201, 200)
-            assert plain.json() == again.json()
-
-    asyncio.run(ask())
 
 
 def test_a_job_that_another_server_makes_meanwhile_has_the_key(
@@ -296,31 +247,20 @@ def strict(shared_client: Client, shared: Calling) -> Iterator[Calling]:
     ("body", "field"),
     [
         ({"type": None}, "type"),
-        ({"type": ""}, "type"),
-        ({"type": "\0"}, "type"),
         ({"type": "\ud800"}, "type"),
         ({"type": 7}, "type"),
         ({"payload": [7]}, "payload"),
         ({"payload": {"a": "\0"}}, "payload"),
-        ({"payload": {"a": "x" * 70_000}}, "payload"),
         ({"at": "tomorrow"}, "at"),
-        ({"at": "2030-01-01T00:00:00"}, "at"),
         ({"at": "0001-01-01T00:00:00+14:00"}, "at"),
         ({"at": "9999-12-31T23:59:59Z", "jitter": 1e9}, "at"),
         ({"at": "2030-01-01T00:00:00Z", "delay": 1}, "delay"),
         ({"delay": -1}, "delay"),
         ({"delay": 1e300}, "delay"),
         ({"delay": 3.1557e9, "jitter": 3e9}, "delay"),
-        ({"delay": "1"}, "delay"),
         ({"jitter": -1}, "jitter"),
         ({"key": ""}, "key"),
-        ({"key": "x" * 201}, "key"),
-        ({"queue": "\0"}, "queue"),
-        ({"priority": 4}, "priority"),
-        ({"timeout": 0.01}, "timeout"),
         ({"retry": {"factor": 0}}, "retry.factor"),
-        ({"retry": {"wait": 1}}, "retry.wait"),
-        ({"metadata": {"a": "x" * 70_000}}, "metadata"),
         ({"lock": ""}, "lock"),
         ({"owner": ""}, "owner"),
         ({"owner": "x" * 201, "queue": "slow"}, "owner"),
@@ -378,13 +318,14 @@ def test_jobs_run_later_by_a_random_jitter(client: Client, calling: Calls) -> No
     submitted(http, jitter=0)
     submitted(http, jitter=0, delay=7)
     submitted(http, jitter=9, at="2030-01-01T00:00:00Z")
+    submitted(http, jitter=0, at="2030-01-01T00:01:00Z")
     found = client.list_instances(limit=100)
     later = [each.execute_at - START for each in found if each.key is not None]
     assert len(set(later)) == 50
     assert all(0 * SECOND <= each <= HOUR for each in later)
     assert max(later) > HOUR / 2
     exact = {each.execute_at - START for each in found if each.key is None}
-    assert {0 * SECOND, 7 * SECOND} < exact
+    assert {0 * SECOND, 7 * SECOND, 60 * SECOND} < exact
 
 
 def test_a_run_by_hand_checks_the_payload_as_its_type_says(
@@ -487,18 +428,17 @@ def test_the_server_runs_jobs_as_those_of_the_callers_owner(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [{}, {"queue": "slow"}])
-def test_of_twenty_jobs_with_one_key_at_once_one_is_made(
-    own_time_store: Store, more: dict[str, object]
-) -> None:
+def test_of_twenty_jobs_with_one_key_at_once_one_is_made(own_time_store: Store) -> None:
+    """Some of them have settings of their own, and so a definition of their own."""
     client = Client(own_time_store)
     client.schedule(SEND)
     with client_of(create_app(client)) as http, ThreadPoolExecutor(20) as pool:
         all_there = threading.Barrier(20)
 
-        def post(_: int) -> tuple[int, str]:
+        def post(number: int) -> tuple[int, str]:
+            body = ORDER | {"key": "7"} | ({"queue": "slow"} if number % 2 else {})
             all_there.wait(FAILED_AFTER)
-            answer = http.post(PATH, json=ORDER | {"key": "7"} | more)
+            answer = http.post(PATH, json=body)
             return answer.status_code, answer.json()["instance_id"]
 
         answers = list(pool.map(post, range(20)))

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -311,20 +311,6 @@ def test_it_hears_that_a_run_is_lost(caplog: pytest.LogCaptureFixture) -> None:
         assert over.wait(FAILED_AFTER)
     assert f"{made.id} is lost" in caplog.text
     assert "is not recorded: it runs elsewhere" in caplog.text
-
-
-def test_it_asks_for_more_time(one: Server) -> None:
-    def handler(work: Work) -> None:
-        def expires_at() -> datetime:
-            until = one.scheduler.get_instance(work.instance_id).expires_at
-            assert until is not None
-            return until
-
-        before = expires_at()
-        current_run().extend(timedelta(hours=1))
-        wait_until(lambda: expires_at() > before + timedelta(minutes=30))
-
-    assert done(one, handler).error is None
 
 
 @pytest.mark.parametrize(

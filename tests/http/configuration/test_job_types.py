@@ -1,4 +1,4 @@
-"""The settings of work for workers, and of types of jobs."""
+"""The settings of types of jobs, and of work for workers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from datetime import timedelta
 from importlib import import_module, metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.errors import ConfigurationError
+from go_scheduler import ConfigurationError, MemoryStore, RetryPolicy, Scheduler
+from go_scheduler.dispatch import DispatchWorker, open_bus
+from go_scheduler.events import InstanceFinished, hears
 from go_scheduler.handlers.email import Email, MailServer
 from go_scheduler.handlers.job_types import ENTRY_POINTS, JobTypes
 from go_scheduler.handlers.shell import Command, Limits
@@ -39,10 +42,8 @@ from go_scheduler.http.configuration.sections import (
 from go_scheduler.http.jobs.jitter import JobDefaults
 from go_scheduler.http.serving import BusIntegration
 from go_scheduler.http.work.crews import Crews
-from go_scheduler.scheduler import Scheduler
-from go_scheduler.testing.builders import definition
-from tests.conftest import instance
-from tests.http.configuration.places import load
+from tests.http.configuration.places import DOCS, YAML, load
+from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,14 +77,11 @@ def types_of(text: str) -> JobTypes:
     return load(text).settings.types.job_types()
 
 
-def test_what_the_page_configures_is_right() -> None:
-    page = (Path(__file__).parents[3] / "docs/executors.md").read_text()
-    yaml = r"^```yaml title=\"go_scheduler.yaml\"\n(.*?)^```$"
-    [shown] = re.findall(yaml, page, re.M | re.S)
+def test_the_commands_that_are_shown_can_be_submitted() -> None:
+    page = (DOCS / "executors.md").read_text()
+    [shown] = YAML.findall(page)[:1]
     Path("secret").write_text("a secret")
-    loaded = load(re.sub(r"/run/secrets/\w+", "secret", shown))
-    types = loaded.settings.types.job_types()
-    assert [each.name for each in types.types] == ["email", "shell", "webhook"]
+    types = types_of(re.sub(r"/run/secrets/\w+", "secret", shown))
     commands = re.findall(r"(?:payload|metadata) '(.*?)'$", page, re.M)
     assert len(commands) == 2
     for each in commands:
@@ -192,15 +190,6 @@ types:
     assert types_of("types: {email: {host: a.example, sender: a@example.org}}").types
 
 
-def test_types_of_ones_own_are_taken_from_a_module() -> None:
-    assert types_of("").types == []
-    Path("own_types.py").write_text(OWN_TYPES)
-    types = types_of("types: {module: 'own_types:types'}")
-    assert [each.name for each in types.types] == ["double"]
-    handler = types.find(instance(definition(name="double")))
-    assert handler is not None
-
-
 BESIDE_OWN_TYPES = {
     "webhook": "types: {module: 'own_types:types', webhook: {ports: [443]}}",
     "email": """
@@ -277,3 +266,79 @@ def test_what_a_type_of_ones_own_is_called_cannot_be_that_of_another() -> None:
 def test_what_is_wrong_with_types_is_told(text: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         types_of(f"types: {text}")
+
+
+RESIZE = """
+dispatch:
+  url: memory://
+  namespace: test-configured
+  types:
+    resize:
+      description: Makes pictures smaller.
+      payload: {required: [width]}
+      start_timeout: 5m
+      heartbeat_timeout: 10s
+      retry: {max_attempts: 3}
+    video: {queue: slow, timeout: 1h}
+"""
+
+
+def test_types_are_those_of_the_server_with_what_is_said_of_them() -> None:
+    settings, types = load(RESIZE).settings, JobTypes()
+    check(settings)
+    BusIntegration(settings, types).close()
+    resize, video = types.types
+    definition = resize.definition
+    assert resize.description == "Makes pictures smaller."
+    assert definition.queue == "server"
+    assert definition.start_timeout == timedelta(minutes=5)
+    assert definition.heartbeat_timeout == timedelta(seconds=10)
+    assert definition.retry == RetryPolicy(max_attempts=3)
+    assert video.description == "Run by a worker on the message bus."
+    assert video.definition.queue == "slow"
+    assert video.definition.timeout == timedelta(hours=1)
+    assert settings.types.queues(types) == ("server", "slow")
+    with pytest.raises(ConfigurationError, match="width"):
+        types.check("resize", {})
+
+
+def test_they_are_run_by_a_worker() -> None:
+    types, finished = JobTypes(), SimpleQueue[InstanceFinished]()
+    dispatched = BusIntegration(load(RESIZE).settings, types)
+    listeners = [hears(InstanceFinished)(finished.put)]
+    scheduler = Scheduler(types, MemoryStore(), queues=["server"], listeners=listeners)
+    with open_bus("memory://") as bus, scheduler:
+        dispatched.hear(scheduler)
+        worker = DispatchWorker(
+            bus,
+            lambda work: work.payload,
+            queues=["server"],
+            namespace="test-configured",
+        )
+        with worker:
+            instance = scheduler.enqueue("resize", width=7)
+            finished.get(timeout=FAILED_AFTER)
+        dispatched.close()
+    assert scheduler.get_instance(instance.id).result == {"width": 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("types: {resize: {}}", "dispatch.types: they are run over a bus"),
+        ("url: nowhere://", "dispatch: no bus has the scheme"),
+        ("{url: 'memory://', start_timeout: 0}", "dispatch.start_timeout: start_"),
+        (
+            "{url: 'memory://', types: {resize: {payload: {required: 7}}}}",
+            "dispatch.types.resize: payload.required: 7 is not",
+        ),
+        (
+            "{url: 'memory://', types: {resize: {retry: {factor: 0}}}}",
+            "dispatch.types.resize: factor",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
+    settings = load(f"dispatch:\n  {text}").settings
+    with pytest.raises(ConfigurationError, match=told):
+        check(settings)

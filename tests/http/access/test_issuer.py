@@ -1,4 +1,4 @@
-"""The checks of an OIDC issuer's token, and the caller that it makes."""
+"""Callers with an issuer's tokens: its keys, the checks of a token, and its caller."""
 
 from __future__ import annotations
 
@@ -7,26 +7,228 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
 import ssl
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from joserfc.jwk import RSAKey
+from joserfc.jwk import OctKey, RSAKey
 
+from go_scheduler import MemoryStore, Scheduler
+from go_scheduler.client import Client
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.events import NoticeGiven, hears
+from go_scheduler.http.access.bearer import BearerAccess
 from go_scheduler.http.access.caller import at
-from go_scheduler.http.access.issuer import LONGEST_TOKEN, OidcIssuer, Tokens
+from go_scheduler.http.access.issuer import (
+    LONGEST_TOKEN,
+    IssuerKeys,
+    OidcIssuer,
+    Tokens,
+)
+from go_scheduler.http.access.login import (
+    LoginProvider,
+    Logins,
+    ProviderAwayError,
+    TokenFile,
+)
 from go_scheduler.http.problems import Problem
 from go_scheduler.testing import ManualClock
-from tests.http.access.provider import AUDIENCE
+from tests.http.access.house import PATHS, Key, probing
+from tests.http.access.provider import AUDIENCE, CLIENT, provider
+from tests.http.certificates import certificate
+from tests.http.serving import Calling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from go_scheduler.http.access.caller import Caller
     from tests.http.access.provider import Provider
+
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+JWKS = "/jwks"
+DISCOVERY = "/.well-known/openid-configuration"
+
+
+@pytest.fixture
+def keys(oidc: Provider, clock: ManualClock) -> IssuerKeys:
+    tls = ssl.create_default_context()
+    return IssuerKeys(oidc.issuer, clock=clock, kept=HOUR, tls=tls)
+
+
+def found(keys: IssuerKeys, kid: str | None, algorithm: str = "RS256") -> bool:
+    return asyncio.run(keys.find(kid, algorithm)) is not None
+
+
+def all_find(keys: IssuerKeys, kid: str, count: int) -> bool:
+    """Whether so many concurrent requests find the key."""
+
+    async def ask() -> list[object]:
+        return await asyncio.gather(*(keys.find(kid, "RS256") for _ in range(count)))
+
+    return None not in asyncio.run(ask())
+
+
+def is_away(keys: IssuerKeys, kid: str | None) -> bool:
+    """Whether the answer is that the issuer is away."""
+    with pytest.raises(Problem) as problem:
+        found(keys, kid)
+    assert problem.value.headers == {"Retry-After": "5"}
+    return problem.value.status == 503
+
+
+def test_the_keys_are_fetched_once_and_for_unknown_ones_once_a_minute(
+    oidc: Provider, keys: IssuerKeys, clock: ManualClock
+) -> None:
+    kid = oidc.keys[0].kid
+    assert all_find(keys, kid, 20)
+    assert found(keys, kid)
+    assert oidc.asked == {DISCOVERY: 1, JWKS: 1}
+    for fetches in (2, 3):
+        clock.advance(MINUTE)
+        assert not any(found(keys, f"unknown-{number}") for number in range(10))
+        assert oidc.asked[JWKS] == fetches
+
+
+def test_a_withdrawn_key_is_good_for_ten_minutes_at_most(
+    oidc: Provider, keys: IssuerKeys, clock: ManualClock
+) -> None:
+    old = oidc.keys[0].kid
+    assert found(keys, old)
+    oidc.rotate()
+    clock.advance(10 * MINUTE)
+    assert not found(keys, old)
+
+
+def test_while_the_issuer_is_away_its_keys_are_good_for_a_bounded_time(
+    oidc: Provider,
+    keys: IssuerKeys,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "go_scheduler.http")
+    kid = oidc.keys[0].kid
+    assert found(keys, kid)
+    oidc.answers[JWKS] = 500
+    clock.advance(HOUR - MINUTE)
+    assert found(keys, kid)
+    [line] = caplog.messages
+    assert line.startswith(f"the keys of the issuer {oidc.issuer} cannot be fetched")
+    assert line.endswith("/jwks answers 500")
+    assert is_away(keys, "unknown")  # It may be a new key.
+    clock.advance(MINUTE)
+    assert is_away(keys, kid)
+    asked = oidc.asked[JWKS]
+    assert is_away(keys, kid)  # Nobody asks again at once.
+    assert oidc.asked[JWKS] == asked
+    oidc.answers.clear()
+    clock.advance(timedelta(seconds=5))
+    assert found(keys, kid)
+
+
+def test_an_issuer_that_was_never_there_is_asked_again_soon(
+    oidc: Provider, keys: IssuerKeys, clock: ManualClock
+) -> None:
+    oidc.answers[DISCOVERY] = 503
+    kid = oidc.keys[0].kid
+    assert is_away(keys, kid)
+    assert is_away(keys, kid)
+    assert oidc.asked == {DISCOVERY: 1}
+    oidc.answers.clear()
+    clock.advance(timedelta(seconds=5))
+    assert found(keys, kid)
+    nobody = IssuerKeys("http://127.0.0.1:1", clock=clock, kept=HOUR)
+    assert is_away(nobody, "kid")
+
+
+def test_one_request_waits_for_the_issuer_and_the_others_go_on(
+    oidc: Provider, keys: IssuerKeys, clock: ManualClock
+) -> None:
+    kid = oidc.keys[0].kid
+    assert found(keys, kid)
+    clock.advance(11 * MINUTE)
+    oidc.gate.clear()
+
+    async def ask() -> None:
+        try:
+            one = asyncio.create_task(keys.find(kid, "RS256"))
+            await asyncio.sleep(0)
+            for _ in range(5):
+                assert await keys.find(kid, "RS256") is not None
+            assert not one.done()
+        finally:
+            oidc.gate.set()
+        assert await one is not None
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        (DISCOVERY, 302),
+        (DISCOVERY, "no JSON"),
+        (DISCOVERY, "[" * 100_000),
+        (DISCOVERY, "[]"),
+        (DISCOVERY, '"\\ud800'),
+        (DISCOVERY, {"issuer": "https://evil.example"}),
+        (DISCOVERY, {"issuer": None}),
+        (DISCOVERY, {"issuer": None, "jwks_uri": "file:///etc/x"}),
+        (DISCOVERY, {"issuer": None, "jwks_uri": "http://example.org/jwks"}),
+        (JWKS, 302),
+        (JWKS, {}),
+        (JWKS, {"keys": {}}),
+        (JWKS, {"keys": [{}] * 101}),
+        (JWKS, "x" * (256 * 1024 + 1)),
+    ],
+)
+def test_a_strange_answer_is_as_none(
+    oidc: Provider, keys: IssuerKeys, path: str, answer: Any
+) -> None:
+    if isinstance(answer, dict) and answer.get("issuer", "") is None:
+        answer = answer | {"issuer": oidc.issuer}
+    oidc.answers[path] = answer
+    assert is_away(keys, oidc.keys[0].kid)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda key: key.as_dict(private=False) | {"use": "enc"},
+        lambda key: key.as_dict(private=False) | {"key_ops": ["encrypt"]},
+        lambda key: key.as_dict(private=False) | {"key_ops": 7},
+        lambda key: key.as_dict(private=False) | {"alg": "RS512"},
+        lambda key: key.as_dict(private=False) | {"n": 7},
+        lambda key: key.as_dict(private=False) | {"kty": "EC"},
+        lambda key: key.as_dict(private=False) | {"kid": "another"},
+        lambda key: key.as_dict(private=True),
+        lambda key: OctKey.generate_key(256, {"kid": key.kid}).as_dict(),
+        lambda key: "key",
+    ],
+)
+def test_only_public_keys_for_signatures_are_taken(
+    oidc: Provider, keys: IssuerKeys, spoil: Callable[[Any], object]
+) -> None:
+    oidc.answers[JWKS] = {"keys": [spoil(oidc.keys[0])]}
+    assert not found(keys, oidc.keys[0].kid)
+
+
+def test_a_key_is_for_the_algorithms_of_its_kind_and_may_be_the_only_one(
+    oidc: Provider, keys: IssuerKeys, clock: ManualClock
+) -> None:
+    for algorithm, is_found in (("RS256", True), ("PS256", True), ("ES256", False)):
+        assert found(keys, oidc.keys[0].kid, algorithm) is is_found
+    # A token need not name the only key of the issuer.
+    assert found(keys, None)
+    oidc.keys.append(RSAKey.generate_key(2048, auto_kid=True))
+    clock.advance(10 * MINUTE)
+    assert not found(keys, None)
+
 
 # The time of collection, which may be long ago.
 NOW = int(SystemClock().now().timestamp())
@@ -36,6 +238,7 @@ TLS = ssl.create_default_context()
 REALM = "realm_access.roles"
 ALGORITHM = "it is not signed by an algorithm that is allowed"
 WRONG = "its signature or contents are wrong"
+TYPE = "it is of another type"
 
 
 class Server:
@@ -181,12 +384,19 @@ def test_a_token_that_is_remembered_is_checked_again(
         take(new)
 
 
-@pytest.mark.parametrize("algorithm", ["none", "None", "", None, 7, ["RS256"]])
-def test_an_unsigned_token_is_refused(
-    server: Server, oidc: Provider, algorithm: object
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        *(({"alg": each}, ALGORITHM) for each in ("none", "", None, 7, ["RS256"])),
+        *(({"typ": each}, TYPE) for each in ("JWT", "id+jwt", "dpop+jwt", None)),
+        ({"crit": ["exp"], "exp": 1}, "it is no JSON Web Token"),
+    ],
+)
+def test_a_token_with_a_wrong_header_is_refused(
+    server: Server, oidc: Provider, header: dict[str, object], reason: str
 ) -> None:
-    header = {"alg": algorithm, "typ": "at+jwt", "kid": oidc.keys[0].kid}
-    assert server.refusal(unsigned(header, oidc.token())) == ALGORITHM
+    head = {"alg": "RS256", "typ": "at+jwt", "kid": oidc.keys[0].kid} | header
+    assert server.refusal(unsigned(head, oidc.token()), types=["at+jwt"]) == reason
     assert oidc.asked == {}
 
 
@@ -222,14 +432,6 @@ def test_a_key_that_a_token_brings_or_points_to_is_ignored(
     assert oidc.asked["/mine"] == 0
 
 
-@pytest.mark.parametrize("typ", ["JWT", "id+jwt", "dpop+jwt", "logout+jwt", None])
-def test_a_token_of_another_type_is_refused(
-    server: Server, oidc: Provider, typ: str | None
-) -> None:
-    token = oidc.token({"typ": typ})
-    assert server.refusal(token, types=["at+jwt"]) == "it is of another type"
-
-
 @pytest.mark.parametrize(
     "token", ["", "a", "a.b", "a.b.c", "e30.e30.", "W10.e30.e30", "e30.!.e30"]
 )
@@ -240,15 +442,12 @@ def test_a_text_that_is_no_token_is_refused(
     assert oidc.asked == {}
 
 
-def test_other_claims_and_a_critical_header_are_refused(
+def test_the_claims_of_another_token_are_refused(
     server: Server, oidc: Provider
 ) -> None:
     head, _, signature = oidc.token().split(".")
     _, claims, _ = oidc.token(scope="admin").split(".")
     assert server.refusal(f"{head}.{claims}.{signature}") == WRONG
-    header = {"alg": "RS256", "typ": "at+jwt", "crit": ["exp"], "exp": 1}
-    refusal = server.refusal(unsigned(header, oidc.token()))
-    assert refusal == "it is no JSON Web Token"
 
 
 @pytest.mark.parametrize(
@@ -346,3 +545,73 @@ def test_a_wrong_issuer_is_refused(wrong: dict[str, Any], why: str) -> None:
     right = {"issuer": "https://login.example.org", "audience": AUDIENCE}
     with pytest.raises(ConfigurationError, match=why):
         OidcIssuer(**(right | wrong))
+
+
+READ, RUN, WORK = PATHS["jobs:read"], PATHS["runs:write"], PATHS["workers"]
+KEY = Key("worker", scopes=["workers"])
+
+
+def access(oidc: Provider) -> BearerAccess:
+    issuer = OidcIssuer(
+        issuer=oidc.issuer,
+        audience=AUDIENCE,
+        roles_claim="realm_access.roles",
+        roles={"operator": ["runs:write"]},
+        queues_claim="queues",
+    )
+    tls = ssl.create_default_context()
+    return BearerAccess(keys=[KEY.known], issuer=issuer, tls=tls)
+
+
+def statuses(client: Client, known: BearerAccess, token: str, *paths: str) -> list[int]:
+    headers = {"Authorization": f"Bearer {token}"}
+    with Calling(probing(client, access=known), headers=headers) as http:
+        return [http.get(each).status_code for each in paths]
+
+
+def test_people_come_with_tokens_and_workers_with_keys(oidc: Provider) -> None:
+    person = oidc.token(realm_access={"roles": ["operator"]}, queues=["mail"])
+    paths = (READ, RUN, WORK, f"{READ}?queue=mail", f"{READ}?queue=sms")
+    client, known = Client(MemoryStore()), access(oidc)
+    assert statuses(client, known, person, *paths) == [200, 200, 403, 200, 403]
+    assert statuses(client, known, KEY.text, *paths[:3]) == [403, 403, 200]
+    other = oidc.token(iss="https://evil.example")
+    assert statuses(client, known, other, READ) == [401]
+
+
+def test_keys_are_taken_while_the_issuer_is_away_and_listeners_hear_of_it(
+    oidc: Provider, clock: ManualClock
+) -> None:
+    heard: list[NoticeGiven] = []
+    hear = hears(NoticeGiven)(heard.append)
+    client = Scheduler(None, MemoryStore(clock), clock=clock, listeners=[hear])
+    oidc.answers["/jwks"] = 500
+    known = access(oidc)
+    assert statuses(client, known, oidc.token(), READ) == [503]
+    assert statuses(client, known, KEY.text, WORK) == [200]
+    assert any("cannot be fetched" in each.text for each in heard)
+
+
+@pytest.mark.slow
+def test_an_issuer_needs_a_certificate_that_is_trusted(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    paths = certificate(tmp_path)
+    trusted = ssl.create_default_context(cafile=str(paths[0]))
+    with provider(paths) as oidc:
+        assert oidc.issuer.startswith("https://")
+        issuer = OidcIssuer(issuer=oidc.issuer, audience=AUDIENCE)
+        for tls, status in ((None, 503), (trusted, 200)):
+            bearer = BearerAccess(issuer=issuer, tls=tls)
+            client = Client(MemoryStore())
+            assert statuses(client, bearer, oidc.token(), READ) == [status]
+        file = TokenFile(tmp_path / "tokens.json")
+        known = {"issuer": oidc.issuer, "client_id": CLIENT}
+        shown: list[object] = []
+        with pytest.raises(ProviderAwayError, match="CERTIFICATE_VERIFY_FAILED"):
+            Logins(file, clock=clock).login_by_device(
+                "https://tasks.example.org", shown.append, **known
+            )
+        assert shown == []
+        found = LoginProvider.discover(**known, scope="openid", tls=trusted)
+        assert found.ask("device_authorization", scope="openid")["device_code"]
