@@ -119,20 +119,6 @@ class TestHandlers:
 
         run(main())
 
-    def test_a_loop_may_be_given_to_a_scheduler_that_starts_elsewhere(self) -> None:
-        async def main() -> None:
-            loop = asyncio.get_running_loop()
-            job = Job()
-            job.go.set()
-            scheduler = Scheduler(job, loop=loop)
-            await asyncio.to_thread(scheduler.start)
-            await asyncio.to_thread(scheduler.schedule, at_once())
-            await job.called.wait()
-            assert await scheduler.astop()
-            assert job.loops == [loop]
-
-        run(main())
-
     def test_what_is_no_event_loop_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="loop must be"):
             Scheduler(print, loop=asyncio)  # type: ignore[arg-type]

@@ -10,7 +10,6 @@ package's own commands from a shell.
 from __future__ import annotations
 
 import ast
-import asyncio
 import os
 import re
 import sqlite3
@@ -232,34 +231,6 @@ def test_the_page_of_examples_says_what_an_example_in_an_application_needs(
     text = example.read_text()
     own = {"asyncpg", "django", "fastapi", "flask", "httpx", "uvicorn"}
     assert {each for each in own if each in text} == own & {*installed}
-
-
-def test_two_workers_of_the_web_application_may_make_its_table_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for package in ("fastapi", "httpx"):
-        pytest.importorskip(package)
-    asyncpg = pytest.importorskip("asyncpg")
-
-    class Pool:
-        async def __aenter__(self) -> Pool:
-            return self
-
-        async def __aexit__(self, *_: object) -> None:
-            pass
-
-        async def execute(self, statement: str) -> None:
-            # PostgreSQL says so in spite of IF NOT EXISTS.
-            raise asyncpg.UniqueViolationError(statement)
-
-    async def live() -> None:
-        application = loaded("web_application")
-        async with application.app.router.lifespan_context(application.app):
-            pass
-
-    monkeypatch.setattr(asyncpg, "create_pool", lambda *_, **__: Pool())
-    monkeypatch.setenv("DATABASE_URL", "memory://")
-    asyncio.run(live())
 
 
 @pytest.mark.slow

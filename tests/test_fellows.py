@@ -79,17 +79,6 @@ def test_only_those_look_that_serve_its_queue(clock: ManualClock) -> None:
     assert two.first._queues == {task.id: "other"}
 
 
-def test_one_that_does_not_run_tells_the_other_all_the_same(
-    store: Store, clock: ManualClock
-) -> None:
-    two = Two(store, clock)
-    with two.other:
-        clock.advance(timedelta(seconds=10))
-        two.first.schedule(once(clock))
-        clock.advance(ZERO)
-    assert len(two.handled) == 1
-
-
 def test_another_one_is_like_the_first_but_for_what_it_runs(
     store: Store, clock: ManualClock
 ) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import pytest
-
 from go_scheduler import MemoryStore, Scheduler
 from go_scheduler.health import Health, not_running
 
@@ -46,8 +42,3 @@ def test_it_warns_of_what_is_so_at_this_moment() -> None:
             assert scheduler.health().warnings == ()
             warnings.append("it is away again")
         assert scheduler.health().warnings == ()
-
-
-def test_health_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        not_running("why").ok = True  # type: ignore[misc]

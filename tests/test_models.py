@@ -22,7 +22,6 @@ from go_scheduler.formatting import LONGEST_SHOWN
 from go_scheduler.json import freeze
 from go_scheduler.models import (
     METADATA_LIMIT,
-    Cancelled,
     Outcome,
     State,
     TaskDefinition,
@@ -30,7 +29,7 @@ from go_scheduler.models import (
 )
 from go_scheduler.models.values import changed, trusted
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.stores.messages import Addition, Claim, Release, RunOutcome
+from go_scheduler.stores.messages import Addition, Claim, RunOutcome
 from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
@@ -55,17 +54,6 @@ def refusal(name: str, value: object) -> str:
     with pytest.raises(ConfigurationError) as caught:
         replace(DEFINITION, **{name: value})  # type: ignore[arg-type]
     return str(caught.value)
-
-
-def test_a_definition_needs_a_trigger_alone() -> None:
-    made = TaskDefinition(trigger=HOURLY)
-    assert made.id.version == 4
-    assert made.id != TaskDefinition(trigger=HOURLY).id
-    assert (made.name, made.queue, made.metadata) == (None, "default", {})
-    assert (made.expire_after, made.retry, made.catch_up) == (None, None, None)
-    assert (made.next_fire_time, made.completed_at, made.revision) == (None, None, None)
-    assert (made.paused, made.note, made.paused_at) == (False, None, None)
-    assert not made.named
 
 
 def test_a_definition_knows_whether_its_id_was_passed() -> None:
@@ -266,11 +254,6 @@ def test_a_definition_is_the_same_if_putting_it_changes_nothing() -> None:
     assert not one.is_same(truth)
 
 
-def test_a_definition_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        DEFINITION.name = "other"  # type: ignore[misc]
-
-
 def test_a_definition_and_its_instances_travel_between_processes() -> None:
     given = instance(definition(metadata={"a": [1, {"b": None}]}, name="n"))
     for copied in (pickle.loads(pickle.dumps(given)), copy.deepcopy(given)):
@@ -300,13 +283,6 @@ def test_the_state_of_an_instance_is_read_from_its_claim_and_outcome(
     given = replace(instance(claimed_by=None), **fields)
     assert given.state == state
     assert type(given.state) is State
-
-
-def test_the_words_of_the_domain_are_text() -> None:
-    ended = ["completed", "failed", "cancelled", "skipped"]
-    assert [*State] == ["pending", "claimed", "running", "cancelling", *ended]
-    assert [*Outcome] == ended
-    assert [*Cancelled] == ["cancelled", "requested"]
 
 
 def test_a_refusal_repeats_little_of_what_was_given() -> None:
@@ -341,12 +317,6 @@ def test_an_instance_with_a_payload_can_stand_in_a_set() -> None:
     assert hash(made) == hash(other)
     addition = Addition(payload={"order": [7]})
     assert hash(addition) == hash(replace(addition, payload=None))
-
-
-def test_what_is_given_back_or_repeated_is_due_at_once_unless_told_otherwise() -> None:
-    claim = Claim(instance_id=ID, attempt=1)
-    assert Release(claim=claim).delay == timedelta(0)
-    assert RunOutcome(claim=claim).retry_in == timedelta(0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from go_scheduler.clock import DrivingClock, SystemClock
 from go_scheduler.models import State
 from go_scheduler.node import Node
 from go_scheduler.running.calling.workers import Handling
-from go_scheduler.running.held import Held, HeldRun
+from go_scheduler.running.held import HeldRun
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import definition, put
 from go_scheduler.ticking.ticker import Ticker
@@ -20,8 +20,6 @@ from tests.conftest import SETTINGS, instance, seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from go_scheduler.clock import Clock
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskDefinition
@@ -65,27 +63,6 @@ def test_what_ends_just_as_it_stops_is_recorded(
     clock.advance(seconds(1))
     assert stopped == [False]
     assert store.counts()[State.COMPLETED] == 1
-
-
-def test_what_is_called_just_as_it_stops_is_not_given_back(
-    store: MemoryStore, clock: ManualClock
-) -> None:
-    one = node(lambda _: None, store, clock)
-    execution = one._execution
-    run = HeldRun(instance(), expire_after=seconds(300))
-    execution.held.add([run])
-    execution.held.fall_due([run], clock.elapsed())
-
-    class Calling(Held):
-        def uncalled(self) -> Sequence[HeldRun]:
-            found = super().uncalled()
-            assert self.call(run)
-            return found
-
-    execution.held.__class__ = Calling
-    execution.give_back()
-    assert execution.is_running
-    assert execution.recorder.unrecorded == 0
 
 
 def test_what_a_loop_has_taken_as_it_ended_is_given_back(

@@ -221,14 +221,6 @@ def test_arguments_that_do_not_fit_are_refused(
         Scheduler(print, **arguments)
 
 
-def test_without_a_store_it_has_one_in_memory_on_its_clock(clock: ManualClock) -> None:
-    called: list[TaskInstance] = []
-    with Scheduler(called.append, clock=clock) as scheduler:
-        scheduler.schedule(once(START))
-        clock.advance(seconds(1))
-    assert len(called) == 1
-
-
 def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None:
     others = set(threading.enumerate())
     scheduler = Scheduler(print)
@@ -327,17 +319,6 @@ def test_ten_threads_that_start_schedule_and_stop_do_not_deadlock() -> None:
         assert not each.is_alive(), each.name
 
 
-def test_a_store_that_cannot_be_made_ready_starts_nothing() -> None:
-    class Broken(MemoryStore):
-        def initialize(self) -> None:
-            raise StoreUnavailableError("no schema")
-
-    scheduler = Scheduler(print, Broken())
-    with pytest.raises(StoreUnavailableError):
-        scheduler.start()
-    assert scheduler.health().node is None
-
-
 def test_a_manual_clock_cannot_run(scheduler: Scheduler) -> None:
     with pytest.raises(SchedulerStateError, match="manual clock"):
         scheduler.run()
@@ -417,17 +398,6 @@ scheduler.schedule(once())
 scheduler.run()
 print("stopped", flush=True)
 """
-
-
-@pytest.mark.slow
-def test_a_process_ends_by_itself_after_one_signal() -> None:
-    running = process(RUNNING.format(wait="sys.stdin.read(0)"))
-    assert running.stdout is not None
-    assert running.stdout.readline() == "called\n"
-    assert running.stdout.readline() == "returned\n"
-    running.send_signal(signal.SIGTERM)
-    out, errors = running.communicate(timeout=FAILED_AFTER)
-    assert (out, errors, running.returncode) == ("stopped\n", "", 0)
 
 
 @pytest.mark.slow

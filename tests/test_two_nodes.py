@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import Executor, Future
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pytest
 
-from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition, TaskInstance
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.running.held import HeldRun
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-MILLISECOND = timedelta(milliseconds=1)
 
 
 class Process(Executor):
@@ -105,40 +101,6 @@ def once(at: datetime) -> TaskDefinition:
 def only(store: Store) -> TaskInstance:
     [instance] = store.list_instances()
     return instance
-
-
-def test_a_node_without_the_handler_hardly_delays_the_one_that_has_it(
-    nodes: Nodes, clock: FreezingClock, store: Store
-) -> None:
-    # Started first, it looks first.
-    without = Scheduler(HandlerRegistry(), store, clock=clock)
-    without.start()
-    lateness: list[timedelta] = []
-    having = nodes.start(
-        "having", lambda instance: lateness.append(clock.now() - instance.execute_at)
-    )
-    having.schedule(TaskDefinition(trigger=IntervalTrigger(seconds(10)), name="report"))
-    clock.advance(seconds(301))
-    assert len(lateness) == 30
-    assert max(lateness) < seconds(5)
-    assert without.stop()
-
-
-@pytest.mark.parametrize("before_it_is_due", [seconds(0.5), 10 * MILLISECOND])
-def test_a_node_that_was_frozen_before_the_call_does_not_call_on_waking(
-    nodes: Nodes, clock: FreezingClock, before_it_is_due: timedelta
-) -> None:
-    one = nodes.start("one")
-    one.schedule(once(START + seconds(1)))
-    clock.advance(seconds(1) - before_it_is_due)
-    nodes.start("two")
-    clock.freeze("one")
-    clock.advance(LEASE + seconds(10))
-    assert len(nodes.called["two"]) == 1
-    clock.thaw("one")
-    clock.advance(seconds(60))
-    assert nodes.called["one"] == []
-    assert len(nodes.called["two"]) == 1
 
 
 @pytest.mark.parametrize("expire_after", [1, 5, 300])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -29,7 +28,6 @@ from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND, firing
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
@@ -103,16 +101,6 @@ def test_each_fire_time_of_the_range_runs_once_in_its_order(
         assert (again.made, again.first, again.there) == (1, START, 25)
 
 
-def test_a_one_off_that_is_over_is_backfilled_if_nothing_is_left_of_it(
-    memory: MemoryStore, clock: ManualClock
-) -> None:
-    once = TaskDefinition(trigger=ExecuteOnceTrigger(START))
-    with Scheduler(print, memory, clock=clock) as scheduler:
-        scheduler.schedule(once)
-        clock.advance(MINUTE)
-        assert scheduler.backfill(once.id, YESTERDAY, clock.now()).there == 1
-
-
 class TestTheRange:
     """Which fire times are in it."""
 
@@ -138,16 +126,6 @@ class TestTheRange:
         assert [found.first, found.last] == (
             [made[0], made[-1]] if made else [None] * 2
         )
-
-    def test_ranges_one_after_the_other_make_all(self, of_memory: Client) -> None:
-        middle = YESTERDAY + 90 * MINUTE
-        of_memory.backfill(HOURLY.id, middle, START)
-        of_memory.backfill(HOURLY.id, YESTERDAY, middle)
-        assert len(fire_times(of_memory)) == 24
-
-    def test_it_may_begin_with_the_calendar(self, of_memory: Client) -> None:
-        begin = datetime.min.replace(tzinfo=UTC)
-        assert of_memory.backfill(HOURLY.id, begin, YESTERDAY).made == 1000 - 24
 
     def test_a_limit_ends_it_and_says_where_to_go_on(self, of_memory: Client) -> None:
         start: datetime | None = YESTERDAY
@@ -361,10 +339,6 @@ def test_it_is_told_once_of_all(memory: MemoryStore, clock: ManualClock) -> None
     ]
 
 
-def test_the_awaitable_form_does_the_same(of_memory: Client) -> None:
-    assert asyncio.run(of_memory.abackfill(HOURLY.id, *THEIR_RANGE)).made == 3
-
-
 class TestInATransaction:
     """With a connection of the user's."""
 
@@ -372,18 +346,6 @@ class TestInATransaction:
     def engine(self, request: pytest.FixtureRequest) -> str:
         kind: str = request.param
         return kind
-
-    def test_a_new_definition_is_backfilled_in_it(
-        self, client: Client, shop: Shop
-    ) -> None:
-        client.check()
-        with shop.engine.begin() as connection:
-            client.schedule(HOURLY, connection=connection)
-            found = client.backfill(
-                HOURLY.id, *THEIR_RANGE, limit=2, connection=connection
-            )
-            assert (found.made, found.next) == (2, FIRST_THREE[2])
-        assert fire_times(client) == FIRST_THREE[:2]
 
     def test_one_of_too_many_is_refused(self, client: Client, shop: Shop) -> None:
         client.schedule(replace(HOURLY, trigger=IntervalTrigger(SECOND, YESTERDAY)))
