@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ import pytest
 
 from go_scheduler.clock import ZERO, StoreClock, SystemClock
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
@@ -58,26 +57,6 @@ def distant(clock: ManualClock) -> DistantStore:
     return DistantStore(clock)
 
 
-def test_the_system_clock_tells_the_time_in_utc() -> None:
-    before = datetime.now(UTC)  # noqa: TID251 - what it is compared with
-    assert before <= SystemClock().now() <= before + timedelta(minutes=1)
-
-
-def test_elapsed_time_does_not_run_back() -> None:
-    clock = SystemClock()
-    times = [clock.elapsed() for _ in range(100)]
-    assert times == sorted(times)
-
-
-def test_a_system_wait_ends_at_its_time() -> None:
-    clock, condition = SystemClock(), threading.Condition()
-    until = clock.elapsed() + timedelta(milliseconds=2)
-    with condition:
-        while clock.elapsed() < until:
-            clock.wait(condition, until)
-    assert clock.elapsed() >= until
-
-
 def test_a_system_wait_until_a_time_that_has_passed_returns_at_once() -> None:
     clock, condition = SystemClock(), threading.Condition()
     with condition:
@@ -109,17 +88,6 @@ def test_the_store_is_asked_again_after_ten_seconds(distant: DistantStore) -> No
     assert distant.asked == 1
     distant.refresh_in(TICK)
     assert distant.asked == 2
-
-
-def test_between_two_answers_it_goes_on_by_itself(
-    clock: ManualClock, distant: DistantStore
-) -> None:
-    distant.ahead = -HOUR
-    distant.copy.refresh()
-    clock.advance(seconds(3))
-    assert distant.copy.now() == START + seconds(3) - HOUR
-    assert distant.copy.elapsed() == seconds(3)
-    assert distant.copy.at(seconds(4)) == START + seconds(4) - HOUR
 
 
 def test_it_waits_as_the_nodes_own_clock_does(
@@ -161,18 +129,6 @@ def test_an_answer_counts_for_two_minutes(distant: DistantStore) -> None:
     assert distant.copy.round_trip == seconds(0.3)
 
 
-def test_a_worse_answer_does_not_turn_it_back(distant: DistantStore) -> None:
-    distant.back = seconds(0.1)
-    distant.copy.refresh()
-    distant.back = seconds(3)
-    before = distant.copy.now()
-    for _ in range(30):
-        distant.refresh_in(seconds(10))
-        now = distant.copy.now()
-        assert before < now <= distant.now()
-        before = now
-
-
 def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
     clock: ManualClock, distant: DistantStore
 ) -> None:
@@ -207,25 +163,6 @@ def test_a_better_answer_before_the_store_was_set_counts_no_more(
     assert distant.lag == seconds(0.5)
 
 
-def test_a_store_that_is_away_costs_nothing_of_what_is_known(
-    clock: ManualClock,
-) -> None:
-    away = False
-
-    def read() -> datetime:
-        if away:
-            raise StoreUnavailableError("away")
-        return clock.now()
-
-    copy = StoreClock(clock, read)
-    copy.refresh()
-    away = True
-    clock.advance(HOUR)
-    with pytest.raises(StoreUnavailableError):
-        copy.refresh()
-    assert copy.now() == START + HOUR
-
-
 def test_the_time_of_a_store_never_reached_is_not_known(clock: ManualClock) -> None:
     def read() -> datetime:
         raise StoreUnavailableError("away")
@@ -233,27 +170,6 @@ def test_the_time_of_a_store_never_reached_is_not_known(clock: ManualClock) -> N
     copy = StoreClock(clock, read)
     with pytest.raises(StoreUnavailableError):
         copy.now()
-
-
-def test_two_loops_that_ask_at_once_do_not_mix_their_answers(
-    clock: ManualClock,
-) -> None:
-    inside, asked = threading.Event(), []
-
-    def read() -> datetime:
-        asked.append(inside.is_set())
-        inside.set()
-        time = clock.now()
-        inside.clear()
-        return time
-
-    copy = StoreClock(clock, read)
-    threads = [threading.Thread(target=copy.refresh, daemon=True) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(FAILED_AFTER)
-    assert asked == [False]
 
 
 def test_it_begins_with_the_best_of_five_answers(

@@ -56,17 +56,6 @@ def busy_house(store: Store, clock: ManualClock) -> Iterator[House]:
             end.set()
 
 
-def test_it_is_paused_and_when_it_is_next(house: House) -> None:
-    house.schedule(IntervalTrigger(HOUR))
-    house.clock.advance(SECOND)
-    house.scheduler.pause(house.definition.id, "the printer is away")
-    assert house.why().text == (
-        "It is paused since 2030-01-01 00:00:01 UTC (the printer is away), so that"
-        " nothing of it starts until it is resumed. Its next fire time is 2030-01-01"
-        " 01:00:00 UTC."
-    )
-
-
 def test_what_runs_of_a_paused_one_is_told_and_that_it_is_paused(
     store: Store, clock: ManualClock
 ) -> None:
@@ -127,20 +116,6 @@ def test_it_is_run_again_at_a_time_after_an_error(
             "It runs again at 2030-01-01 00:31:00 UTC, in 29 min. Last error:"
             " ValueError: no paper."
         )
-
-
-def test_one_that_a_node_holds_for_its_next_run_has_its_last_error(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock, fail, retry=LATER, runner_window=MINUTE)
-    house.schedule(ExecuteOnceTrigger(START + MINUTE))
-    house.run_for(30 * MINUTE + 30 * SECOND)
-    why = house.why()
-    assert why.because is Because.HELD
-    assert why.text.startswith(
-        "It is to run again at 2030-01-01 00:31:00 UTC, and is held"
-    )
-    assert why.text.endswith(" It has run before. Last error: ValueError: no paper.")
 
 
 def test_as_many_were_skipped_for_this_reason(house: House) -> None:

@@ -23,12 +23,11 @@ from go_scheduler import (
     StoreError,
     TaskDefinition,
 )
-from go_scheduler.client import Client
 from go_scheduler.doctor import Finding, Report, Severity, diagnose
 from go_scheduler.doctor.diagnosis import KINDS, SHOWN
-from go_scheduler.models import Counted, Outcome, Skipped, Stage
+from go_scheduler.models import Outcome, Skipped, Stage
 from go_scheduler.stores.base import Stretch
-from go_scheduler.stores.messages import Announcement, Position, Release, Renewal
+from go_scheduler.stores.messages import Announcement, Position, Renewal
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
     HOUR,
@@ -37,7 +36,6 @@ from go_scheduler.testing.builders import (
     OTHER_NODE,
     SECOND,
     TICK,
-    claim,
     claim_of,
     definition,
     ended,
@@ -177,27 +175,6 @@ def test_what_ended_is_looked_for_in_so_many_stretches_at_most(
     store = Endless(clock)
     live(store)
     assert wrong(store) == set()
-
-
-def test_what_has_failed_once_and_is_given_back_since_is_backlog(
-    memory: MemoryStore,
-) -> None:
-    live(memory)
-    failed = running(memory, once("fails"))
-    finish(memory, failed, None, error="no", retry_in=SECOND)
-    [again] = claim(memory, ahead=HOUR)
-    given_back = Release(claim=claim_of(again), delay=HOUR, reason="no handler")
-    assert memory.release_instances([given_back]).done == {again.id}
-    [backlog] = Client(memory).backlog()
-    assert (backlog.due, backlog.oldest) == (Counted(count=1), again.execute_at)
-
-
-def test_what_waits_for_its_time_or_a_retry_is_no_backlog(memory: MemoryStore) -> None:
-    live(memory)
-    finish(memory, running(memory, once("fails")), None, error="no", retry_in=HOUR)
-    pending(memory, definition(START + HOUR, name="later"))
-    assert Client(memory).backlog() == []
-    assert "backlog" not in wrong(memory)
 
 
 def test_instances_that_wait_are_told_apart_by_queue_and_name(
@@ -421,17 +398,6 @@ def test_of_more_definitions_than_asked_for_some_are_left_out(
     some(memory, *"abc")
     assert "first 2 were read" in found(memory, "not-all-read", most=2).seen
     assert "not-all-read" not in wrong(memory, most=4)
-
-
-def test_a_backlog_is_told_with_its_age(
-    memory: MemoryStore, clock: ManualClock
-) -> None:
-    live(memory)
-    pending(memory, once())
-    pending(memory, definition(START + 2 * HOUR))
-    assert found(memory, "waiting").seen == "1 are due"
-    clock.advance(HOUR + SECOND)
-    assert "oldest for 1 h 1 s" in found(memory, "backlog").seen
 
 
 @pytest.mark.parametrize("on_bus", [False, True])
