@@ -14,7 +14,6 @@ from go_scheduler import (
     CatchUp,
     CronTrigger,
     ExecuteOnceTrigger,
-    IntervalTrigger,
     MemoryStore,
     Scheduler,
     State,
@@ -161,43 +160,3 @@ def test_a_one_off_runs_if_the_documentation_says_so(
         clock.advance(10 * MINUTE)
     assert len(ran) == {"runs": 1, "skipped": 0}[getattr(row, column)]
     assert store.counts()[State.SKIPPED] == 1 - len(ran)
-
-
-@pytest.mark.parametrize("note", ["no paper", None])
-def test_what_is_skipped_after_a_pause_says_so_with_its_note(
-    clock: ManualClock, store: Store, note: str | None
-) -> None:
-    task = TaskDefinition(trigger=IntervalTrigger(HOUR, anchor=MIDNIGHT + 2 * MINUTE))
-    with Scheduler(print, store, clock=clock, **SELDOM) as scheduler:
-        scheduler.schedule(task)
-        scheduler.pause(task.id, note=note)
-        clock.advance(3 * HOUR)
-        scheduler.resume(task.id)
-        clock.advance(MINUTE)
-        [record] = scheduler.list_instances(state=State.SKIPPED)
-        assert record.skipped is not None
-        paused = "; paused from 2030-01-01 00:00:00 UTC to 2030-01-01 03:00:00 UTC"
-        ending = paused if note is None else f"{paused}: {note}"
-        assert record.skipped.reason.endswith(ending)
-        assert ending in scheduler.why(task.id, record.skipped.first).text
-
-
-def test_what_was_made_and_is_dropped_after_a_pause_says_so(
-    clock: ManualClock, store: Store
-) -> None:
-    trigger = IntervalTrigger(HOUR, anchor=MIDNIGHT + 3 * SECOND)
-    task = TaskDefinition(trigger=trigger, catch_up=CatchUp(drop_after=MINUTE))
-    with Scheduler(None, store, clock=clock) as scheduler:
-        scheduler.schedule(task)
-        clock.advance(2 * SECOND)
-        [made] = scheduler.list_instances()
-    clock.advance(2 * SECOND)
-    scheduler.pause(task.id, "no paper")
-    clock.advance(HOUR / 2)
-    scheduler.resume(task.id)
-    with Scheduler(print, store, clock=clock):
-        clock.advance(SECOND)
-    skipped = store.get_instance(made.id).skipped
-    assert skipped is not None
-    assert skipped.reason.startswith("late by more than its drop_after of 0:01:00; ")
-    assert skipped.reason.endswith(" UTC: no paper")
