@@ -64,43 +64,12 @@ def store(clock: ManualClock) -> MemoryStore:
 
 
 @pytest.fixture
-def called() -> list[TaskInstance]:
-    return []
-
-
-@pytest.fixture(name="scheduler")
-def on_the_manual_clock(
-    called: list[TaskInstance], store: Store, clock: ManualClock
-) -> Scheduler:
-    return Scheduler(called.append, store, clock=clock)
-
-
-@pytest.fixture
 def real() -> Iterator[list[Scheduler]]:
     """Schedulers on the system's clock; stopped when the test is over."""
     made: list[Scheduler] = []
     yield made
     for each in made:
         each.stop(timedelta(0))
-
-
-@pytest.mark.parametrize("handler", [1, "print", object()])
-def test_what_cannot_be_called_is_no_handler(handler: object) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be called"):
-        Scheduler(handler)  # type: ignore[arg-type]
-
-
-def test_a_store_in_the_handlers_place_is_told_its_own() -> None:
-    with pytest.raises(ConfigurationError, match=r"Scheduler\(handler, store\)"):
-        Scheduler(MemoryStore())  # type: ignore[arg-type]
-
-
-def test_without_a_handler_it_needs_a_store_that_others_have(
-    clock: ManualClock,
-) -> None:
-    with pytest.raises(ConfigurationError, match="would run nothing"):
-        Scheduler(None)
-    Scheduler(None, MemoryStore(clock), clock=clock)
 
 
 class SharedStore(MemoryStore):
@@ -204,6 +173,9 @@ class TestWarnings:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        *(({"handler": each}, "cannot be called") for each in (1, "print", object())),
+        ({"handler": MemoryStore()}, r"Scheduler\(handler, store\)"),
+        ({"handler": None}, "would run nothing"),
         ({"store": {}}, "store must be"),
         ({"max_workers": 0}, "max_workers"),
         ({"store": MemoryStore(), "clock": ManualClock()}, "same manual clock"),
@@ -218,7 +190,12 @@ def test_arguments_that_do_not_fit_are_refused(
     arguments: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        Scheduler(print, **arguments)
+        Scheduler(**{"handler": print, **arguments})
+
+
+def test_a_manual_clock_cannot_run(clock: ManualClock) -> None:
+    with pytest.raises(SchedulerStateError, match="manual clock"):
+        Scheduler(print, clock=clock).run()
 
 
 def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None:
@@ -317,11 +294,6 @@ def test_ten_threads_that_start_schedule_and_stop_do_not_deadlock() -> None:
     for each in set(threading.enumerate()) - of_others:
         each.join(FAILED_AFTER)
         assert not each.is_alive(), each.name
-
-
-def test_a_manual_clock_cannot_run(scheduler: Scheduler) -> None:
-    with pytest.raises(SchedulerStateError, match="manual clock"):
-        scheduler.run()
 
 
 def test_off_the_main_thread_it_runs_until_it_is_stopped(real: list[Scheduler]) -> None:

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    CatchUp,
     DelayTrigger,
     ExecuteOnceTrigger,
     Fail,
     HandlerRegistry,
     MemoryStore,
-    RetryPolicy,
     Scheduler,
     State,
     TaskDefinition,
@@ -78,20 +76,6 @@ def shop(clock: ManualClock) -> Iterator[Shop]:
     shop = Shop(clock)
     with shop.scheduler:
         yield shop
-
-
-def test_no_run_of_what_was_run_again_by_hand_is_dropped_as_late(shop: Shop) -> None:
-    retry = RetryPolicy(max_attempts=3, delay=seconds(1))
-    instance = shop.fail(retry=retry, catch_up=CatchUp(drop_after=MINUTE))
-    shop.error = ValueError("no paper")
-    shop.clock.advance(60 * MINUTE)
-    shop.scheduler.retry(instance.id)
-    shop.clock.advance(MINUTE)
-    ended = shop.scheduler.get_instance(instance.id)
-    assert (ended.state, ended.runs) == (State.FAILED, 3)
-    assert ended.error is not None
-    assert "no paper" in ended.error
-    assert "drop_after" not in ended.error
 
 
 def test_it_is_told(shop: Shop) -> None:
