@@ -278,15 +278,6 @@ def rabbitmq_server(
         yield server
 
 
-@pytest.fixture
-def own_rabbitmq(tmp_path: Path) -> Iterator[RabbitMQServer]:
-    """A RabbitMQ of the test's own, which it may stop, kill and start again."""
-    folder = tmp_path / "rabbitmq"
-    folder.mkdir()
-    with running_rabbitmq(folder) as server:
-        yield server
-
-
 @pytest.fixture(scope="session")
 def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that has the tables, to be copied."""
