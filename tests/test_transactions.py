@@ -169,35 +169,39 @@ def test_a_list_from_the_past_waits_for_no_open_transaction(
 # Being told of the commit.
 
 
-def test_a_scoped_session_is_the_session_of_its_scope(
+def test_a_session_tells_of_its_commit_and_a_connection_does_not(
     client: Watching, shop: Shop
 ) -> None:
     sessions = scoped_session(sessionmaker(shop.engine))
     client.schedule(once(), connection=sessions)
+    sessions.rollback()
+    sessions.execute(select(1))
+    sessions.commit()
+    client.schedule(once(), connection=sessions)
     assert client.looks == 0
     sessions.commit()
     assert client.looks == 1
-    assert len(client.list_definitions()) == 1
+    # What is closed without a commit was rolled back.
+    client.schedule(once(), connection=sessions)
     sessions.remove()
-
-
-def test_they_do_not_look_if_it_has_not(client: Watching, shop: Shop) -> None:
-    with Session(shop.engine) as session:
-        client.schedule(once(), connection=session)
-        session.rollback()
-        shop.order(session)
-        session.commit()
-        client.schedule(once(), connection=session)
-    assert client.looks == 0
+    # A connection would tell too early.
+    with shop.engine.begin() as connection:
+        client.schedule(once(), connection=connection)
+    assert client.looks == 1
+    assert len(client.list_definitions()) == 2
     gc.collect()
     assert not joined._waiting
 
 
 @pytest.mark.parametrize("engine", LOCKING)
-def test_they_do_not_look_before_what_is_around_a_savepoint_has_committed(
+def test_they_look_once_what_is_around_a_savepoint_has_committed(
     client: Watching, shop: Shop
 ) -> None:
     with Session(shop.engine) as session:
+        with session.begin_nested() as savepoint:
+            client.schedule(once(), connection=session)
+            savepoint.rollback()
+        del savepoint
         with session.begin_nested():
             client.schedule(once(), connection=session)
             with session.begin_nested():
@@ -212,30 +216,8 @@ def test_they_do_not_look_before_what_is_around_a_savepoint_has_committed(
         session.commit()
     assert client.looks == 2
     assert len(client.list_definitions()) == 2
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_they_do_not_look_for_what_a_savepoint_has_rolled_back(
-    client: Watching, shop: Shop
-) -> None:
-    with Session(shop.engine) as session:
-        with session.begin_nested() as savepoint:
-            client.schedule(once(), connection=session)
-            savepoint.rollback()
-        del savepoint
-        session.commit()
-    assert client.looks == 0
-    assert client.list_definitions() == []
     gc.collect()
     assert not joined._waiting
-
-
-def test_a_connection_tells_too_early_and_is_not_listened_to(
-    client: Watching, shop: Shop
-) -> None:
-    with shop.engine.begin() as connection:
-        client.schedule(once(), connection=connection)
-    assert client.looks == 0
 
 
 # Work on demand.
