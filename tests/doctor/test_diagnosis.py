@@ -23,11 +23,12 @@ from go_scheduler import (
     StoreError,
     TaskDefinition,
 )
+from go_scheduler.client import Client
 from go_scheduler.doctor import Finding, Report, Severity, diagnose
 from go_scheduler.doctor.diagnosis import KINDS, SHOWN
-from go_scheduler.models import Outcome, Skipped, Stage
+from go_scheduler.models import Counted, Outcome, Skipped, Stage
 from go_scheduler.stores.base import Stretch
-from go_scheduler.stores.messages import Announcement, Position, Renewal
+from go_scheduler.stores.messages import Announcement, Position, Release, Renewal
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
     HOUR,
@@ -36,6 +37,7 @@ from go_scheduler.testing.builders import (
     OTHER_NODE,
     SECOND,
     TICK,
+    claim,
     claim_of,
     definition,
     ended,
@@ -175,6 +177,21 @@ def test_what_ended_is_looked_for_in_so_many_stretches_at_most(
     store = Endless(clock)
     live(store)
     assert wrong(store) == set()
+
+
+def test_what_waits_for_its_time_or_a_retry_is_no_backlog_until_it_is_given_back(
+    memory: MemoryStore,
+) -> None:
+    live(memory)
+    finish(memory, running(memory, once("fails")), None, error="no", retry_in=MINUTE)
+    pending(memory, definition(START + HOUR, name="later"))
+    assert Client(memory).backlog() == []
+    assert "backlog" not in wrong(memory)
+    [again] = claim(memory, ahead=MINUTE)
+    given_back = Release(claim=claim_of(again), delay=HOUR, reason="no handler")
+    assert memory.release_instances([given_back]).done == {again.id}
+    [backlog] = Client(memory).backlog()
+    assert (backlog.due, backlog.oldest) == (Counted(count=1), again.execute_at)
 
 
 def test_instances_that_wait_are_told_apart_by_queue_and_name(
