@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 import pytest
 
@@ -95,34 +94,6 @@ class TestHandlers:
         assert (await scheduler.acounts())[State.COMPLETED] == 1
         assert not scheduler.health().ok
 
-    @pytest.mark.parametrize("threads", [False, True])
-    @awaited
-    async def test_what_a_sync_handler_returns_is_awaited_there(
-        self, *, threads: bool
-    ) -> None:
-        tenant.set("ours")
-        job = Job()
-
-        def handler(instance: TaskInstance) -> Awaitable[None]:
-            called_on.append(threading.current_thread())
-            assert tenant.get() == "ours"
-            tenant.set("of this run")
-            return job(instance)
-
-        called_on: list[threading.Thread] = []
-        job.go.set()
-        with ThreadPoolExecutor() as executor:
-            async with Scheduler(
-                handler, executor=executor if threads else None
-            ) as scheduler:
-                for number in range(1, 3):
-                    await scheduler.aschedule(at_once())
-                    await until(lambda: len(job.loops) == number)  # noqa: B023
-        assert job.loops == 2 * [asyncio.get_running_loop()]
-        assert job.seen == 2 * ["of this run"]
-        assert threading.current_thread() not in called_on
-        assert scheduler.counts()[State.COMPLETED] == 2
-
     def test_what_is_no_event_loop_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="loop must be"):
             Scheduler(print, loop=asyncio)  # type: ignore[arg-type]
@@ -142,32 +113,6 @@ class TestHandlers:
             loop.run_until_complete(asyncio.wait_for(called.wait(), FAILED_AFTER))
             assert scheduler.list_instances(definition_id=stored.id)[0].attempt == 1
         loop.close()
-
-    @awaited
-    async def test_one_whose_task_is_cancelled_before_it_begins_keeps_no_place(
-        self,
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        cancelled: list[object] = []
-
-        def cancel_first(
-            loop: asyncio.AbstractEventLoop, work: Any, **options: Any
-        ) -> asyncio.Task[Any]:
-            task = asyncio.Task(work, loop=loop, **options)
-            if not cancelled and work.__name__ == "_perform_async":
-                cancelled.append(work)
-                task.cancel()
-            return task
-
-        # As an application does that cancels all the tasks of its loop.
-        loop.set_task_factory(cancel_first)
-        job = Job()
-        job.go.set()
-        async with Scheduler(job, max_workers=1) as scheduler:
-            await scheduler.aschedule(at_once())
-            await job.called.wait()
-        assert cancelled
-        assert scheduler.counts()[State.COMPLETED] == 1
 
     def test_one_that_blocks_the_loop_is_said_and_the_loop_stays(self) -> None:
         blocked, go = threading.Event(), threading.Event()

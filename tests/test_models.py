@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import inspect
 import pickle
-import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
@@ -18,11 +17,9 @@ import pytest
 from go_scheduler import health, models, policies, settings
 from go_scheduler.checks import NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.formatting import LONGEST_SHOWN
 from go_scheduler.json import freeze
 from go_scheduler.models import (
     METADATA_LIMIT,
-    Outcome,
     State,
     TaskDefinition,
     TaskInstance,
@@ -34,7 +31,6 @@ from go_scheduler.testing.builders import (
     HOUR,
     HOURLY,
     MINUTE,
-    NODE,
     WAITING,
     definition,
 )
@@ -117,12 +113,6 @@ def test_a_value_of_another_type_is_refused(
     assert refused.endswith(f"not {value!r}")
 
 
-@pytest.mark.parametrize("value", [-1, 4])
-def test_a_priority_is_one_of_four(value: int) -> None:
-    assert DEFINITION.priority == 1
-    assert refusal("priority", value) == f"priority must be from 0 to 3: {value}"
-
-
 @pytest.mark.parametrize(
     ("name", "limit", "too_long"),
     [
@@ -144,11 +134,6 @@ def test_a_text_is_of_some_length_plain_and_such_that_every_store_keeps_it(
     assert refusal(name, b"why") == f"{name} must be a str, not b'why'"
     assert refusal(name, "\0") == f"{name} holds a NUL, which no database keeps"
     assert refusal(name, "\udfff").startswith(f"{name} holds a lone surrogate")
-
-
-@pytest.mark.parametrize("name", ["name", "queue"])
-def test_a_name_is_not_empty(name: str) -> None:
-    assert refusal(name, "").endswith("must have 1 to 200 characters, not 0")
 
 
 @pytest.mark.parametrize(
@@ -259,38 +244,6 @@ def test_a_definition_and_its_instances_travel_between_processes() -> None:
     for copied in (pickle.loads(pickle.dumps(given)), copy.deepcopy(given)):
         assert copied == given
         assert copied.definition.next_fire_time == given.definition.next_fire_time
-
-
-def test_a_definition_recurs_if_its_trigger_does() -> None:
-    assert DEFINITION.recurring
-    assert not TaskDefinition(trigger=ExecuteOnceTrigger(START)).recurring
-
-
-@pytest.mark.parametrize(
-    ("fields", "state"),
-    [
-        ({}, State.PENDING),
-        # After a retry or a release, the last run may still be told of.
-        ({"started_at": START}, State.PENDING),
-        ({"claimed_by": NODE}, State.CLAIMED),
-        ({"claimed_by": NODE, "started_at": START}, State.RUNNING),
-        *(({"outcome": each, "completed_at": START}, each) for each in Outcome),
-    ],
-)
-def test_the_state_of_an_instance_is_read_from_its_claim_and_outcome(
-    fields: dict[str, Any], state: str
-) -> None:
-    given = replace(instance(claimed_by=None), **fields)
-    assert given.state == state
-    assert type(given.state) is State
-
-
-def test_a_refusal_repeats_little_of_what_was_given() -> None:
-    message = refusal("id", "x" * 10_000)
-    shown = re.fullmatch(r"id must be a UUID, not ('x+\.\.\.x+'): (.+)", message)
-    assert shown is not None
-    assert len(shown[1]) <= LONGEST_SHOWN
-    assert shown[2].startswith("TaskDefinition.id_for() makes one of a text")
 
 
 def test_an_instance_begins_without_an_attempt_or_a_run() -> None:
@@ -404,10 +357,3 @@ def test_what_is_made_without_checks_is_like_any_other(checked: Any) -> None:
     assert replace(made) == checked
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(made, names[0], None)
-
-
-def test_the_payload_of_an_addition_is_written_once_frozen_or_not() -> None:
-    given = Addition(payload={"order": [7]})
-    assert given.payload_text == '{"order":[7]}'
-    assert Addition(payload=given.payload).payload_text == given.payload_text
-    assert Addition().payload_text is None

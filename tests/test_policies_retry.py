@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from datetime import timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -114,20 +113,6 @@ def test_a_run_is_followed_as_its_policy_or_its_handler_says(
     assert (ended.error or "").rstrip().endswith(str(raised[-1]))
 
 
-def test_by_default_it_is_tried_twenty_times_after_delays_that_double(
-    clock: ManualClock,
-) -> None:
-    handler = failing(clock, 30)
-    ended = run(handler, clock, once(), of=2 * HOUR)
-    assert (ended.state, ended.runs) == (State.FAILED, 20)
-    waits = [then - at for at, then in pairwise(handler.at)]
-    delays = [15, 30, 60, 120, 240, *14 * [300]]
-    parts = [wait / delay for wait, delay in zip(waits, delays, strict=True)]
-    # What is due is found a little late.
-    assert 1 <= min(parts) < max(parts) < 1.3
-    assert 75 * MINUTE < seconds(handler.at[-1]) < 100 * MINUTE
-
-
 def test_the_default_that_counts_is_that_of_the_scheduler_which_runs_it(
     clock: ManualClock,
 ) -> None:
@@ -184,15 +169,6 @@ def test_what_is_in_a_group_counts_where_all_agree() -> None:
     assert of(ExceptionGroup("more", [Fail("a")]), Fail("b")).is_final
     names = failure_of(KeyError(1)).kinds
     assert len({*names}) == len(names)
-
-
-def test_a_delay_that_is_none_is_refused_where_it_is_raised() -> None:
-    with pytest.raises(ConfigurationError, match="delay must be a timedelta, such"):
-        RetryAfter(5)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="delay must be at least 0 s"):
-        RetryAfter(seconds(-1))
-    with pytest.raises(ConfigurationError, match="delay must be at least 0 s"):
-        GiveBack(seconds(-1))
 
 
 class SaysNothing:

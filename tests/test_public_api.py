@@ -167,14 +167,6 @@ def test_a_name_that_is_elsewhere_is_answered_by_its_module(
     exec(line)
 
 
-def test_a_package_that_is_not_there_yet_is_not_looked_into(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delitem(sys.modules, "go_scheduler.stores")
-    with pytest.raises(ImportError, match="cannot import name 'open_store'"):
-        exec("from go_scheduler.triggers import open_store")
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_help_tells_of_every_public_name(package: str) -> None:
     text = pydoc.plain(pydoc.render_doc(import_module(package)))

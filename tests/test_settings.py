@@ -80,11 +80,6 @@ def test_a_duration_has_bounds_and_they_are_said(name: str, least: float) -> Non
         assert seconds == wrong.total_seconds()
 
 
-@pytest.mark.parametrize("name", ["timeout", "max_hangs", "clock_error"])
-def test_some_may_be_none(name: str) -> None:
-    assert kept(name, None) is None
-
-
 @pytest.mark.parametrize(("days", "failed"), [(1, 7), (8, 8), (0, 0)])
 def test_what_failed_is_kept_for_a_week_and_no_shorter_than_the_rest(
     days: int, failed: int

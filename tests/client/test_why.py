@@ -379,19 +379,6 @@ def test_it_is_overdue_as_no_node_makes_its_instance(house: House) -> None:
         )
 
 
-def test_a_node_that_has_stopped_makes_no_instance_of_what_is_overdue(
-    house: House,
-) -> None:
-    house.run_for(SECOND)
-    house.scheduler.stop()
-    client = Client(house.store)
-    late = client.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START + MINUTE)))
-    house.clock.advance(HOUR)
-    [node] = client.nodes()
-    assert (node.alive, node.stopping) == (True, True)
-    assert "But no node is alive that takes anything" in client.why(late.id).text
-
-
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler.models import State
-from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND
 from go_scheduler.testing.clock import START
@@ -118,24 +118,6 @@ def test_it_is_run_again_at_a_time_after_an_error(
         )
 
 
-def test_as_many_were_skipped_for_this_reason(house: House) -> None:
-    latest = CatchUp(mode="latest", grace=SECOND)
-    house.schedule(IntervalTrigger(MINUTE), catch_up=latest)
-    house.clock.advance(55 * MINUTE + SECOND / 2)
-    house.run_for(SECOND)
-    why = house.why(START + 20 * MINUTE)
-    assert why.because is Because.SKIPPED
-    assert why.instance is not None
-    skipped = why.instance.skipped
-    assert skipped is not None
-    assert why.text == (
-        "2030-01-01 00:20:00 UTC is within 2030-01-01 00:01:00 UTC to 2030-01-01"
-        f" 00:54:00 UTC, in which {skipped.count} fire times were skipped:"
-        f" {skipped.reason}."
-    )
-    assert skipped.count == 54
-
-
 def test_it_is_found_by_its_fire_time_whenever_its_jitter_lets_it_run(
     house: House,
 ) -> None:
@@ -221,32 +203,6 @@ def test_who_has_the_lock_that_it_waits_for_is_named(
             f" definition {first.id} (first): It is running, since 2030-01-01 00:00:00"
             f" UTC, on {node}. Its claim holds until"
         ) in why.text
-
-
-def test_a_lock_may_be_had_by_what_is_paused_and_has_failed(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock, fail, retry=RetryPolicy(delay=MINUTE))
-    first = house.schedule(OnDemandTrigger(), lock=DB)
-    failed = house.scheduler.run_now(first.id)
-    house.run_for(SECOND)
-    house.scheduler.pause(first.id, "not now")
-    house.schedule(OnDemandTrigger(), lock=DB)
-    house.scheduler.run_now(house.definition.id)
-    clock.advance(2 * MINUTE)
-    assert house.why().text == (
-        "It has been due since 2030-01-01 00:00:01 UTC, and waits until whatever has"
-        f" the lock 'db' has ended. Instance {failed.id} of definition {first.id}: It"
-        " is paused since 2030-01-01 00:00:01 UTC (not now), so that nothing of it"
-        " starts until it is resumed. It has run before. Last error: ValueError: no"
-        " paper."
-    )
-    assert house.scheduler.why(first.id).text == (
-        "It is paused since 2030-01-01 00:00:01 UTC (not now), so that nothing of it"
-        f" starts until it is resumed. Instance {failed.id}, due at 2030-01-01"
-        " 00:01:00 UTC, waits for that. It has run before. Last error: ValueError: no"
-        " paper."
-    )
 
 
 def test_what_is_run_again_by_hand_has_its_last_error(

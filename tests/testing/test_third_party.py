@@ -166,8 +166,3 @@ def test_another_module_that_is_missing_is_named(
     monkeypatch.setitem(go_scheduler.testing._SUITES, "Absent", absent)
     with pytest.raises(ModuleNotFoundError, match=absent):
         go_scheduler.testing.Absent  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_a_misspelt_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'StoreSweet'"):
-        go_scheduler.testing.StoreSweet  # type: ignore[attr-defined]  # noqa: B018
