@@ -124,22 +124,6 @@ def test_a_run_in_processes_of_their_own_is_kept_and_read_again(tmp_path: Path) 
     assert "go_scheduler" in tables.table(measured)
 
 
-def test_a_ratio_is_the_median_of_those_within_a_round() -> None:
-    measured = two(ours=[10, 100, 30], theirs=[10, 50, 60])
-    assert measured.ratio(measured.contenders[1], RATE) == 1
-    assert not measured.is_ahead(measured.contenders[1], RATE)
-
-
-@pytest.mark.parametrize("figure", [RATE, P50])
-def test_whoever_is_ahead_of_ours_is_listed(figure: Figure) -> None:
-    less, more = [1.0, 2.0], [3.0, 4.0]
-    ours, theirs = (less, more) if figure.more else (more, less)
-    measured = two(ours=ours, theirs=theirs, figure=figure)
-    assert "* peer" in tables.losses([measured])
-    assert "* peer" not in tables.losses([two(ours=theirs, theirs=ours, figure=figure)])
-    assert tables.losses([]) == "No others were measured (--peers)."
-
-
 def test_what_has_failed_says_why_and_is_no_figure() -> None:
     measured = two(ours=[1], theirs=[1])
     failed = replace(
