@@ -12,14 +12,12 @@ import pytest
 
 from go_scheduler.clock import ZERO, StoreClock, SystemClock
 from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.testing.builders import HOUR, TICK
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
-
-HOUR = timedelta(hours=1)
-TICK = timedelta(microseconds=1)
 
 
 class DistantStore:
@@ -110,23 +108,34 @@ def test_it_lags_by_no_more_than_a_round_trip_and_never_leads(
     assert distant.copy.now() + distant.copy.round_trip >= distant.now()
 
 
-def test_the_answer_with_the_shortest_round_trip_counts(distant: DistantStore) -> None:
-    for back in (0.3, 0.1, 0.2):
-        distant.back = seconds(back)
-        distant.refresh_in(seconds(10))
-    assert distant.lag == seconds(0.1)
-    assert distant.copy.round_trip == seconds(0.1)
+SHORT, LONG = [(0.1, ZERO)], [(0.3, ZERO)]
 
 
-def test_an_answer_counts_for_two_minutes(distant: DistantStore) -> None:
-    distant.back = seconds(0.1)
-    distant.copy.refresh()
-    distant.back = seconds(0.3)
-    for _ in range(11):
+# How long answers came back, with how far the store was ahead then, each ten seconds.
+@pytest.mark.parametrize(
+    ("answers", "lag", "round_trip"),
+    [
+        ([*LONG, *SHORT, (0.2, ZERO)], 0.1, 0.1),
+        (SHORT + 11 * LONG, 0.1, 0.1),
+        # What is shown does not go back.
+        (SHORT + 12 * LONG, 0.1, 0.3),
+        ([(0, ZERO), (0, HOUR), (0, HOUR)], 0, 0),
+        ([(0, ZERO), (0, -HOUR), (0, -HOUR)], 0, 0),
+        ([(0, ZERO), (0.5, HOUR)], 0.5, 0.5),
+    ],
+    ids=["best", "for two minutes", "longer", "set ahead", "set back", "set since"],
+)
+def test_the_best_answer_of_two_minutes_counts_until_the_store_is_set(
+    distant: DistantStore,
+    answers: list[tuple[float, timedelta]],
+    lag: float,
+    round_trip: float,
+) -> None:
+    for back, ahead in answers:
+        distant.back, distant.ahead = seconds(back), ahead
         distant.refresh_in(seconds(10))
-    assert distant.copy.round_trip == seconds(0.1)
-    distant.refresh_in(seconds(10))
-    assert distant.copy.round_trip == seconds(0.3)
+    assert distant.lag == seconds(lag)
+    assert distant.copy.round_trip == seconds(round_trip)
 
 
 def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
@@ -141,26 +150,6 @@ def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
     assert distant.copy.now() == shown
     clock.advance(seconds(4))
     assert distant.copy.now() == shown + seconds(3) == distant.now() - seconds(5)
-
-
-@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
-def test_it_follows_a_store_that_was_set(
-    distant: DistantStore, ahead: timedelta
-) -> None:
-    distant.copy.refresh()
-    distant.ahead = ahead
-    for span in (10, 1):
-        distant.refresh_in(seconds(span))
-        assert distant.copy.now() == distant.now()
-
-
-def test_a_better_answer_before_the_store_was_set_counts_no_more(
-    distant: DistantStore,
-) -> None:
-    distant.copy.refresh()
-    distant.back, distant.ahead = seconds(0.5), HOUR
-    distant.refresh_in(seconds(10))
-    assert distant.lag == seconds(0.5)
 
 
 def test_the_time_of_a_store_never_reached_is_not_known(clock: ManualClock) -> None:

@@ -15,6 +15,7 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import InlineExecutor
+from go_scheduler.testing.builders import HOUR
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
-
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.policies.retry_policy import names_of
+from go_scheduler.testing.builders import MINUTE, SECOND, TICK
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 
 ID = UUID(int=1)
-TICK = timedelta(microseconds=1)
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 AFTER_EXPIRY = RetryPolicy.after_expiry()
 
 

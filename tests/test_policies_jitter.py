@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,15 +16,15 @@ from go_scheduler import (
     Scheduler,
     TaskDefinition,
 )
+from go_scheduler.testing.builders import MINUTE, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime, timedelta
 
     from go_scheduler import Store, TaskInstance
     from go_scheduler.testing import ManualClock
 
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
 EVERY = 20 * SECOND
 
 

@@ -20,6 +20,7 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 CONCEPTS = (Path(__file__).parents[1] / "docs/concepts.md").read_text()
 MIDNIGHT = datetime(2030, 1, 1, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 HOURLY = CronTrigger("0 * * * *")
 LEFT = MIDNIGHT + HOUR / 2
 BACK = MIDNIGHT + 7 * HOUR / 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,18 +23,17 @@ from go_scheduler import (
 )
 from go_scheduler.http.logs import JsonLines
 from go_scheduler.running.outcomes import Failure, failure_of
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from go_scheduler import TaskInstance
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
-
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 
 
 def once(**options: object) -> TaskDefinition:

@@ -196,16 +196,6 @@ def test_every_trigger_and_store_of_the_package_is_a_public_name() -> None:
     assert found <= {*go_scheduler.__all__}
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_public_name_has_a_docstring(package: str) -> None:
-    module = import_module(package)
-    assert module.__doc__
-    for name in listed(package):
-        value = getattr(module, name)
-        own = vars(value)["__doc__"] if inspect.isclass(value) else value.__doc__
-        assert own, f"{name} says nothing"
-
-
 def test_the_version_is_one_that_installers_understand() -> None:
     assert all(part.isdigit() for part in go_scheduler.__version__.split("."))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.testing.builders import SECOND, TICK
 from tests.conftest import SETTINGS
 
 
@@ -18,8 +19,6 @@ class Queue(StrEnum):
 
 
 ZERO = timedelta(0)
-SECOND = timedelta(seconds=1)
-TICK = timedelta(microseconds=1)
 LONG = timedelta(days=36_526)
 NO_LENGTH = "must be a timedelta, such as timedelta(seconds=300), not"
 # The least of each duration, in seconds.

@@ -12,10 +12,9 @@ import pytest
 
 from go_scheduler.errors import ConfigurationError, SchedulerStateError
 from go_scheduler.testing import ManualClock
+from go_scheduler.testing.builders import MINUTE, SECOND
 
 ZERO = timedelta(0)
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
 
 
 @dataclass(eq=False)
