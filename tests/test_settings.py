@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from go_scheduler.errors import ConfigurationError
+from go_scheduler.scheduler import Scheduler
 from go_scheduler.testing.builders import SECOND, TICK
-from tests.conftest import SETTINGS
+
+SETTINGS = Scheduler(print)._settings
 
 
 class Queue(StrEnum):
