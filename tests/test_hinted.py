@@ -10,14 +10,17 @@ import pytest
 
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.models import TaskDefinition
 from go_scheduler.node_health import HintedLooks
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.memory.store import MemoryStore
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    from go_scheduler.models import TaskInstance
     from go_scheduler.testing import ManualClock
 
 HOUR = timedelta(hours=1)
@@ -117,3 +120,22 @@ def test_a_scheduler_is_well_whatever_becomes_of_its_hints() -> None:
         assert "listener" not in scheduler.health().loops
         assert scheduler.health().store_reachable
     assert given.closed
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_what_another_has_put_in_runs_as_soon_as_there_is_a_hint(by_hand: bool) -> None:
+    store = HintingStore(Given())
+    called: SimpleQueue[TaskInstance] = SimpleQueue()
+    runner = Scheduler(
+        called.put, store, schedule_window=HOUR, runner_window=HOUR, lease=HOUR
+    )
+    other = Scheduler(None, store)
+    once = TaskDefinition(trigger=ExecuteOnceTrigger(store.now()))
+    with runner:
+        other.schedule(once)
+        store.given.give()
+        called.get(timeout=FAILED_AFTER)
+        if by_hand:
+            other.run_now(once.id)
+            store.given.give()
+            called.get(timeout=FAILED_AFTER)
