@@ -3,23 +3,6 @@
 from __future__ import annotations
 
 from go_scheduler import MemoryStore, Scheduler
-from go_scheduler.health import Health, not_running
-
-
-def test_a_scheduler_that_does_not_run_is_not_well_and_has_nothing() -> None:
-    assert not_running("why") == Health(
-        ok=False,
-        trouble="why",
-        warnings=(),
-        node=None,
-        loops={},
-        store_reachable=False,
-        stuck_workers=0,
-        hanging_triggers=0,
-        waiting=0,
-        busy=0,
-        unrecorded=0,
-    )
 
 
 def test_one_that_was_not_started_says_so_and_what_asks_the_store() -> None:
