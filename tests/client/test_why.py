@@ -16,7 +16,7 @@ from go_scheduler.errors import (
     ScheduleWarning,
     TaskDefinitionNotFoundError,
 )
-from go_scheduler.formatting import summary
+from go_scheduler.formatting import duration_text, summary
 from go_scheduler.handlers.registry import HandlerRegistry
 from go_scheduler.models import Cancelled, Outcome, Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
@@ -92,6 +92,13 @@ def test_a_time_without_a_fraction_stands_for_its_second(house: House) -> None:
     house.run_for(HOUR)
     assert house.why(START + MINUTE).because is Because.COMPLETED
     assert house.why(START + MINUTE + TICK).because is Because.NO_FIRE_TIME
+
+
+def test_a_run_that_started_late_says_by_how_much(house: House) -> None:
+    house.schedule(BERLIN)
+    house.clock.advance(8 * HOUR + SECOND * 5)
+    house.run_for(SECOND)
+    assert ", 5 s late, on node" in house.why(NINE).text
 
 
 @pytest.mark.parametrize(("most", "runs"), [(1, "1 run"), (2, "2 runs")])
@@ -555,6 +562,19 @@ def test_an_end_of_which_little_is_known_is_told(
 ) -> None:
     ended = replace(instance(), outcome=outcome, completed_at=completed_at)
     assert about(facts_of(ended.definition, START), ended).text == text
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (ZERO, "less than 1 ms"),
+        (timedelta(milliseconds=20), "20 ms"),
+        (timedelta(seconds=61), "1 min 1 s"),
+        (timedelta(days=2, hours=3, seconds=5), "2 d 3 h"),
+    ],
+)
+def test_durations_are_written_in_two_units(duration: timedelta, text: str) -> None:
+    assert duration_text(duration) == text
 
 
 @pytest.mark.parametrize(

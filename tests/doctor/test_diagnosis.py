@@ -332,6 +332,11 @@ FOUND: list[tuple[str, Any, str]] = [
         lambda store: put(store, definition(None, name="report", trigger=OVER)),
         r"^1 definition \(report .*\) never fire again$",
     ),
+    (
+        "never-again",
+        lambda store: ended(store, definition(START, name="report")),
+        r"^1 definition \(report .*\) never fire again$",
+    ),
     ("failing", fail, r"^1 of report .*, the last by: ValueError: 7 is odd$"),
     *(
         (name, partial(skip, reason=reason), rf"^3 fire times of .* as {reason}$")
