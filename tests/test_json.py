@@ -190,6 +190,13 @@ def test_what_no_store_can_keep_is_refused_with_its_place(
     assert refusal({"a": value}) == message
 
 
+def test_a_number_too_long_to_be_written_is_refused() -> None:
+    assert frozen({"a": -(10**600)}) == {"a": -(10**600)}
+    assert refusal({"a": 10**5000}) == (
+        "metadata['a'] is a number of so many digits that it cannot be written as text"
+    )
+
+
 def test_what_holds_itself_is_refused() -> None:
     array: list[object] = []
     array.append(array)
