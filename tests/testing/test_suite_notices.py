@@ -247,9 +247,9 @@ NOTICED: list[tuple[str, type[MemoryStore]]] = [
         broken("claim_instances", lapsed=ZERO),
     ),
     ("test_a_lapsed_claim_is_taken_over", broken("claim_instances", lapsed=None)),
-    # It claims however late it is asked, and all there is.
+    # It takes over however late it is asked, and claims all there is.
     (
-        "test_after_its_deadline_nothing_is_claimed",
+        "test_a_lapsed_claim_is_left_alone_after_the_deadline",
         broken("claim_instances", deadline=LAST_INSTANT),
     ),
     (
