@@ -22,8 +22,6 @@ from sqlalchemy.orm import sessionmaker
 
 from go_scheduler.clock import StoreClock
 from go_scheduler.models import TaskDefinition, TaskInstance
-from go_scheduler.policies import CatchUp
-from go_scheduler.settings import Settings
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import LEASE, NODE, definition
 from go_scheduler.testing.clock import START
@@ -52,26 +50,6 @@ hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=
 hypothesis.settings.load_profile("untimed")
 
 ENGINES = ("memory", "sqlite", "postgresql", "cockroachdb", "redis")
-SETTINGS = Settings(
-    schedule_window=timedelta(seconds=1),
-    runner_window=timedelta(seconds=1),
-    cleanup_window=timedelta(seconds=60),
-    queues=("default",),
-    max_workers=4,
-    max_held=100,
-    max_hung=3,
-    max_hangs=3,
-    expire_after=timedelta(seconds=300),
-    timeout=None,
-    retry=None,
-    catch_up=CatchUp(),
-    lease=timedelta(seconds=20),
-    retention=timedelta(days=1),
-    retention_failed=None,
-    remember=timedelta(days=400),
-    clock_error=None,
-    lateness_objective=None,
-)
 RARE = {
     "broker": "on a RabbitMQ",
     "browser": "in Chromium",
@@ -275,15 +253,6 @@ def rabbitmq_server(
 ) -> Iterator[RabbitMQServer]:
     """The session's RabbitMQ, which no test stops, and nobody empties."""
     with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as server:
-        yield server
-
-
-@pytest.fixture
-def own_rabbitmq(tmp_path: Path) -> Iterator[RabbitMQServer]:
-    """A RabbitMQ of the test's own, which it may stop, kill and start again."""
-    folder = tmp_path / "rabbitmq"
-    folder.mkdir()
-    with running_rabbitmq(folder) as server:
         yield server
 
 

@@ -132,16 +132,6 @@ class RabbitMQServer:
             self._process.communicate()
             self._process = None
 
-    def freeze(self) -> None:
-        """Let it take connections and answer nothing."""
-        assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGCONT)
-
 
 @contextmanager
 def running_rabbitmq(folder: Path) -> Iterator[RabbitMQServer]:

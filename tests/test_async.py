@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec
 
 import pytest
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
 
+_P = ParamSpec("_P")
 tenant: ContextVar[str] = ContextVar("tenant")
 
 
@@ -40,12 +41,18 @@ def at_once(**options: object) -> TaskDefinition:
     return TaskDefinition(trigger=trigger, **options)  # type: ignore[arg-type]
 
 
-def run(main: Coroutine[object, object, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(FAILED_AFTER):
-            await main
+def awaited(test: Callable[_P, Coroutine[object, object, None]]) -> Callable[_P, None]:
+    """Runs a test on an event loop, no longer than a failing test waits."""
 
-    asyncio.run(bounded())
+    @wraps(test)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(FAILED_AFTER):
+                await test(*args, **kwargs)
+
+        asyncio.run(bounded())
+
+    return call
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -73,65 +80,19 @@ class Job:
 class TestHandlers:
     """Async handlers are called on the event loop of the application."""
 
-    def test_on_the_loop_and_in_the_context_in_which_it_was_entered(self) -> None:
-        async def main() -> None:
-            tenant.set("ours")
-            job = Job()
-            async with Scheduler(job) as scheduler:
-                tenant.set("another one by now")
-                await scheduler.aschedule(at_once())
-                await job.called.wait()
-                job.go.set()
-            assert job.loops == [asyncio.get_running_loop()]
-            assert job.seen == ["ours"]
-            assert (await scheduler.acounts())[State.COMPLETED] == 1
-            assert not scheduler.health().ok
-
-        run(main())
-
-    @pytest.mark.parametrize("threads", [False, True])
-    def test_what_a_sync_handler_returns_is_awaited_there(
-        self, *, threads: bool
-    ) -> None:
-        async def main() -> None:
-            tenant.set("ours")
-            job = Job()
-
-            def handler(instance: TaskInstance) -> Awaitable[None]:
-                called_on.append(threading.current_thread())
-                assert tenant.get() == "ours"
-                tenant.set("of this run")
-                return job(instance)
-
-            called_on: list[threading.Thread] = []
-            job.go.set()
-            with ThreadPoolExecutor() as executor:
-                async with Scheduler(
-                    handler, executor=executor if threads else None
-                ) as scheduler:
-                    for number in range(1, 3):
-                        await scheduler.aschedule(at_once())
-                        await until(lambda: len(job.loops) == number)  # noqa: B023
-            assert job.loops == 2 * [asyncio.get_running_loop()]
-            assert job.seen == 2 * ["of this run"]
-            assert threading.current_thread() not in called_on
-            assert scheduler.counts()[State.COMPLETED] == 2
-
-        run(main())
-
-    def test_a_loop_may_be_given_to_a_scheduler_that_starts_elsewhere(self) -> None:
-        async def main() -> None:
-            loop = asyncio.get_running_loop()
-            job = Job()
-            job.go.set()
-            scheduler = Scheduler(job, loop=loop)
-            await asyncio.to_thread(scheduler.start)
-            await asyncio.to_thread(scheduler.schedule, at_once())
+    @awaited
+    async def test_on_the_loop_and_in_the_context_in_which_it_was_entered(self) -> None:
+        tenant.set("ours")
+        job = Job()
+        async with Scheduler(job) as scheduler:
+            tenant.set("another one by now")
+            await scheduler.aschedule(at_once())
             await job.called.wait()
-            assert await scheduler.astop()
-            assert job.loops == [loop]
-
-        run(main())
+            job.go.set()
+        assert job.loops == [asyncio.get_running_loop()]
+        assert job.seen == ["ours"]
+        assert (await scheduler.acounts())[State.COMPLETED] == 1
+        assert not scheduler.health().ok
 
     def test_what_is_no_event_loop_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="loop must be"):
@@ -152,32 +113,6 @@ class TestHandlers:
             loop.run_until_complete(asyncio.wait_for(called.wait(), FAILED_AFTER))
             assert scheduler.list_instances(definition_id=stored.id)[0].attempt == 1
         loop.close()
-
-    def test_one_whose_task_is_cancelled_before_it_begins_keeps_no_place(self) -> None:
-        async def main() -> None:
-            loop = asyncio.get_running_loop()
-            cancelled: list[object] = []
-
-            def cancel_first(
-                loop: asyncio.AbstractEventLoop, work: Any, **options: Any
-            ) -> asyncio.Task[Any]:
-                task = asyncio.Task(work, loop=loop, **options)
-                if not cancelled and work.__name__ == "_perform_async":
-                    cancelled.append(work)
-                    task.cancel()
-                return task
-
-            # As an application does that cancels all the tasks of its loop.
-            loop.set_task_factory(cancel_first)
-            job = Job()
-            job.go.set()
-            async with Scheduler(job, max_workers=1) as scheduler:
-                await scheduler.aschedule(at_once())
-                await job.called.wait()
-            assert cancelled
-            assert scheduler.counts()[State.COMPLETED] == 1
-
-        run(main())
 
     def test_one_that_blocks_the_loop_is_said_and_the_loop_stays(self) -> None:
         blocked, go = threading.Event(), threading.Event()
@@ -207,37 +142,33 @@ class TestHandlers:
 class TestStop:
     """A stop waits for what runs on the same loop, which goes on meanwhile."""
 
-    def test_it_waits_for_sync_handlers_that_wait_for_the_same_loop(self) -> None:
-        async def main() -> None:
-            loop, called = asyncio.get_running_loop(), asyncio.Event()
+    @awaited
+    async def test_it_waits_for_sync_handlers_that_wait_for_the_same_loop(self) -> None:
+        loop, called = asyncio.get_running_loop(), asyncio.Event()
 
-            async def work() -> None:
-                called.set()
-                await until(lambda: scheduler._node.stopping)  # type: ignore[union-attr]
+        async def work() -> None:
+            called.set()
+            await until(lambda: scheduler._node.stopping)  # type: ignore[union-attr]
 
-            def handler(instance: TaskInstance) -> None:
-                asyncio.run_coroutine_threadsafe(work(), loop).result()
+        def handler(instance: TaskInstance) -> None:
+            asyncio.run_coroutine_threadsafe(work(), loop).result()
 
-            async with Scheduler(handler) as scheduler:
-                await scheduler.aschedule(at_once())
-                await called.wait()
-            assert scheduler.counts()[State.COMPLETED] == 1
-
-        run(main())
-
-    def test_with_a_timeout_it_leaves_behind_what_still_runs(self) -> None:
-        async def main() -> None:
-            job = Job()
-            scheduler = Scheduler(job)
-            assert await scheduler.astop()
-            await scheduler.astart()
+        async with Scheduler(handler) as scheduler:
             await scheduler.aschedule(at_once())
-            await job.called.wait()
-            assert not await scheduler.astop(timedelta(0))
-            assert not await scheduler.astop()
-            job.go.set()
+            await called.wait()
+        assert scheduler.counts()[State.COMPLETED] == 1
 
-        run(main())
+    @awaited
+    async def test_with_a_timeout_it_leaves_behind_what_still_runs(self) -> None:
+        job = Job()
+        scheduler = Scheduler(job)
+        assert await scheduler.astop()
+        await scheduler.astart()
+        await scheduler.aschedule(at_once())
+        await job.called.wait()
+        assert not await scheduler.astop(timedelta(0))
+        assert not await scheduler.astop()
+        job.go.set()
 
     def test_what_runs_on_a_loop_that_is_closed_is_given_back(self) -> None:
         async def handler(instance: TaskInstance) -> None:
@@ -276,39 +207,38 @@ class TestStop:
 
         called: list[TaskInstance] = []
         scheduler = Scheduler(handler)
-        run(cancelled_stop(scheduler, called))
+        asyncio.run(cancelled_stop(scheduler, called))
         # The loop that waited is closed by now.
         assert scheduler._node is not None
         stopped = threading.Event()
         scheduler._node.when_stopped(stopped.set)
         assert stopped.wait(FAILED_AFTER)
 
-    def test_called_by_a_handler_it_answers_at_once(self) -> None:
-        async def main() -> None:
-            answers: list[bool] = []
-            called = asyncio.Event()
+    @awaited
+    async def test_called_by_a_handler_it_answers_at_once(self) -> None:
+        answers: list[bool] = []
+        called = asyncio.Event()
 
-            async def handler(instance: TaskInstance) -> None:
-                answers.append(await scheduler.astop())
-                answers.append(scheduler.stop())
-                called.set()
+        async def handler(instance: TaskInstance) -> None:
+            answers.append(await scheduler.astop())
+            answers.append(scheduler.stop())
+            called.set()
 
-            async with Scheduler(handler) as scheduler:
-                await scheduler.aschedule(at_once())
-                await called.wait()
-            assert answers == [False, False]
-
-        run(main())
+        async with Scheduler(handler) as scheduler:
+            await scheduler.aschedule(at_once())
+            await called.wait()
+        assert answers == [False, False]
 
     def test_a_timeout_must_be_a_timedelta(self) -> None:
         with pytest.raises(ConfigurationError, match="timeout"):
-            run(stop_within(Scheduler(print), 5))
+            asyncio.run(Scheduler(print).astop(5))  # type: ignore[arg-type]
 
 
 class TestStart:
     """A start in an event loop does not block it, and happens whole or not at all."""
 
-    def test_one_that_is_cancelled_has_started_nothing(self) -> None:
+    @awaited
+    async def test_one_that_is_cancelled_has_started_nothing(self) -> None:
         entered, go = threading.Event(), threading.Event()
 
         class Slow(MemoryStore):
@@ -316,48 +246,43 @@ class TestStart:
                 entered.set()
                 assert go.wait(FAILED_AFTER)
 
-        async def main() -> None:
-            scheduler = Scheduler(print, Slow())
-            start = asyncio.create_task(scheduler.astart())
-            await until(entered.is_set)
-            start.cancel()
-            with suppress(asyncio.CancelledError):
-                await start
-            go.set()
-            assert scheduler._node is None
+        scheduler = Scheduler(print, Slow())
+        start = asyncio.create_task(scheduler.astart())
+        await until(entered.is_set)
+        start.cancel()
+        with suppress(asyncio.CancelledError):
+            await start
+        go.set()
+        assert scheduler._node is None
 
-        run(main())
-
-    def test_it_is_harmless_where_it_runs_already_and_refused_elsewhere(self) -> None:
-        async def main() -> None:
-            async with Scheduler(print) as scheduler:
-                await scheduler.astart()
-                with pytest.raises(SchedulerStateError, match="another event loop"):
-                    await asyncio.to_thread(asyncio.run, scheduler.astart())
-            await asyncio.to_thread(scheduler.start)
+    @awaited
+    async def test_it_is_harmless_where_it_runs_already_and_refused_elsewhere(
+        self,
+    ) -> None:
+        async with Scheduler(print) as scheduler:
+            await scheduler.astart()
             with pytest.raises(SchedulerStateError, match="another event loop"):
-                await scheduler.astart()
-            await scheduler.astop()
+                await asyncio.to_thread(asyncio.run, scheduler.astart())
+        await asyncio.to_thread(scheduler.start)
+        with pytest.raises(SchedulerStateError, match="another event loop"):
+            await scheduler.astart()
+        await scheduler.astop()
 
-        run(main())
-
-    def test_the_sync_forms_say_that_they_would_block(self) -> None:
-        async def main() -> None:
-            scheduler = Scheduler(print)
-            assert scheduler.stop()
-            with pytest.raises(SchedulerStateError, match=r"await scheduler.astart\("):
-                scheduler.start()
-            with pytest.raises(SchedulerStateError, match="use `async with`"):
-                scheduler.__enter__()
-            with pytest.raises(SchedulerStateError, match="async with scheduler"):
-                scheduler.run()
-            async with scheduler:
-                with pytest.raises(SchedulerStateError, match=r"scheduler.astop\("):
-                    scheduler.stop()
-                assert scheduler.health().ok
-            assert scheduler.stop()
-
-        run(main())
+    @awaited
+    async def test_the_sync_forms_say_that_they_would_block(self) -> None:
+        scheduler = Scheduler(print)
+        assert scheduler.stop()
+        with pytest.raises(SchedulerStateError, match=r"await scheduler.astart\("):
+            scheduler.start()
+        with pytest.raises(SchedulerStateError, match="use `async with`"):
+            scheduler.__enter__()
+        with pytest.raises(SchedulerStateError, match="async with scheduler"):
+            scheduler.run()
+        async with scheduler:
+            with pytest.raises(SchedulerStateError, match=r"scheduler.astop\("):
+                scheduler.stop()
+            assert scheduler.health().ok
+        assert scheduler.stop()
 
 
 class TestCalls:
@@ -379,7 +304,8 @@ class TestCalls:
         assert f"``{name}``" in form.__doc__
         assert inspect.iscoroutinefunction(form)
 
-    def test_the_event_loop_goes_on_while_the_store_is_slow(self) -> None:
+    @awaited
+    async def test_the_event_loop_goes_on_while_the_store_is_slow(self) -> None:
         entered, go = threading.Event(), threading.Event()
 
         class Slow(MemoryStore):
@@ -388,52 +314,45 @@ class TestCalls:
                 assert go.wait(FAILED_AFTER)
                 return super().get_definition(definition_id)
 
-        async def main() -> None:
-            client = Client(Slow())
-            stored = await client.aschedule(at_once())
-            read = asyncio.create_task(client.aget_definition(stored.id))
-            await until(entered.is_set)
-            go.set()
-            assert await read == stored
-
-        run(main())
+        client = Client(Slow())
+        stored = await client.aschedule(at_once())
+        read = asyncio.create_task(client.aget_definition(stored.id))
+        await until(entered.is_set)
+        go.set()
+        assert await read == stored
 
 
 class TestManualClock:
     """Tests of async handlers move the clock on another thread than their loop's."""
 
-    def test_they_are_called_on_the_loop_of_the_test(self) -> None:
-        async def main() -> None:
-            clock = ManualClock()
-            job = Job()
-            job.go.set()
-            async with Scheduler(job, clock=clock) as scheduler:
-                await scheduler.aschedule(definition_at(START + seconds(60)))
-                await asyncio.to_thread(clock.advance, seconds(60))
-                assert job.loops == [asyncio.get_running_loop()]
-            assert clock.now() < START + seconds(61)
-
-        run(main())
+    @awaited
+    async def test_they_are_called_on_the_loop_of_the_test(self) -> None:
+        clock = ManualClock()
+        job = Job()
+        job.go.set()
+        async with Scheduler(job, clock=clock) as scheduler:
+            await scheduler.aschedule(definition_at(START + seconds(60)))
+            await asyncio.to_thread(clock.advance, seconds(60))
+            assert job.loops == [asyncio.get_running_loop()]
+        assert clock.now() < START + seconds(61)
 
     @pytest.mark.parametrize("returns", ["a coroutine", "a future"])
-    def test_on_the_thread_of_the_loop_it_is_said(self, returns: str) -> None:
-        async def main() -> None:
-            clock = ManualClock()
+    @awaited
+    async def test_on_the_thread_of_the_loop_it_is_said(self, returns: str) -> None:
+        clock = ManualClock()
 
-            def handler(instance: TaskInstance) -> Awaitable[None]:
-                job = Job()(instance)
-                if returns == "a coroutine":
-                    return job
-                job.close()
-                return asyncio.get_running_loop().create_future()
+        def handler(instance: TaskInstance) -> Awaitable[None]:
+            job = Job()(instance)
+            if returns == "a coroutine":
+                return job
+            job.close()
+            return asyncio.get_running_loop().create_future()
 
-            with Scheduler(handler, clock=clock) as scheduler:
-                stored = scheduler.schedule(definition_at(START))
-                clock.advance(seconds(1))
-                [instance] = scheduler.list_instances(definition_id=stored.id)
-                assert "asyncio.to_thread(clock.advance" in (instance.error or "")
-
-        run(main())
+        with Scheduler(handler, clock=clock) as scheduler:
+            stored = scheduler.schedule(definition_at(START))
+            clock.advance(seconds(1))
+            [instance] = scheduler.list_instances(definition_id=stored.id)
+            assert "asyncio.to_thread(clock.advance" in (instance.error or "")
 
 
 async def cancelled_stop(scheduler: Scheduler, called: Sequence[object]) -> None:
@@ -445,10 +364,6 @@ async def cancelled_stop(scheduler: Scheduler, called: Sequence[object]) -> None
     stop.cancel()
     with suppress(asyncio.CancelledError):
         await stop
-
-
-async def stop_within(scheduler: Scheduler, timeout: object) -> None:
-    await scheduler.astop(timeout)  # type: ignore[arg-type]
 
 
 def definition_at(at: datetime) -> TaskDefinition:

@@ -7,7 +7,6 @@ import io
 import shutil
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,13 +17,14 @@ from benchmarks.comparison import comparison
 from benchmarks.databases import Databases
 from benchmarks.drain import experiments as drains
 from benchmarks.experiment import P50, RATE, Call, Figure, Role
-from benchmarks.processes import HERE, Failed, ForkServers
+from benchmarks.processes import HERE, ForkServers
 from benchmarks.results import Contender, Measured, Report
 from benchmarks.rounds import Rounds
 from benchmarks.sizes import TINY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from benchmarks.experiment import Experiment, Variant
 
@@ -124,22 +124,6 @@ def test_a_run_in_processes_of_their_own_is_kept_and_read_again(tmp_path: Path) 
     assert "go_scheduler" in tables.table(measured)
 
 
-def test_a_ratio_is_the_median_of_those_within_a_round() -> None:
-    measured = two(ours=[10, 100, 30], theirs=[10, 50, 60])
-    assert measured.ratio(measured.contenders[1], RATE) == 1
-    assert not measured.is_ahead(measured.contenders[1], RATE)
-
-
-@pytest.mark.parametrize("figure", [RATE, P50])
-def test_whoever_is_ahead_of_ours_is_listed(figure: Figure) -> None:
-    less, more = [1.0, 2.0], [3.0, 4.0]
-    ours, theirs = (less, more) if figure.more else (more, less)
-    measured = two(ours=ours, theirs=theirs, figure=figure)
-    assert "* peer" in tables.losses([measured])
-    assert "* peer" not in tables.losses([two(ours=theirs, theirs=ours, figure=figure)])
-    assert tables.losses([]) == "No others were measured (--peers)."
-
-
 def test_what_has_failed_says_why_and_is_no_figure() -> None:
     measured = two(ours=[1], theirs=[1])
     failed = replace(
@@ -214,62 +198,6 @@ def test_an_interrupted_comparison_prints_what_it_has(
     assert "Interrupted. So far:" in said.getvalue()
     [rate, _] = rows(said.getvalue()).values()
     assert rate[3] == rate[4], "one round has one ratio"
-
-
-@pytest.mark.slow
-def test_a_process_that_does_not_answer_has_failed() -> None:
-    with ForkServers() as servers:
-
-        def answer(function: str, limit: int = 60, **arguments: object) -> object:
-            call = Call(function, arguments)
-            return servers.answer(call, "memory://", tree=HERE, limit=limit)
-
-        with pytest.raises(Failed, match="took longer than 0 s"):
-            answer("drain:drain", limit=0, instances=1)
-        with pytest.raises(Failed, match="without a word"):
-            answer("child:main")  # ends its process by itself
-        with pytest.raises(Failed, match="TypeError"):
-            answer("drain:drain")
-        assert answer("seeds:due", instances=1) == {}
-
-
-class Turns(ForkServers):
-    """Measures nothing, and notes which checkouts were to be measured."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trees: list[Path | None] = []
-
-    def answer(
-        self,
-        call: Call,
-        url: str,
-        *,
-        tree: Path | None,
-        python: str = "",
-        limit: int = 0,
-    ) -> dict[str, float]:
-        self.trees.append(tree)
-        return {"rate": 1.0}
-
-
-def test_the_checkout_that_is_measured_first_is_measured_second_in_the_next_round() -> (
-    None
-):
-    other, turns = Path("other"), Turns()
-    with Databases({}) as databases:
-        rounds = Rounds(
-            databases=databases,
-            servers=turns,
-            count=3,
-            peers=False,
-            against=other,
-            pythons={},
-            say=lambda _: None,
-        )
-        *_, [measured] = rounds.measure(list(drains("memory", TINY)))
-    assert turns.trees == [HERE, other, other, HERE, HERE, other]
-    assert [each.role for each in measured.contenders] == [Role.OURS, Role.BEFORE]
 
 
 @pytest.mark.parametrize("figure", [RATE, P50])

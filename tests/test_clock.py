@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -12,15 +12,12 @@ import pytest
 
 from go_scheduler.clock import ZERO, StoreClock, SystemClock
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.testing.clock import START
+from go_scheduler.testing.builders import HOUR, TICK
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from go_scheduler.testing import ManualClock
-
-HOUR = timedelta(hours=1)
-TICK = timedelta(microseconds=1)
 
 
 class DistantStore:
@@ -58,26 +55,6 @@ def distant(clock: ManualClock) -> DistantStore:
     return DistantStore(clock)
 
 
-def test_the_system_clock_tells_the_time_in_utc() -> None:
-    before = datetime.now(UTC)  # noqa: TID251 - what it is compared with
-    assert before <= SystemClock().now() <= before + timedelta(minutes=1)
-
-
-def test_elapsed_time_does_not_run_back() -> None:
-    clock = SystemClock()
-    times = [clock.elapsed() for _ in range(100)]
-    assert times == sorted(times)
-
-
-def test_a_system_wait_ends_at_its_time() -> None:
-    clock, condition = SystemClock(), threading.Condition()
-    until = clock.elapsed() + timedelta(milliseconds=2)
-    with condition:
-        while clock.elapsed() < until:
-            clock.wait(condition, until)
-    assert clock.elapsed() >= until
-
-
 def test_a_system_wait_until_a_time_that_has_passed_returns_at_once() -> None:
     clock, condition = SystemClock(), threading.Condition()
     with condition:
@@ -111,17 +88,6 @@ def test_the_store_is_asked_again_after_ten_seconds(distant: DistantStore) -> No
     assert distant.asked == 2
 
 
-def test_between_two_answers_it_goes_on_by_itself(
-    clock: ManualClock, distant: DistantStore
-) -> None:
-    distant.ahead = -HOUR
-    distant.copy.refresh()
-    clock.advance(seconds(3))
-    assert distant.copy.now() == START + seconds(3) - HOUR
-    assert distant.copy.elapsed() == seconds(3)
-    assert distant.copy.at(seconds(4)) == START + seconds(4) - HOUR
-
-
 def test_it_waits_as_the_nodes_own_clock_does(
     clock: ManualClock, distant: DistantStore
 ) -> None:
@@ -142,35 +108,34 @@ def test_it_lags_by_no_more_than_a_round_trip_and_never_leads(
     assert distant.copy.now() + distant.copy.round_trip >= distant.now()
 
 
-def test_the_answer_with_the_shortest_round_trip_counts(distant: DistantStore) -> None:
-    for back in (0.3, 0.1, 0.2):
-        distant.back = seconds(back)
+SHORT, LONG = [(0.1, ZERO)], [(0.3, ZERO)]
+
+
+# How long answers came back, with how far the store was ahead then, each ten seconds.
+@pytest.mark.parametrize(
+    ("answers", "lag", "round_trip"),
+    [
+        ([*LONG, *SHORT, (0.2, ZERO)], 0.1, 0.1),
+        (SHORT + 11 * LONG, 0.1, 0.1),
+        # What is shown does not go back.
+        (SHORT + 12 * LONG, 0.1, 0.3),
+        ([(0, ZERO), (0, HOUR), (0, HOUR)], 0, 0),
+        ([(0, ZERO), (0, -HOUR), (0, -HOUR)], 0, 0),
+        ([(0, ZERO), (0.5, HOUR)], 0.5, 0.5),
+    ],
+    ids=["best", "for two minutes", "longer", "set ahead", "set back", "set since"],
+)
+def test_the_best_answer_of_two_minutes_counts_until_the_store_is_set(
+    distant: DistantStore,
+    answers: list[tuple[float, timedelta]],
+    lag: float,
+    round_trip: float,
+) -> None:
+    for back, ahead in answers:
+        distant.back, distant.ahead = seconds(back), ahead
         distant.refresh_in(seconds(10))
-    assert distant.lag == seconds(0.1)
-    assert distant.copy.round_trip == seconds(0.1)
-
-
-def test_an_answer_counts_for_two_minutes(distant: DistantStore) -> None:
-    distant.back = seconds(0.1)
-    distant.copy.refresh()
-    distant.back = seconds(0.3)
-    for _ in range(11):
-        distant.refresh_in(seconds(10))
-    assert distant.copy.round_trip == seconds(0.1)
-    distant.refresh_in(seconds(10))
-    assert distant.copy.round_trip == seconds(0.3)
-
-
-def test_a_worse_answer_does_not_turn_it_back(distant: DistantStore) -> None:
-    distant.back = seconds(0.1)
-    distant.copy.refresh()
-    distant.back = seconds(3)
-    before = distant.copy.now()
-    for _ in range(30):
-        distant.refresh_in(seconds(10))
-        now = distant.copy.now()
-        assert before < now <= distant.now()
-        before = now
+    assert distant.lag == seconds(lag)
+    assert distant.copy.round_trip == seconds(round_trip)
 
 
 def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
@@ -187,45 +152,6 @@ def test_when_the_best_answer_is_forgotten_it_stands_until_the_time_catches_up(
     assert distant.copy.now() == shown + seconds(3) == distant.now() - seconds(5)
 
 
-@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
-def test_it_follows_a_store_that_was_set(
-    distant: DistantStore, ahead: timedelta
-) -> None:
-    distant.copy.refresh()
-    distant.ahead = ahead
-    for span in (10, 1):
-        distant.refresh_in(seconds(span))
-        assert distant.copy.now() == distant.now()
-
-
-def test_a_better_answer_before_the_store_was_set_counts_no_more(
-    distant: DistantStore,
-) -> None:
-    distant.copy.refresh()
-    distant.back, distant.ahead = seconds(0.5), HOUR
-    distant.refresh_in(seconds(10))
-    assert distant.lag == seconds(0.5)
-
-
-def test_a_store_that_is_away_costs_nothing_of_what_is_known(
-    clock: ManualClock,
-) -> None:
-    away = False
-
-    def read() -> datetime:
-        if away:
-            raise StoreUnavailableError("away")
-        return clock.now()
-
-    copy = StoreClock(clock, read)
-    copy.refresh()
-    away = True
-    clock.advance(HOUR)
-    with pytest.raises(StoreUnavailableError):
-        copy.refresh()
-    assert copy.now() == START + HOUR
-
-
 def test_the_time_of_a_store_never_reached_is_not_known(clock: ManualClock) -> None:
     def read() -> datetime:
         raise StoreUnavailableError("away")
@@ -233,27 +159,6 @@ def test_the_time_of_a_store_never_reached_is_not_known(clock: ManualClock) -> N
     copy = StoreClock(clock, read)
     with pytest.raises(StoreUnavailableError):
         copy.now()
-
-
-def test_two_loops_that_ask_at_once_do_not_mix_their_answers(
-    clock: ManualClock,
-) -> None:
-    inside, asked = threading.Event(), []
-
-    def read() -> datetime:
-        asked.append(inside.is_set())
-        inside.set()
-        time = clock.now()
-        inside.clear()
-        return time
-
-    copy = StoreClock(clock, read)
-    threads = [threading.Thread(target=copy.refresh, daemon=True) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(FAILED_AFTER)
-    assert asked == [False]
 
 
 def test_it_begins_with_the_best_of_five_answers(

@@ -69,37 +69,37 @@ def test_the_docstring_draws_every_error_under_its_base() -> None:
     assert drawn == {each.__name__: each.__bases__[0].__name__ for each in CLASSES}
 
 
-def test_what_is_not_found_is_named_by_its_id() -> None:
-    definition, instance = (
-        TaskDefinitionNotFoundError(ID),
-        TaskInstanceNotFoundError(ID),
-    )
-    assert definition.definition_id == instance.instance_id == ID
-    assert str(definition) == f"no task definition has the id {ID}"
-    assert str(instance) == f"no task instance has the id {ID}"
+CONFLICT = f"task definition {ID} was"
 
 
-def test_a_conflict_says_what_was_expected_and_what_was_found() -> None:
-    error = ConflictError(ID, expected=3, revision=5)
-    assert (error.definition_id, error.expected, error.revision) == (ID, 3, 5)
-    assert str(error) == (
-        f"task definition {ID} was expected at revision 3, but it is at revision 5:"
-        " read it again and repeat the change"
-    )
-
-
-def test_a_conflict_with_nothing_says_that_there_is_none_and_what_to_do() -> None:
-    error = ConflictError(ID, expected=3, revision=None)
-    assert "revision 3, but none has this id: it was deleted, or never" in str(error)
-    assert str(error).endswith("as a new one it must not carry a revision")
-
-
-def test_a_conflict_of_a_new_one_says_that_there_is_one() -> None:
-    error = ConflictError(ID, expected=0, revision=5)
-    assert str(error) == (
-        f"task definition {ID} was to be a new one, but there is one at revision 5:"
-        " take another id, or none"
-    )
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TaskDefinitionNotFoundError(ID), f"no task definition has the id {ID}"),
+        (TaskInstanceNotFoundError(ID), f"no task instance has the id {ID}"),
+        (
+            ConflictError(ID, expected=3, revision=5),
+            f"{CONFLICT} expected at revision 3, but it is at revision 5: read it again"
+            " and repeat the change",
+        ),
+        (
+            ConflictError(ID, expected=3, revision=None),
+            f"{CONFLICT} expected at revision 3, but none has this id: it was deleted,"
+            " or never there; as a new one it must not carry a revision",
+        ),
+        (
+            ConflictError(ID, expected=0, revision=5),
+            f"{CONFLICT} to be a new one, but there is one at revision 5: take another"
+            " id, or none",
+        ),
+    ],
+    ids=["no definition", "no instance", "edited", "gone", "not new"],
+)
+def test_an_error_of_an_id_says_what_was_found(
+    error: GoSchedulerError, text: str
+) -> None:
+    assert str(error) == text
+    assert ID in vars(error).values()
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)

@@ -10,7 +10,6 @@ package's own commands from a shell.
 from __future__ import annotations
 
 import ast
-import asyncio
 import os
 import re
 import sqlite3
@@ -211,17 +210,6 @@ def test_an_example_in_an_application_takes_memory_if_no_url_is_given(
     assert run_python(str(example), cwd=tmp_path) == shown_output(example)
 
 
-@pytest.mark.documentation
-@pytest.mark.slow
-def test_the_example_of_an_async_application_says_that_it_needs_a_url() -> None:
-    for package in ("asyncpg", "fastapi", "httpx"):
-        pytest.importorskip(package)
-    command = [sys.executable, "examples/web_application.py"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    assert ran.stderr.startswith("usage: python web_application.py postgresql://")
-
-
 @pytest.mark.parametrize("example", IN_APPLICATIONS, ids=lambda each: each.name)
 def test_the_page_of_examples_says_what_an_example_in_an_application_needs(
     example: Path,
@@ -232,34 +220,6 @@ def test_the_page_of_examples_says_what_an_example_in_an_application_needs(
     text = example.read_text()
     own = {"asyncpg", "django", "fastapi", "flask", "httpx", "uvicorn"}
     assert {each for each in own if each in text} == own & {*installed}
-
-
-def test_two_workers_of_the_web_application_may_make_its_table_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for package in ("fastapi", "httpx"):
-        pytest.importorskip(package)
-    asyncpg = pytest.importorskip("asyncpg")
-
-    class Pool:
-        async def __aenter__(self) -> Pool:
-            return self
-
-        async def __aexit__(self, *_: object) -> None:
-            pass
-
-        async def execute(self, statement: str) -> None:
-            # PostgreSQL says so in spite of IF NOT EXISTS.
-            raise asyncpg.UniqueViolationError(statement)
-
-    async def live() -> None:
-        application = loaded("web_application")
-        async with application.app.router.lifespan_context(application.app):
-            pass
-
-    monkeypatch.setattr(asyncpg, "create_pool", lambda *_, **__: Pool())
-    monkeypatch.setenv("DATABASE_URL", "memory://")
-    asyncio.run(live())
 
 
 @pytest.mark.slow
@@ -417,23 +377,3 @@ def test_what_a_store_kept_in_its_file_is_there_for_another(tmp_path: Path) -> N
     trigger = module.ExecuteOnceTrigger(one.now())
     [stored] = one.put_definitions([module.TaskDefinition(trigger=trigger)])
     assert other.get_definition(stored.id) == stored
-
-
-def test_a_file_that_is_no_store_is_an_error_and_stays(tmp_path: Path) -> None:
-    module = loaded("own_store")
-    path = tmp_path / "tasks.json"
-    path.write_text("[")
-    with pytest.raises(module.StoreError, match="does not hold a store"):
-        module.FileStore(path).counts()
-    assert path.read_text() == "["
-
-
-def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    module = loaded("own_store")
-    store = module.FileStore(tmp_path / "tasks.json")
-    trigger = module.ExecuteOnceTrigger(store.now())
-    (tmp_path / "tasks.json.new").mkdir()
-    with pytest.raises(module.StoreUnavailableError):
-        store.put_definitions([module.TaskDefinition(trigger=trigger)])
-    assert store.list_definitions() == []
-    assert not (tmp_path / "tasks.json").exists()

@@ -15,6 +15,7 @@ from go_scheduler.models import TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing import InlineExecutor
+from go_scheduler.testing.builders import HOUR
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
-
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -77,17 +76,6 @@ def test_only_those_look_that_serve_its_queue(clock: ManualClock) -> None:
         assert set(store.claimed) == {("other",)}
     assert len(two.handled) == 2
     assert two.first._queues == {task.id: "other"}
-
-
-def test_one_that_does_not_run_tells_the_other_all_the_same(
-    store: Store, clock: ManualClock
-) -> None:
-    two = Two(store, clock)
-    with two.other:
-        clock.advance(timedelta(seconds=10))
-        two.first.schedule(once(clock))
-        clock.advance(ZERO)
-    assert len(two.handled) == 1
 
 
 def test_another_one_is_like_the_first_but_for_what_it_runs(

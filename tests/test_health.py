@@ -2,28 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import pytest
-
 from go_scheduler import MemoryStore, Scheduler
-from go_scheduler.health import Health, not_running
-
-
-def test_a_scheduler_that_does_not_run_is_not_well_and_has_nothing() -> None:
-    assert not_running("why") == Health(
-        ok=False,
-        trouble="why",
-        warnings=(),
-        node=None,
-        loops={},
-        store_reachable=False,
-        stuck_workers=0,
-        hanging_triggers=0,
-        waiting=0,
-        busy=0,
-        unrecorded=0,
-    )
 
 
 def test_one_that_was_not_started_says_so_and_what_asks_the_store() -> None:
@@ -46,8 +25,3 @@ def test_it_warns_of_what_is_so_at_this_moment() -> None:
             assert scheduler.health().warnings == ()
             warnings.append("it is away again")
         assert scheduler.health().warnings == ()
-
-
-def test_health_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        not_running("why").ok = True  # type: ignore[misc]

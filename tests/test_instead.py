@@ -130,13 +130,6 @@ def test_an_argument_that_does_not_exist_is_noted_with_the_one_that_may_be_meant
     assert example.startswith("Write, for example: ")
 
 
-def test_windows_are_no_first_argument() -> None:
-    with pytest.raises(TypeError, match="argument") as caught:
-        Scheduler(DAY, print, MemoryStore())  # type: ignore[call-arg,arg-type]
-    [note] = caught.value.__notes__
-    assert note.endswith("store, schedule_window=timedelta(seconds=10))")
-
-
 @pytest.mark.parametrize(
     ("wrong", "example"),
     [

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine
 
 from go_scheduler import (
     Job,
@@ -23,21 +21,15 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.events import Event, InstanceAdded, InstanceSkipped, hears
-from go_scheduler.firing.steps import within_queue
 from go_scheduler.http import create_app
 from go_scheduler.http.problems import problem_of
 from go_scheduler.http.remote_errors import RefusedError, error_of
-from go_scheduler.models import Skipped
-from go_scheduler.stores import open_store
-from go_scheduler.stores.messages import Firing
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, definition
+from go_scheduler.testing.builders import HOUR, MINUTE
 from go_scheduler.testing.clock import START
 from go_scheduler.why.answer import Because
 from tests.http.serving import called
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from go_scheduler import Store
     from go_scheduler.testing import ManualClock
 
@@ -87,28 +79,6 @@ def test_what_is_dropped_is_answered_and_told(clock: ManualClock, store: Store) 
     assert len(told) == 4
 
 
-def test_what_is_dropped_in_a_transaction_goes_with_it(
-    clock: ManualClock, tmp_path: Path
-) -> None:
-    told: list[InstanceSkipped] = []
-    url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    engine = create_engine(url)
-    listeners = [hears(InstanceSkipped)(told.append)]
-    with (
-        closing(open_store(url, clock=clock)) as store,
-        Scheduler(print, store, clock=clock, listeners=listeners) as scheduler,
-    ):
-        scheduler.schedule(DROPPING)
-        with engine.connect() as connection:
-            for _ in range(3):
-                last = scheduler.enqueue("send", delay=HOUR, connection=connection)
-            assert last.state is State.SKIPPED
-            assert [each.joined for each in told] == [True]
-            connection.rollback()
-        assert scheduler.list_instances() == []
-    engine.dispose()
-
-
 @pytest.mark.parametrize("when_full", ["refuse", "drop"])
 def test_why_says_that_it_is_full(
     clock: ManualClock, store: Store, when_full: Literal["refuse", "drop"]
@@ -150,26 +120,6 @@ def test_over_http_what_is_dropped_is_created_and_skipped(clock: ManualClock) ->
                 )
 
     asyncio.run(asking())
-
-
-def test_a_step_ends_where_there_is_no_more_room() -> None:
-    times = (START, START + SECOND, START + 2 * SECOND)
-    of = replace(definition(), max_queue=5)
-    step = Firing(definition=of, fire_times=times, execute_times=times)
-    assert within_queue(step, 3) is step
-    shorter = within_queue(step, 2)
-    assert shorter.fire_times == shorter.execute_times == times[:2]
-    assert shorter.next_fire_time == times[2]
-    assert shorter.skipped is None
-    before = Skipped(first=START - MINUTE, last=START - SECOND, count=4, reason="late")
-    none = within_queue(replace(step, skipped=before), -1)
-    assert (none.fire_times, none.execute_times) == ((), ())
-    assert none.skipped == Skipped(
-        first=START - MINUTE,
-        last=times[2],
-        count=7,
-        reason="late; 5 of it wait, and no more may (max_queue)",
-    )
 
 
 def test_over_http_it_is_refused_and_may_be_tried_again() -> None:

@@ -65,6 +65,7 @@ def scheduler(**given: Any) -> Scheduler:
             lambda: defined(max_per_node=0),
             "max_per_node must be from 1 to 1,000,000,000: 0",
         ),
+        (lambda: defined(priority=4), "priority must be from 0 to 3: 4"),
         (
             lambda: defined(when_full="wait"),
             "when_full must be one of 'refuse', 'drop': 'wait'",

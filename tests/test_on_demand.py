@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import event
 
 from go_scheduler.client import Client
 from go_scheduler.client.arguments import Job
@@ -17,15 +15,13 @@ from go_scheduler.events import Event, InstanceAdded
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.testing.builders import HOUR, NOBODY, SECOND, TICK
+from go_scheduler.testing.builders import HOUR, NOBODY, SECOND
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from tests.conftest import SQL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 SEND = TaskDefinition(
     trigger=OnDemandTrigger(), id=TaskDefinition.id_for("task send"), name="send"
@@ -119,34 +115,3 @@ def test_each_that_was_made_is_told_of(clock: ManualClock) -> None:
             joined=False,
         )
     ]
-
-
-@contextmanager
-def counted(store: PostgreSQLStore) -> Iterator[list[str]]:
-    executed: list[str] = []
-
-    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
-        executed.append(statement)
-
-    # On SQLite several lanes have one engine.
-    engines = {*store._database._engines.values()}
-    for engine in engines:
-        event.listen(engine, "before_cursor_execute", note)
-    yield executed
-    for engine in engines:
-        event.remove(engine, "before_cursor_execute", note)
-
-
-@pytest.mark.parametrize("engine", SQL[1:], indirect=True)
-def test_to_enqueue_to_a_task_that_is_known_is_one_statement(
-    store: PostgreSQLStore,
-) -> None:
-    client = Client(store)
-    client.schedule(SEND)
-    client.enqueue("send", order=6)
-    with counted(store) as executed:
-        client.enqueue("send", order=7)
-        client.enqueue("send", order=8, key="k", delay=TICK)
-        client.enqueue_all("send", [{"order": number} for number in range(100)])
-    assert len(executed) == 3
-    assert all("INSERT INTO task_instances" in each for each in executed)

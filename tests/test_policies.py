@@ -12,23 +12,17 @@ import pytest
 
 from go_scheduler.checks import LONGEST
 from go_scheduler.errors import ConfigurationError
-from go_scheduler.models import State, TaskDefinition
+from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
 from go_scheduler.policies.retry_policy import names_of
-from go_scheduler.scheduler import Scheduler
+from go_scheduler.testing.builders import MINUTE, SECOND, TICK
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.base import Store
-    from go_scheduler.testing import ManualClock
 
 ID = UUID(int=1)
-TICK = timedelta(microseconds=1)
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 AFTER_EXPIRY = RetryPolicy.after_expiry()
 
 
@@ -54,12 +48,6 @@ def test_so_many_runs_are_allowed(policy: RetryPolicy, last: int) -> None:
     assert policy.allows(last - 1)
     assert not policy.allows(last)
     assert replace(policy, max_attempts=None).allows(10**9)
-
-
-def test_after_expiry_is_without_a_delay_and_a_hundred_runs_unless_it_says() -> None:
-    assert RetryPolicy(max_attempts=100, delay=None) == AFTER_EXPIRY
-    few = RetryPolicy.after_expiry(max_attempts=3, stop_on=[KeyError])
-    assert few == RetryPolicy(max_attempts=3, delay=None, stop_on=[KeyError])
 
 
 def test_by_default_the_delay_doubles_up_to_five_minutes() -> None:
@@ -117,12 +105,6 @@ def test_what_says_nothing_of_what_is_late_is_refused(
         CatchUp(**values)
 
 
-def test_by_default_ten_seconds_are_no_reason_to_miss_anything() -> None:
-    assert CatchUp() == CatchUp(
-        mode="latest", grace=10 * SECOND, within=None, drop_after=None
-    )
-
-
 @pytest.mark.parametrize(
     ("catch_up", "each", "latest"),
     [
@@ -177,10 +159,6 @@ def test_jitter_is_the_same_for_the_same_run_and_another_for_each_other() -> Non
         instance_id=UUID(int=2), runs=1, ran_for=MINUTE, expire_after=MINUTE
     )
     assert of_another.total_seconds() != delays(policy)[0]
-
-
-def test_jitter_is_a_part_of_the_delay_that_it_is_added_to() -> None:
-    assert max(delays(RetryPolicy(delay=SECOND, jitter=1), 100)) <= 2
 
 
 class Gone(KeyError):
@@ -262,20 +240,3 @@ class Mine(str, Enum):  # noqa: UP042
 def test_an_overlap_may_be_a_text_of_an_enumeration_of_the_users() -> None:
     made = TaskDefinition(trigger=OnDemandTrigger(), overlap=Mine.SKIP)  # type: ignore[arg-type]
     assert made.overlap is Overlap.SKIP
-
-
-def test_skip_runs_one_of_those_due_at_once_though_it_ends_at_once(
-    store: Store, clock: ManualClock
-) -> None:
-    called: list[TaskInstance] = []
-    new = TaskDefinition(trigger=OnDemandTrigger(), overlap=Overlap.SKIP)
-    with Scheduler(called.append, store, clock=clock) as scheduler:
-        scheduler.schedule(new)
-        scheduler.pause(new.id)
-        for _ in range(3):
-            scheduler.run_now(new.id)
-        scheduler.resume(new.id)
-        clock.advance(5 * SECOND)
-        counts = scheduler.counts()
-    assert (counts[State.COMPLETED], counts[State.SKIPPED]) == (1, 2)
-    assert len(called) == 1

@@ -64,43 +64,12 @@ def store(clock: ManualClock) -> MemoryStore:
 
 
 @pytest.fixture
-def called() -> list[TaskInstance]:
-    return []
-
-
-@pytest.fixture(name="scheduler")
-def on_the_manual_clock(
-    called: list[TaskInstance], store: Store, clock: ManualClock
-) -> Scheduler:
-    return Scheduler(called.append, store, clock=clock)
-
-
-@pytest.fixture
 def real() -> Iterator[list[Scheduler]]:
     """Schedulers on the system's clock; stopped when the test is over."""
     made: list[Scheduler] = []
     yield made
     for each in made:
         each.stop(timedelta(0))
-
-
-@pytest.mark.parametrize("handler", [1, "print", object()])
-def test_what_cannot_be_called_is_no_handler(handler: object) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be called"):
-        Scheduler(handler)  # type: ignore[arg-type]
-
-
-def test_a_store_in_the_handlers_place_is_told_its_own() -> None:
-    with pytest.raises(ConfigurationError, match=r"Scheduler\(handler, store\)"):
-        Scheduler(MemoryStore())  # type: ignore[arg-type]
-
-
-def test_without_a_handler_it_needs_a_store_that_others_have(
-    clock: ManualClock,
-) -> None:
-    with pytest.raises(ConfigurationError, match="would run nothing"):
-        Scheduler(None)
-    Scheduler(None, MemoryStore(clock), clock=clock)
 
 
 class SharedStore(MemoryStore):
@@ -204,6 +173,9 @@ class TestWarnings:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        *(({"handler": each}, "cannot be called") for each in (1, "print", object())),
+        ({"handler": MemoryStore()}, r"Scheduler\(handler, store\)"),
+        ({"handler": None}, "would run nothing"),
         ({"store": {}}, "store must be"),
         ({"max_workers": 0}, "max_workers"),
         ({"store": MemoryStore(), "clock": ManualClock()}, "same manual clock"),
@@ -218,15 +190,12 @@ def test_arguments_that_do_not_fit_are_refused(
     arguments: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        Scheduler(print, **arguments)
+        Scheduler(**{"handler": print, **arguments})
 
 
-def test_without_a_store_it_has_one_in_memory_on_its_clock(clock: ManualClock) -> None:
-    called: list[TaskInstance] = []
-    with Scheduler(called.append, clock=clock) as scheduler:
-        scheduler.schedule(once(START))
-        clock.advance(seconds(1))
-    assert len(called) == 1
+def test_a_manual_clock_cannot_run(clock: ManualClock) -> None:
+    with pytest.raises(SchedulerStateError, match="manual clock"):
+        Scheduler(print, clock=clock).run()
 
 
 def test_starting_twice_starts_one_set_of_threads(real: list[Scheduler]) -> None:
@@ -327,22 +296,6 @@ def test_ten_threads_that_start_schedule_and_stop_do_not_deadlock() -> None:
         assert not each.is_alive(), each.name
 
 
-def test_a_store_that_cannot_be_made_ready_starts_nothing() -> None:
-    class Broken(MemoryStore):
-        def initialize(self) -> None:
-            raise StoreUnavailableError("no schema")
-
-    scheduler = Scheduler(print, Broken())
-    with pytest.raises(StoreUnavailableError):
-        scheduler.start()
-    assert scheduler.health().node is None
-
-
-def test_a_manual_clock_cannot_run(scheduler: Scheduler) -> None:
-    with pytest.raises(SchedulerStateError, match="manual clock"):
-        scheduler.run()
-
-
 def test_off_the_main_thread_it_runs_until_it_is_stopped(real: list[Scheduler]) -> None:
     scheduler = Scheduler(lambda _: scheduler.stop())
     real.append(scheduler)
@@ -417,17 +370,6 @@ scheduler.schedule(once())
 scheduler.run()
 print("stopped", flush=True)
 """
-
-
-@pytest.mark.slow
-def test_a_process_ends_by_itself_after_one_signal() -> None:
-    running = process(RUNNING.format(wait="sys.stdin.read(0)"))
-    assert running.stdout is not None
-    assert running.stdout.readline() == "called\n"
-    assert running.stdout.readline() == "returned\n"
-    running.send_signal(signal.SIGTERM)
-    out, errors = running.communicate(timeout=FAILED_AFTER)
-    assert (out, errors, running.returncode) == ("stopped\n", "", 0)
 
 
 @pytest.mark.slow

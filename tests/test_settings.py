@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from go_scheduler.errors import ConfigurationError
-from tests.conftest import SETTINGS
+from go_scheduler.scheduler import Scheduler
+from go_scheduler.testing.builders import SECOND, TICK
+
+SETTINGS = Scheduler(print)._settings
 
 
 class Queue(StrEnum):
@@ -18,8 +21,6 @@ class Queue(StrEnum):
 
 
 ZERO = timedelta(0)
-SECOND = timedelta(seconds=1)
-TICK = timedelta(microseconds=1)
 LONG = timedelta(days=36_526)
 NO_LENGTH = "must be a timedelta, such as timedelta(seconds=300), not"
 # The least of each duration, in seconds.
@@ -78,11 +79,6 @@ def test_a_duration_has_bounds_and_they_are_said(name: str, least: float) -> Non
         assert text == f"{name} must be at least {least} s and at most 100 years"
         seconds = float(given.removesuffix(" s").replace(",", ""))
         assert seconds == wrong.total_seconds()
-
-
-@pytest.mark.parametrize("name", ["timeout", "max_hangs", "clock_error"])
-def test_some_may_be_none(name: str) -> None:
-    assert kept(name, None) is None
 
 
 @pytest.mark.parametrize(("days", "failed"), [(1, 7), (8, 8), (0, 0)])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import re
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 from sqlalchemy import Connection, event, func, select, text
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from go_scheduler.client import Client
@@ -82,28 +78,6 @@ def once(at: datetime = START, **values: object) -> TaskDefinition:
 
 
 # Scheduling.
-
-
-def test_who_puts_an_id_that_is_put_meanwhile_is_told_to_repeat(
-    client: Client, shop: Shop
-) -> None:
-    new = once()
-
-    def come_first(connection: Connection, *statement: object) -> None:
-        if "INSERT INTO task_definitions" in str(statement[1]):
-            client.schedule(new)
-            if "unnest" in str(statement[1]):
-                # As a server says of what it did not see when it began.
-                raise IntegrityError("", {}, psycopg.errors.UniqueViolation())
-
-    with shop.engine.connect() as connection:
-        event.listen(connection, "before_cursor_execute", come_first)
-        with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
-            client.schedule(replace(new, name="second"), connection=connection)
-    with shop.engine.begin() as connection:
-        client.schedule(replace(new, name="second"), connection=connection)
-    assert client.get_definition(new.id).name == "second"
-    assert client.get_definition(new.id).revision == 2
 
 
 @pytest.mark.parametrize("engine", SQL[:1])
@@ -195,35 +169,39 @@ def test_a_list_from_the_past_waits_for_no_open_transaction(
 # Being told of the commit.
 
 
-def test_a_scoped_session_is_the_session_of_its_scope(
+def test_a_session_tells_of_its_commit_and_a_connection_does_not(
     client: Watching, shop: Shop
 ) -> None:
     sessions = scoped_session(sessionmaker(shop.engine))
     client.schedule(once(), connection=sessions)
+    sessions.rollback()
+    sessions.execute(select(1))
+    sessions.commit()
+    client.schedule(once(), connection=sessions)
     assert client.looks == 0
     sessions.commit()
     assert client.looks == 1
-    assert len(client.list_definitions()) == 1
+    # What is closed without a commit was rolled back.
+    client.schedule(once(), connection=sessions)
     sessions.remove()
-
-
-def test_they_do_not_look_if_it_has_not(client: Watching, shop: Shop) -> None:
-    with Session(shop.engine) as session:
-        client.schedule(once(), connection=session)
-        session.rollback()
-        shop.order(session)
-        session.commit()
-        client.schedule(once(), connection=session)
-    assert client.looks == 0
+    # A connection would tell too early.
+    with shop.engine.begin() as connection:
+        client.schedule(once(), connection=connection)
+    assert client.looks == 1
+    assert len(client.list_definitions()) == 2
     gc.collect()
     assert not joined._waiting
 
 
 @pytest.mark.parametrize("engine", LOCKING)
-def test_they_do_not_look_before_what_is_around_a_savepoint_has_committed(
+def test_they_look_once_what_is_around_a_savepoint_has_committed(
     client: Watching, shop: Shop
 ) -> None:
     with Session(shop.engine) as session:
+        with session.begin_nested() as savepoint:
+            client.schedule(once(), connection=session)
+            savepoint.rollback()
+        del savepoint
         with session.begin_nested():
             client.schedule(once(), connection=session)
             with session.begin_nested():
@@ -238,30 +216,8 @@ def test_they_do_not_look_before_what_is_around_a_savepoint_has_committed(
         session.commit()
     assert client.looks == 2
     assert len(client.list_definitions()) == 2
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_they_do_not_look_for_what_a_savepoint_has_rolled_back(
-    client: Watching, shop: Shop
-) -> None:
-    with Session(shop.engine) as session:
-        with session.begin_nested() as savepoint:
-            client.schedule(once(), connection=session)
-            savepoint.rollback()
-        del savepoint
-        session.commit()
-    assert client.looks == 0
-    assert client.list_definitions() == []
     gc.collect()
     assert not joined._waiting
-
-
-def test_a_connection_tells_too_early_and_is_not_listened_to(
-    client: Watching, shop: Shop
-) -> None:
-    with shop.engine.begin() as connection:
-        client.schedule(once(), connection=connection)
-    assert client.looks == 0
 
 
 # Work on demand.
@@ -405,35 +361,6 @@ def test_who_adds_within_a_transaction_never_asks_for_a_stronger_lock(
         for _ in range(2):
             client.run_now(task.id, connection=connection)
     assert {each.strip() for each in locks} == {lock}
-
-
-@pytest.mark.parametrize("engine", SQL[1:2])
-@pytest.mark.parametrize("kind", ["session", "connection"])
-def test_the_awaitable_forms_take_part_in_an_async_transaction(
-    client: Watching, shop: Shop, kind: str
-) -> None:
-    client.schedule(SEND)
-    other = client.schedule(once(START + HOUR))
-
-    async def change(commits: bool) -> None:
-        engine = create_async_engine(shop.engine.url)
-        one = AsyncSession(engine) if kind == "session" else engine.connect()
-        async with one as joined:
-            await client.aenqueue("send", order=7, key=f"{commits}", connection=joined)
-            await client.arun_now(SEND.id, payload={"n": 1}, connection=joined)
-            await client.aenqueue_all("send", [{}, {}], connection=joined)
-            await client.aschedule_all([once(START + HOUR)], connection=joined)
-            await client.apause(SEND.id, connection=joined)
-            await client.aresume_definitions(connection=joined)
-            await client.adelete_definition(other.id, connection=joined)
-            if commits:
-                await joined.commit()
-        await engine.dispose()
-
-    for commits, count in ((False, 0), (True, 4)):
-        asyncio.run(change(commits))
-        assert client.counts()[State.PENDING] == count
-        assert (other in client.list_definitions()) is not commits
 
 
 # What is changed by hand.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.behaviour.conftest import world as world
 from tests.client.house import House
 from tests.conftest import SHARED
 

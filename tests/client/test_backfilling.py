@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -20,7 +19,7 @@ from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
     UnknownTriggerError,
 )
-from go_scheduler.events import Event, InstancesBackfilled, hears
+from go_scheduler.events import InstancesBackfilled
 from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import Overlap
 from go_scheduler.scheduler import Scheduler
@@ -29,7 +28,6 @@ from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND, firing
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.base import Trigger
 from go_scheduler.triggers.delay import DelayTrigger
-from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
+    from tests.behaviour.house import World
     from tests.shop import Shop
 
 DAY = 24 * HOUR
@@ -103,16 +102,6 @@ def test_each_fire_time_of_the_range_runs_once_in_its_order(
         assert (again.made, again.first, again.there) == (1, START, 25)
 
 
-def test_a_one_off_that_is_over_is_backfilled_if_nothing_is_left_of_it(
-    memory: MemoryStore, clock: ManualClock
-) -> None:
-    once = TaskDefinition(trigger=ExecuteOnceTrigger(START))
-    with Scheduler(print, memory, clock=clock) as scheduler:
-        scheduler.schedule(once)
-        clock.advance(MINUTE)
-        assert scheduler.backfill(once.id, YESTERDAY, clock.now()).there == 1
-
-
 class TestTheRange:
     """Which fire times are in it."""
 
@@ -138,16 +127,6 @@ class TestTheRange:
         assert [found.first, found.last] == (
             [made[0], made[-1]] if made else [None] * 2
         )
-
-    def test_ranges_one_after_the_other_make_all(self, of_memory: Client) -> None:
-        middle = YESTERDAY + 90 * MINUTE
-        of_memory.backfill(HOURLY.id, middle, START)
-        of_memory.backfill(HOURLY.id, YESTERDAY, middle)
-        assert len(fire_times(of_memory)) == 24
-
-    def test_it_may_begin_with_the_calendar(self, of_memory: Client) -> None:
-        begin = datetime.min.replace(tzinfo=UTC)
-        assert of_memory.backfill(HOURLY.id, begin, YESTERDAY).made == 1000 - 24
 
     def test_a_limit_ends_it_and_says_where_to_go_on(self, of_memory: Client) -> None:
         start: datetime | None = YESTERDAY
@@ -241,59 +220,48 @@ class TestRefusals:
         assert client.backfill(new.id, YESTERDAY, START - HOUR).made == 23
 
 
-class Interrupting(MemoryStore):
-    """Lets something happen before the second batch, and notes how large they are."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__(clock)
-        self.sizes: list[int] = []
-        self.before: Callable[[], object] = list
-
-    def backfill_instances(
-        self,
-        definition: TaskDefinition,
-        fire_times: Sequence[datetime],
-        *,
-        overlap: Overlap,
-    ) -> Sequence[datetime]:
-        self.sizes.append(len(fire_times))
-        if len(self.sizes) == 2:
-            self.before()
-        return super().backfill_instances(definition, fire_times, overlap=overlap)
-
-
 class TestBatches:
     """A long range is gone over in batches, and what happens between these."""
 
     @pytest.fixture
-    def interrupting(self, clock: ManualClock) -> Interrupting:
-        return Interrupting(clock)
-
-    @pytest.fixture
-    def client(self, interrupting: Interrupting) -> Client:
-        client = Client(interrupting)
+    def client(self, world: World) -> Client:
+        client = Client(world.store)
         client.schedule(EACH_MINUTE)
         return client
 
-    def test_one_that_fails_leaves_those_before_and_the_next_call_goes_on(
-        self, client: Client, interrupting: Interrupting
-    ) -> None:
-        def fail() -> None:
-            raise StoreUnavailableError("gone")
+    @staticmethod
+    def after_one(world: World, call: Callable[[], object]) -> None:
+        """Let something happen after the first batch."""
+        world.faults.meanwhile["backfill_instances"] = call
 
-        interrupting.before = fail
-        with pytest.raises(StoreUnavailableError):
+    @pytest.mark.parametrize(
+        "error",
+        [
+            StoreUnavailableError("gone"),
+            # Though nobody has changed anything.
+            ConflictError(HOURLY.id, expected=None, revision=None),
+        ],
+        ids=["away", "conflict"],
+    )
+    def test_one_that_fails_leaves_those_before_and_the_next_call_goes_on(
+        self, client: Client, world: World, error: Exception
+    ) -> None:
+        failing = world.faults.failing
+        self.after_one(world, lambda: failing.update(backfill_instances=error))
+        with pytest.raises(type(error)):
             client.backfill(HOURLY.id, YESTERDAY, START)
+        failing.clear()
+        world.faults.asked.clear()
         found = client.backfill(HOURLY.id, YESTERDAY, START)
         assert (found.made, found.there) == (940, 500)
         assert found.first == YESTERDAY + 500 * MINUTE
-        assert interrupting.sizes == [500] * 4 + [440]
+        assert world.faults.asked.count("backfill_instances") == 3
 
     def test_an_edit_of_something_else_makes_no_difference(
-        self, client: Client, interrupting: Interrupting
+        self, client: Client, world: World
     ) -> None:
         renamed = replace(EACH_MINUTE, queue="slow")
-        interrupting.before = lambda: client.schedule(renamed)
+        self.after_one(world, lambda: client.schedule(renamed))
         assert client.backfill(HOURLY.id, YESTERDAY, START).made == 24 * 60
         found = client.list_instances(limit=1000)
         assert {each.definition.queue for each in found} == {"slow"}
@@ -310,7 +278,7 @@ class TestBatches:
     def test_what_is_another_one_by_then_ends_it(
         self,
         client: Client,
-        interrupting: Interrupting,
+        world: World,
         anew: Trigger | None,
         error: type[Exception],
         left: int,
@@ -321,33 +289,20 @@ class TestBatches:
             if anew is not None:
                 client.schedule(replace(HOURLY, trigger=anew))
 
-        interrupting.before = change
+        self.after_one(world, change)
         with pytest.raises(error):
             client.backfill(HOURLY.id, YESTERDAY, START)
         assert len(fire_times(client)) == left
 
-    def test_a_conflict_without_any_change_ends_it(
-        self, client: Client, interrupting: Interrupting
-    ) -> None:
-        def conflict() -> None:
-            raise ConflictError(HOURLY.id, expected=None, revision=None)
 
-        interrupting.before = conflict
-        with pytest.raises(ConflictError):
-            client.backfill(HOURLY.id, YESTERDAY, START)
-
-
-def test_it_is_told_once_of_all(memory: MemoryStore, clock: ManualClock) -> None:
-    heard: list[Event] = []
-    listeners = [hears(InstancesBackfilled)(heard.append)]
-    with Scheduler(None, memory, clock=clock, listeners=listeners) as scheduler:
-        scheduler.schedule(HOURLY)
-        scheduler.backfill(HOURLY.id, YESTERDAY, START, overlap=Overlap.SKIP)
-        scheduler.backfill(HOURLY.id, YESTERDAY, START)
-        clock.advance(SECOND)
-        made = scheduler.list_instances()
+def test_it_is_told_once_of_all(world: World) -> None:
+    node = world.node(None)
+    node.schedule(HOURLY)
+    node.backfill(HOURLY.id, YESTERDAY, START, overlap=Overlap.SKIP)
+    node.backfill(HOURLY.id, YESTERDAY, START)
+    made = node.list_instances()
     assert {each.backfilled for each in made} == {Overlap.SKIP}
-    assert heard == [
+    assert world.heard.of(InstancesBackfilled) == [
         InstancesBackfilled(
             definition_id=HOURLY.id,
             name="hourly",
@@ -361,10 +316,6 @@ def test_it_is_told_once_of_all(memory: MemoryStore, clock: ManualClock) -> None
     ]
 
 
-def test_the_awaitable_form_does_the_same(of_memory: Client) -> None:
-    assert asyncio.run(of_memory.abackfill(HOURLY.id, *THEIR_RANGE)).made == 3
-
-
 class TestInATransaction:
     """With a connection of the user's."""
 
@@ -372,18 +323,6 @@ class TestInATransaction:
     def engine(self, request: pytest.FixtureRequest) -> str:
         kind: str = request.param
         return kind
-
-    def test_a_new_definition_is_backfilled_in_it(
-        self, client: Client, shop: Shop
-    ) -> None:
-        client.check()
-        with shop.engine.begin() as connection:
-            client.schedule(HOURLY, connection=connection)
-            found = client.backfill(
-                HOURLY.id, *THEIR_RANGE, limit=2, connection=connection
-            )
-            assert (found.made, found.next) == (2, FIRST_THREE[2])
-        assert fire_times(client) == FIRST_THREE[:2]
 
     def test_one_of_too_many_is_refused(self, client: Client, shop: Shop) -> None:
         client.schedule(replace(HOURLY, trigger=IntervalTrigger(SECOND, YESTERDAY)))

@@ -21,14 +21,13 @@ from go_scheduler import (
     MemoryStore,
     Scheduler,
     ScheduleWarning,
-    State,
     StoreUnavailableError,
     TaskDefinition,
 )
 from go_scheduler.checks import NOTE_LIMIT
 from go_scheduler.client import Client
 from go_scheduler.client.arguments import MOST_LISTED
-from go_scheduler.testing.builders import NOBODY, clean_up, definition, fire
+from go_scheduler.testing.builders import NOBODY, clean_up, definition
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import LimitedTrigger
 
@@ -191,18 +190,6 @@ def test_definitions_are_deleted_by_metadata_page_after_page(
     assert client.delete_definitions(metadata={"odd": None}) == 200
 
 
-def test_what_is_deleted_meets_every_condition(client: Client) -> None:
-    one = client.schedule(soon(name="a", metadata={"a": 1}))
-    other = client.schedule(soon(queue="b"))
-    ids = iter([one.id, other.id])
-    assert client.delete_definitions(name="a", queue="b") == 0
-    assert client.delete_definitions(ids=ids, metadata={"a": 1}) == 1  # type: ignore[arg-type]
-    assert client.list_definitions() == [other]
-    assert client.delete_definitions(queue="b") == 1
-    with pytest.raises(ConfigurationError, match="say which definitions to delete"):
-        client.delete_definitions()
-
-
 def test_some_definitions_are_paused_or_all(client: Client) -> None:
     one = client.schedule(soon(name="a", metadata={"shop": 1}))
     other = client.schedule(soon(name="b", queue="mail"))
@@ -221,28 +208,8 @@ def test_some_definitions_are_paused_or_all(client: Client) -> None:
     assert other in client.list_definitions()
 
 
-def test_a_state_may_be_written_as_a_text(client: Client, store: Store) -> None:
-    [pending] = fire(store, client.schedule(soon()))
-    for state in ("pending", State.PENDING):
-        assert client.list_instances(state=state) == [pending]
-    assert client.list_instances(state="failed") == []
-    with pytest.raises(ConfigurationError, match=r"one of pending, .*: 'done'"):
-        client.list_instances(state="done")
-
-
-def test_a_copy_of_a_paused_definition_is_paused(client: Client) -> None:
-    paused = client.pause(client.schedule(soon()).id, note="not yet")
-    copy = client.schedule(replace(paused, id=uuid4()))
-    assert (copy.paused, copy.note, copy.revision) == (True, "not yet", 1)
-    again = client.schedule(replace(paused, id=uuid4(), paused=False, note=None))
-    assert not again.paused
-
-
 class TestMany:
     """Many definitions are scheduled in one write, or none is."""
-
-    def test_none_is_none(self, client: Client) -> None:
-        assert client.schedule_all([]) == []
 
     def test_one_write_puts_them(
         self, client: Client, store: Store, monkeypatch: pytest.MonkeyPatch

@@ -24,13 +24,11 @@ from go_scheduler.events import (
     DefinitionDeleted,
     DefinitionScheduled,
 )
-from go_scheduler.testing.builders import HOUR, SECOND
-from go_scheduler.testing.clock import START
+from go_scheduler.testing.builders import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from go_scheduler import TaskInstance
     from go_scheduler.events import Event
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
@@ -60,14 +58,6 @@ def names(client: Client) -> set[str | None]:
 
 
 class TestDeclaring:
-    def test_it_keeps_what_it_counts_from_at_each_start(
-        self, client: Client, clock: ManualClock
-    ) -> None:
-        client.declare([ONE], owner="app")
-        clock.advance(HOUR / 2)
-        [again] = client.declare([ONE], owner="app")
-        assert again.next_fire_time == START + HOUR
-
     def test_it_can_be_awaited(self, client: Client) -> None:
         async def main() -> Sequence[TaskDefinition]:
             await client.adeclare([ONE], owner="app", version=1)
@@ -77,17 +67,6 @@ class TestDeclaring:
         assert asyncio.run(main()) == []
         assert names(client) == {"one", "two"}
         assert client.get_definition(ONE.id).note == "no longer declared by app"
-
-    def test_what_is_changed_by_hand_the_next_declaration_changes_back(
-        self, client: Client
-    ) -> None:
-        client.declare([ONE, TWO], owner="app")
-        changed = client.schedule(replace(ONE, metadata={"a": 1}))
-        assert changed.owner == "app"
-        client.delete_definition(TWO.id)
-        client.declare(iter([ONE, TWO]), owner="app")
-        assert client.get_definition(ONE.id).metadata == {}
-        assert names(client) == {"one", "two"}
 
     def test_the_author_of_an_odd_one_is_warned_once(self, client: Client) -> None:
         odd = named("odd", trigger=CronTrigger("*/7 * * * *"))
@@ -142,67 +121,30 @@ class TestRefusals:
         with pytest.raises(ConfigurationError, match=r"such as id=.*IntervalTrigger\("):
             client.declare([new], owner="app")
 
-    def test_what_nobody_can_own_is_not_listed(self, client: Client) -> None:
-        with pytest.raises(ConfigurationError, match="owner must be a str"):
-            client.list_definitions(owner=5)  # type: ignore[arg-type]
-        with pytest.raises(ConfigurationError, match="owner"):
-            named("one", owner="")
-
 
 @pytest.mark.parametrize("engine", ["memory"])
-class TestSchedulers:
-    @pytest.fixture
-    def told(self) -> list[Event]:
-        return []
+def test_what_becomes_of_each_is_told(store: Store, clock: ManualClock) -> None:
+    told: list[Event] = []
+    scheduler = Scheduler(None, store, clock=clock, listeners=[told.append])
 
-    @pytest.fixture
-    def scheduler(
-        self, store: Store, clock: ManualClock, told: list[Event]
-    ) -> Scheduler:
-        return Scheduler(self.note, store, clock=clock, listeners=[told.append])
+    def of(kind: type[Event]) -> list[Any]:
+        found = [each for each in told if isinstance(each, kind)]
+        told.clear()
+        return found
 
-    ran: list[str | None]
-
-    def note(self, instance: TaskInstance) -> None:
-        self.ran.append(instance.definition.name)
-
-    @pytest.fixture(autouse=True)
-    def _nothing_ran(self) -> None:
-        self.ran = []
-
-    def test_what_goes_on_after_its_set_had_paused_it_runs(
-        self, scheduler: Scheduler, clock: ManualClock
-    ) -> None:
-        scheduler.declare([ONE], owner="app")
-        scheduler.declare([], owner="app", removed="pause")
-        with scheduler:
-            clock.advance(HOUR + SECOND)
-            assert self.ran == []
-            scheduler.declare([ONE], owner="app")
-            clock.advance(SECOND)
-            assert self.ran == ["one"]
-
-    def test_what_becomes_of_each_is_told(
-        self, scheduler: Scheduler, told: list[Event]
-    ) -> None:
-        def of(kind: type[Event]) -> list[Any]:
-            found = [each for each in told if isinstance(each, kind)]
-            told.clear()
-            return found
-
-        scheduler.declare([ONE, TWO], owner="app")
-        scheduled = of(DefinitionScheduled)
-        assert [each.name for each in scheduled] == ["one", "two"]
-        assert not scheduled[0].joined
-        scheduler.declare([ONE], owner="app", removed="pause")
-        [paused] = of(DefinitionChanged)
-        assert (paused.name, paused.change) == ("two", Change.PAUSED)
-        assert paused.note == "no longer declared by app"
-        scheduler.declare([ONE, TWO], owner="app")
-        [resumed] = of(DefinitionChanged)
-        assert (resumed.name, resumed.change) == ("two", Change.RESUMED)
-        scheduler.declare([ONE], owner="app", version=3)
-        [deleted] = of(DefinitionDeleted)
-        assert deleted.definition_id == TWO.id
-        scheduler.declare([TWO], owner="app", version=2)
-        assert told == [DeclarationOutdated(owner="app", version=2, stored=3)]
+    scheduler.declare([ONE, TWO], owner="app")
+    scheduled = of(DefinitionScheduled)
+    assert [each.name for each in scheduled] == ["one", "two"]
+    assert not scheduled[0].joined
+    scheduler.declare([ONE], owner="app", removed="pause")
+    [paused] = of(DefinitionChanged)
+    assert (paused.name, paused.change) == ("two", Change.PAUSED)
+    assert paused.note == "no longer declared by app"
+    scheduler.declare([ONE, TWO], owner="app")
+    [resumed] = of(DefinitionChanged)
+    assert (resumed.name, resumed.change) == ("two", Change.RESUMED)
+    scheduler.declare([ONE], owner="app", version=3)
+    [deleted] = of(DefinitionDeleted)
+    assert deleted.definition_id == TWO.id
+    scheduler.declare([TWO], owner="app", version=2)
+    assert told == [DeclarationOutdated(owner="app", version=2, stored=3)]

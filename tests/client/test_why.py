@@ -176,18 +176,6 @@ def test_what_was_backfilled_says_so_and_not_that_it_was_skipped(house: House) -
     assert house.why(START + 3 * MINUTE).because is Because.SKIPPED
 
 
-def test_one_that_was_skipped_alone_is_no_plural(house: House) -> None:
-    house.schedule(
-        ExecuteOnceTrigger(START + MINUTE), catch_up=CatchUp(drop_after=MINUTE)
-    )
-    house.clock.advance(HOUR)
-    house.run_for(MINUTE)
-    why = house.why(START + MINUTE)
-    assert why.because is Because.SKIPPED
-    begins = "What was to run at 2030-01-01 00:01:00 UTC was skipped: "
-    assert why.text.startswith(begins)
-
-
 def test_a_time_of_which_nothing_is_kept_says_how_long_it_would_be(
     house: House,
 ) -> None:
@@ -227,12 +215,6 @@ def test_nothing_was_to_fire_then_and_the_nearest_times_are_these(house: House) 
     ]
 
 
-def test_of_a_one_off_one_time_is_near(house: House) -> None:
-    house.schedule(ExecuteOnceTrigger(START + HOUR))
-    assert "the nearest is 2030-01-01 01:00:00 UTC." in house.why(START).text
-    assert "the nearest is 2030-01-01 01:00:00 UTC." in house.why(START + DAY).text
-
-
 def test_what_ran_at_that_time_is_told(store: Store, clock: ManualClock) -> None:
     instance = running(store, definition(START))
     clock.advance(5 * SECOND)
@@ -265,18 +247,6 @@ def test_it_will_have_ended_by_then(house: House) -> None:
     assert why.because is Because.ENDED
     assert why.text.startswith("It has ended: its last fire time has had its instance")
     assert "Its last instance: It has completed." in why.text
-
-
-def test_an_instance_that_is_made_is_due_in_so_long(
-    store: Store, clock: ManualClock
-) -> None:
-    instance = pending(store, definition(START + MINUTE + SECOND))
-    why = Client(store).why(instance.definition.id)
-    assert (why.because, why.until) == (Because.PENDING, START + MINUTE + SECOND)
-    assert why.text == (
-        "It is due at 2030-01-01 00:01:01 UTC, in 1 min 1 s. But no node is alive that"
-        " takes anything: start a scheduler."
-    )
 
 
 def test_what_fires_after_the_end_of_each_run_is_not_known_before(house: House) -> None:
@@ -404,14 +374,6 @@ def test_no_living_node_knows_its_name(store: Store, clock: ManualClock) -> None
     assert "for definitions without a name" in house.scheduler.why(instance.id).text
 
 
-def test_nodes_live_that_have_no_room(house: House) -> None:
-    house.run_for(SECOND)
-    [node] = house.scheduler.nodes()
-    instance = pending(house.store, definition(START))
-    why = house.scheduler.why(instance.id)
-    assert f"it may be taken by {node}, once there is room" in why.text
-
-
 def test_it_is_overdue_as_no_node_makes_its_instance(house: House) -> None:
     house.schedule(BERLIN)
     house.clock.advance(9 * HOUR)
@@ -422,19 +384,6 @@ def test_it_is_overdue_as_no_node_makes_its_instance(house: House) -> None:
             ", and no node has made its instance. But no node is alive that takes"
             " anything: start a scheduler."
         )
-
-
-def test_a_node_that_has_stopped_makes_no_instance_of_what_is_overdue(
-    house: House,
-) -> None:
-    house.run_for(SECOND)
-    house.scheduler.stop()
-    client = Client(house.store)
-    late = client.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START + MINUTE)))
-    house.clock.advance(HOUR)
-    [node] = client.nodes()
-    assert (node.alive, node.stopping) == (True, True)
-    assert "But no node is alive that takes anything" in client.why(late.id).text
 
 
 @pytest.mark.parametrize(
@@ -531,16 +480,6 @@ def test_an_id_that_has_ended_and_is_gone_is_remembered(house: House) -> None:
         assert "does not run again" in why.text
 
 
-def test_an_instance_is_explained_by_its_own_id_also_of_what_is_deleted(
-    house: House,
-) -> None:
-    house.schedule(BERLIN)
-    house.run_for(9 * HOUR)
-    [instance] = house.scheduler.list_instances()
-    house.scheduler.delete_definition(house.definition.id)
-    assert house.scheduler.why(instance.id).because is Because.COMPLETED
-
-
 # What no store has at any moment, and one may have all the same.
 
 
@@ -572,11 +511,6 @@ def test_what_will_have_ended_by_then_says_so_without_the_time_of_it() -> None:
     of = replace(definition(trigger=BERLIN), next_fire_time=None)
     why = why_then(facts_of(of, NINE + DAY))
     assert (why.because, why.since) == (Because.ENDED, None)
-
-
-def test_what_waits_for_the_end_of_a_run_waits_now() -> None:
-    of = replace(definition(trigger=DelayTrigger(HOUR)), next_fire_time=None)
-    assert why_now(facts_of(of, START)).because is Because.WAITS_FOR_END
 
 
 def test_what_another_trigger_was_to_run_later_and_was_skipped_is_found() -> None:
@@ -628,13 +562,6 @@ def test_an_end_of_which_little_is_known_is_told(
 ) -> None:
     ended = replace(instance(), outcome=outcome, completed_at=completed_at)
     assert about(facts_of(ended.definition, START), ended).text == text
-
-
-def test_what_is_to_run_again_and_waits_for_a_node_says_what_was() -> None:
-    again = replace(instance(runs=1, claimed_by=None), error="no paper")
-    why = about(facts_of(again.definition, START), again)
-    assert why.because is Because.WAITS_FOR_NODE
-    assert why.text.endswith(" It has run before. Last error: no paper.")
 
 
 @pytest.mark.parametrize(

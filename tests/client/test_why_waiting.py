@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from go_scheduler.models import State
-from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.testing.builders import HOUR, MINUTE, NOBODY, SECOND
 from go_scheduler.testing.clock import START
@@ -20,13 +17,10 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.why.answer import Because
+from tests.behaviour.house import Later
 from tests.client.house import House, fail
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
 
@@ -35,44 +29,19 @@ LATER = RetryPolicy(delay=30 * MINUTE)
 DB = "db"
 
 
-@contextmanager
-def busy_house(store: Store, clock: ManualClock) -> Iterator[House]:
-    """A house in which each handler runs until the end."""
-    began, end = threading.Event(), threading.Event()
-
-    def work(_: TaskInstance) -> None:
-        began.set()
-        assert end.wait(FAILED_AFTER)
-
-    with ThreadPoolExecutor() as executor:
-        try:
-            house = House(store, clock, work, executor=executor)
-            house.schedule(OnDemandTrigger(), lock=DB, name="first")
-            house.scheduler.run_now(house.definition.id)
-            house.run_for(SECOND)
-            assert began.wait(FAILED_AFTER)
-            yield house
-        finally:
-            end.set()
+@pytest.fixture
+def busy(store: Store, clock: ManualClock) -> House:
+    """A house in which what has begun goes on."""
+    house = House(store, clock, executor=Later())
+    house.schedule(OnDemandTrigger(), lock=DB, name="first")
+    house.scheduler.run_now(house.definition.id)
+    house.run_for(SECOND)
+    return house
 
 
-def test_it_is_paused_and_when_it_is_next(house: House) -> None:
-    house.schedule(IntervalTrigger(HOUR))
-    house.clock.advance(SECOND)
-    house.scheduler.pause(house.definition.id, "the printer is away")
-    assert house.why().text == (
-        "It is paused since 2030-01-01 00:00:01 UTC (the printer is away), so that"
-        " nothing of it starts until it is resumed. Its next fire time is 2030-01-01"
-        " 01:00:00 UTC."
-    )
-
-
-def test_what_runs_of_a_paused_one_is_told_and_that_it_is_paused(
-    store: Store, clock: ManualClock
-) -> None:
-    with busy_house(store, clock) as house:
-        house.scheduler.pause(house.definition.id, "no more")
-        why = house.why()
+def test_what_runs_of_a_paused_one_is_told_and_that_it_is_paused(busy: House) -> None:
+    busy.scheduler.pause(busy.definition.id, "no more")
+    why = busy.why()
     assert why.because is Because.RUNNING
     assert " It is paused since 2030-01-01 00:00:01 UTC (no more), so that" in why.text
 
@@ -129,38 +98,6 @@ def test_it_is_run_again_at_a_time_after_an_error(
         )
 
 
-def test_one_that_a_node_holds_for_its_next_run_has_its_last_error(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock, fail, retry=LATER, runner_window=MINUTE)
-    house.schedule(ExecuteOnceTrigger(START + MINUTE))
-    house.run_for(30 * MINUTE + 30 * SECOND)
-    why = house.why()
-    assert why.because is Because.HELD
-    assert why.text.startswith(
-        "It is to run again at 2030-01-01 00:31:00 UTC, and is held"
-    )
-    assert why.text.endswith(" It has run before. Last error: ValueError: no paper.")
-
-
-def test_as_many_were_skipped_for_this_reason(house: House) -> None:
-    latest = CatchUp(mode="latest", grace=SECOND)
-    house.schedule(IntervalTrigger(MINUTE), catch_up=latest)
-    house.clock.advance(55 * MINUTE + SECOND / 2)
-    house.run_for(SECOND)
-    why = house.why(START + 20 * MINUTE)
-    assert why.because is Because.SKIPPED
-    assert why.instance is not None
-    skipped = why.instance.skipped
-    assert skipped is not None
-    assert why.text == (
-        "2030-01-01 00:20:00 UTC is within 2030-01-01 00:01:00 UTC to 2030-01-01"
-        f" 00:54:00 UTC, in which {skipped.count} fire times were skipped:"
-        f" {skipped.reason}."
-    )
-    assert skipped.count == 54
-
-
 def test_it_is_found_by_its_fire_time_whenever_its_jitter_lets_it_run(
     house: House,
 ) -> None:
@@ -205,17 +142,14 @@ def test_of_a_task_what_waits_is_found_among_all_that_is_to_come(
     assert (why.because, why.instance.id) == (Because.WAITS_FOR_NODE, waits.id)
 
 
-def test_the_one_of_its_own_definition_that_it_waits_for_is_named(
-    store: Store, clock: ManualClock
-) -> None:
-    with busy_house(store, clock) as house:
-        house.schedule(OnDemandTrigger(), overlap=Overlap.BUFFER_ALL)
-        runs = house.scheduler.run_now(house.definition.id)
-        clock.advance(SECOND)
-        waits = house.scheduler.run_now(house.definition.id)
-        clock.advance(SECOND)
-        asked = [house.scheduler.why(waits.id), house.why(waits.execute_at)]
-        [node] = house.scheduler.nodes()
+def test_the_one_of_its_own_definition_that_it_waits_for_is_named(busy: House) -> None:
+    busy.schedule(OnDemandTrigger(), overlap=Overlap.BUFFER_ALL)
+    runs = busy.scheduler.run_now(busy.definition.id)
+    busy.clock.advance(SECOND)
+    waits = busy.scheduler.run_now(busy.definition.id)
+    busy.clock.advance(SECOND)
+    asked = [busy.scheduler.why(waits.id), busy.why(waits.execute_at)]
+    [node] = busy.scheduler.nodes()
     for why in asked:
         assert why.because is Because.PARKED
         assert why.holder is not None
@@ -226,17 +160,14 @@ def test_the_one_of_its_own_definition_that_it_waits_for_is_named(
         ) in why.text
 
 
-def test_who_has_the_lock_that_it_waits_for_is_named(
-    store: Store, clock: ManualClock
-) -> None:
-    with busy_house(store, clock) as house:
-        first = house.definition
-        [runs] = house.scheduler.list_instances()
-        house.schedule(OnDemandTrigger(), lock=DB)
-        waits = house.scheduler.run_now(house.definition.id)
-        clock.advance(SECOND)
-        asked = [house.why(), house.scheduler.why(waits.id)]
-        [node] = house.scheduler.nodes()
+def test_who_has_the_lock_that_it_waits_for_is_named(busy: House) -> None:
+    first = busy.definition
+    [runs] = busy.scheduler.list_instances()
+    busy.schedule(OnDemandTrigger(), lock=DB)
+    waits = busy.scheduler.run_now(busy.definition.id)
+    busy.clock.advance(SECOND)
+    asked = [busy.why(), busy.scheduler.why(waits.id)]
+    [node] = busy.scheduler.nodes()
     for why in asked:
         assert why.because is Because.PARKED
         assert why.holder is not None
@@ -246,32 +177,6 @@ def test_who_has_the_lock_that_it_waits_for_is_named(
             f" definition {first.id} (first): It is running, since 2030-01-01 00:00:00"
             f" UTC, on {node}. Its claim holds until"
         ) in why.text
-
-
-def test_a_lock_may_be_had_by_what_is_paused_and_has_failed(
-    store: Store, clock: ManualClock
-) -> None:
-    house = House(store, clock, fail, retry=RetryPolicy(delay=MINUTE))
-    first = house.schedule(OnDemandTrigger(), lock=DB)
-    failed = house.scheduler.run_now(first.id)
-    house.run_for(SECOND)
-    house.scheduler.pause(first.id, "not now")
-    house.schedule(OnDemandTrigger(), lock=DB)
-    house.scheduler.run_now(house.definition.id)
-    clock.advance(2 * MINUTE)
-    assert house.why().text == (
-        "It has been due since 2030-01-01 00:00:01 UTC, and waits until whatever has"
-        f" the lock 'db' has ended. Instance {failed.id} of definition {first.id}: It"
-        " is paused since 2030-01-01 00:00:01 UTC (not now), so that nothing of it"
-        " starts until it is resumed. It has run before. Last error: ValueError: no"
-        " paper."
-    )
-    assert house.scheduler.why(first.id).text == (
-        "It is paused since 2030-01-01 00:00:01 UTC (not now), so that nothing of it"
-        f" starts until it is resumed. Instance {failed.id}, due at 2030-01-01"
-        " 00:01:00 UTC, waits for that. It has run before. Last error: ValueError: no"
-        " paper."
-    )
 
 
 def test_what_is_run_again_by_hand_has_its_last_error(
@@ -291,30 +196,29 @@ def test_what_is_run_again_by_hand_has_its_last_error(
         )
 
 
+@pytest.mark.parametrize("engine", ["memory"])
 @pytest.mark.parametrize("at", [None, START, START + HOUR])
 def test_it_takes_a_few_short_reads(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, at: Any
+    busy: House, monkeypatch: pytest.MonkeyPatch, at: Any
 ) -> None:
-    store = MemoryStore(clock)
-    with busy_house(store, clock) as house:
-        house.schedule(OnDemandTrigger(), lock=DB)
-        house.scheduler.run_now(house.definition.id)
-        clock.advance(SECOND)
-        reads = list[str]()
+    busy.schedule(OnDemandTrigger(), lock=DB)
+    busy.scheduler.run_now(busy.definition.id)
+    busy.clock.advance(SECOND)
+    reads = list[str]()
 
-        def noted(name: str) -> None:
-            read = getattr(MemoryStore, name)
+    def noted(name: str) -> None:
+        read = getattr(MemoryStore, name)
 
-            def note(self: MemoryStore, *args: object, **asked: Any) -> object:
-                reads.append(name)
-                assert asked.get("limit", 1) <= 100
-                return read(self, *args, **asked)
+        def note(self: MemoryStore, *args: object, **asked: Any) -> object:
+            reads.append(name)
+            assert asked.get("limit", 1) <= 100
+            return read(self, *args, **asked)
 
-            monkeypatch.setattr(MemoryStore, name, note)
+        monkeypatch.setattr(MemoryStore, name, note)
 
-        for name in dir(MemoryStore):
-            if name.startswith(("get_", "list_", "slot_")):
-                noted(name)
-        house.why(at)
+    for name in dir(MemoryStore):
+        if name.startswith(("get_", "list_", "slot_")):
+            noted(name)
+    busy.why(at)
     assert len(reads) <= 8
     assert "list_contacts" in reads

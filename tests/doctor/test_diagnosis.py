@@ -179,25 +179,20 @@ def test_what_ended_is_looked_for_in_so_many_stretches_at_most(
     assert wrong(store) == set()
 
 
-def test_what_has_failed_once_and_is_given_back_since_is_backlog(
+def test_what_waits_for_its_time_or_a_retry_is_no_backlog_until_it_is_given_back(
     memory: MemoryStore,
 ) -> None:
     live(memory)
-    failed = running(memory, once("fails"))
-    finish(memory, failed, None, error="no", retry_in=SECOND)
-    [again] = claim(memory, ahead=HOUR)
-    given_back = Release(claim=claim_of(again), delay=HOUR, reason="no handler")
-    assert memory.release_instances([given_back]).done == {again.id}
-    [backlog] = Client(memory).backlog()
-    assert (backlog.due, backlog.oldest) == (Counted(count=1), again.execute_at)
-
-
-def test_what_waits_for_its_time_or_a_retry_is_no_backlog(memory: MemoryStore) -> None:
-    live(memory)
-    finish(memory, running(memory, once("fails")), None, error="no", retry_in=HOUR)
+    finish(memory, running(memory, once("fails")), None, error="no", retry_in=MINUTE)
     pending(memory, definition(START + HOUR, name="later"))
     assert Client(memory).backlog() == []
     assert "backlog" not in wrong(memory)
+    again, later = claim(memory, ahead=HOUR)
+    for each in (again, later):
+        given_back = Release(claim=claim_of(each), delay=HOUR, reason="no handler")
+        assert memory.release_instances([given_back]).done == {each.id}
+    [backlog] = Client(memory).backlog()
+    assert (backlog.due, backlog.oldest) == (Counted(count=1), again.execute_at)
 
 
 def test_instances_that_wait_are_told_apart_by_queue_and_name(
@@ -337,6 +332,11 @@ FOUND: list[tuple[str, Any, str]] = [
         lambda store: put(store, definition(None, name="report", trigger=OVER)),
         r"^1 definition \(report .*\) never fire again$",
     ),
+    (
+        "never-again",
+        lambda store: ended(store, definition(START, name="report")),
+        r"^1 definition \(report .*\) never fire again$",
+    ),
     ("failing", fail, r"^1 of report .*, the last by: ValueError: 7 is odd$"),
     *(
         (name, partial(skip, reason=reason), rf"^3 fire times of .* as {reason}$")
@@ -421,17 +421,6 @@ def test_of_more_definitions_than_asked_for_some_are_left_out(
     some(memory, *"abc")
     assert "first 2 were read" in found(memory, "not-all-read", most=2).seen
     assert "not-all-read" not in wrong(memory, most=4)
-
-
-def test_a_backlog_is_told_with_its_age(
-    memory: MemoryStore, clock: ManualClock
-) -> None:
-    live(memory)
-    pending(memory, once())
-    pending(memory, definition(START + 2 * HOUR))
-    assert found(memory, "waiting").seen == "1 are due"
-    clock.advance(HOUR + SECOND)
-    assert "oldest for 1 h 1 s" in found(memory, "backlog").seen
 
 
 @pytest.mark.parametrize("on_bus", [False, True])

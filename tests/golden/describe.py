@@ -163,59 +163,14 @@ def value_text(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-class _Plain(ast.NodeTransformer):
-    """Makes the many ways to write a type one, without the modules of names."""
-
-    def visit_Attribute(self, node: ast.Attribute) -> Any:
-        return ast.Name(node.attr)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        # A type variable, as repr() has it.
-        return self.visit(node.operand)
-
-    def visit_Call(self, node: ast.Call) -> Any:
-        # A reference to a name that is defined later.
-        return self.visit(node.args[0])
-
-    def visit_Constant(self, node: ast.Constant) -> Any:
-        if isinstance(node.value, str):
-            return self.visit(ast.parse(node.value, mode="eval").body)
-        return node
-
-    def visit_Subscript(self, node: ast.Subscript) -> Any:
-        of = self.visit(node.value)
-        name = of.id if isinstance(of, ast.Name) else ""
-        if name == "Literal":
-            return ast.Subscript(of, node.slice)
-        if name == "Annotated" and isinstance(node.slice, ast.Tuple):
-            return self.visit(node.slice.elts[0])
-        inner = self.visit(node.slice)
-        if name not in ("Optional", "Union"):
-            return ast.Subscript(of, inner)
-        parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-        if name == "Optional":
-            parts = [*parts, ast.Constant(None)]
-        found = parts[0]
-        for each in parts[1:]:
-            found = ast.BinOp(found, ast.BitOr(), each)
-        return found
-
-
 def type_text(annotation: Any) -> str:
     """A type as text, by the last names alone, the same for every version of Python."""
     if annotation in (None, NoneType):
         return "None"
-    if isinstance(annotation, str):
-        return _plain_type(annotation)
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return annotation.__name__
-    return _plain_type(repr(annotation))
-
-
-@cache
-def _plain_type(text: str) -> str:
-    made = _Plain().visit(ast.parse(text, mode="eval").body)
-    return ast.unparse(ast.fix_missing_locations(made)).replace("NoneType", "None")
+    text = annotation if isinstance(annotation, str) else repr(annotation)
+    return re.sub(r"\b(?:\w+\.)+|~", "", text).replace("NoneType", "None")
 
 
 def callable_facts(name: str, called: Any, *, bound: bool = False) -> Facts:

@@ -61,19 +61,15 @@ SCANS: list[Callable[[Store], object]] = [
 
 
 @pytest.mark.parametrize("scan", SCANS)
-def test_a_scan_waits_until_the_store_has_settled(
-    scan: Callable[[Store], object], waits: list[float | None]
+@pytest.mark.parametrize(("kind", "waited"), [(SlowStore, [0.007]), (MemoryStore, [])])
+def test_a_scan_waits_until_the_store_has_settled_if_it_has_to(
+    scan: Callable[[Store], object],
+    kind: type[MemoryStore],
+    waited: list[float],
+    waits: list[float | None],
 ) -> None:
-    scan(SlowStore())
-    assert waits == [0.007]
-
-
-@pytest.mark.parametrize("scan", SCANS)
-def test_a_store_without_settling_is_not_waited_for(
-    scan: Callable[[Store], object], waits: list[float | None]
-) -> None:
-    scan(MemoryStore())
-    assert waits == []
+    scan(kind())
+    assert waits == waited
 
 
 def test_a_store_may_tell_sooner_that_it_has_settled(waits: list[float | None]) -> None:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import go_scheduler.testing
-from go_scheduler.testing import stores
-from go_scheduler.testing.machine import StoreMachine
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -79,77 +77,65 @@ def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+WITHOUT_A_STORE = """
+from go_scheduler.testing import StoreSuite
+class TestMine(StoreSuite): ...
+"""
+WITHOUT_THE_CLOCK = SUITE.replace("MyStore(clock=clock)", "MyStore()", 1).replace(
+    "\n\nclass MyMachine",
+    "\n    def test_that_takes_no_store(self):\n        pass\n\n\nclass MyMachine",
+)
+EMPTY = SUITE.replace(
+    "class TestMyStore",
+    "class Empty(MyStore):\n"
+    "    def list_definitions(self, **_):\n"
+    "        return []\n\n\n"
+    "MyStore = Empty\n\n\n"
+    "class TestMyStore",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("suite", "options", "printed"),
+    [
+        pytest.param(SUITE, ["-k", "TestMyStore"], r"^[3-9]\d\d passed", id="a suite"),
+        pytest.param(
+            SUITE,
+            ["--collect-only", "-k", "TestMyMachine"],
+            "TestMyMachine::runTest",
+            id="a machine",
+        ),
+        pytest.param(
+            WITHOUT_A_STORE,
+            ["-k", "test_by_ids"],
+            r"write a fixture `store\(self, clock\)` that yields an empty",
+            id="a suite without a store",
+        ),
+        pytest.param(
+            WITHOUT_THE_CLOCK,
+            ["-k", "TestMyStore"],
+            # What takes no store passes.
+            r"AssertionError: the store does not go by its clock=[^$]*"
+            r"1 failed, \d passed, .* skipped",
+            id="a store that ignores the clock",
+        ),
+        pytest.param(
+            EMPTY, ["-k", "test_by_ids"], r"assert \[\] == \[1, 3\]", id="a failure"
+        ),
+        pytest.param("", ["--markers"], "@pytest.mark.slow", id="the markers"),
+    ],
+)
+def test_a_suite_of_six_lines_says_what_there_is_to_say(
+    tmp_path: Path, suite: str, options: Sequence[str], printed: str
+) -> None:
+    (tmp_path / "test_mine.py").write_text(suite)
     plugin = ["-p", "go_scheduler.testing.plugin", "-p", "no:cacheprovider"]
     strict = ["-q", "--strict-markers", "--strict-config", "-W", "error"]
-    return run("-m", "pytest", *plugin, *strict, *options, folder=folder)
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_suite_of_six_lines_runs_with_strict_markers(tmp_path: Path) -> None:
-    (tmp_path / "test_mine.py").write_text(SUITE)
-    done = run_pytest(tmp_path, "-k", "TestMyStore")
-    assert done.returncode == 0, done.stdout + done.stderr
-    passed = int(done.stdout.split(" passed")[0].split()[-1])
-    assert passed > 300
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_machine_of_a_few_lines_is_collected(tmp_path: Path) -> None:
-    (tmp_path / "test_mine.py").write_text(SUITE)
-    done = run_pytest(tmp_path, "--collect-only", "-k", "TestMyMachine")
-    assert "TestMyMachine::runTest" in done.stdout, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_suite_without_a_store_says_what_to_write(tmp_path: Path) -> None:
-    suite = (
-        "from go_scheduler.testing import StoreSuite\nclass TestMine(StoreSuite): ..."
-    )
-    (tmp_path / "test_mine.py").write_text(suite)
-    done = run_pytest(tmp_path, "-k", "test_by_ids")
-    assert "write a fixture `store(self, clock)` that yields an empty" in done.stdout
+    done = run("-m", "pytest", *plugin, *strict, *options, folder=tmp_path)
+    assert re.search(printed, done.stdout, re.MULTILINE), done.stdout + done.stderr
     assert "Traceback" not in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_of_a_store_that_ignores_the_clock_one_test_fails_and_says_so(
-    tmp_path: Path,
-) -> None:
-    own = "\n    def test_that_takes_no_store(self):\n        pass\n\n\nclass MyMachine"
-    suite = SUITE.replace("MyStore(clock=clock)", "MyStore()", 1)
-    (tmp_path / "test_mine.py").write_text(suite.replace("\n\nclass MyMachine", own))
-    done = run_pytest(tmp_path, "-k", "TestMyStore")
-    assert "AssertionError: the store does not go by its clock=" in done.stdout
-    # What takes no store passes.
-    assert re.search(r"1 failed, \d passed, ", done.stdout)
-    assert " skipped" in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_the_markers_of_the_suites_are_registered(tmp_path: Path) -> None:
-    assert "@pytest.mark.slow" in run_pytest(tmp_path, "--markers").stdout
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_failing_assertion_of_the_suite_explains_itself(tmp_path: Path) -> None:
-    broken = SUITE.replace(
-        "class TestMyStore",
-        "class Empty(MyStore):\n"
-        "    def list_definitions(self, **_):\n"
-        "        return []\n\n\n"
-        "MyStore = Empty\n\n\n"
-        "class TestMyStore",
-    )
-    (tmp_path / "test_mine.py").write_text(broken)
-    done = run_pytest(tmp_path, "-k", "test_by_ids")
-    assert "assert [] == [1, 3]" in done.stdout
 
 
 @pytest.mark.slow
@@ -173,14 +159,6 @@ def test_a_suite_without_its_tool_says_what_to_install(
     )
 
 
-def test_the_public_names_are_sorted_and_all_there() -> None:
-    names: Sequence[str] = go_scheduler.testing.__all__
-    assert list(names) == sorted(names)
-    assert all(getattr(go_scheduler.testing, name).__name__ == name for name in names)
-    assert go_scheduler.testing.StoreSuite is stores.StoreSuite
-    assert go_scheduler.testing.StoreMachine is StoreMachine
-
-
 def test_another_module_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -188,8 +166,3 @@ def test_another_module_that_is_missing_is_named(
     monkeypatch.setitem(go_scheduler.testing._SUITES, "Absent", absent)
     with pytest.raises(ModuleNotFoundError, match=absent):
         go_scheduler.testing.Absent  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_a_misspelt_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'StoreSweet'"):
-        go_scheduler.testing.StoreSweet  # type: ignore[attr-defined]  # noqa: B018

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Self, assert_type
 
 from go_scheduler import (
     CronTrigger,
-    DelayTrigger,
-    ExecuteOnceTrigger,
     IntervalTrigger,
     TaskDefinition,
     Trigger,
@@ -17,7 +15,6 @@ from go_scheduler import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from zoneinfo import ZoneInfo
 
 
 @dataclass(frozen=True)
@@ -60,24 +57,9 @@ class WorkdayTrigger(Trigger):
         return cls(timedelta(minutes=len(state)))
 
 
-def definitions(at: datetime, zone: ZoneInfo) -> list[TaskDefinition]:
-    triggers: list[Trigger] = [
-        FullMoonTrigger(hour=23),
-        WorkdayTrigger(timedelta(days=1)),
-        CronTrigger("0 9 * * mon-fri"),
-        CronTrigger("0 9 * * mon-fri", timezone="Europe/Vienna"),
-        CronTrigger("0 9 * * mon-fri", timezone=zone),
-        IntervalTrigger(timedelta(minutes=5)),
-        IntervalTrigger(timedelta(minutes=5), anchor=at),
-        IntervalTrigger(hours=1, minutes=0.5, anchor=at),
-        CronTrigger(hour=9, minute="*/5", day_of_week="mon-fri", timezone=zone),
-        DelayTrigger(timedelta(minutes=5)),
-        DelayTrigger(seconds=5),
-        ExecuteOnceTrigger(at),
-    ]
-    assert_type(triggers[0].next_fire_time(at), datetime | None)
+def use(at: datetime) -> None:
+    assert_type(FullMoonTrigger(hour=23).next_fire_time(at), datetime | None)
     assert_type(FullMoonTrigger().anchored(at), FullMoonTrigger)
-    return [TaskDefinition(trigger=trigger) for trigger in triggers]
 
 
 class NoTrigger(Trigger):

@@ -4,54 +4,39 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler import (
-    Because,
-    CatchUp,
-    IntervalTrigger,
-    MemoryStore,
-    Scheduler,
-    TaskDefinition,
-)
+from go_scheduler import Because, CatchUp, IntervalTrigger, TaskDefinition
+from go_scheduler.testing.builders import MINUTE, SECOND
+from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime, timedelta
 
-    from go_scheduler import Store, TaskInstance
-    from go_scheduler.testing import ManualClock
+    from go_scheduler import TaskInstance
+    from tests.behaviour.house import World
 
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
 EVERY = 20 * SECOND
+SOON = {"schedule_window": 4 * SECOND, "runner_window": 4 * SECOND}
+FORGETS = {"retention": 5 * SECOND, "cleanup_window": 2 * SECOND}
 
 
 class Ledger:
     """A definition with jitter, and what becomes of its fire times."""
 
-    def __init__(self, clock: ManualClock, store: Store) -> None:
-        self.clock = clock
+    def __init__(self, world: World) -> None:
+        self.clock = world.clock
         self.ran: Counter[datetime | None] = Counter()
         self.recorded: dict[object, TaskInstance] = {}
-        self.begin = clock.now()
-        self.scheduler = Scheduler(
-            lambda instance: self.ran.update([instance.fire_time]),
-            store,
-            clock=clock,
-            schedule_window=4 * SECOND,
-            runner_window=4 * SECOND,
-            retention=5 * SECOND,
-            cleanup_window=2 * SECOND,
+        self.scheduler = world.node(
+            lambda instance: self.ran.update([instance.fire_time]), **SOON, **FORGETS
         )
+        every = IntervalTrigger(EVERY)
+        catch_up = CatchUp(mode="all")
         self.id = self.scheduler.schedule(
-            TaskDefinition(
-                trigger=IntervalTrigger(EVERY),
-                jitter=2 * MINUTE,
-                catch_up=CatchUp(mode="all"),
-            )
+            TaskDefinition(trigger=every, jitter=2 * MINUTE, catch_up=catch_up)
         ).id
 
     def go_on(self, duration: timedelta) -> None:
@@ -76,15 +61,13 @@ class Ledger:
 
     def fire_times(self, until: datetime) -> Counter[datetime | None]:
         """Each fire time of its first trigger up to an instant, once."""
-        count = (until - self.begin) // EVERY
-        return Counter(self.begin + (number + 1) * EVERY for number in range(count))
+        count = (until - START) // EVERY
+        return Counter(START + (number + 1) * EVERY for number in range(count))
 
 
 @pytest.fixture
-def ledger(clock: ManualClock) -> Iterator[Ledger]:
-    ledger = Ledger(clock, MemoryStore(clock))
-    with ledger.scheduler:
-        yield ledger
+def ledger(world: World) -> Ledger:
+    return Ledger(world)
 
 
 def test_what_ran_before_a_pause_does_not_run_again_after_it(ledger: Ledger) -> None:
