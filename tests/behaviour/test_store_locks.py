@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import make_url
 
 from go_scheduler import (
     DelayTrigger,
@@ -143,26 +143,6 @@ def test_claims_of_locked_instances_are_renewed_once_they_are_free(
         assert house.again(runs[0]).expires_at == clock.now() + 2 * HOUR
 
 
-@pytest.mark.parametrize("engine", LOCKING)
-def test_who_waits_for_a_lock_beside_a_locked_one_has_its_turn(
-    house: House, store_url: str
-) -> None:
-    first = {name: house.run(lock=name) for name in "ab"}
-    waits = {}
-    for name in "ab":
-        house.task(name * 2, lock=name)
-        waits[name] = house.scheduler.enqueue(name * 2)
-    house.clock.advance(2 * SECOND)
-    with locked(store_url, INSTANCES, [waits["a"].id]):
-        for each in first.values():
-            assert house.complete(each)
-        house.clock.advance(2 * SECOND)
-        assert house.called[-1].id == waits["b"].id
-        assert waits["a"].id not in ids(house.called)
-    house.clock.advance(2 * SECOND)
-    assert house.called[-1].id == waits["a"].id
-
-
 @pytest.mark.parametrize("engine", ["postgresql"])
 def test_while_a_table_is_locked_nothing_is_lost_and_then_all_goes_on(
     house: House, store_url: str
@@ -195,31 +175,6 @@ def test_a_call_that_meets_a_lock_says_what_to_do_and_may_be_repeated(
             client.pause(of.id)
         assert "if it is one of yours, pass it as connection=" in str(refused.value)
     assert client.pause(of.id).paused
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_what_a_user_has_made_and_not_committed_holds_up_nobody(
-    house: House, store_url: str
-) -> None:
-    house.answer = lambda _: None
-    house.task()
-    url = make_url(store_url)
-    url = url.set(drivername=f"{url.drivername.partition('+')[0]}+psycopg")
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        scheduled = house.scheduler.schedule(once(), connection=connection)
-        added = house.scheduler.enqueue("send", connection=connection)
-        house.scheduler.enqueue("send")
-        other = house.once()
-        house.clock.advance(2 * SECOND)
-        assert len(house.called) == 2
-        assert {other.id} <= {each.definition.id for each in house.called}
-        connection.commit()
-    engine.dispose()
-    house.clock.advance(2 * SECOND)
-    assert len(house.called) == 4
-    assert added.id in ids(house.called)
-    assert scheduled.id in {each.definition.id for each in house.called}
 
 
 # SQLite: who writes has the whole file.

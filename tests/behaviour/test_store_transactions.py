@@ -75,13 +75,6 @@ def engine(request: pytest.FixtureRequest) -> str:
     return kind
 
 
-@pytest.fixture
-def client(store: Store) -> Client:
-    client = Client(store)
-    client.check()
-    return client
-
-
 def snapshot(client: Client) -> list[object]:
     """All that there is, as whoever lists it sees it."""
     found: list[object] = []
