@@ -6,15 +6,11 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from go_scheduler import (
     CatchUp,
-    CronTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
@@ -33,7 +29,6 @@ from tests.behaviour.house import (
     MILLISECOND,
     MINUTE,
     SECOND,
-    SELDOM,
     Later,
     World,
     at,
@@ -43,8 +38,6 @@ from tests.behaviour.house import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from go_scheduler.models import Skipped
 
 LATER = "a later fire time ran instead"
@@ -307,30 +300,6 @@ def test_a_thousand_skipped_fire_times_are_counted_and_no_more(
     assert ran(world) == [*range(missed, missed + 60)]
 
 
-@pytest.mark.parametrize(
-    ("trigger", "away", "runs"),
-    [
-        (IntervalTrigger(SECOND, anchor=START), timedelta(weeks=2), 11),
-        (CronTrigger("* * * * *"), timedelta(days=1096), 1),
-    ],
-)
-def test_weeks_and_years_that_were_missed_are_one_record_and_caught_up_at_once(
-    world: World, trigger: Trigger, away: timedelta, runs: int
-) -> None:
-    starts_late(world, due(trigger, None), away)
-    world.advance(0.5)
-    assert len(world.called) == runs
-    assert world.called[-1].instance.fire_time == START + away
-    [record] = skipped(world)
-    assert (record.first, record.count) == (START, 1000)
-    assert record.last < START + away - 10 * SECOND
-    assert "more than the 1000 that were counted" in record.reason
-    following = trigger.next_fire_time(record.last)
-    assert following == min(
-        each.instance.fire_time for each in world.called if each.instance.fire_time
-    )
-
-
 def test_all_of_many_is_caught_up_step_by_step(world: World) -> None:
     policy = CatchUp(mode="all")
     trigger = IntervalTrigger(20 * MILLISECOND, anchor=START)
@@ -345,90 +314,10 @@ def test_all_of_many_is_caught_up_step_by_step(world: World) -> None:
     assert node.health().ok
 
 
-def test_the_latest_of_very_many_is_found_before_a_long_silence(world: World) -> None:
-    crowd = [START + number * SECOND for number in range(3000)]
-    silence = Listed((*crowd, START + 400 * HOUR))
-    starts_late(world, due(silence, None), 300 * HOUR)
-    world.advance(1)
-    assert ran(world) == [2999]
-    assert the_skipped(world)[:2] == (0, 2998)
-    [stored] = world.store.list_definitions()
-    assert stored.next_fire_time == START + 400 * HOUR
-
-
 # Each fire time of any series is served, once
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(st.integers(1, 300_000), min_size=1, max_size=40),
-    st.lists(st.integers(0, 200), min_size=1, max_size=4),
-    st.sampled_from([seconds(0), MICROSECOND, SECOND, MINUTE]),
-)
-def test_no_fire_time_is_lost_or_runs_twice_whenever_nodes_are_away(
-    gaps: list[int], outages: list[int], grace: timedelta
-) -> None:
-    series = [START]
-    for gap in gaps:
-        series.append(series[-1] + timedelta(milliseconds=gap))
-    world = World()
-    trigger = Listed(tuple(series))
-    world.store.put_definitions([due(trigger, CatchUp(grace=grace))])
-    for number, outage in enumerate(outages):
-        world.advance(outage)
-        node = world.node(world.note, str(number))
-        world.advance(1)
-        node.stop()
-    world.node(world.note, "last", **SELDOM)
-    world.clock.advance(series[-1] - START)
-    check(series, world)
-
-
-def check(series: Sequence[datetime], world: World) -> None:
-    fired = [each.instance.fire_time for each in world.called]
-    rows = [each for each in skipped(world) if each.count > 0]
-    covered = [each for each in series for row in rows if row.first <= each <= row.last]
-    ones = sorted([*(each for each in fired if each), *covered])
-    assert ones == list(series)
-    for row in rows:
-        assert row.count == sum(row.first <= each <= row.last for each in series)
-
-
 # With a jitter
-
-
-@pytest.mark.parametrize("mode", ["latest", "all", "none"])
-def test_with_a_jitter_it_counts_from_when_each_was_to_run(
-    world: World, mode: Any
-) -> None:
-    policy = CatchUp(mode=mode, grace=10 * SECOND, within=20 * SECOND)
-    trigger = IntervalTrigger(SECOND, anchor=START)
-    # What each runs at, as a node finds that is always there.
-    always = World()
-    [same] = always.store.put_definitions(
-        [due(trigger, policy, jitter=MINUTE, id=UUID(int=1))]
-    )
-    always.node(always.note, max_workers=200, max_held=2000)
-    always.advance(260)
-    runs_at = {
-        each.instance.fire_time: each.instance.execute_at for each in always.called
-    }
-    starts_late(
-        world,
-        due(trigger, policy, jitter=MINUTE, id=same.id),
-        seconds(125),
-        max_workers=200,
-    )
-    world.advance(0)
-    now = at(125)
-    limit = 20 * SECOND if mode == "all" else 10 * SECOND
-    in_time = [
-        fire_time
-        for fire_time, execute_at in runs_at.items()
-        if fire_time is not None and now - limit <= execute_at <= now
-    ]
-    expected = sorted((each - START).total_seconds() for each in in_time)
-    assert ran(world) == expected
 
 
 # What was made in time, and comes late to its claim

@@ -159,19 +159,6 @@ def test_what_is_edited_while_it_is_put_and_started_in_one_is_not_called(
     ]
 
 
-def test_what_has_been_called_goes_on_and_is_asked_to_stop(world: World) -> None:
-    scheduler = world.node(world.bench.handler)
-    scheduler.schedule(once(2))
-    world.advance(2)
-    assert scheduler.cancel(world.only().id) is Cancelled.REQUESTED
-    [called] = world.bench.calls
-    # Its node learns of it when it renews the claim.
-    world.until(lambda: called.run.cancelled)
-    called.end(error=ValueError())
-    world.advance(1)
-    assert world.only().state is State.CANCELLED
-
-
 @pytest.mark.parametrize("removed", ["delete", "pause"])
 def test_what_is_declared_no_more_is_not_called(world: World, removed: Removed) -> None:
     scheduler = world.node(world.note)

@@ -323,22 +323,6 @@ def test_more_time_counts_for_the_claim_at_once(world: World) -> None:
     assert claim_left(world, called.instance) > seconds(50)
 
 
-def test_a_short_run_whose_node_died_is_taken_over_after_its_own_time(
-    world: World,
-) -> None:
-    one = world.node(world.bench.handler, "one")
-    world.node(world.note, "two")
-    one.schedule(once(40, expire_after=seconds(6)))
-    world.advance(41)
-    if not world.bench.calls:
-        # The other node had it, and all is over.
-        pytest.fail("the first node looks first")
-    world.clock.freeze("one")
-    world.advance(10)
-    assert len(world.called) == 1
-    assert 46 <= world.times[0] <= 51
-
-
 # Takeover
 
 

@@ -19,15 +19,10 @@ from go_scheduler import (
     current_run,
 )
 from go_scheduler.events import (
-    CompletedRunFailed,
-    InstanceFinished,
-    ResultDiscarded,
-    RunEnded,
-    RunFailed,
     RunHung,
 )
 from go_scheduler.stores.opening import open_store
-from tests.behaviour.house import Later, World, at, once, seconds
+from tests.behaviour.house import Later, World, once, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,29 +76,6 @@ def shop(sqlite_file: Path, tmp_path: Path) -> Iterator[Shop]:
     shop.world.close()
     shop.engine.dispose()
     shop.world.store.close()
-
-
-def test_what_commits_has_succeeded_and_is_told_once(shop: Shop) -> None:
-    ended = shop.run(lambda _: shop.order())
-    assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 1, at(1))
-    assert shop.orders == 1
-    assert len(shop.world.heard.of(InstanceFinished)) == 1
-    assert len(shop.world.heard.of(RunEnded)) == 1
-    assert shop.world.heard.of(ResultDiscarded) == []
-
-
-def test_what_is_raised_after_the_commit_changes_nothing_and_is_told(
-    shop: Shop,
-) -> None:
-    def handler(_: TaskInstance) -> None:
-        shop.order()
-        raise ValueError("too late")
-
-    ended = shop.run(handler)
-    assert (ended.state, ended.error) == (State.COMPLETED, None)
-    [told] = shop.world.heard.of(CompletedRunFailed)
-    assert "too late" in told.error
-    assert shop.world.heard.of(RunFailed) == []
 
 
 def test_what_was_asked_to_stop_and_does_not_commit_is_cancelled(shop: Shop) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -18,7 +17,6 @@ from go_scheduler import (
     RetryPolicy,
     RunEnd,
     State,
-    StoreError,
     StoreUnavailableError,
     TaskDefinition,
     Trigger,
@@ -224,27 +222,6 @@ def test_a_handler_that_cannot_be_called_so_has_failed_at_once(
     world.advance(1)
     assert (world.only().state, world.only().runs) == (State.FAILED, 1)
     assert "TypeError" in (world.only().error or "")
-
-
-def test_stop_on_ends_it_at_the_first_run(world: World) -> None:
-    policy = RetryPolicy(delay=SECOND, stop_on=[LookupError])
-    node = world.node(failing(KeyError("a"), ValueError("b")))
-    node.schedule(once(retry=policy))
-    node.schedule(once(1, retry=policy))
-    world.advance(10)
-    assert world.states() == {State.FAILED: 1, State.COMPLETED: 1}
-
-
-def test_the_definitions_own_policy_counts_before_the_schedulers(world: World) -> None:
-    def handler(instance: TaskInstance) -> None:
-        raise ValueError
-
-    node = world.node(handler, retry=RetryPolicy(max_attempts=2, delay=seconds(5)))
-    node.schedule(once(name="own", retry=RetryPolicy(max_attempts=3, delay=SECOND)))
-    node.schedule(once(name="not"))
-    world.advance(60)
-    runs = {each.definition.name: each.runs for each in world.store.list_instances()}
-    assert runs == {"own": 3, "not": 2}
 
 
 # Errors as text
@@ -635,28 +612,3 @@ def test_what_happens_to_a_run_is_told_in_its_order(world: World) -> None:
     first, second = world.heard.of(RunEnded)
     assert (first.outcome, first.retry_in) == (None, SECOND)
     assert (second.outcome, second.late) == (Outcome.COMPLETED, seconds(0))
-
-
-def test_nothing_is_written_while_there_is_nothing_to_write(world: World) -> None:
-    node = world.node(world.note)
-    node.schedule(once(2))
-    world.advance(5)
-    world.faults.asked.clear()
-    world.advance(60)
-    asked = Counter(world.faults.asked)
-    for write in ("finish_instances", "release_instances", "renew_claims"):
-        assert asked[write] == 0
-    assert asked["start_instances"] == 0
-
-
-def test_an_unexpected_error_of_the_store_loses_no_end(world: World) -> None:
-    node = world.node(world.note)
-    node.schedule(once(2))
-    world.advance(1.9)
-    world.faults.failing["finish_instances"] = StoreError("disk full")
-    world.advance(5)
-    assert node.health().unrecorded == 1
-    del world.faults.failing["finish_instances"]
-    world.advance(11)
-    assert world.states() == {State.COMPLETED: 1}
-    assert world.heard.of(TriggerFailed) == []

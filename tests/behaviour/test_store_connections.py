@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from go_scheduler import RetryPolicy, State, StoreUnavailableError, TaskDefinition
+from go_scheduler import StoreUnavailableError, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreError
 from go_scheduler.testing.clock import START
 from tests.behaviour.store_house import (
     HOUR,
-    MINUTE,
     SECOND,
     House,
     ids,
@@ -34,14 +33,15 @@ from tests.behaviour.store_house import (
 )
 from tests.faults import Proxy, behind, kill_connections, unix_socket
 from tests.patience import FAILED_AFTER
-from tests.redis_servers import RedisServer
 from tests.servers import libpq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from go_scheduler import Store, TaskInstance
+    from go_scheduler import Store
     from go_scheduler.testing import ManualClock
+    from tests.redis_servers import RedisServer
+
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -77,22 +77,6 @@ def test_the_end_of_all_connections_loses_nothing_and_doubles_nothing(
         assert len(house.scheduler.list_definitions(limit=1000)) == 4
         assert store.retries  # type: ignore[attr-defined]
         assert house.scheduler.health().ok
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_cut_connections_are_replaced(store_url: str, clock: ManualClock) -> None:
-    with (
-        Proxy(unix_socket(store_url)) as proxy,
-        opened(behind(store_url, proxy.port), clock) as store,
-    ):
-        client = Client(store)
-        new = client.schedule(once())
-        for name in ("a", "b"):
-            proxy.cut()
-            edited = client.schedule(once(id=new.id, name=name))
-            assert edited.name == name
-        proxy.cut()
-        assert client.list_definitions() == [edited]
 
 
 @pytest.mark.parametrize("engine", LOCKING)
@@ -278,50 +262,6 @@ def test_an_error_says_whether_trying_again_may_help_and_changes_nothing(
     assert client.schedule(once()).revision == 1
 
 
-@pytest.mark.parametrize("engine", ["postgresql"])
-def test_everything_runs_once_while_the_server_meets_conflicts(
-    store: Store, store_url: str, clock: ManualClock
-) -> None:
-    with running(store, clock) as house:
-        house.answer = lambda _: None
-        house.task()
-        with failing(store_url, "40001", share=0.3):
-            made = house.scheduler.enqueue_all("send", [{}] * 10)
-            scheduled = [house.once() for _ in range(5)]
-            clock.advance(2 * SECOND)
-        clock.advance(5 * SECOND)
-        assert len(house.called) == 15
-        assert {each.attempt for each in house.called} == {1}
-        assert {*ids(made)} < {*ids(house.called)}
-        assert {*ids(scheduled)} < {each.definition.id for each in house.called}
-        assert house.scheduler.counts()[State.COMPLETED] == 15
-        assert store.retries["40001"] > 0  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("engine", ["postgresql"])
-@pytest.mark.parametrize("code", ["53100", "57014"])
-def test_what_was_to_be_written_while_writes_fail_is_written_after(
-    store: Store, store_url: str, clock: ManualClock, code: str
-) -> None:
-    """A run ends meanwhile: its end waits, and it does not run again."""
-    with running(store, clock) as house, ExitStack() as stack:
-
-        def answer(_: TaskInstance) -> None:
-            if len(house.called) == 1:
-                stack.enter_context(failing(store_url, code))
-
-        house.answer = answer
-        made = house.run(retry=RetryPolicy(max_attempts=1))
-        assert made.state is State.RUNNING
-        clock.advance(5 * SECOND)
-        assert house.state(made) is State.RUNNING
-        stack.close()
-        clock.advance(MINUTE)
-        assert house.state(made) is State.COMPLETED
-        assert len(house.called) == 1
-        assert house.run().state is State.COMPLETED
-
-
 # SQLite, whose file is away, full or read-only.
 
 
@@ -460,48 +400,6 @@ def test_a_killed_process_leaves_nothing_half_done(
 
 
 # Redis, whose server dies, hangs, is full or forgets.
-
-
-@pytest.fixture
-def own_redis(redis_server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
-    """A server that a test may kill, and that keeps all it has said it keeps."""
-    server = RedisServer(tmp_path, appendonly="yes", appendfsync="always").start()
-    yield server
-    server.kill()
-
-
-def test_a_killed_server_has_lost_nothing_and_all_goes_on(
-    own_redis: RedisServer, clock: ManualClock
-) -> None:
-    with opened(own_redis.url, clock) as store, running(store, clock) as house:
-        run = house.run()
-        waits = house.scheduler.run_now(run.definition.id, delay=MINUTE)
-        own_redis.kill()
-        with pytest.raises(StoreUnavailableError):
-            house.scheduler.list_definitions()
-        clock.advance(2 * SECOND)
-        assert not house.scheduler.health().ok
-        own_redis.start()
-        assert house.again(run) == run
-        assert house.complete(run)
-        clock.advance(MINUTE)
-        assert ids(house.called) == [run.id, waits.id]
-        assert house.scheduler.health().ok
-
-
-def test_without_a_log_a_restarted_server_is_empty_and_goes_on(
-    redis_server: RedisServer, tmp_path: Path, clock: ManualClock
-) -> None:
-    server = RedisServer(tmp_path, appendonly="no").start()
-    try:
-        with opened(server.url, clock) as store, running(store, clock) as house:
-            house.run()
-            server.kill()
-            server.start()
-            assert house.scheduler.list_definitions() == []
-            assert house.run().state is State.RUNNING
-    finally:
-        server.kill()
 
 
 @pytest.mark.parametrize("engine", ["redis"])

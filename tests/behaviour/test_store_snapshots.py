@@ -10,7 +10,6 @@ from go_scheduler import (
     DelayTrigger,
     HandedOn,
     MemoryStore,
-    Overlap,
     RetryPolicy,
     State,
     TaskDefinition,
@@ -123,20 +122,6 @@ def test_what_ran_goes_on_and_what_waits_for_it_has_its_turn(
         # Of a declared set its version counts.
         house.scheduler.declare([], owner="shop", version=6)
         assert len(house.scheduler.list_definitions(owner="shop")) == 1
-
-
-def test_what_met_another_that_runs_is_judged_by_that(
-    store: MemoryStore, clock: ManualClock
-) -> None:
-    with running(store, clock) as before:
-        before.task(overlap=Overlap.BUFFER_ALL)
-        first, second = (before.scheduler.enqueue("send") for _ in range(2))
-        clock.advance(SECOND)
-        [runs] = before.called
-    with running(restored(store, clock), clock) as house:
-        assert house.complete(house.again(runs))
-        clock.advance(2 * SECOND)
-        assert ids(house.called) == [({first.id, second.id} - {runs.id}).pop()]
 
 
 def test_ids_that_have_ended_and_revisions_of_deleted_ones_are_remembered(

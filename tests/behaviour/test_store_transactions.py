@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack, contextmanager, suppress
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -170,18 +170,6 @@ def test_each_change_is_there_once_the_transaction_commits_and_not_before(
     if isinstance(answer, TaskDefinition):
         assert client.get_definition(answer.id) == answer
         assert client.get_definition(answer.id).revision == answer.revision
-
-
-def test_what_was_made_in_a_transaction_is_undone_in_it(
-    client: Client, shop: Shop
-) -> None:
-    with shop.engine.begin() as connection:
-        of = client.schedule(task(), connection=connection)
-        made = client.enqueue("send", connection=connection)
-        assert client.cancel(made.id, connection=connection) == "cancelled"
-        assert client.pause(of.id, connection=connection).paused
-        assert client.delete_definition(of.id, connection=connection)
-    assert client.list_definitions() == []
 
 
 def test_a_savepoint_that_is_rolled_back_takes_what_was_done_in_it(
@@ -410,41 +398,6 @@ def test_a_scheduler_looks_as_soon_as_a_session_has_committed(
 
 
 # Two transactions.
-
-
-@pytest.mark.parametrize("engine", ["postgresql"])
-def test_who_puts_an_id_that_is_put_meanwhile_is_told_to_repeat(
-    client: Client, shop: Shop
-) -> None:
-    new = once(id=TaskDefinition.id_for("a"), name="first")
-    errors: list[BaseException] = []
-    with shop.engine.connect() as first, shop.engine.connect() as second:
-        client.schedule(new, connection=first)
-
-        def put() -> None:
-            try:
-                client.schedule(once(id=new.id, name="second"), connection=second)
-            except BaseException as error:
-                errors.append(error)
-
-        thread = Thread(target=put)
-        thread.start()
-        wait_until_one_waits(shop)
-        first.commit()
-        thread.join(FAILED_AFTER)
-        second.rollback()
-    [error] = errors
-    assert isinstance(error, StoreUnavailableError)
-    assert "repeat the transaction" in str(error)
-    assert client.get_definition(new.id).name == "first"
-
-
-def wait_until_one_waits(shop: Shop) -> None:
-    """Wait until another transaction waits for a lock."""
-    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-    with shop.engine.connect() as connection:
-        while not connection.scalar(waiting):
-            connection.rollback()
 
 
 def test_who_meets_somebody_that_writes_the_file_is_told_to_repeat(

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
-from go_scheduler.clock import ZERO
-from go_scheduler.running.keeper import Contact, cover
+from go_scheduler.running.keeper import cover
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
-
-if TYPE_CHECKING:
-    from go_scheduler.testing import ManualClock
-
-TICK = timedelta(microseconds=1)
 
 
 def between(since: float, until: float) -> NodeContact:
@@ -26,78 +18,6 @@ def between(since: float, until: float) -> NodeContact:
         since=START + seconds(since),
         until=START + seconds(until),
     )
-
-
-def test_contact_is_unbroken_since_the_first_answer(clock: ManualClock) -> None:
-    contact = Contact(clock, lease=seconds(10))
-    assert contact.unbroken == ZERO
-    contact.made()
-    for _ in range(4):
-        clock.advance(seconds(9))
-        contact.made()
-    assert contact.unbroken == seconds(36)
-
-
-def test_silence_breaks_the_contact(clock: ManualClock) -> None:
-    contact = Contact(clock, lease=seconds(10))
-    contact.made()
-    clock.advance(seconds(10))
-    assert contact.unbroken == seconds(10)
-    clock.advance(TICK)
-    contact.made()
-    assert contact.unbroken == ZERO
-
-
-def test_a_node_that_wakes_from_a_freeze_has_no_contact(clock: ManualClock) -> None:
-    contact = Contact(clock, lease=seconds(10))
-    contact.made()
-    clock.advance(seconds(3600))
-    assert contact.unbroken == ZERO
-
-
-def test_a_failure_breaks_the_contact_if_nothing_is_answered_for_a_third_of_a_lease(
-    clock: ManualClock,
-) -> None:
-    contact = Contact(clock, lease=seconds(9))
-    contact.made()
-    clock.advance(seconds(3))
-    contact.broke()
-    assert contact.unbroken == seconds(3)
-    clock.advance(TICK)
-    assert contact.unbroken == ZERO
-    contact.made()
-    clock.advance(seconds(4))
-    assert contact.unbroken == seconds(4)
-
-
-def test_calls_that_are_lost_among_others_break_no_contact(clock: ManualClock) -> None:
-    contact = Contact(clock, lease=seconds(9))
-    for _ in range(10):
-        contact.made()
-        clock.advance(seconds(1))
-        contact.broke()
-        clock.advance(seconds(2))
-    assert contact.unbroken == seconds(30)
-    contact.made()
-    clock.advance(seconds(9))
-    assert contact.unbroken == seconds(39)
-
-
-def test_contact_is_broken_since_its_last_break_and_not_before(
-    clock: ManualClock,
-) -> None:
-    contact = Contact(clock, lease=seconds(9))
-    assert contact.broken_since(ZERO)
-    contact.made()
-    clock.advance(seconds(5))
-    assert not contact.broken_since(seconds(1))
-    contact.broke()
-    assert contact.broken_since(seconds(1))
-    contact.made()
-    assert contact.broken_since(seconds(1))
-    assert not contact.broken_since(clock.elapsed())
-    clock.advance(seconds(9) + TICK)
-    assert contact.broken_since(seconds(5))
 
 
 @pytest.mark.parametrize(

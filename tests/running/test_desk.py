@@ -15,14 +15,12 @@ from go_scheduler import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.events import RunTimedOut
 from go_scheduler.models import Stage, State
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk, Extending, Failing, Reporting, Success
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
-    NOBODY,
     cancel,
     claim_of,
     definition,
@@ -89,18 +87,6 @@ def test_ends_that_come_with_their_rows_are_one_call(
     assert house.desk.complete_all([]) == house.desk.extend_all([]) == []
 
 
-def test_what_is_not_known_is_read_by_one_call_for_all(house: House) -> None:
-    claims = [claim_of(running(house.store)) for _ in range(3)]
-    claims.append(replace(claims[0], instance_id=NOBODY))
-    house.asked()
-    kept = house.desk.extend_all([Extending(claim=each, by=HOUR) for each in claims])
-    assert kept == [Extension.GO_ON] * 3 + [Extension.LOST]
-    assert house.asked() == ["find_instances", "renew_claims"]
-    done = house.desk.complete_all([Success(claim=each) for each in claims])
-    assert done == [True] * 3 + [False]
-    assert house.asked()[:2] == ["find_instances", "finish_instances"]
-
-
 def test_a_run_on_a_bus_without_a_timeout_is_not_read(house: House) -> None:
     run = running(house.store)
     reporting = Reporting(
@@ -155,19 +141,6 @@ def test_who_comes_second_on_a_bus_fails_nothing(house: House) -> None:
     # Before it is accepted any worker may say so.
     [answer] = house.desk.fail_all([replace(failing[0], claim=other)])
     assert answer is True
-
-
-def test_a_timeout_that_has_passed_is_told_once(
-    house: House, clock: ManualClock
-) -> None:
-    once = replace(definition(), timeout=MINUTE, retry=RetryPolicy(max_attempts=1))
-    runs = [running(house.store, once), running(house.store)]
-    extending = [Extending(claim=claim_of(each), by=HOUR) for each in runs]
-    assert house.desk.extend_all(extending) == [Extension.GO_ON] * 2
-    clock.advance(MINUTE)
-    for _ in range(2):
-        assert house.desk.extend_all(extending) == [Extension.LOST, Extension.GO_ON]
-    assert sum(isinstance(each, RunTimedOut) for each in house.told) == 1
 
 
 def test_whose_success_came_first_is_looked_up(

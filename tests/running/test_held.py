@@ -21,54 +21,11 @@ def held() -> Held:
     return Held()
 
 
-def test_a_run_takes_each_step_once_and_in_its_order(held: Held) -> None:
-    one = run()
-    assert not held.fall_due([one], ZERO)
-    assert not held.call(one)
-    assert not held.drop(one)
-    held.add([one])
-    assert not held.call(one)
-    assert (held.waiting, held.busy, held.uncalled()) == (1, 0, [one])
-    assert held.fall_due([one], seconds(3))
-    assert not held.fall_due([one], ZERO)
-    assert (held.waiting, held.busy, held.uncalled()) == (0, 1, [one])
-    assert held.due() == [one]
-    assert held.call(one)
-    assert not held.call(one)
-    assert not held.fall_due([one], ZERO)
-    assert not held.drop(one)
-    assert (held.waiting, held.busy, list(held.running())) == (0, 1, [one])
-    held.end(one)
-    assert (held.waiting, held.busy, list(held.running())) == (0, 0, [])
-    # What has come back hangs no more, and keeps no worker.
-    held.hang(one)
-    assert not held.set_apart(one)
-    assert (held.hanging, [*held.apart()]) == (0, [])
-
-
 def test_a_run_was_never_called_before_it_was_due() -> None:
     one = run()
     for late in (-1, 1):
         one.begin(ZERO, one.instance.due_at + seconds(late), lambda: None)
         assert one.called_at == one.instance.due_at + max(ZERO, seconds(late))
-
-
-def test_more_time_may_be_allowed_before_the_call() -> None:
-    one = run()
-    before = one.allowed
-    assert one.extend(seconds(5))
-    assert one.left(ZERO) == before + seconds(5)
-
-
-def test_what_is_given_back_goes_no_further(held: Held) -> None:
-    waiting, due = run(), run()
-    held.add([waiting, due])
-    held.fall_due([due], ZERO)
-    assert held.drop(waiting)
-    assert held.drop(due)
-    assert not held.fall_due([waiting], ZERO)
-    assert not held.call(due)
-    assert (held.waiting, held.busy) == (0, 0)
 
 
 def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler import RetryPolicy, State, StoreError
+from go_scheduler import State, StoreError
 from go_scheduler.events import ResultDiscarded, RunHung
 from tests.behaviour.house import World, once, seconds
 
@@ -44,17 +44,3 @@ def test_that_a_lost_run_hangs_is_told_once(world: World) -> None:
     world.advance(1)
     assert len(world.heard.of(RunHung)) == 1
     assert world.heard.of(ResultDiscarded) == []
-
-
-def test_of_many_failures_the_log_has_a_few_a_second(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    def handler(instance: TaskInstance) -> None:
-        raise ValueError("no")
-
-    node = world.node(handler)
-    for number in range(20):
-        node.schedule(once(1 + number / 10, retry=RetryPolicy(max_attempts=1)))
-    world.advance(4)
-    assert 10 <= sum("failed for good" in each for each in caplog.messages) <= 12
-    assert any("such lines were left out" in each for each in caplog.messages)

@@ -83,44 +83,6 @@ def test_a_tick_may_ask_to_be_called_sooner_and_not_later_than_the_interval(
         assert seconds(most) * 0.8 <= wait <= seconds(most)
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError]
-)
-def test_it_survives_whatever_a_tick_raises(error: type[BaseException]) -> None:
-    def tick(call: int) -> timedelta:
-        if call == 1:
-            raise error("no")
-        return ZERO
-
-    ticker, _ = looped(tick, count=3)
-    assert ticker.error is None
-    assert ticker.last_good is not None
-
-
-def test_it_backs_off_with_jitter_up_to_five_seconds() -> None:
-    def tick(call: int) -> timedelta:
-        raise ValueError("no")
-
-    ticker, clock = looped(tick, count=40, interval=seconds(0.01))
-    limits = [min(seconds(5), seconds(0.1) * 2**n) for n in range(1, 40)]
-    for wait, limit in zip(clock.waits, limits, strict=True):
-        assert limit / 2 <= wait <= limit
-    assert len(set(clock.waits)) > 30
-    assert isinstance(ticker.error, ValueError)
-    assert ticker.last_good is None
-
-
-def test_after_a_good_tick_it_backs_off_from_the_beginning() -> None:
-    def tick(call: int) -> timedelta:
-        if call != 6:
-            raise ValueError("no")
-        return ZERO
-
-    _, clock = looped(tick, count=8)
-    assert clock.waits[4] >= seconds(1.6)
-    assert clock.waits[5] <= seconds(0.2)
-
-
 def test_a_long_outage_is_one_warning_and_its_end_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -174,22 +136,6 @@ def test_a_wake_during_the_tick_that_ends_a_backing_off_is_not_lost() -> None:
     assert len(clock.waits) == 1
 
 
-def test_a_wake_does_not_shorten_a_backing_off() -> None:
-    clock = WaitingClock()
-
-    def tick() -> None:
-        ticker.wake()
-        raise ValueError("no")
-
-    ticker = Ticker("test", tick, interval=None, clock=clock)  # type: ignore[arg-type]
-    ticker.step()
-    due = ticker.due
-    assert due is not None
-    assert due >= seconds(0.1)
-    ticker.wake()
-    assert ticker.due == due
-
-
 def test_a_stop_during_a_tick_lets_no_other_begin(clock: ManualClock) -> None:
     ticks = []
 
@@ -206,23 +152,6 @@ def test_a_stop_during_a_tick_lets_no_other_begin(clock: ManualClock) -> None:
     assert ticker.ended
 
 
-def test_a_driving_clock_calls_the_ticks_at_exactly_the_interval(
-    clock: ManualClock,
-) -> None:
-    ticks = []
-    ticker = Ticker(
-        "test", lambda: ticks.append(clock.elapsed()), interval=seconds(2), clock=clock
-    )
-    ticker.start()
-    clock.advance(seconds(5))
-    ticker.wake()
-    clock.advance(ZERO)
-    ticker.stop()
-    clock.advance(seconds(60))
-    assert ticks == [ZERO, seconds(2), seconds(4), seconds(5)]
-    assert ticker._thread is None
-
-
 def test_it_is_late_from_when_a_tick_was_due() -> None:
     own = WaitingClock()
     ticker = Ticker("test", lambda: None, interval=seconds(2), clock=own)  # type: ignore[arg-type]
@@ -231,22 +160,6 @@ def test_it_is_late_from_when_a_tick_was_due() -> None:
     own.time = seconds(3)
     assert ticker.late == seconds(3)
     ticker.step()
-    assert ticker.late == ZERO
-
-
-def test_it_is_late_while_a_tick_hangs() -> None:
-    own = WaitingClock()
-    late = []
-
-    def tick() -> None:
-        own.time += seconds(7)
-        late.append(ticker.late)
-        assert not ticker.ended
-
-    ticker = Ticker("test", tick, interval=None, clock=own)  # type: ignore[arg-type]
-    ticker.wake()
-    ticker.step()
-    assert late == [seconds(7)]
     assert ticker.late == ZERO
 
 
@@ -265,30 +178,6 @@ def test_it_has_not_ended_while_its_thread_is_being_started(
     ticker.start()
     ticker.stop()
     assert ended == [False]
-
-
-def test_it_knows_its_own_thread_and_when_that_has_ended() -> None:
-    current = []
-    ticked, go = threading.Event(), threading.Event()
-
-    def tick() -> None:
-        current.append(ticker.is_current)
-        ticked.set()
-        go.wait(FAILED_AFTER)
-
-    ticker = Ticker("test", tick, interval=None, clock=SystemClock())
-    ticker.start()
-    assert ticked.wait(FAILED_AFTER)
-    assert current == [True]
-    assert not ticker.is_current
-    ticker.stop()
-    assert not ticker.ended
-    thread = ticker._thread
-    assert thread is not None
-    assert thread.daemon
-    go.set()
-    thread.join(FAILED_AFTER)
-    assert ticker.ended
 
 
 @pytest.mark.slow
