@@ -24,12 +24,8 @@ from go_scheduler.events import InstanceDropped, InstanceSkipped, RunFailed
 from go_scheduler.testing.clock import START
 from tests.behaviour.house import (
     HOUR,
-    LEASE,
-    MICROSECOND,
-    MILLISECOND,
     MINUTE,
     SECOND,
-    Later,
     World,
     at,
     every,
@@ -232,14 +228,6 @@ def test_a_definition_that_does_not_say_is_caught_up_as_the_scheduler_says(
     assert ran(world) == [0, 20, 40, 40]
 
 
-@pytest.mark.parametrize("late", [HOUR, 1000 * HOUR])
-def test_a_one_off_runs_however_late_it_is(world: World, late: timedelta) -> None:
-    starts_late(world, due(ExecuteOnceTrigger(START), None), late)
-    world.advance(1)
-    assert len(world.called) == 1
-    assert skipped(world) == []
-
-
 def test_what_waits_for_the_end_of_a_run_has_missed_nothing(world: World) -> None:
     policy = CatchUp(mode="none", grace=seconds(0))
     starts_late(world, due(DelayTrigger(HOUR), policy), 10 * HOUR)
@@ -267,13 +255,6 @@ def test_what_is_later_than_its_drop_after_is_dropped_one_offs_too(
     assert found.completed_at is not None
 
 
-def test_the_latest_of_a_series_that_has_ended_runs(world: World) -> None:
-    starts_late(world, due(Listed(tuple(map(at, (0, 1, 2)))), None), HOUR)
-    world.advance(1)
-    assert ran(world) == [2]
-    assert the_skipped(world)[:3] == (0, 1, 2)
-
-
 def test_the_latest_runs_beside_what_fires_soon(world: World) -> None:
     times = tuple(map(at, (0, 60, 150, 152)))
     starts_late(world, due(Listed(times), CatchUp(grace=10 * SECOND)), seconds(149))
@@ -283,35 +264,6 @@ def test_the_latest_runs_beside_what_fires_soon(world: World) -> None:
 
 
 # Very many
-
-
-@pytest.mark.parametrize("missed", [1000, 1001])
-def test_a_thousand_skipped_fire_times_are_counted_and_no_more(
-    world: World, missed: int
-) -> None:
-    late = seconds(missed - 1) + MINUTE + MICROSECOND
-    trigger = IntervalTrigger(SECOND, anchor=START)
-    starts_late(world, due(trigger, CatchUp(grace=MINUTE)), late, max_workers=100)
-    world.advance(0.5)
-    first, last, count, reason = the_skipped(world)
-    assert (first, last, count) == (0, missed - 1, 1000)
-    more = "; there are more than the 1000 that were counted"
-    assert reason.endswith(more) is (missed > 1000)
-    assert ran(world) == [*range(missed, missed + 60)]
-
-
-def test_all_of_many_is_caught_up_step_by_step(world: World) -> None:
-    policy = CatchUp(mode="all")
-    trigger = IntervalTrigger(20 * MILLISECOND, anchor=START)
-    [stored] = world.store.put_definitions([due(trigger, policy)])
-    world.advance(50)
-    node = world.node(None)
-    world.advance(1)
-    found = world.store.list_instances(definition_id=stored.id, limit=10_000)
-    times = [each.fire_time for each in found]
-    assert times == [START + n * 20 * MILLISECOND for n in range(len(times))]
-    assert len(times) >= 50 * 51
-    assert node.health().ok
 
 
 # Each fire time of any series is served, once
@@ -338,32 +290,6 @@ def test_what_was_made_ahead_is_skipped_if_a_later_one_has_passed(
         "missed by more than the grace of 0:00:05; a later fire time has passed since"
     }
     assert len(skipped(world)) == 4
-
-
-def test_what_was_made_ahead_runs_if_it_is_the_latest(world: World) -> None:
-    node = world.node(None)
-    node.schedule(every(20))
-    world.advance(18)
-    node.stop()
-    world.advance(21)
-    world.node(world.note)
-    world.advance(0)
-    assert ran(world) == [20]
-
-
-def test_what_a_node_died_with_is_skipped_once_a_later_fire_time_has_passed(
-    world: World,
-) -> None:
-    later = Later()
-    one = world.node(world.note, "one", executor=later)
-    one.schedule(every(20, catch_up=CatchUp(grace=seconds(1))))
-    world.until(lambda: world.states() == {State.CLAIMED: 1})
-    world.clock.freeze("one")
-    world.clock.advance(LEASE + 10 * SECOND)
-    world.node(world.note, "two")
-    world.clock.advance(LEASE)
-    assert ran(world) == [40, 60]
-    assert world.states()[State.SKIPPED] == 1
 
 
 def test_what_waits_for_its_turn_has_missed_nothing(world: World) -> None:
@@ -440,15 +366,3 @@ def test_what_was_scheduled_late_is_not_missed_but_may_be_dropped(
     world.advance(1)
     assert [each.instance.definition.name for each in world.called] == ["missed"]
     assert the_skipped(world)[3] == "late by more than its drop_after of 0:01:00"
-
-
-def test_what_was_missed_while_it_was_paused_says_so(world: World) -> None:
-    node = world.node(world.note)
-    stored = node.schedule(every(10, catch_up=CatchUp(grace=seconds(1))))
-    world.advance(15)
-    node.pause(stored.id, "the printer is away")
-    world.advance(60)
-    node.resume(stored.id)
-    world.advance(1)
-    assert ran(world) == [10, 70]
-    assert any("the printer is away" in each.reason for each in skipped(world))

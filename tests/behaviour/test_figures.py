@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler import (
@@ -29,7 +28,6 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     at,
-    every,
     once,
     seconds,
     take,
@@ -287,12 +285,3 @@ def test_a_loop_that_fails_says_why(world: World) -> None:
 
 
 # Cleanup
-
-
-def test_each_end_is_told_once(world: World) -> None:
-    node = world.node(world.note)
-    node.schedule(every(1))
-    world.advance(30)
-    told = Counter(each.instance_id for each in world.heard.of(InstanceFinished))
-    assert len(told) == 30
-    assert set(told.values()) == {1}

@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 
 from go_scheduler import (
-    DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
     Scheduler,
@@ -120,20 +119,6 @@ def test_what_fires_for_the_last_time_is_completed(world: World) -> None:
     assert node.get_definition(stored.id).completed_at is not None
 
 
-def test_a_definition_that_waits_for_the_end_fires_once_until_then(
-    world: World,
-) -> None:
-    node = world.node(world.bench.handler)
-    stored = node.schedule(TaskDefinition(trigger=DelayTrigger(seconds(5))))
-    world.advance(60)
-    assert len(fire_times(world, stored)) == 1
-    assert node.get_definition(stored.id).next_fire_time is None
-    assert node.get_definition(stored.id).completed_at is None
-    world.bench.end_all()
-    world.advance(1)
-    assert node.get_definition(stored.id).next_fire_time == at(65)
-
-
 def test_what_is_paused_does_not_fire(world: World) -> None:
     node = world.node(world.note)
     stored = node.schedule(every(1))
@@ -146,23 +131,6 @@ def test_what_is_paused_does_not_fire(world: World) -> None:
     assert world.times[-1] == 23
     fired = [each.instance.fire_time for each in world.called]
     assert len({*fired}) == len(fired)
-
-
-def test_what_is_due_when_it_is_scheduled_runs_at_once(world: World) -> None:
-    node = world.node(world.note, schedule_window=HOUR, runner_window=HOUR)
-    world.advance(10)
-    node.schedule(once(10))
-    node.schedule(once(3))
-    world.advance(0)
-    assert world.times == [10, 10]
-
-
-def test_many_that_are_scheduled_at_once_all_fire_then(world: World) -> None:
-    node = world.node(None, schedule_window=HOUR, runner_window=HOUR)
-    world.advance(1)
-    node.schedule_all([once(1) for _ in range(1200)])
-    world.advance(0)
-    assert world.states() == {State.PENDING: 1200}
 
 
 def test_what_is_edited_between_look_and_firing_fires_as_it_is_now(

@@ -42,8 +42,6 @@ from tests.behaviour.house import (
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from go_scheduler import TaskInstance
 
 # No look of the loops comes to help.
@@ -94,32 +92,6 @@ def test_what_is_due_when_it_is_created_runs_at_once(
     if how == "schedule":
         last = len(kinds) - 1 - kinds[::-1].index(DefinitionScheduled)
         assert last < kinds.index(InstanceStarted)
-
-
-def test_of_many_that_are_enqueued_no_more_run_at_once_than_allowed(
-    threaded: ThreadedWorld,
-) -> None:
-    running: set[UUID] = set()
-    most: list[int] = []
-
-    def handler(instance: TaskInstance) -> None:
-        running.add(instance.id)
-        most.append(len(running))
-        threaded.hang()
-        running.remove(instance.id)
-
-    node = threaded.node(handler, max_workers=3, **WIDE)
-    node.schedule(TASK)
-    for _ in range(10):
-        node.run_now(TASK.id)
-    threaded.wait_for_hanging(3)
-    node.schedule(threaded.now())
-    assert node.health().busy <= 6
-    assert len(threaded.heard.of(InstanceFinished)) == 0
-    threaded.gate.set()
-    threaded.heard.wait(InstanceFinished, 11)
-    assert max(most) == 3
-    assert {each.runs for each in node.list_instances()} == {1}
 
 
 def test_what_comes_while_others_wait_takes_no_ones_turn(
@@ -229,19 +201,6 @@ def test_what_fires_here_and_whose_answer_is_lost_runs_once(world: World) -> Non
     assert len(world.called) == 1
     assert world.only().runs == 1
     assert [each.count for each in world.heard.of(ClaimAnswerLost)] == [1]
-
-
-def test_what_another_node_has_fired_runs_there_alone(world: World) -> None:
-    one = world.node(world.note, "one")
-    others: list[TaskInstance] = []
-    two = world.node(others.append, "two")
-    world.advance(10)
-    for number in range(10):
-        (one if number % 2 else two).schedule(once(10))
-        world.advance(0)
-    assert len(world.called) + len(others) == 10
-    ids = {each.instance.id for each in world.called}
-    assert len(ids | {each.id for each in others}) == 10
 
 
 def test_an_unknown_task_is_no_lost_answer(threaded: ThreadedWorld) -> None:

@@ -88,24 +88,6 @@ def test_another_thread_takes_the_place_of_one_whose_handler_hangs(
     assert (instance.state, instance.ended_attempt) == (State.COMPLETED, 2)
 
 
-def test_a_handler_that_comes_back_first_after_all_has_completed_its_instance(
-    threaded: ThreadedWorld,
-) -> None:
-    def handler(instance: TaskInstance) -> None:
-        threaded.hang()
-
-    node = threaded.node(handler, **SETTINGS)
-    node.schedule(threaded.now())
-    presume_hung(threaded)
-    threaded.wait_for_hanging()
-    threaded.gate.set()
-    [finished] = threaded.heard.wait(InstanceFinished)
-    wait_until(lambda: node.health().stuck_workers == 0)
-    [instance] = node.list_instances()
-    assert instance.state is State.COMPLETED
-    assert instance.ended_attempt == finished.attempt
-
-
 def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
     threaded: ThreadedWorld,
 ) -> None:
@@ -252,21 +234,6 @@ def test_what_was_held_by_then_is_not_called_either(world: World) -> None:
     [held] = made - called
     assert given_back[held] == "3 runs of stuck hang here"
     assert len(world.bench.calls) == 4
-
-
-def test_those_of_one_definition_leave_spare_workers_to_others(
-    threaded: ThreadedWorld,
-) -> None:
-    node = threaded.node(
-        hanging(threaded), **{**SETTINGS, "max_workers": 6}, max_hung=4
-    )
-    enqueue(node, 4, name="stuck")
-    presume_hung(threaded, 4)
-    # Three have been replaced; the fourth keeps its worker.
-    wait_until(lambda: (node.health().stuck_workers, node.health().busy) == (4, 1))
-    assert node.health().trouble is None
-    enqueue(node, 6, name="ok")
-    threaded.heard.wait(InstanceFinished, 6)
 
 
 def test_an_executor_of_the_users_that_is_stuck_is_given_nothing_more(

@@ -432,19 +432,6 @@ def test_lives_of_a_few_seconds_show_that_the_store_was_there(world: World) -> N
     assert 20 <= world.times[0] <= 60
 
 
-def test_a_silence_of_half_a_lease_may_have_been_an_outage(world: World) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once(expire_after=HOUR))
-    world.advance(1)
-    world.clock.freeze("one")
-    for number in range(6):
-        world.advance(10)
-        world.node(world.note, f"life {number}")
-        world.advance(3)
-        world.clock.freeze(f"life {number}")
-    assert world.called == []
-
-
 def test_calls_that_are_lost_among_others_are_no_outage(world: World) -> None:
     one = world.node(world.note, "one", executor=Later())
     one.schedule(once())

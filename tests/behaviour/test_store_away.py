@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from go_scheduler import State, StoreError, StoreUnavailableError
@@ -17,7 +15,6 @@ from go_scheduler.events import (
 )
 from tests.behaviour.house import (
     HOUR,
-    LEASE,
     SECOND,
     ThreadedWorld,
     World,
@@ -25,9 +22,6 @@ from tests.behaviour.house import (
     once,
     seconds,
 )
-
-if TYPE_CHECKING:
-    from go_scheduler import TaskInstance
 
 AWAY, ODD = StoreUnavailableError("away"), ZeroDivisionError("odd")
 EXIT = SystemExit("odd")
@@ -159,24 +153,6 @@ def test_a_node_may_start_while_the_store_is_away(world: World) -> None:
     world.advance(10)
     assert len(world.called) == 1
     assert node.health().ok
-
-
-def test_ends_are_recorded_when_the_store_is_back_and_nothing_runs_twice(
-    world: World,
-) -> None:
-    def cut(instance: TaskInstance) -> None:
-        world.note(instance)
-        world.faults.away = True
-
-    one = world.node(cut, "one")
-    world.node(cut, "two")
-    one.schedule(once(1))
-    world.advance(60)
-    assert len(world.called) == 1
-    world.faults.away = False
-    world.clock.advance(3 * LEASE)
-    assert len(world.called) == 1
-    assert world.only().state is State.COMPLETED
 
 
 def test_what_is_due_when_the_store_comes_back_is_called_within_seconds(

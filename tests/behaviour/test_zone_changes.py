@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler import CronTrigger, Scheduler, State, TaskDefinition
+from go_scheduler import CronTrigger, Scheduler, TaskDefinition
 from go_scheduler.events import DefinitionsMoved
 from go_scheduler.testing.clock import START
 from tests.behaviour.house import HOUR, MINUTE, SELDOM, World, every
@@ -152,21 +152,6 @@ def test_one_that_cannot_be_moved_costs_only_itself(world: World, zones: Zones) 
     assert scheduler.get_definition(bad.id).next_fire_time == NINE
     assert scheduler.get_definition(good.id).next_fire_time == NINE + HOUR
     assert scheduler.health().ok
-
-
-@pytest.mark.parametrize("then", [0, 2])
-def test_data_that_come_and_go_let_each_day_fire_once(
-    world: World, zones: Zones, then: float
-) -> None:
-    world.scheduler(None).schedule(cron())
-    for hour in range(0, 5 * 24, 2):
-        zones.bring(then=then if hour % 3 else 1)
-        scheduler = node(world, f"node of {hour}")
-        world.clock.advance(2 * HOUR)
-        assert scheduler.stop()
-    days = [f"{each.instance.fire_time:%d}" for each in world.called]
-    assert days == ["01", "02", "03", "04", "05"]
-    assert world.store.counts()[State.SKIPPED] == 0
 
 
 def test_an_edit_at_the_same_moment_wins(world: World, zones: Zones) -> None:

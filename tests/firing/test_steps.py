@@ -314,3 +314,10 @@ def test_no_fire_time_of_any_interval_is_lost_or_created_twice(
     number = (history.next_fire_time - START) // interval
     assert history.next_fire_time == START + number * interval
     check([START + each * interval for each in range(number)], history)
+
+
+def test_the_latest_of_what_was_missed_counts_among_the_thousand_of_a_step() -> None:
+    ticks = (START, *(START + HOUR + number * TICK for number in range(1, 1200)))
+    firing = planned(Listed(*ticks), now=START + HOUR)
+    assert (firing.fire_times, firing.skipped) == (ticks[:1000], None)
+    assert firing.next_fire_time == ticks[1000]

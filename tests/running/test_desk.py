@@ -15,16 +15,17 @@ from go_scheduler import (
     StoreError,
     StoreUnavailableError,
 )
+from go_scheduler.events import RunTimedOut
 from go_scheduler.models import Stage, State
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk, Extending, Failing, Reporting, Success
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
+    NOBODY,
     cancel,
     claim_of,
     definition,
-    finish,
     passed_on,
     running,
 )
@@ -87,6 +88,18 @@ def test_ends_that_come_with_their_rows_are_one_call(
     assert house.desk.complete_all([]) == house.desk.extend_all([]) == []
 
 
+def test_what_is_not_known_is_read_by_one_call_for_all(house: House) -> None:
+    claims = [claim_of(running(house.store)) for _ in range(3)]
+    claims.append(replace(claims[0], instance_id=NOBODY))
+    house.asked()
+    kept = house.desk.extend_all([Extending(claim=each, by=HOUR) for each in claims])
+    assert kept == [Extension.GO_ON] * 3 + [Extension.LOST]
+    assert house.asked() == ["find_instances", "renew_claims"]
+    done = house.desk.complete_all([Success(claim=each) for each in claims])
+    assert done == [True] * 3 + [False]
+    assert house.asked()[:2] == ["find_instances", "finish_instances"]
+
+
 def test_a_run_on_a_bus_without_a_timeout_is_not_read(house: House) -> None:
     run = running(house.store)
     reporting = Reporting(
@@ -143,21 +156,17 @@ def test_who_comes_second_on_a_bus_fails_nothing(house: House) -> None:
     assert answer is True
 
 
-def test_whose_success_came_first_is_looked_up(
+def test_a_timeout_that_has_passed_is_told_once(
     house: House, clock: ManualClock
 ) -> None:
-    first, second = passed_on(house.store, clock)
-    gone = running(house.store)
-
-    def meanwhile() -> None:
-        assert finish(house.store, first)
-        house.store.delete_definitions([gone.definition.id])
-
-    house.faults.before["finish_instances"] = meanwhile
-    given = [Success(claim=claim_of(each), instance=each) for each in (gone, second)]
-    assert house.desk.complete_all(given) == [False, False]
-    again = Success(claim=claim_of(first), instance=second)
-    assert house.desk.complete_all([again, *given]) == [True, False, False]
+    once = replace(definition(), timeout=MINUTE, retry=RetryPolicy(max_attempts=1))
+    runs = [running(house.store, once), running(house.store)]
+    extending = [Extending(claim=claim_of(each), by=HOUR) for each in runs]
+    assert house.desk.extend_all(extending) == [Extension.GO_ON] * 2
+    clock.advance(MINUTE)
+    for _ in range(2):
+        assert house.desk.extend_all(extending) == [Extension.LOST, Extension.GO_ON]
+    assert sum(isinstance(each, RunTimedOut) for each in house.told) == 1
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,25 @@ def test_a_run_was_never_called_before_it_was_due() -> None:
         assert one.called_at == one.instance.due_at + max(ZERO, seconds(late))
 
 
+def test_more_time_may_be_allowed_before_the_call() -> None:
+    one = run()
+    before = one.allowed
+    assert one.extend(seconds(5))
+    assert one.left(ZERO) == before + seconds(5)
+
+
+def test_what_is_given_back_goes_no_further(held: Held) -> None:
+    waiting, due = run(), run()
+    held.add([waiting, due])
+    assert not held.call(waiting)
+    held.fall_due([due], ZERO)
+    assert held.drop(waiting)
+    assert held.drop(due)
+    assert not held.fall_due([waiting], ZERO)
+    assert not held.call(due)
+    assert (held.waiting, held.busy) == (0, 0)
+
+
 def test_a_run_is_either_called_or_given_back_when_both_are_tried_at_once(
     held: Held,
 ) -> None:

@@ -71,10 +71,3 @@ def test_a_look_is_repeated_four_times_while_the_store_settles(
     assert repeats.wait == ZERO
     assert repeats.take()
     assert repeats.wait == seconds(0.05)
-
-
-def test_nothing_is_repeated_where_nothing_settles(clock: ManualClock) -> None:
-    repeats = Repeats(clock, settling=ZERO)
-    repeats.begin()
-    assert repeats.wait is None
-    assert not repeats.take()
