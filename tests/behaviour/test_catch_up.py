@@ -36,7 +36,15 @@ from tests.behaviour.house import (
 if TYPE_CHECKING:
     from go_scheduler.models import Skipped
 
-LATER = "a later fire time ran instead"
+LATER = "missed by more than the grace of {0.grace}; a later fire time ran instead"
+NOTHING = (
+    "missed by more than the grace of {0.grace}; of what was missed nothing is caught"
+    " up"
+)
+WITHIN = "missed by more than {0.within}, within which it would be caught up"
+ONE, FIVE = CatchUp(grace=MINUTE), CatchUp(grace=seconds(5))
+BOUNDED = CatchUp(grace=seconds(1), within=seconds(10))
+NONE = CatchUp(mode="none", grace=seconds(5))
 
 
 @dataclass(frozen=True)
@@ -94,92 +102,31 @@ def the_skipped(world: World) -> tuple[float, float, int, str]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "late", "runs", "leaves_out"),
+    ("policy", "late", "runs", "leaves_out", "why"),
     [
         # Within the grace each of it runs.
-        (CatchUp(grace=MINUTE), 50, [0, 20, 40], None),
-        (CatchUp(grace=MINUTE), 60, [0, 20, 40, 60], None),
-        (
-            CatchUp(grace=MINUTE),
-            60.000001,
-            [20, 40, 60],
-            (0, 0, 1, f"missed by more than the grace of 0:01:00; {LATER}"),
-        ),
-        (
-            CatchUp(grace=MINUTE),
-            130,
-            [80, 100, 120],
-            (0, 60, 4, f"missed by more than the grace of 0:01:00; {LATER}"),
-        ),
+        (ONE, 50, [0, 20, 40], None, ""),
+        (ONE, 60, [0, 20, 40, 60], None, ""),
+        (ONE, 60.000001, [20, 40, 60], (0, 0, 1), LATER),
+        (ONE, 130, [80, 100, 120], (0, 60, 4), LATER),
         # Of what was missed the latest runs.
-        (
-            CatchUp(grace=seconds(5)),
-            110,
-            [100],
-            (0, 80, 5, f"missed by more than the grace of 0:00:05; {LATER}"),
-        ),
-        (CatchUp(grace=seconds(5)), 15, [0], None),
-        (
-            CatchUp(grace=seconds(0)),
-            100,
-            [100],
-            (0, 80, 5, f"missed by more than the grace of 0:00:00; {LATER}"),
-        ),
-        (
-            CatchUp(grace=seconds(1), within=seconds(10)),
-            110,
-            [100],
-            (0, 80, 5, f"missed by more than the grace of 0:00:01; {LATER}"),
-        ),
-        (
-            CatchUp(grace=seconds(1), within=seconds(10)),
-            110.000001,
-            [],
-            (
-                0,
-                100,
-                6,
-                "missed by more than 0:00:10, within which it would be caught up",
-            ),
-        ),
+        (FIVE, 110, [100], (0, 80, 5), LATER),
+        (FIVE, 15, [0], None, ""),
+        (CatchUp(grace=seconds(0)), 100, [100], (0, 80, 5), LATER),
+        (BOUNDED, 110, [100], (0, 80, 5), LATER),
+        (BOUNDED, 110.000001, [], (0, 100, 6), WITHIN),
         # All of it runs, or as far back as is said.
-        (CatchUp(mode="all", grace=seconds(1)), 110, [0, 20, 40, 60, 80, 100], None),
+        (CatchUp(mode="all"), 110, [0, 20, 40, 60, 80, 100], None, ""),
         (
             CatchUp(mode="all", within=seconds(50)),
             110,
             [60, 80, 100],
-            (
-                0,
-                40,
-                3,
-                "missed by more than 0:00:50, within which it would be caught up",
-            ),
+            (0, 40, 3),
+            WITHIN,
         ),
         # None of it runs.
-        (
-            CatchUp(mode="none", grace=seconds(5)),
-            110,
-            [],
-            (
-                0,
-                100,
-                6,
-                "missed by more than the grace of 0:00:05; of what was missed nothing"
-                " is caught up",
-            ),
-        ),
-        (
-            CatchUp(mode="none", grace=seconds(5)),
-            105,
-            [100],
-            (
-                0,
-                80,
-                5,
-                "missed by more than the grace of 0:00:05; of what was missed nothing"
-                " is caught up",
-            ),
-        ),
+        (NONE, 110, [], (0, 100, 6), NOTHING),
+        (NONE, 105, [100], (0, 80, 5), NOTHING),
     ],
 )
 def test_of_what_was_missed_runs_what_the_policy_says(
@@ -187,7 +134,8 @@ def test_of_what_was_missed_runs_what_the_policy_says(
     policy: CatchUp,
     late: float,
     runs: list[float],
-    leaves_out: tuple[float, float, int, str] | None,
+    leaves_out: tuple[float, float, int] | None,
+    why: str,
 ) -> None:
     starts_late(
         world, due(IntervalTrigger(20 * SECOND, anchor=START), policy), seconds(late)
@@ -197,10 +145,10 @@ def test_of_what_was_missed_runs_what_the_policy_says(
     if leaves_out is None:
         assert skipped(world) == []
     else:
-        assert the_skipped(world) == leaves_out
+        assert the_skipped(world) == (*leaves_out, why.format(policy))
         [told] = world.heard.of(InstanceSkipped)
         assert told.late
-        assert (told.count, told.reason) == leaves_out[2:]
+        assert (told.count, told.reason) == (leaves_out[2], why.format(policy))
     # And it goes on as ever.
     world.advance(25)
     assert ran(world)[: len(runs) + 1] == [*runs, (late // 20 + 1) * 20]

@@ -171,19 +171,6 @@ def test_what_is_declared_no_more_is_not_called(world: World, removed: Removed) 
     assert world.called == []
 
 
-def test_a_delete_tells_how_many_runs_go_on(world: World) -> None:
-    scheduler = world.node(world.bench.handler)
-    of = scheduler.schedule(once(2, overlap="allow"))
-    scheduler.run_now(of.id)
-    scheduler.run_now(of.id, delay=10 * SECOND)
-    world.advance(2)
-    assert len(world.bench.calls) == 2
-    assert scheduler.delete_definition(of.id) == Deleted(running=2)
-    assert scheduler.delete_definition(of.id) is None
-    for each in world.bench.calls:
-        each.end()
-
-
 def tries(store: Store, kind: str, count: int) -> dict[UUID, float]:
     """Edit at so many offsets, from 40 ms before the fire time to its instant.
 

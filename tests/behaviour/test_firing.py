@@ -23,7 +23,6 @@ from go_scheduler.events import (
     DefinitionLocked,
     DefinitionSetAside,
     InstanceCreated,
-    InstanceSkipped,
 )
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers import UnknownTrigger
@@ -99,16 +98,6 @@ def test_an_instance_is_made_shortly_before_its_fire_time(world: World) -> None:
     assert (created.definition_id, created.fire_time) == (stored.id, at(30))
 
 
-def test_each_fire_time_of_a_series_has_one_instance(world: World) -> None:
-    node = world.node(None)
-    stored = node.schedule(every(2))
-    world.advance(20)
-    assert fire_times(world, stored) == [at(n) for n in range(2, 24, 2)]
-    assert node.get_definition(stored.id).next_fire_time == at(24)
-    assert world.heard.of(DefinitionCompleted) == []
-    assert world.heard.of(InstanceSkipped) == []
-
-
 def test_what_fires_for_the_last_time_is_completed(world: World) -> None:
     node = world.node(world.note)
     stored = node.schedule(once(5))
@@ -117,20 +106,6 @@ def test_what_fires_for_the_last_time_is_completed(world: World) -> None:
     assert completed.definition_id == stored.id
     assert node.get_definition(stored.id).next_fire_time is None
     assert node.get_definition(stored.id).completed_at is not None
-
-
-def test_what_is_paused_does_not_fire(world: World) -> None:
-    node = world.node(world.note)
-    stored = node.schedule(every(1))
-    world.advance(2.5)
-    node.pause(stored.id)
-    world.advance(20)
-    assert world.times == [1, 2]
-    node.resume(stored.id)
-    world.advance(1)
-    assert world.times[-1] == 23
-    fired = [each.instance.fire_time for each in world.called]
-    assert len({*fired}) == len(fired)
 
 
 def test_what_is_edited_between_look_and_firing_fires_as_it_is_now(

@@ -25,12 +25,12 @@ from go_scheduler import (
     Scheduler,
     State,
     Store,
-    StoreUnavailableError,
     TaskDefinition,
 )
 from go_scheduler.clock import SystemClock
 from go_scheduler.http import ApiKey, BearerAccess, Crews, create_app, new_key
 from go_scheduler.http.access.rate_limits import Waiting
+from tests.behaviour.house import Faults, wait_until
 from tests.behaviour.store_house import opened
 from tests.conftest import SHARED
 from tests.http.serving import served
@@ -102,7 +102,7 @@ class Desk:
         """Wait for work on a thread, from when the server lets it wait."""
         waiting = self.crews.waiting_workers
         future = self.threads.submit(self.ask, queues, **asked)
-        until(lambda: self.crews.waiting_workers > waiting)
+        wait_until(lambda: self.crews.waiting_workers > waiting)
         return future
 
     def take(self, queues: str, **asked: Any) -> list[dict[str, Any]]:
@@ -137,17 +137,6 @@ class Desk:
 
     def state(self, work: dict[str, Any]) -> str:
         return self.instance(work).state.value
-
-
-def until(done: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-
-    async def wait() -> None:
-        async with asyncio.timeout(FAILED_AFTER):
-            while not done():
-                await asyncio.sleep(0.002)
-
-    asyncio.run(wait())
 
 
 def work_of(answer: httpx.Response) -> list[dict[str, Any]]:
@@ -234,7 +223,7 @@ def test_a_worker_is_handed_what_is_due_with_all_that_it_needs(
         "tracestate": None,
     }
     assert datetime.fromisoformat(work["execute_at"]) == made.execute_at
-    until(lambda: shared.instance(work).worker == "w-1")
+    wait_until(lambda: shared.instance(work).worker == "w-1")
     assert shared.state(work) == "running"
 
 
@@ -431,7 +420,7 @@ def beside(test: Callable[[Any, Crews, Scheduler], Coroutine[Any, Any, None]]) -
         asyncio.run(run())
 
 
-async def wait_until(done: Callable[[], bool]) -> None:
+async def await_until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(FAILED_AFTER):
         while not done():
             await asyncio.sleep(0.002)
@@ -440,9 +429,9 @@ async def wait_until(done: Callable[[], bool]) -> None:
 def test_who_hangs_up_while_it_waits_is_handed_nothing() -> None:
     async def test(app: Any, crews: Crews, scheduler: Scheduler) -> None:
         first = Asking(app, "default")
-        await wait_until(lambda: crews.waiting_workers == 1)
+        await await_until(lambda: crews.waiting_workers == 1)
         first.hang_up()
-        await wait_until(lambda: crews.waiting_workers == 0)
+        await await_until(lambda: crews.waiting_workers == 0)
         of = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
         made = scheduler.run_now(of.id)
         other = Asking(app, "default")
@@ -461,7 +450,7 @@ async def handed_over(
     scheduler.run_now(of.id)
     assert await Asking(app, "default").status() == 200
     first = Asking(app, "default")
-    await wait_until(lambda: crews.waiting_workers == 1)
+    await await_until(lambda: crews.waiting_workers == 1)
     for _ in range(50):
         await asyncio.sleep(0)
     made = scheduler.run_now(of.id)
@@ -810,7 +799,7 @@ def test_after_a_while_in_which_nobody_waited_work_is_handed_out_as_before() -> 
         for _ in range(3):
             assert one.ask("default", wait=0).status_code == 204
             # The node that has claimed for them is one that has stopped.
-            until(
+            wait_until(
                 lambda: all(
                     each.stopping for each in one.scheduler.nodes() if each.queues
                 )
@@ -910,28 +899,15 @@ def test_what_a_server_handed_out_that_was_killed_is_ended_at_the_next(
         assert (found.state, found.attempt) == (State.COMPLETED, 1)
 
 
-class AwayStore(MemoryStore):
-    """Cannot be reached while it is away."""
-
-    away = False
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in CALLS and super().__getattribute__("away"):
-            raise StoreUnavailableError("it is away")
-        return super().__getattribute__(name)
-
-
-CALLS = Store.__abstractmethods__ - {"close"} | {"now", "keep_setting"}
-
-
 @pytest.mark.slow
 def test_while_the_store_is_away_nobody_waits_and_forged_tokens_are_known() -> None:
-    store = AwayStore()
+    store = MemoryStore()
+    faults = Faults(store, SystemClock())
     with desk(store) as one:
         one.once("default")
         work = one.take_one("default")
         waiting = one.ask_meanwhile("default")
-        store.away = True
+        faults.away = True
         answer = waiting.result(FAILED_AFTER)
         assert problem(answer) == (503, "store-unavailable")
         assert "retry-after" in answer.headers
@@ -940,9 +916,9 @@ def test_while_the_store_is_away_nobody_waits_and_forged_tokens_are_known() -> N
             assert one.tell(work, what).status_code == 503
             forged = {**work, "token": "A" * 80}
             assert one.tell(forged, what).status_code == 403
-        store.away = False
-        until(lambda: one.tell(work, "complete").status_code == 200)
-        until(lambda: one.ask("default", wait=0).status_code == 204)
+        faults.away = False
+        wait_until(lambda: one.tell(work, "complete").status_code == 200)
+        wait_until(lambda: one.ask("default", wait=0).status_code == 204)
         one.once("default")
         assert len(one.take("default")) == 1
 

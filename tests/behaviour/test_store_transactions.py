@@ -25,7 +25,6 @@ from go_scheduler import (
     HandedOn,
     IntervalTrigger,
     Job,
-    QueueFullError,
     RetryPolicy,
     Scheduler,
     State,
@@ -197,16 +196,6 @@ def test_nothing_is_put_beside_a_conflict_that_does_not_end_the_transaction(
             client.cancel(was.id, connection=connection)
         client.schedule(once(name="d"), connection=connection)
     assert {each.name for each in client.list_definitions()} == {"b", "d"}
-
-
-def test_a_limit_holds_within_a_transaction_too(client: Client, shop: Shop) -> None:
-    client.schedule(task(max_queue=2))
-    client.enqueue("send")
-    with shop.engine.begin() as connection:
-        client.enqueue("send", connection=connection)
-        with pytest.raises(QueueFullError):
-            client.enqueue("send", connection=connection)
-    assert client.counts()[State.PENDING] == 2
 
 
 def test_a_key_is_made_once_within_a_transaction_too(
@@ -545,20 +534,6 @@ def test_a_lost_claim_is_told_and_the_handlers_rows_are_rolled_back(
     assert shop.orders == 0
     expected = State.COMPLETED if how == "completed elsewhere" else State.CANCELLED
     assert house.state(made) is expected
-
-
-def test_a_run_that_was_asked_to_stop_may_still_complete(
-    house: House, shop: Shop
-) -> None:
-    def answer(instance: TaskInstance) -> None:
-        assert house.scheduler.cancel(instance.id) == "requested"
-        with shop.engine.begin() as connection:
-            shop.order(connection)
-            current_run().complete_in(connection)
-
-    house.answer = answer
-    assert house.run().state is State.COMPLETED
-    assert shop.orders == 1
 
 
 def test_a_definition_that_waits_for_the_end_goes_on_with_the_commit(

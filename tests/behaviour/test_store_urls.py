@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -22,12 +18,12 @@ from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.redis import RedisStore
 from go_scheduler.stores.sqlite import SQLiteStore
 from tests.behaviour.store_house import SECOND, opened
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from go_scheduler.testing import ManualClock
 
-ROOT = Path(__file__).parents[2]
 NOWHERE = "user:secret@127.0.0.1:1/database"
 """Where nobody answers; a store is not connected before it is used."""
 PORTS = {"postgresql": "5432", "cockroachdb": "26257"}
@@ -495,44 +491,3 @@ def test_what_is_announced_and_makes_no_store_is_refused(url: str, said: str) ->
     with pytest.raises(ConfigurationError, match=said) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
-
-
-DRIVERS = (
-    *("alembic", "psycopg", "psycopg2", "redis"),
-    *("sqlalchemy", "sqlalchemy_cockroachdb", "sqlite3"),
-)
-PROGRAM = f"""
-import sys
-from go_scheduler.stores import open_store
-open_store(sys.argv[1]).close()
-print(*sorted({{*{DRIVERS}}} & {{*sys.modules}}))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("url", "loaded"),
-    [
-        ("memory://", ""),
-        ("sqlite:///tasks.db", "sqlalchemy sqlite3"),
-        ("redis://user:secret@127.0.0.1:1", "redis sqlalchemy"),
-        (f"postgresql://{NOWHERE}", "psycopg sqlalchemy"),
-        (
-            f"cockroachdb://{NOWHERE}",
-            "alembic psycopg sqlalchemy sqlalchemy_cockroachdb",
-        ),
-    ],
-)
-def test_a_driver_is_loaded_when_its_store_is_asked_for(url: str, loaded: str) -> None:
-    # Coverage measures subprocesses too, and loads a driver in them.
-    env = {key: value for key, value in os.environ.items() if "COV" not in key}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, url],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=FAILED_AFTER,
-        check=True,
-    )
-    assert done.stdout.strip() == loaded
