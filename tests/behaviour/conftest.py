@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,3 +48,9 @@ def house(store: Store, clock: ManualClock) -> Iterator[House]:
     """A scheduler on the store, whose runs go on until they are ended."""
     with running(store, clock) as house:
         yield house
+
+
+@pytest.fixture
+def own_file(sqlite_file: Path, tmp_path: Path) -> Path:
+    """Where an SQLite file of the test's own is, which has the tables."""
+    return Path(shutil.copy(sqlite_file, tmp_path / "own.db"))

@@ -22,16 +22,7 @@ from go_scheduler import (
 )
 from go_scheduler.events import InstanceDropped, InstanceSkipped, RunFailed
 from go_scheduler.testing.clock import START
-from tests.behaviour.house import (
-    HOUR,
-    MINUTE,
-    SECOND,
-    World,
-    at,
-    every,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, MINUTE, SECOND, World, at, every, once, seconds
 
 if TYPE_CHECKING:
     from go_scheduler.models import Skipped

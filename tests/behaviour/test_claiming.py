@@ -30,15 +30,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.testing.builders import claim
 from go_scheduler.triggers import UnknownTrigger
-from tests.behaviour.house import (
-    HOUR,
-    LEASE,
-    Later,
-    World,
-    at,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, LEASE, Later, World, at, once, seconds
 
 if TYPE_CHECKING:
     from uuid import UUID

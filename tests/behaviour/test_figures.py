@@ -13,11 +13,7 @@ from go_scheduler import (
     StoreUnavailableError,
     TaskDefinition,
 )
-from go_scheduler.events import (
-    InstanceFinished,
-    ObjectiveBroken,
-    ObjectiveMet,
-)
+from go_scheduler.events import InstanceFinished, ObjectiveBroken, ObjectiveMet
 from go_scheduler.health import Lateness
 from tests.behaviour.house import (
     HOUR,

@@ -871,11 +871,9 @@ with Scheduler(None, store) as scheduler:
 
 @pytest.mark.slow
 def test_what_a_server_handed_out_that_was_killed_is_ended_at_the_next(
-    sqlite_file: Path, tmp_path: Path
+    own_file: Path,
 ) -> None:
-    path = tmp_path / "own.db"
-    path.write_bytes(sqlite_file.read_bytes())
-    url = f"sqlite:///{path}"
+    url = f"sqlite:///{own_file}"
     with opened(url) as store, Scheduler(None, store) as scheduler:
         of = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
         scheduler.run_now(of.id)

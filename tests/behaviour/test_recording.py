@@ -37,16 +37,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.instance_events import Write
 from go_scheduler.models import Outcome
-from tests.behaviour.house import (
-    MINUTE,
-    SECOND,
-    Later,
-    World,
-    at,
-    once,
-    seconds,
-    take,
-)
+from tests.behaviour.house import MINUTE, SECOND, Later, World, at, once, seconds, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable

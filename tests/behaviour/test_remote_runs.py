@@ -36,16 +36,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.models import Outcome, Stage
 from go_scheduler.triggers.base import Trigger
-from tests.behaviour.house import (
-    HOUR,
-    LEASE,
-    MINUTE,
-    SECOND,
-    World,
-    at,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, LEASE, MINUTE, SECOND, World, at, once, seconds
 
 if TYPE_CHECKING:
     from datetime import datetime

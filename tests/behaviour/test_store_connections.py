@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shlex
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -265,12 +264,6 @@ def test_an_error_says_whether_trying_again_may_help_and_changes_nothing(
 # SQLite, whose file is away, full or read-only.
 
 
-@pytest.fixture
-def path(sqlite_file: Path, tmp_path: Path) -> Path:
-    """Where a file of the test's own is, which has the tables."""
-    return Path(shutil.copy(sqlite_file, tmp_path / "own.db"))
-
-
 @contextmanager
 def every_connection(monkeypatch: pytest.MonkeyPatch, pragma: str) -> Iterator[None]:
     """Set what belongs to a connection on all that are opened meanwhile."""
@@ -288,27 +281,27 @@ def every_connection(monkeypatch: pytest.MonkeyPatch, pragma: str) -> Iterator[N
 
 
 def test_a_file_that_cannot_be_opened_may_come_back(
-    path: Path, clock: ManualClock
+    own_file: Path, clock: ManualClock
 ) -> None:
-    with opened(f"sqlite:///{path}", clock) as store:
+    with opened(f"sqlite:///{own_file}", clock) as store:
         client = Client(store)
         new = client.schedule(once())
         store.close()
-        hidden = path.rename(path.with_suffix(".hidden"))
-        path.mkdir()
+        hidden = own_file.rename(own_file.with_suffix(".hidden"))
+        own_file.mkdir()
         with pytest.raises(StoreUnavailableError, match="unable to open"):
             client.schedule(once())
-        path.rmdir()
-        hidden.rename(path)
+        own_file.rmdir()
+        hidden.rename(own_file)
         assert client.list_definitions() == [new]
 
 
 def test_a_full_disk_is_an_outage_that_ends(
-    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    own_file: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(sqlite3.connect(path)) as by_hand:
+    with closing(sqlite3.connect(own_file)) as by_hand:
         [(pages,)] = by_hand.execute("PRAGMA page_count")
-    with opened(f"sqlite:///{path}", clock, durable=False) as store:
+    with opened(f"sqlite:///{own_file}", clock, durable=False) as store:
         client = Client(store)
         client.check()
         store.close()
@@ -321,9 +314,9 @@ def test_a_full_disk_is_an_outage_that_ends(
 
 
 def test_a_file_that_cannot_be_written_can_be_read(
-    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    own_file: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(f"sqlite:///{path}", clock, durable=False) as store:
+    with opened(f"sqlite:///{own_file}", clock, durable=False) as store:
         house = House(store, clock)
         house.task()
         made = house.scheduler.enqueue("send")
@@ -344,7 +337,7 @@ def test_a_file_that_cannot_be_written_can_be_read(
 
 @pytest.mark.parametrize(("durable", "level"), [(True, 2), (False, 1)])
 def test_writes_wait_for_the_disk_unless_told_otherwise(
-    path: Path, durable: bool, level: int, monkeypatch: pytest.MonkeyPatch
+    own_file: Path, durable: bool, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     connect = sqlite3.connect
@@ -356,7 +349,7 @@ def test_writes_wait_for_the_disk_unless_told_otherwise(
 
     for module in DRIVERS:
         monkeypatch.setattr(f"{module}.connect", connected)
-    with opened(f"sqlite:///{path}", durable=durable) as store:
+    with opened(f"sqlite:///{own_file}", durable=durable) as store:
         Client(store).schedule(once())
     levels = {"FULL": 2, "NORMAL": 1, "2": 2, "1": 1}
     found = [
@@ -379,14 +372,14 @@ sys.stdin.read()
 
 
 def test_a_killed_process_leaves_nothing_half_done(
-    path: Path, clock: ManualClock
+    own_file: Path, clock: ManualClock
 ) -> None:
-    with opened(f"sqlite:///{path}", clock) as store:
+    with opened(f"sqlite:///{own_file}", clock) as store:
         house = House(store, clock)
         house.task()
         made = house.scheduler.enqueue("send")
         with subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)],
+            [sys.executable, "-c", WRITER, str(own_file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as process:

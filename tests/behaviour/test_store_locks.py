@@ -181,11 +181,9 @@ def test_a_call_that_meets_a_lock_says_what_to_do_and_may_be_repeated(
 
 
 @pytest.fixture
-def sqlite_url(sqlite_file: Path, tmp_path: Path) -> str:
+def sqlite_url(own_file: Path) -> str:
     """That of a file of the test's own, which has the tables."""
-    path = tmp_path / "own.db"
-    path.write_bytes(sqlite_file.read_bytes())
-    return f"sqlite:///{path}"
+    return f"sqlite:///{own_file}"
 
 
 @pytest.fixture

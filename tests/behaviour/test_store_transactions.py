@@ -9,11 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from sqlalchemy import (
-    create_engine,
-    insert,
-    text,
-)
+from sqlalchemy import create_engine, insert, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 

@@ -19,12 +19,7 @@ from go_scheduler.models import Skipped, TaskDefinition
 from go_scheduler.policies import CatchUp
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers import (
-    CronTrigger,
-    IntervalTrigger,
-    Trigger,
-    UnknownTrigger,
-)
+from go_scheduler.triggers import CronTrigger, IntervalTrigger, Trigger, UnknownTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
