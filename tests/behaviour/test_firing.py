@@ -19,7 +19,6 @@ from go_scheduler import (
     Trigger,
 )
 from go_scheduler.events import (
-    DefinitionCompleted,
     DefinitionLocked,
     DefinitionSetAside,
     InstanceCreated,
@@ -96,16 +95,6 @@ def test_an_instance_is_made_shortly_before_its_fire_time(world: World) -> None:
     assert instance.definition.id == stored.id
     [created] = world.heard.of(InstanceCreated)
     assert (created.definition_id, created.fire_time) == (stored.id, at(30))
-
-
-def test_what_fires_for_the_last_time_is_completed(world: World) -> None:
-    node = world.node(world.note)
-    stored = node.schedule(once(5))
-    world.advance(10)
-    [completed] = world.heard.of(DefinitionCompleted)
-    assert completed.definition_id == stored.id
-    assert node.get_definition(stored.id).next_fire_time is None
-    assert node.get_definition(stored.id).completed_at is not None
 
 
 def test_what_is_edited_between_look_and_firing_fires_as_it_is_now(

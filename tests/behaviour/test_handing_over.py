@@ -29,7 +29,6 @@ from go_scheduler.events import (
     InstanceFinished,
     InstanceStarted,
 )
-from go_scheduler.testing import InlineExecutor
 from tests.behaviour.house import (
     HOUR,
     ThreadedWorld,
@@ -259,19 +258,6 @@ def test_what_is_created_while_it_stops_is_left_to_others(
     [instance] = node.list_instances()
     assert (instance.state, instance.runs) == (State.PENDING, 0)
     assert threaded.heard.of(InstanceStarted) == []
-
-
-def test_two_schedulers_of_one_process_look_for_each_other(
-    threaded: ThreadedWorld,
-) -> None:
-    called: list[TaskInstance] = []
-    makes = threaded.node(None, **WIDE)
-    beside = makes.another(called.append, queues=["default"], executor=InlineExecutor())
-    with beside:
-        calm(beside)
-        makes.schedule(threaded.now())
-        threaded.heard.wait(InstanceFinished)
-    assert len(called) == 1
 
 
 class Plain(MemoryStore):

@@ -324,20 +324,6 @@ def test_a_worker_waits_for_its_queues_and_no_others(shared: Desk, queue: str) -
     assert shared.ask(f"{queue} a,{queue} b", wait=0).status_code == 204
 
 
-def test_a_flooded_queue_keeps_nothing_of_a_quiet_one_from_its_turn(
-    shared: Desk, queue: str
-) -> None:
-    flood, quiet = f"{queue} flood", f"{queue} quiet"
-    task = shared.task(flood)
-    for _ in range(5):
-        shared.scheduler.run_now(task.id)
-    shared.once(quiet)
-    for _ in range(60):
-        shared.scheduler.run_now(task.id)
-    found = [shared.take_one(f"{flood},{quiet}")["queue"] for _ in range(10)]
-    assert quiet in found
-
-
 @pytest.mark.parametrize(
     ("asked", "field"),
     [

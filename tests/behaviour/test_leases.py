@@ -326,6 +326,13 @@ def test_more_time_counts_for_the_claim_at_once(world: World) -> None:
 # Takeover
 
 
+def dies_with_a_run(world: World) -> None:
+    """A node has begun a run, and is not heard of again."""
+    world.node(world.note, "one", executor=Later()).schedule(once())
+    world.advance(1)
+    world.clock.freeze("one")
+
+
 def test_what_a_node_ran_when_it_died_is_taken_over_after_the_lease(
     world: World,
 ) -> None:
@@ -349,10 +356,7 @@ def test_what_a_node_ran_when_it_died_is_taken_over_after_the_lease(
 def test_a_new_node_that_is_alone_gives_others_time_before_it_takes_over(
     world: World,
 ) -> None:
-    one = world.node(world.note, "one", executor=Later())
-    one.schedule(once())
-    world.advance(1)
-    world.clock.freeze("one")
+    dies_with_a_run(world)
     world.advance(600)
     world.node(world.note, "two")
     # Whoever lives renews each third of the lease, or tries.
@@ -365,10 +369,7 @@ def test_a_new_node_that_is_alone_gives_others_time_before_it_takes_over(
 def test_a_new_node_beside_others_takes_over_at_once_what_lapsed_a_lease_ago(
     world: World,
 ) -> None:
-    one = world.node(world.note, "one", executor=Later())
-    one.schedule(once())
-    world.advance(1)
-    world.clock.freeze("one")
+    dies_with_a_run(world)
     world.node(world.note, "beside", queues=["other"])
     world.advance(100)
     world.node(world.note, "two")
@@ -419,10 +420,7 @@ def test_who_starts_as_the_store_comes_back_takes_nothing_over_at_once(
 
 
 def test_lives_of_a_few_seconds_show_that_the_store_was_there(world: World) -> None:
-    one = world.node(world.note, "one", executor=Later())
-    one.schedule(once())
-    world.advance(1)
-    world.clock.freeze("one")
+    dies_with_a_run(world)
     for number in range(15):
         world.node(world.note, f"life {number}")
         world.advance(4)

@@ -17,6 +17,7 @@ from go_scheduler import (
     RetryPolicy,
     RunEnd,
     State,
+    StoreError,
     StoreUnavailableError,
     TaskDefinition,
     Trigger,
@@ -37,7 +38,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.instance_events import Write
 from go_scheduler.models import Outcome
-from tests.behaviour.house import MINUTE, SECOND, Later, World, at, once, seconds, take
+from tests.behaviour.house import MINUTE, SECOND, World, at, once, seconds, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,24 +84,6 @@ def test_by_default_what_failed_runs_again_when_expire_after_has_passed(
     assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 2, at(61))
     [run] = world.store.list_runs(ended.id)
     assert (run.outcome, run.attempt, run.started_at) == (RunEnd.FAILED, 1, at(1))
-
-
-def test_what_took_longer_than_that_runs_again_at_once(world: World) -> None:
-    later = Later()
-
-    def handler(instance: TaskInstance) -> None:
-        world.note(instance)
-        if instance.runs == 1:
-            world.advance(4.9)
-            # Not yet presumed hung: nothing has ticked since.
-            take(world.clock, seconds(3))
-            raise ValueError
-
-    world.node(handler, executor=later).schedule(once(expire_after=seconds(5)))
-    world.advance(0)
-    later.run()
-    world.advance(0)
-    assert world.only().due_at <= at(8)
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
@@ -603,3 +586,19 @@ def test_what_happens_to_a_run_is_told_in_its_order(world: World) -> None:
     first, second = world.heard.of(RunEnded)
     assert (first.outcome, first.retry_in) == (None, SECOND)
     assert (second.outcome, second.late) == (Outcome.COMPLETED, seconds(0))
+
+
+def test_an_end_of_which_nobody_can_say_whether_it_was_recorded_is_told_as_discarded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(_: object) -> TaskInstance:
+        raise StoreError("unreadable")
+
+    world.node(world.note).schedule(once(2))
+    world.advance(1.9)
+    world.faults.losing.add("finish_instances")
+    world.advance(3)
+    world.faults.losing.clear()
+    monkeypatch.setattr(world.store, "get_instance", get)
+    world.advance(6)
+    assert len(world.heard.of(ResultDiscarded)) == 1

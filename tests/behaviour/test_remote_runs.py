@@ -326,15 +326,6 @@ def test_what_has_failed_is_followed_as_its_policy_says_unless_told_otherwise(
     assert len(work.tokens) == 1 + (state is State.PENDING)
 
 
-def test_without_a_delay_it_runs_again_when_expire_after_has_passed(
-    world: World, work: Work
-) -> None:
-    token = work.begin(once(expire_after=MINUTE))
-    world.advance(9)
-    assert work.node.fail(*token, "no")
-    assert world.only().due_at == at(60)
-
-
 def test_the_last_failure_ends_it_and_a_success_makes_that_good(
     world: World, work: Work
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 from typing import TYPE_CHECKING
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from go_scheduler import Scheduler, TaskInstance
+    from go_scheduler import Scheduler
 
 
 def stopping(node: Scheduler, timeout: timedelta | None = None) -> threading.Thread:
@@ -194,29 +193,6 @@ def test_what_was_left_behind_keeps_its_claim(world: World) -> None:
     assert world.only().state is State.COMPLETED
 
 
-def test_a_claim_that_is_under_way_as_it_stops_is_given_back(
-    threaded: ThreadedWorld,
-) -> None:
-    claiming, go = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        claiming.set()
-        assert go.wait(FAILED_AFTER)
-
-    node = threaded.scheduler(lambda _: None, runner_window=HOUR, lease=HOUR)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-    node.run_now(task.id, at=threaded.clock.now() + HOUR / 2)
-    threaded.faults.meanwhile["claim_instances"] = wait
-    node.start()
-    assert claiming.wait(FAILED_AFTER)
-    assert node.counts()[State.CLAIMED] == 1
-    thread = stopping(node)
-    go.set()
-    thread.join(FAILED_AFTER)
-    assert not thread.is_alive()
-    assert {state for state, n in node.counts().items() if n} == {State.PENDING}
-
-
 def test_what_an_answer_has_left_unknown_is_given_back_as_it_stops(
     world: World,
 ) -> None:
@@ -289,29 +265,6 @@ def test_a_handler_or_a_listener_may_stop_its_scheduler(
     assert answers == [False]
     assert nodes[0].stop()
     assert nodes[0].counts()[State.COMPLETED] == 1
-
-
-def test_an_async_stop_lets_the_loop_go_on_and_answers_alike(
-    threaded: ThreadedWorld,
-) -> None:
-    async def main() -> bool:
-        began, go = asyncio.Event(), asyncio.Event()
-
-        async def handler(instance: TaskInstance) -> None:
-            began.set()
-            await go.wait()
-
-        scheduler = threaded.scheduler(handler)
-        await scheduler.astart()
-        await scheduler.aschedule(threaded.now())
-        await began.wait()
-        stop = asyncio.create_task(scheduler.astop())
-        await asyncio.sleep(0)
-        go.set()
-        return await stop
-
-    assert asyncio.run(main())
-    assert threaded.store.counts()[State.COMPLETED] == 1
 
 
 def test_after_a_stop_it_starts_afresh_as_another_node(world: World) -> None:
