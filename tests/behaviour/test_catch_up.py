@@ -14,7 +14,6 @@ from go_scheduler import (
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
-    OnDemandTrigger,
     RetryPolicy,
     State,
     TaskDefinition,
@@ -231,18 +230,6 @@ def test_what_was_made_ahead_is_skipped_if_a_later_one_has_passed(
     assert len(skipped(world)) == 4
 
 
-def test_what_waits_for_its_turn_has_missed_nothing(world: World) -> None:
-    node = world.node(world.bench.handler)
-    policy = CatchUp(mode="none", grace=seconds(1))
-    for _ in range(2):
-        node.schedule(once(5, lock="printer", catch_up=policy))
-    world.advance(60)
-    assert len(world.bench.calls) == 1
-    world.bench.end_all()
-    world.advance(2)
-    assert len(world.bench.calls) == 2
-
-
 def test_a_retry_that_is_later_than_its_drop_after_has_failed(world: World) -> None:
     def handler(_: object) -> None:
         raise ValueError("no paper")
@@ -259,39 +246,17 @@ def test_a_retry_that_is_later_than_its_drop_after_has_failed(world: World) -> N
     assert len(world.heard.of(RunFailed)) == 3
 
 
-@pytest.mark.parametrize("how", ["enqueued", "backfilled", "retried by hand"])
-def test_what_somebody_wants_by_hand_is_never_too_late(world: World, how: str) -> None:
+def test_what_somebody_has_backfilled_is_never_too_late(world: World) -> None:
     policy = CatchUp(mode="none", grace=seconds(1), drop_after=seconds(30))
     client = world.scheduler(world.note)
-    if how == "enqueued":
-        task = TaskDefinition(
-            trigger=OnDemandTrigger(), catch_up=CatchUp(mode="none", grace=seconds(1))
-        )
-        client.run_now(client.schedule(task).id)
-        world.advance(100)
-    elif how == "backfilled":
-        world.advance(1)
-        stored = client.schedule(every(3600, catch_up=policy))
-        world.advance(3599 + 7200)
-        client.backfill(stored.id, start=START, end=at(7000))
-    else:
-        stored = client.schedule(
-            once(0, catch_up=policy, retry=RetryPolicy(max_attempts=1))
-        )
-        fails = world.scheduler(failing)
-        with fails:
-            world.advance(1)
-        world.advance(100)
-        [failed] = world.store.list_instances()
-        client.retry(failed.id)
+    world.advance(1)
+    stored = client.schedule(every(3600, catch_up=policy))
+    world.advance(3599 + 7200)
+    client.backfill(stored.id, start=START, end=at(7000))
     client.start()
     world.advance(1)
     assert world.called
     assert world.heard.of(InstanceDropped) == []
-
-
-def failing(_: object) -> None:
-    raise ValueError
 
 
 def test_what_was_scheduled_late_is_not_missed_but_may_be_dropped(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    GiveBack,
     HandedOn,
     IntervalTrigger,
     OnDemandTrigger,
@@ -29,7 +28,7 @@ from go_scheduler.events import (
 from tests.behaviour.house import LEASE, SECOND, World, at, once, seconds
 
 if TYPE_CHECKING:
-    from go_scheduler import Scheduler, TaskInstance
+    from go_scheduler import Scheduler
 
 CONCEPTS = (Path(__file__).parents[2] / "docs/concepts.md").read_text()
 KINDS = (InstanceParked, InstanceUnparked, InstanceSkipped, InstanceReplaced)
@@ -201,45 +200,16 @@ def test_a_lock_that_is_let_go_of_elsewhere_is_noticed(world: World, how: str) -
     assert world.bench.calls[-1].instance.execute_at == at(41)
 
 
-@pytest.mark.parametrize("how", ["stop", "give back", "hand on"])
-def test_what_is_given_back_uncalled_lets_go_of_its_lock(
-    world: World, how: str
-) -> None:
-    if how == "give back":
-
-        def handler(instance: TaskInstance) -> None:
-            world.note(instance)
-            if len(world.called) == 1:
-                raise GiveBack(seconds(30))
-
-        node = world.node(handler)
-        for due in (1, 2):
-            node.schedule(once(due, lock="a"))
-        world.advance(10)
-        assert [each.instance.execute_at for each in world.called] == [at(1), at(2)]
-        return
-    node = world.node(world.bench.handler, "one")
+def test_what_is_handed_on_keeps_its_lock_until_it_is_ended(world: World) -> None:
+    node = world.node(world.bench.handler)
     for due in (1, 2):
         node.schedule(once(due, lock="a"))
-    if how == "hand on":
-        world.advance(3)
-        world.bench.calls[0].end(HandedOn())
-        world.advance(5)
-        # It keeps its lock for as long as it goes on.
-        assert len(world.bench.calls) == 1
-        world.scheduler(None).complete(world.bench.calls[0].instance.id, 1)
-        world.advance(1.1)
-        assert len(world.bench.calls) == 2
-        return
-    world.advance(0.99)
-    assert world.store.counts()[State.RUNNING] == 1
-    node.stop()
-    assert world.bench.calls == []
-    world.node(world.bench.handler, "two")
+    world.advance(3)
+    world.bench.calls[0].end(HandedOn())
     world.advance(5)
     assert len(world.bench.calls) == 1
-    world.bench.end_all()
-    world.advance(0.1)
+    world.scheduler(None).complete(world.bench.calls[0].instance.id, 1)
+    world.advance(1.1)
     assert len(world.bench.calls) == 2
 
 

@@ -18,11 +18,7 @@ from go_scheduler import (
     TaskDefinition,
     Trigger,
 )
-from go_scheduler.events import (
-    DefinitionLocked,
-    DefinitionSetAside,
-    InstanceCreated,
-)
+from go_scheduler.events import DefinitionLocked, DefinitionSetAside, InstanceCreated
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers import UnknownTrigger
 from tests.behaviour.house import (

@@ -669,7 +669,7 @@ def test_what_waits_for_the_end_of_a_run_is_handed_out_then(
     work = shared.take_one(queue)
     assert shared.ask(queue, wait=0).status_code == 204
     waiting = shared.ask_meanwhile(queue)
-    later = {"delay": 3600} if end == "release" else {}
+    later: dict[str, Any] = {"delay": 3600} if end == "release" else {}
     assert shared.tell(work, end, **BODIES[end], **later).status_code == 200
     [following] = work_of(waiting.result(FAILED_AFTER))
     assert following["instance_id"] != work["instance_id"]

@@ -123,6 +123,7 @@ def test_a_start_that_cannot_be_recorded_costs_only_itself(world: World) -> None
     assert (told.instance_id, told.write) == (bad, Write.START)
     assert told.retry_in == seconds(0.1)
     assert "a bad row" in told.error
+    assert isinstance(told.exception, StoreError)
     world.faults.bad.clear()
     world.advance(1)
     assert len(world.called) == 9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from go_scheduler import State, StoreError, StoreUnavailableError
+from go_scheduler import State, StoreUnavailableError
 from go_scheduler.events import (
     DefinitionSetAside,
     InstanceUnrecorded,
@@ -180,17 +180,3 @@ def test_a_loop_that_hangs_in_the_store_is_not_well(threaded: ThreadedWorld) -> 
     assert not health.loops["cleanup"].ok
     assert not health.ok
     threaded.gate.set()
-
-
-def test_a_row_that_cannot_be_written_is_told_of_as_it_is(world: World) -> None:
-    node = world.node(world.note)
-    node.schedule(once(1))
-    world.advance(0.9)
-    world.faults.failing["start_instances"] = StoreError("no such column")
-    world.advance(1)
-    told = world.heard.of(InstanceUnrecorded)
-    assert "no such column" in told[0].error
-    assert isinstance(told[0].exception, StoreError)
-    del world.faults.failing["start_instances"]
-    world.advance(2)
-    assert len(world.called) == 1

@@ -53,29 +53,28 @@ DRIVERS = ("sqlite3", "sqlite3.dbapi2")
 
 @pytest.mark.parametrize("engine", ["postgresql"])
 def test_the_end_of_all_connections_loses_nothing_and_doubles_nothing(
-    store: Store, store_url: str, clock: ManualClock
+    house: House, store: Store, store_url: str, clock: ManualClock
 ) -> None:
-    with running(store, clock) as house:
-        house.answer = lambda _: None
-        house.task()
-        scheduled = []
-        for number in range(3):
-            kill_connections(store_url)
-            scheduled.append(house.once().id)
-            kill_connections(store_url)
-            house.scheduler.enqueue("send", n=number)
-            kill_connections(store_url)
-            house.scheduler.enqueue_all("send", [{"n": number}])
-            kill_connections(store_url)
-            clock.advance(SECOND)
-        clock.advance(2 * SECOND)
-        assert len(house.called) == 9
-        assert len({*ids(house.called)}) == 9
-        counts = house.scheduler.counts()
-        assert {each.value: n for each, n in counts.items() if n} == {"completed": 9}
-        assert len(house.scheduler.list_definitions(limit=1000)) == 4
-        assert store.retries  # type: ignore[attr-defined]
-        assert house.scheduler.health().ok
+    house.answer = lambda _: None
+    house.task()
+    scheduled = []
+    for number in range(3):
+        kill_connections(store_url)
+        scheduled.append(house.once().id)
+        kill_connections(store_url)
+        house.scheduler.enqueue("send", n=number)
+        kill_connections(store_url)
+        house.scheduler.enqueue_all("send", [{"n": number}])
+        kill_connections(store_url)
+        clock.advance(SECOND)
+    clock.advance(2 * SECOND)
+    assert len(house.called) == 9
+    assert len({*ids(house.called)}) == 9
+    counts = house.scheduler.counts()
+    assert {each.value: n for each, n in counts.items() if n} == {"completed": 9}
+    assert len(house.scheduler.list_definitions(limit=1000)) == 4
+    assert store.retries  # type: ignore[attr-defined]
+    assert house.scheduler.health().ok
 
 
 @pytest.mark.parametrize("engine", LOCKING)

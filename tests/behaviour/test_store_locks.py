@@ -68,13 +68,6 @@ def locked(url: str, table: str, rows: Collection[UUID]) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def house(store: Store, clock: ManualClock) -> Iterator[House]:
-    """A scheduler whose runs go on until they are ended."""
-    with running(store, clock, retention=HOUR) as house:
-        yield house
-
-
 @pytest.mark.parametrize("engine", LOCKING)
 @pytest.mark.parametrize("trigger", ["interval", "delay"])
 def test_locked_definitions_fire_once_they_are_free_and_others_at_once(
@@ -129,18 +122,17 @@ def test_ends_of_locked_instances_are_recorded_once_they_are_free(
 
 @pytest.mark.parametrize("engine", LOCKING)
 def test_claims_of_locked_instances_are_renewed_once_they_are_free(
-    store: Store, store_url: str, clock: ManualClock
+    house: House, store_url: str, clock: ManualClock
 ) -> None:
     """What another transaction keeps for less than a lease is not lost."""
-    with running(store, clock) as house:
-        runs = [house.run() for _ in range(2)]
-        with locked(store_url, INSTANCES, [runs[0].id]):
-            kept = house.scheduler.extend(runs[1].id, 1, 2 * HOUR)
-            assert kept == "go on"
-            with pytest.raises(StoreUnavailableError):
-                house.scheduler.extend(runs[0].id, 1, 2 * HOUR)
-        assert house.scheduler.extend(runs[0].id, 1, 2 * HOUR) == "go on"
-        assert house.again(runs[0]).expires_at == clock.now() + 2 * HOUR
+    runs = [house.run() for _ in range(2)]
+    with locked(store_url, INSTANCES, [runs[0].id]):
+        kept = house.scheduler.extend(runs[1].id, 1, 2 * HOUR)
+        assert kept == "go on"
+        with pytest.raises(StoreUnavailableError):
+            house.scheduler.extend(runs[0].id, 1, 2 * HOUR)
+    assert house.scheduler.extend(runs[0].id, 1, 2 * HOUR) == "go on"
+    assert house.again(runs[0]).expires_at == clock.now() + 2 * HOUR
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])

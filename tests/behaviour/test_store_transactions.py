@@ -330,24 +330,23 @@ def test_times_are_in_utc_whatever_the_zone_of_the_session(
 
 @pytest.mark.parametrize("engine", LOCKING)
 def test_what_was_put_long_before_its_commit_still_runs(
-    store: Store, clock: ManualClock, shop: Shop
+    house: House, clock: ManualClock, shop: Shop
 ) -> None:
-    with running(store, clock) as house:
-        house.answer = lambda _: None
-        house.task()
-        with shop.engine.begin() as connection:
-            scheduled = house.scheduler.schedule(once(), connection=connection)
-            house.scheduler.declare(
-                [once(id=TaskDefinition.id_for("d"))], owner="o", connection=connection
-            )
-            added = house.scheduler.enqueue("send", connection=connection)
-            clock.advance(30 * SECOND)
-            assert house.called == []
-        clock.advance(17 * SECOND)
-        assert len(house.called) == 3
-        assert added.id in ids(house.called)
-        [ran] = house.of(scheduled)
-        assert ran.fire_time == START
+    house.answer = lambda _: None
+    house.task()
+    with shop.engine.begin() as connection:
+        scheduled = house.scheduler.schedule(once(), connection=connection)
+        house.scheduler.declare(
+            [once(id=TaskDefinition.id_for("d"))], owner="o", connection=connection
+        )
+        added = house.scheduler.enqueue("send", connection=connection)
+        clock.advance(30 * SECOND)
+        assert house.called == []
+    clock.advance(17 * SECOND)
+    assert len(house.called) == 3
+    assert added.id in ids(house.called)
+    [ran] = house.of(scheduled)
+    assert ran.fire_time == START
 
 
 SELDOM: dict[str, Any] = {"schedule_window": DAY, "runner_window": DAY, "lease": DAY}
