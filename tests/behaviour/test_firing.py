@@ -10,14 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from go_scheduler import (
-    ExecuteOnceTrigger,
-    IntervalTrigger,
-    Scheduler,
-    State,
-    TaskDefinition,
-    Trigger,
-)
+from go_scheduler import ExecuteOnceTrigger, Scheduler, State, TaskDefinition, Trigger
 from go_scheduler.events import DefinitionLocked, DefinitionSetAside, InstanceCreated
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers import UnknownTrigger
@@ -178,18 +171,6 @@ def test_what_fires_a_thousand_times_a_second_keeps_nobody_from_their_turn(
     times = fire_times(world, fast)
     assert times == [at(0) + n * 2 * MILLISECOND for n in range(1, len(times) + 1)]
     assert len(times) >= 2000
-
-
-def test_a_definition_that_never_catches_up_keeps_no_other_from_firing(
-    world: World,
-) -> None:
-    endless = IntervalTrigger(MILLISECOND, anchor=at(0))
-    put(world, endless)
-    world.advance(1800)
-    healthy = world.scheduler(None).schedule(once(1800))
-    world.node(None)
-    world.advance(0.5)
-    assert fire_times(world, healthy) == [at(1800)]
 
 
 def test_on_a_slow_store_instances_are_made_further_ahead(world: World) -> None:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    DelayTrigger,
     ExecuteOnceTrigger,
     HandlerRegistry,
     MemoryStore,
     OnDemandTrigger,
-    Overlap,
     Scheduler,
     State,
     Store,
@@ -142,28 +140,6 @@ def test_what_may_not_run_here_now_is_left_as_it_is(
     threaded.heard.wait(InstanceFinished)
     assert node.stop()
     assert [each.definition.id == stored.id for each in called] == [False]
-
-
-@pytest.mark.parametrize(
-    "definition",
-    [
-        {"overlap": Overlap.SKIP},
-        {"lock": "a"},
-        {"jitter": seconds(0.01)},
-        {"max_per_node": 1},
-        {"trigger": DelayTrigger(seconds(0.01))},
-    ],
-    ids=["overlap", "lock", "jitter", "per node", "waits"],
-)
-def test_what_the_loops_have_to_decide_runs_all_the_same(
-    threaded: ThreadedWorld, definition: dict[str, Any]
-) -> None:
-    node = threaded.node(lambda _: None)
-    if "trigger" in definition:
-        node.schedule(TaskDefinition(**definition))
-    else:
-        node.schedule(threaded.now(**definition))
-    threaded.heard.wait(InstanceFinished)
 
 
 @pytest.mark.parametrize("method", ["put_and_start", "add_and_start"])

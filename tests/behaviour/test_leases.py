@@ -10,7 +10,6 @@ from go_scheduler import (
     Cancelled,
     ClaimLostError,
     ConfigurationError,
-    RetryPolicy,
     RunEnd,
     State,
     StoreUnavailableError,
@@ -277,21 +276,6 @@ def test_after_so_many_hangs_in_a_row_it_has_failed(
     world.bench.calls[-1].end()
     world.advance(1)
     assert world.only().state is State.COMPLETED
-
-
-def test_a_run_that_fails_between_hangs_lets_them_be_counted_anew(
-    world: World,
-) -> None:
-    node = world.node(world.bench.handler, max_hangs=3, max_hung=100)
-    node.schedule(once(expire_after=seconds(10), retry=RetryPolicy(delay=SECOND)))
-    world.advance(23)
-    assert len(world.bench.calls) == 3
-    world.bench.calls[-1].end(error=ValueError("no"))
-    world.advance(1)
-    assert world.only().hangs == 0
-    world.advance(23)
-    assert world.only().state is State.RUNNING
-    assert (world.only().runs, world.only().hangs) == (6, 2)
 
 
 def test_a_run_that_asks_for_more_time_is_given_it(world: World) -> None:

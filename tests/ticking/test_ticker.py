@@ -83,21 +83,6 @@ def test_a_tick_may_ask_to_be_called_sooner_and_not_later_than_the_interval(
         assert seconds(most) * 0.8 <= wait <= seconds(most)
 
 
-def test_a_long_outage_is_one_warning_and_its_end_one_line(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def tick(call: int) -> timedelta:
-        if call < 9:
-            raise ValueError("no")
-        return ZERO
-
-    caplog.set_level(logging.INFO)
-    looped(tick, count=12)
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "the test failed and will try again" in caplog.messages[0]
-    assert caplog.messages[1] == "the test goes on after 8 failures"
-
-
 @pytest.mark.parametrize(
     ("error", "shown"), [(StoreUnavailableError("away"), 1), (ValueError("no"), 2)]
 )
