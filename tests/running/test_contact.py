@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
-from go_scheduler.running.keeper import cover
+from go_scheduler.clock import ZERO
+from go_scheduler.running.keeper import Contact, cover
 from go_scheduler.stores.messages import Announcement, NodeContact
 from go_scheduler.testing.clock import START
 from tests.conftest import seconds
+
+if TYPE_CHECKING:
+    from go_scheduler.testing import ManualClock
+
+TICK = timedelta(microseconds=1)
 
 
 def between(since: float, until: float) -> NodeContact:
@@ -18,6 +26,34 @@ def between(since: float, until: float) -> NodeContact:
         since=START + seconds(since),
         until=START + seconds(until),
     )
+
+
+def test_a_failure_breaks_the_contact_if_nothing_is_answered_for_a_third_of_a_lease(
+    clock: ManualClock,
+) -> None:
+    contact = Contact(clock, lease=seconds(9))
+    contact.made()
+    clock.advance(seconds(3))
+    contact.broke()
+    assert contact.unbroken == seconds(3)
+    clock.advance(TICK)
+    assert contact.unbroken == ZERO
+    contact.made()
+    clock.advance(seconds(4))
+    assert contact.unbroken == seconds(4)
+
+
+def test_calls_that_are_lost_among_others_break_no_contact(clock: ManualClock) -> None:
+    contact = Contact(clock, lease=seconds(9))
+    for _ in range(10):
+        contact.made()
+        clock.advance(seconds(1))
+        contact.broke()
+        clock.advance(seconds(2))
+    assert contact.unbroken == seconds(30)
+    contact.made()
+    clock.advance(seconds(9))
+    assert contact.unbroken == seconds(39)
 
 
 @pytest.mark.parametrize(
