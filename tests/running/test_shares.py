@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
 from go_scheduler.clock import ZERO
+from go_scheduler.running.admission import PerNode
 from go_scheduler.running.calling.workers import Spares
 from go_scheduler.running.held import Held, HeldRun
 from go_scheduler.testing.builders import EXPIRE_AFTER, definition
 from tests.conftest import instance
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 
 @pytest.mark.parametrize(
@@ -42,3 +49,22 @@ def test_of_a_definition_of_which_an_eighth_or_three_hang_nothing_more_is_called
     assert len(held.apart()) == apart
     assert spares.refusal(instance(of)) == f"{each} runs of stuck hang here"
     assert spares.refusal(instance()) is None
+
+
+def test_the_more_is_kept_out_in_a_row_the_later_it_comes() -> None:
+    held = Held()
+    per_node, few = PerNode(held), replace(definition(), max_per_node=2)
+
+    def take(full: set[UUID]) -> float:
+        run = HeldRun(instance(few), expire_after=EXPIRE_AFTER)
+        later = per_node.take(run, full)
+        return 0 if later is None else later.delay.total_seconds()
+
+    full: set[UUID] = set()
+    assert [take(full) for _ in range(7)] == [0, 0, 1, 1, 2, 2, 3]
+    assert full == {few.id}
+    held.add([HeldRun(instance(), expire_after=EXPIRE_AFTER)])
+    assert [take(set()) for _ in range(60)][-1] == 30
+    for run in held.uncalled():
+        held.drop(run)
+    assert [take(set()) for _ in range(3)] == [0, 0, 1]

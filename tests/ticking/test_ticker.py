@@ -121,6 +121,22 @@ def test_a_wake_during_the_tick_that_ends_a_backing_off_is_not_lost() -> None:
     assert len(clock.waits) == 1
 
 
+def test_a_wake_does_not_shorten_a_backing_off() -> None:
+    clock = WaitingClock()
+
+    def tick() -> None:
+        ticker.wake()
+        raise ValueError("no")
+
+    ticker = Ticker("test", tick, interval=None, clock=clock)  # type: ignore[arg-type]
+    ticker.step()
+    due = ticker.due
+    assert due is not None
+    assert due >= seconds(0.1)
+    ticker.wake()
+    assert ticker.due == due
+
+
 def test_a_stop_during_a_tick_lets_no_other_begin(clock: ManualClock) -> None:
     ticks = []
 
