@@ -33,6 +33,7 @@ from go_scheduler.events import (
     RunDeferred,
     RunEnded,
     RunFailed,
+    RunHung,
     TriggerFailed,
     hears,
 )
@@ -602,3 +603,17 @@ def test_an_end_of_which_nobody_can_say_whether_it_was_recorded_is_told_as_disca
     monkeypatch.setattr(world.store, "get_instance", get)
     world.advance(6)
     assert len(world.heard.of(ResultDiscarded)) == 1
+
+
+def test_that_a_lost_run_hangs_is_told_once(world: World) -> None:
+    one = world.node(world.bench.handler, "one")
+    one.schedule(once(expire_after=seconds(30)))
+    world.advance(1)
+    world.clock.freeze("one")
+    world.node(world.note, "two")
+    world.advance(60)
+    assert world.only().state is State.COMPLETED
+    world.clock.thaw("one")
+    world.advance(1)
+    assert len(world.heard.of(RunHung)) == 1
+    assert world.heard.of(ResultDiscarded) == []

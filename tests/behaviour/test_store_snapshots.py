@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler import HandedOn, MemoryStore, RetryPolicy, State, TaskDefinition
+from go_scheduler import (
+    HandedOn,
+    MemoryStore,
+    Overlap,
+    RetryPolicy,
+    State,
+    TaskDefinition,
+)
 from go_scheduler.client import Client
 from go_scheduler.testing.clock import START
 from tests.behaviour.store_house import (
@@ -80,6 +87,20 @@ def test_what_ran_goes_on_and_what_waits_for_it_has_its_turn(
         # What happens here is not seen in the one that it was kept of.
         house.scheduler.delete_definitions(name="parked")
         assert len(Client(store).list_definitions(name="parked")) == 1
+
+
+def test_what_met_another_that_runs_is_judged_by_that(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    with running(store, clock) as before:
+        before.task(overlap=Overlap.BUFFER_ALL)
+        first, second = (before.scheduler.enqueue("send") for _ in range(2))
+        clock.advance(SECOND)
+        [runs] = before.called
+    with running(restored(store, clock), clock) as house:
+        assert house.complete(house.again(runs))
+        clock.advance(2 * SECOND)
+        assert ids(house.called) == [({first.id, second.id} - {runs.id}).pop()]
 
 
 def test_ids_that_have_ended_and_revisions_of_deleted_ones_are_remembered(

@@ -149,3 +149,26 @@ def test_the_patience_counts_from_the_call_and_not_from_the_threads_start() -> N
     clock = LateThread()
     plan(clock, Hourly())
     assert clock.waits[0] is None
+
+
+def test_one_that_hangs_is_called_again_once_it_has_answered() -> None:
+    go = threading.Event()
+
+    class Hanging(Hourly):
+        def next_fire_time(self, after: datetime) -> datetime:
+            following = super().next_fire_time(after)
+            go.wait(LONG.total_seconds())
+            return following
+
+    trigger, failed = Hanging(), []
+    of = definition(trigger=trigger)
+    guard = Guard(SystemClock(), patience=timedelta(milliseconds=1))
+    for _ in range(2):
+        guard.plan(
+            [of], now=START, until=START, failed=lambda each, _: failed.append(each)
+        )
+    assert (failed, guard.hanging()) == ([of, of], {of.id})
+    [thread] = trigger.threads
+    go.set()
+    thread.join(LONG.total_seconds())
+    assert guard.hanging() == set()

@@ -40,6 +40,7 @@ def test_what_is_given_back_goes_no_further(held: Held) -> None:
     held.add([waiting, due])
     assert not held.call(waiting)
     held.fall_due([due], ZERO)
+    assert not held.fall_due([due], ZERO)
     assert held.drop(waiting)
     assert held.drop(due)
     assert not held.fall_due([waiting], ZERO)
