@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy.orm import Session
 
 from go_scheduler import Cancelled, ConfigurationError, RetryPolicy, State, current_run
-from go_scheduler.events import RunHung
+from go_scheduler.events import InstanceFinished, ResultDiscarded, RunEnded, RunHung
 from go_scheduler.stores.opening import open_store
-from tests.behaviour.house import Later, World, once, seconds
+from tests.behaviour.house import Later, World, at, once, seconds
 from tests.shop import METADATA, RollBack, Shop
 
 if TYPE_CHECKING:
@@ -45,6 +45,17 @@ def shop(own_file: Path) -> Iterator[OwnShop]:
     shop.world.close()
     shop.engine.dispose()
     shop.world.store.close()
+
+
+def test_what_commits_has_succeeded_and_is_told_once(shop: OwnShop) -> None:
+    shop.world.node(lambda _: shop.complete()).schedule(once(1))
+    shop.world.advance(2)
+    ended = shop.world.only()
+    assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 1, at(1))
+    assert shop.orders == 1
+    assert len(shop.world.heard.of(InstanceFinished)) == 1
+    assert len(shop.world.heard.of(RunEnded)) == 1
+    assert shop.world.heard.of(ResultDiscarded) == []
 
 
 def test_what_was_asked_to_stop_and_does_not_commit_is_cancelled(shop: OwnShop) -> None:
