@@ -270,3 +270,15 @@ def test_what_was_scheduled_late_is_not_missed_but_may_be_dropped(
     world.advance(1)
     assert [each.instance.definition.name for each in world.called] == ["missed"]
     assert the_skipped(world)[3] == "late by more than its drop_after of 0:01:00"
+
+
+def test_what_was_missed_while_it_was_paused_says_so(world: World) -> None:
+    node = world.node(world.note)
+    stored = node.schedule(every(10, catch_up=CatchUp(grace=seconds(1))))
+    world.advance(15)
+    node.pause(stored.id, "the printer is away")
+    world.advance(60)
+    node.resume(stored.id)
+    world.advance(1)
+    assert ran(world) == [10, 70]
+    assert any("the printer is away" in each.reason for each in skipped(world))

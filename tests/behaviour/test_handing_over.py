@@ -27,6 +27,7 @@ from go_scheduler.events import (
     InstanceFinished,
     InstanceStarted,
 )
+from go_scheduler.testing import InlineExecutor
 from tests.behaviour.house import (
     HOUR,
     ThreadedWorld,
@@ -254,3 +255,16 @@ def test_a_store_that_starts_nothing_by_itself_leaves_it_to_the_loops() -> None:
     node.run_now(task.id)
     world.advance(1)
     assert world.times == [1, 2, 3, 3, 3, 4]
+
+
+def test_two_schedulers_of_one_process_look_for_each_other(
+    threaded: ThreadedWorld,
+) -> None:
+    called: list[TaskInstance] = []
+    makes = threaded.node(None, **WIDE)
+    beside = makes.another(called.append, queues=["default"], executor=InlineExecutor())
+    with beside:
+        calm(beside)
+        makes.schedule(threaded.now())
+        threaded.heard.wait(InstanceFinished)
+    assert len(called) == 1

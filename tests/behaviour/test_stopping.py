@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import threading
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from go_scheduler import Scheduler
+    from go_scheduler import Scheduler, TaskInstance
 
 
 def stopping(node: Scheduler, timeout: timedelta | None = None) -> threading.Thread:
@@ -265,6 +266,29 @@ def test_a_handler_or_a_listener_may_stop_its_scheduler(
     assert answers == [False]
     assert nodes[0].stop()
     assert nodes[0].counts()[State.COMPLETED] == 1
+
+
+def test_an_async_stop_lets_the_loop_go_on_and_answers_alike(
+    threaded: ThreadedWorld,
+) -> None:
+    async def main() -> bool:
+        began, go = asyncio.Event(), asyncio.Event()
+
+        async def handler(instance: TaskInstance) -> None:
+            began.set()
+            await go.wait()
+
+        scheduler = threaded.scheduler(handler)
+        await scheduler.astart()
+        await scheduler.aschedule(threaded.now())
+        await began.wait()
+        stop = asyncio.create_task(scheduler.astop())
+        await asyncio.sleep(0)
+        go.set()
+        return await stop
+
+    assert asyncio.run(main())
+    assert threaded.store.counts()[State.COMPLETED] == 1
 
 
 def test_after_a_stop_it_starts_afresh_as_another_node(world: World) -> None:

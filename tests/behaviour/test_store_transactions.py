@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack, contextmanager, suppress
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -21,6 +21,7 @@ from go_scheduler import (
     HandedOn,
     IntervalTrigger,
     Job,
+    QueueFullError,
     RetryPolicy,
     Scheduler,
     State,
@@ -192,6 +193,16 @@ def test_nothing_is_put_beside_a_conflict_that_does_not_end_the_transaction(
             client.cancel(was.id, connection=connection)
         client.schedule(once(name="d"), connection=connection)
     assert {each.name for each in client.list_definitions()} == {"b", "d"}
+
+
+def test_a_limit_holds_within_a_transaction_too(client: Client, shop: Shop) -> None:
+    client.schedule(task(max_queue=2))
+    client.enqueue("send")
+    with shop.engine.begin() as connection:
+        client.enqueue("send", connection=connection)
+        with pytest.raises(QueueFullError):
+            client.enqueue("send", connection=connection)
+    assert client.counts()[State.PENDING] == 2
 
 
 def test_a_key_is_made_once_within_a_transaction_too(
@@ -379,6 +390,41 @@ def test_a_scheduler_looks_as_soon_as_a_session_has_committed(
         assert runs(lambda to: client.resume(paused.id, connection=to)) == 1
         new = [once(id=TaskDefinition.id_for("d"))]
         assert runs(lambda to: client.declare(new, owner="o", connection=to)) == 1
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_who_puts_an_id_that_is_put_meanwhile_is_told_to_repeat(
+    client: Client, shop: Shop
+) -> None:
+    new = once(id=TaskDefinition.id_for("a"), name="first")
+    errors: list[BaseException] = []
+    with shop.engine.connect() as first, shop.engine.connect() as second:
+        client.schedule(new, connection=first)
+
+        def put() -> None:
+            try:
+                client.schedule(once(id=new.id, name="second"), connection=second)
+            except BaseException as error:
+                errors.append(error)
+
+        thread = Thread(target=put)
+        thread.start()
+        wait_until_one_waits(shop)
+        first.commit()
+        thread.join(FAILED_AFTER)
+        second.rollback()
+    [error] = errors
+    assert isinstance(error, StoreUnavailableError)
+    assert "repeat the transaction" in str(error)
+    assert client.get_definition(new.id).name == "first"
+
+
+def wait_until_one_waits(shop: Shop) -> None:
+    """Wait until another transaction waits for a lock."""
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    with shop.engine.connect() as connection:
+        while not connection.scalar(waiting):
+            connection.rollback()
 
 
 # Two transactions.
@@ -610,10 +656,21 @@ def asynchronous(shop: Shop) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("engine", LOCKING)
-def test_a_transaction_is_joined_by_the_forms_of_its_kind(
+def test_the_awaitable_forms_take_part_in_an_async_transaction(
     client: Client, shop: Shop
 ) -> None:
-    async def join(engine: Any) -> None:
+    async def change(engine: Any) -> None:
+        for commit in (False, True):
+            async with AsyncSession(engine) as session:
+                await client.aschedule(task(), connection=session)
+                await client.aenqueue("send", connection=session)
+                await client.adeclare([task("d")], owner="shop", connection=session)
+                if commit:
+                    await session.commit()
+                else:
+                    await session.rollback()
+            found = await client.alist_definitions()
+            assert len(found) == (2 if commit else 0)
         async with AsyncSession(engine) as session:
             with pytest.raises(ConfigurationError, match="aschedule"):
                 client.schedule(once(), connection=session)
@@ -625,7 +682,8 @@ def test_a_transaction_is_joined_by_the_forms_of_its_kind(
         await engine.dispose()
 
     with asynchronous(shop) as engine:
-        asyncio.run(join(engine))
+        asyncio.run(change(engine))
+    assert client.counts()[State.PENDING] == 1
 
 
 @pytest.mark.parametrize("engine", LOCKING)
