@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
@@ -27,6 +27,7 @@ from tests.behaviour.store_house import (
     MOMENT,
     NOW,
     SECOND,
+    SELDOM,
     House,
     ids,
     once,
@@ -147,10 +148,6 @@ def test_many_are_made_and_answered_in_their_order(client: Client) -> None:
 def numbers(given: list[TaskInstance]) -> list[object]:
     """What they were enqueued with."""
     return [(each.payload or {}).get("n") for each in given]
-
-
-SELDOM: dict[str, Any] = {"schedule_window": DAY, "runner_window": DAY, "lease": DAY}
-"""Of a node that looks by itself once a day."""
 
 
 def test_what_is_due_is_run_once_and_nothing_early(house: House) -> None:

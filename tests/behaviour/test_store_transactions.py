@@ -41,6 +41,7 @@ from tests.behaviour.store_house import (
     MINUTE,
     NOW,
     SECOND,
+    SELDOM,
     House,
     ids,
     once,
@@ -358,9 +359,6 @@ def test_what_was_put_long_before_its_commit_still_runs(
     assert added.id in ids(house.called)
     [ran] = house.of(scheduled)
     assert ran.fire_time == START
-
-
-SELDOM: dict[str, Any] = {"schedule_window": DAY, "runner_window": DAY, "lease": DAY}
 
 
 def test_a_scheduler_looks_as_soon_as_a_session_has_committed(
