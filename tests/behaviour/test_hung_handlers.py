@@ -236,6 +236,21 @@ def test_what_was_held_by_then_is_not_called_either(world: World) -> None:
     assert len(world.bench.calls) == 4
 
 
+def test_those_of_one_definition_leave_spare_workers_to_others(
+    threaded: ThreadedWorld,
+) -> None:
+    node = threaded.node(
+        hanging(threaded), **{**SETTINGS, "max_workers": 6}, max_hung=4
+    )
+    enqueue(node, 4, name="stuck")
+    presume_hung(threaded, 4)
+    # Three have been replaced; the fourth keeps its worker.
+    wait_until(lambda: (node.health().stuck_workers, node.health().busy) == (4, 1))
+    assert node.health().trouble is None
+    enqueue(node, 6, name="ok")
+    threaded.heard.wait(InstanceFinished, 6)
+
+
 def test_an_executor_of_the_users_that_is_stuck_is_given_nothing_more(
     threaded: ThreadedWorld,
 ) -> None:

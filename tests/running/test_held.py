@@ -67,3 +67,14 @@ def test_of_those_that_decide_an_outcome_at_once_one_does() -> None:
         one = run()
         assert sorted(at_once(*[one.settle] * 4)) == [False, False, False, True]
         assert one.settled
+
+
+def test_what_has_come_back_hangs_no_more_and_keeps_no_worker(held: Held) -> None:
+    one = run()
+    held.add([one])
+    held.fall_due([one], ZERO)
+    assert held.call(one)
+    held.end(one)
+    held.hang(one)
+    assert not held.set_apart(one)
+    assert (held.hanging, [*held.apart()]) == (0, [])
