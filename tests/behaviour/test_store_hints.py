@@ -70,7 +70,6 @@ LOUD: dict[str, tuple[Any, News]] = {
         lambda client, _: client.schedule_all(once() for _ in range(20)),
         News.DEFINITIONS,
     ),
-    "edited": (lambda client, of: client.schedule(once(id=of.id)), News.ANYTHING),
     "enqueued": (lambda client, _: client.enqueue("send"), News.INSTANCES),
     "a resume": (
         lambda client, of: (client.pause(of.id), client.resume(of.id)),
@@ -89,6 +88,15 @@ def test_a_hint_says_what_is_new(store: Store, loud: str) -> None:
     with listening(store) as hints:
         write(client, of)
         assert hints.wait() is news
+
+
+@pytest.mark.parametrize("engine", TOLD)
+def test_an_edit_that_makes_something_due_is_told(store: Store) -> None:
+    client = Client(store)
+    of = client.schedule(once(START + HOUR))
+    with listening(store) as hints:
+        client.schedule(once(id=of.id))
+        assert hints.wait() & News.DEFINITIONS
 
 
 @pytest.mark.parametrize("engine", TOLD)
