@@ -31,6 +31,8 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+SELDOM: dict[str, Any] = {"schedule_window": DAY, "runner_window": DAY, "lease": DAY}
+"""Settings of a node that looks by itself once a day."""
 
 
 class House:

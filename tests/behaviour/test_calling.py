@@ -23,10 +23,9 @@ from go_scheduler.events import (
     ExecutorRecovered,
     InstanceFinished,
     InstanceRetried,
-    InstanceStarted,
     RunFailed,
 )
-from tests.behaviour.house import HOUR, ThreadedWorld, World, once, seconds
+from tests.behaviour.house import HOUR, ThreadedWorld, World, once
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -217,26 +216,6 @@ def test_a_task_of_a_handler_that_exits_does_not_end_the_event_loop(
     assert outcomes(threaded, 10) == {"completed"}
 
 
-def test_a_stop_lets_async_handlers_come_to_their_end(threaded: ThreadedWorld) -> None:
-    began = threading.Semaphore(0)
-
-    async def handler(instance: TaskInstance) -> None:
-        began.release()
-        await asyncio.to_thread(threaded.gate.wait)
-
-    node = threaded.node(handler, max_workers=10, **PATIENT)
-    run_now(node, 10)
-    for _ in range(10):
-        assert began.acquire(timeout=FAILED_AFTER)
-    stopped: list[bool] = []
-    stopping = threading.Thread(target=lambda: stopped.append(node.stop()))
-    stopping.start()
-    threaded.gate.set()
-    stopping.join(FAILED_AFTER)
-    assert stopped == [True]
-    assert node.counts()[State.COMPLETED] == 10
-
-
 async def afails(instance: TaskInstance) -> None:
     raise ValueError("no paper")
 
@@ -306,21 +285,6 @@ def test_handlers_may_run_on_an_executor_of_the_users(threaded: ThreadedWorld) -
         node.stop()
         # It is the user's, and goes on.
         assert executor.submit(int).result(FAILED_AFTER) == 0
-
-
-def test_an_executor_is_handed_no_more_than_may_run_at_once(
-    threaded: ThreadedWorld,
-) -> None:
-    with ThreadPoolExecutor(10) as executor:
-        node = threaded.node(
-            lambda _: threaded.hang(), max_workers=2, executor=executor, **PATIENT
-        )
-        run_now(node, 6)
-        threaded.wait_for_hanging(2)
-        assert len(threaded.heard.of(InstanceFinished)) == 0
-        assert node.counts()[State.PENDING] >= 2
-        threaded.gate.set()
-        assert outcomes(threaded, 6) == {"completed"}
 
 
 class Refusing(Executor):
@@ -452,18 +416,3 @@ def test_where_no_thread_can_be_started_what_is_due_is_given_back(
     assert outcomes(threaded, 1) == {"completed"}
     assert node.get_instance(made.id).runs == 1
     assert threaded.heard.of(RunFailed) == []
-
-
-def test_a_crowd_that_falls_due_at_once_finds_its_threads(
-    threaded: ThreadedWorld,
-) -> None:
-    together = threading.Barrier(5)
-    node = threaded.node(
-        lambda _: together.wait(FAILED_AFTER) and None, max_workers=5, **PATIENT
-    )
-    soon = threaded.clock.now() + seconds(0.3)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-    for _ in range(5):
-        node.run_now(task.id, at=soon)
-    assert outcomes(threaded, 5) == {"completed"}
-    assert min(each.late for each in threaded.heard.of(InstanceStarted)) >= seconds(0)

@@ -6,19 +6,14 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from go_scheduler import (
     CatchUp,
-    CronTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
-    OnDemandTrigger,
     RetryPolicy,
     State,
     TaskDefinition,
@@ -26,28 +21,20 @@ from go_scheduler import (
 )
 from go_scheduler.events import InstanceDropped, InstanceSkipped, RunFailed
 from go_scheduler.testing.clock import START
-from tests.behaviour.house import (
-    HOUR,
-    LEASE,
-    MICROSECOND,
-    MILLISECOND,
-    MINUTE,
-    SECOND,
-    SELDOM,
-    Later,
-    World,
-    at,
-    every,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, MINUTE, SECOND, World, at, every, once, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from go_scheduler.models import Skipped
 
-LATER = "a later fire time ran instead"
+LATER = "missed by more than the grace of {0.grace}; a later fire time ran instead"
+NOTHING = (
+    "missed by more than the grace of {0.grace}; of what was missed nothing is caught"
+    " up"
+)
+WITHIN = "missed by more than {0.within}, within which it would be caught up"
+ONE, FIVE = CatchUp(grace=MINUTE), CatchUp(grace=seconds(5))
+BOUNDED = CatchUp(grace=seconds(1), within=seconds(10))
+NONE = CatchUp(mode="none", grace=seconds(5))
 
 
 @dataclass(frozen=True)
@@ -105,92 +92,31 @@ def the_skipped(world: World) -> tuple[float, float, int, str]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "late", "runs", "leaves_out"),
+    ("policy", "late", "runs", "leaves_out", "why"),
     [
         # Within the grace each of it runs.
-        (CatchUp(grace=MINUTE), 50, [0, 20, 40], None),
-        (CatchUp(grace=MINUTE), 60, [0, 20, 40, 60], None),
-        (
-            CatchUp(grace=MINUTE),
-            60.000001,
-            [20, 40, 60],
-            (0, 0, 1, f"missed by more than the grace of 0:01:00; {LATER}"),
-        ),
-        (
-            CatchUp(grace=MINUTE),
-            130,
-            [80, 100, 120],
-            (0, 60, 4, f"missed by more than the grace of 0:01:00; {LATER}"),
-        ),
+        (ONE, 50, [0, 20, 40], None, ""),
+        (ONE, 60, [0, 20, 40, 60], None, ""),
+        (ONE, 60.000001, [20, 40, 60], (0, 0, 1), LATER),
+        (ONE, 130, [80, 100, 120], (0, 60, 4), LATER),
         # Of what was missed the latest runs.
-        (
-            CatchUp(grace=seconds(5)),
-            110,
-            [100],
-            (0, 80, 5, f"missed by more than the grace of 0:00:05; {LATER}"),
-        ),
-        (CatchUp(grace=seconds(5)), 15, [0], None),
-        (
-            CatchUp(grace=seconds(0)),
-            100,
-            [100],
-            (0, 80, 5, f"missed by more than the grace of 0:00:00; {LATER}"),
-        ),
-        (
-            CatchUp(grace=seconds(1), within=seconds(10)),
-            110,
-            [100],
-            (0, 80, 5, f"missed by more than the grace of 0:00:01; {LATER}"),
-        ),
-        (
-            CatchUp(grace=seconds(1), within=seconds(10)),
-            110.000001,
-            [],
-            (
-                0,
-                100,
-                6,
-                "missed by more than 0:00:10, within which it would be caught up",
-            ),
-        ),
+        (FIVE, 110, [100], (0, 80, 5), LATER),
+        (FIVE, 15, [0], None, ""),
+        (CatchUp(grace=seconds(0)), 100, [100], (0, 80, 5), LATER),
+        (BOUNDED, 110, [100], (0, 80, 5), LATER),
+        (BOUNDED, 110.000001, [], (0, 100, 6), WITHIN),
         # All of it runs, or as far back as is said.
-        (CatchUp(mode="all", grace=seconds(1)), 110, [0, 20, 40, 60, 80, 100], None),
+        (CatchUp(mode="all"), 110, [0, 20, 40, 60, 80, 100], None, ""),
         (
             CatchUp(mode="all", within=seconds(50)),
             110,
             [60, 80, 100],
-            (
-                0,
-                40,
-                3,
-                "missed by more than 0:00:50, within which it would be caught up",
-            ),
+            (0, 40, 3),
+            WITHIN,
         ),
         # None of it runs.
-        (
-            CatchUp(mode="none", grace=seconds(5)),
-            110,
-            [],
-            (
-                0,
-                100,
-                6,
-                "missed by more than the grace of 0:00:05; of what was missed nothing"
-                " is caught up",
-            ),
-        ),
-        (
-            CatchUp(mode="none", grace=seconds(5)),
-            105,
-            [100],
-            (
-                0,
-                80,
-                5,
-                "missed by more than the grace of 0:00:05; of what was missed nothing"
-                " is caught up",
-            ),
-        ),
+        (NONE, 110, [], (0, 100, 6), NOTHING),
+        (NONE, 105, [100], (0, 80, 5), NOTHING),
     ],
 )
 def test_of_what_was_missed_runs_what_the_policy_says(
@@ -198,7 +124,8 @@ def test_of_what_was_missed_runs_what_the_policy_says(
     policy: CatchUp,
     late: float,
     runs: list[float],
-    leaves_out: tuple[float, float, int, str] | None,
+    leaves_out: tuple[float, float, int] | None,
+    why: str,
 ) -> None:
     starts_late(
         world, due(IntervalTrigger(20 * SECOND, anchor=START), policy), seconds(late)
@@ -208,10 +135,10 @@ def test_of_what_was_missed_runs_what_the_policy_says(
     if leaves_out is None:
         assert skipped(world) == []
     else:
-        assert the_skipped(world) == leaves_out
+        assert the_skipped(world) == (*leaves_out, why.format(policy))
         [told] = world.heard.of(InstanceSkipped)
         assert told.late
-        assert (told.count, told.reason) == leaves_out[2:]
+        assert (told.count, told.reason) == (leaves_out[2], why.format(policy))
     # And it goes on as ever.
     world.advance(25)
     assert ran(world)[: len(runs) + 1] == [*runs, (late // 20 + 1) * 20]
@@ -237,14 +164,6 @@ def test_a_definition_that_does_not_say_is_caught_up_as_the_scheduler_says(
     world.node(world.note, catch_up=CatchUp(mode="all"))
     world.advance(0)
     assert ran(world) == [0, 20, 40, 40]
-
-
-@pytest.mark.parametrize("late", [HOUR, 1000 * HOUR])
-def test_a_one_off_runs_however_late_it_is(world: World, late: timedelta) -> None:
-    starts_late(world, due(ExecuteOnceTrigger(START), None), late)
-    world.advance(1)
-    assert len(world.called) == 1
-    assert skipped(world) == []
 
 
 def test_what_waits_for_the_end_of_a_run_has_missed_nothing(world: World) -> None:
@@ -274,13 +193,6 @@ def test_what_is_later_than_its_drop_after_is_dropped_one_offs_too(
     assert found.completed_at is not None
 
 
-def test_the_latest_of_a_series_that_has_ended_runs(world: World) -> None:
-    starts_late(world, due(Listed(tuple(map(at, (0, 1, 2)))), None), HOUR)
-    world.advance(1)
-    assert ran(world) == [2]
-    assert the_skipped(world)[:3] == (0, 1, 2)
-
-
 def test_the_latest_runs_beside_what_fires_soon(world: World) -> None:
     times = tuple(map(at, (0, 60, 150, 152)))
     starts_late(world, due(Listed(times), CatchUp(grace=10 * SECOND)), seconds(149))
@@ -292,143 +204,10 @@ def test_the_latest_runs_beside_what_fires_soon(world: World) -> None:
 # Very many
 
 
-@pytest.mark.parametrize("missed", [1000, 1001])
-def test_a_thousand_skipped_fire_times_are_counted_and_no_more(
-    world: World, missed: int
-) -> None:
-    late = seconds(missed - 1) + MINUTE + MICROSECOND
-    trigger = IntervalTrigger(SECOND, anchor=START)
-    starts_late(world, due(trigger, CatchUp(grace=MINUTE)), late, max_workers=100)
-    world.advance(0.5)
-    first, last, count, reason = the_skipped(world)
-    assert (first, last, count) == (0, missed - 1, 1000)
-    more = "; there are more than the 1000 that were counted"
-    assert reason.endswith(more) is (missed > 1000)
-    assert ran(world) == [*range(missed, missed + 60)]
-
-
-@pytest.mark.parametrize(
-    ("trigger", "away", "runs"),
-    [
-        (IntervalTrigger(SECOND, anchor=START), timedelta(weeks=2), 11),
-        (CronTrigger("* * * * *"), timedelta(days=1096), 1),
-    ],
-)
-def test_weeks_and_years_that_were_missed_are_one_record_and_caught_up_at_once(
-    world: World, trigger: Trigger, away: timedelta, runs: int
-) -> None:
-    starts_late(world, due(trigger, None), away)
-    world.advance(0.5)
-    assert len(world.called) == runs
-    assert world.called[-1].instance.fire_time == START + away
-    [record] = skipped(world)
-    assert (record.first, record.count) == (START, 1000)
-    assert record.last < START + away - 10 * SECOND
-    assert "more than the 1000 that were counted" in record.reason
-    following = trigger.next_fire_time(record.last)
-    assert following == min(
-        each.instance.fire_time for each in world.called if each.instance.fire_time
-    )
-
-
-def test_all_of_many_is_caught_up_step_by_step(world: World) -> None:
-    policy = CatchUp(mode="all")
-    trigger = IntervalTrigger(20 * MILLISECOND, anchor=START)
-    [stored] = world.store.put_definitions([due(trigger, policy)])
-    world.advance(50)
-    node = world.node(None)
-    world.advance(1)
-    found = world.store.list_instances(definition_id=stored.id, limit=10_000)
-    times = [each.fire_time for each in found]
-    assert times == [START + n * 20 * MILLISECOND for n in range(len(times))]
-    assert len(times) >= 50 * 51
-    assert node.health().ok
-
-
-def test_the_latest_of_very_many_is_found_before_a_long_silence(world: World) -> None:
-    crowd = [START + number * SECOND for number in range(3000)]
-    silence = Listed((*crowd, START + 400 * HOUR))
-    starts_late(world, due(silence, None), 300 * HOUR)
-    world.advance(1)
-    assert ran(world) == [2999]
-    assert the_skipped(world)[:2] == (0, 2998)
-    [stored] = world.store.list_definitions()
-    assert stored.next_fire_time == START + 400 * HOUR
-
-
 # Each fire time of any series is served, once
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(st.integers(1, 300_000), min_size=1, max_size=40),
-    st.lists(st.integers(0, 200), min_size=1, max_size=4),
-    st.sampled_from([seconds(0), MICROSECOND, SECOND, MINUTE]),
-)
-def test_no_fire_time_is_lost_or_runs_twice_whenever_nodes_are_away(
-    gaps: list[int], outages: list[int], grace: timedelta
-) -> None:
-    series = [START]
-    for gap in gaps:
-        series.append(series[-1] + timedelta(milliseconds=gap))
-    world = World()
-    trigger = Listed(tuple(series))
-    world.store.put_definitions([due(trigger, CatchUp(grace=grace))])
-    for number, outage in enumerate(outages):
-        world.advance(outage)
-        node = world.node(world.note, str(number))
-        world.advance(1)
-        node.stop()
-    world.node(world.note, "last", **SELDOM)
-    world.clock.advance(series[-1] - START)
-    check(series, world)
-
-
-def check(series: Sequence[datetime], world: World) -> None:
-    fired = [each.instance.fire_time for each in world.called]
-    rows = [each for each in skipped(world) if each.count > 0]
-    covered = [each for each in series for row in rows if row.first <= each <= row.last]
-    ones = sorted([*(each for each in fired if each), *covered])
-    assert ones == list(series)
-    for row in rows:
-        assert row.count == sum(row.first <= each <= row.last for each in series)
-
-
 # With a jitter
-
-
-@pytest.mark.parametrize("mode", ["latest", "all", "none"])
-def test_with_a_jitter_it_counts_from_when_each_was_to_run(
-    world: World, mode: Any
-) -> None:
-    policy = CatchUp(mode=mode, grace=10 * SECOND, within=20 * SECOND)
-    trigger = IntervalTrigger(SECOND, anchor=START)
-    # What each runs at, as a node finds that is always there.
-    always = World()
-    [same] = always.store.put_definitions(
-        [due(trigger, policy, jitter=MINUTE, id=UUID(int=1))]
-    )
-    always.node(always.note, max_workers=200, max_held=2000)
-    always.advance(260)
-    runs_at = {
-        each.instance.fire_time: each.instance.execute_at for each in always.called
-    }
-    starts_late(
-        world,
-        due(trigger, policy, jitter=MINUTE, id=same.id),
-        seconds(125),
-        max_workers=200,
-    )
-    world.advance(0)
-    now = at(125)
-    limit = 20 * SECOND if mode == "all" else 10 * SECOND
-    in_time = [
-        fire_time
-        for fire_time, execute_at in runs_at.items()
-        if fire_time is not None and now - limit <= execute_at <= now
-    ]
-    expected = sorted((each - START).total_seconds() for each in in_time)
-    assert ran(world) == expected
 
 
 # What was made in time, and comes late to its claim
@@ -451,44 +230,6 @@ def test_what_was_made_ahead_is_skipped_if_a_later_one_has_passed(
     assert len(skipped(world)) == 4
 
 
-def test_what_was_made_ahead_runs_if_it_is_the_latest(world: World) -> None:
-    node = world.node(None)
-    node.schedule(every(20))
-    world.advance(18)
-    node.stop()
-    world.advance(21)
-    world.node(world.note)
-    world.advance(0)
-    assert ran(world) == [20]
-
-
-def test_what_a_node_died_with_is_skipped_once_a_later_fire_time_has_passed(
-    world: World,
-) -> None:
-    later = Later()
-    one = world.node(world.note, "one", executor=later)
-    one.schedule(every(20, catch_up=CatchUp(grace=seconds(1))))
-    world.until(lambda: world.states() == {State.CLAIMED: 1})
-    world.clock.freeze("one")
-    world.clock.advance(LEASE + 10 * SECOND)
-    world.node(world.note, "two")
-    world.clock.advance(LEASE)
-    assert ran(world) == [40, 60]
-    assert world.states()[State.SKIPPED] == 1
-
-
-def test_what_waits_for_its_turn_has_missed_nothing(world: World) -> None:
-    node = world.node(world.bench.handler)
-    policy = CatchUp(mode="none", grace=seconds(1))
-    for _ in range(2):
-        node.schedule(once(5, lock="printer", catch_up=policy))
-    world.advance(60)
-    assert len(world.bench.calls) == 1
-    world.bench.end_all()
-    world.advance(2)
-    assert len(world.bench.calls) == 2
-
-
 def test_a_retry_that_is_later_than_its_drop_after_has_failed(world: World) -> None:
     def handler(_: object) -> None:
         raise ValueError("no paper")
@@ -505,39 +246,17 @@ def test_a_retry_that_is_later_than_its_drop_after_has_failed(world: World) -> N
     assert len(world.heard.of(RunFailed)) == 3
 
 
-@pytest.mark.parametrize("how", ["enqueued", "backfilled", "retried by hand"])
-def test_what_somebody_wants_by_hand_is_never_too_late(world: World, how: str) -> None:
+def test_what_somebody_has_backfilled_is_never_too_late(world: World) -> None:
     policy = CatchUp(mode="none", grace=seconds(1), drop_after=seconds(30))
     client = world.scheduler(world.note)
-    if how == "enqueued":
-        task = TaskDefinition(
-            trigger=OnDemandTrigger(), catch_up=CatchUp(mode="none", grace=seconds(1))
-        )
-        client.run_now(client.schedule(task).id)
-        world.advance(100)
-    elif how == "backfilled":
-        world.advance(1)
-        stored = client.schedule(every(3600, catch_up=policy))
-        world.advance(3599 + 7200)
-        client.backfill(stored.id, start=START, end=at(7000))
-    else:
-        stored = client.schedule(
-            once(0, catch_up=policy, retry=RetryPolicy(max_attempts=1))
-        )
-        fails = world.scheduler(failing)
-        with fails:
-            world.advance(1)
-        world.advance(100)
-        [failed] = world.store.list_instances()
-        client.retry(failed.id)
+    world.advance(1)
+    stored = client.schedule(every(3600, catch_up=policy))
+    world.advance(3599 + 7200)
+    client.backfill(stored.id, start=START, end=at(7000))
     client.start()
     world.advance(1)
     assert world.called
     assert world.heard.of(InstanceDropped) == []
-
-
-def failing(_: object) -> None:
-    raise ValueError
 
 
 def test_what_was_scheduled_late_is_not_missed_but_may_be_dropped(

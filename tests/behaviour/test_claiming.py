@@ -30,17 +30,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.testing.builders import claim
 from go_scheduler.triggers import UnknownTrigger
-from tests.behaviour.house import (
-    HOUR,
-    LEASE,
-    MILLISECOND,
-    Later,
-    World,
-    at,
-    every,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, LEASE, Later, World, at, once, seconds
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -302,27 +292,6 @@ def test_what_every_run_has_died_of_has_failed_after_the_last(world: World) -> N
     assert [each.attempt for each in world.heard.of(InstanceTakenOver)] == [2]
 
 
-def test_what_failed_last_says_why_when_its_starts_are_used_up(world: World) -> None:
-    def handler(instance: TaskInstance) -> None:
-        raise ValueError("no paper")
-
-    retry = RetryPolicy(max_attempts=2, delay=seconds(1))
-    one = world.node(handler, "one")
-    one.schedule(once(retry=retry))
-    world.advance(0.5)
-    assert one.stop()
-    later = Later()
-    world.node(handler, "two", executor=later)
-    world.advance(2)
-    assert len(later.waiting) == 1
-    world.clock.freeze("two")
-    world.node(handler, "three")
-    world.advance(60)
-    ended = world.only()
-    assert (ended.state, ended.runs) == (State.FAILED, 2)
-    assert "no paper" in (ended.error or "")
-
-
 # Answers that are lost
 
 
@@ -557,17 +526,6 @@ def test_of_one_definition_a_node_has_no_more_than_it_may_and_others_go_on(
     assert {each.runs for each in world.store.list_instances()} == {1}
 
 
-def test_of_what_is_overdue_the_more_urgent_is_called_first(world: World) -> None:
-    client = world.scheduler(None)
-    for priority in (2, 0, 3, 1):
-        client.schedule(once(priority=priority))
-    world.advance(1)
-    world.node(world.note, max_workers=1)
-    world.advance(10)
-    urgent = [each.instance.definition.priority for each in world.called]
-    assert urgent == [0, 1, 2, 3]
-
-
 # What a node has left
 
 
@@ -621,17 +579,3 @@ def test_what_had_not_begun_or_has_failed_was_not_lost_with_its_node(
     world.advance(60)
     assert len(world.called) == 1
     assert world.heard.of(InstanceTakenOver) == []
-
-
-def test_several_nodes_run_each_fire_time_once(world: World) -> None:
-    nodes = [world.node(world.note, name) for name in ("one", "two", "three")]
-    for number in range(5):
-        nodes[number % 3].schedule(every(1, name=str(number)))
-    world.clock.advance(20 * seconds(1) + MILLISECOND)
-    runs = Counter(
-        (each.instance.definition.name, each.instance.fire_time)
-        for each in world.called
-    )
-    assert len(runs) == 5 * 20
-    assert set(runs.values()) == {1}
-    assert world.times == sorted(world.times)

@@ -159,19 +159,6 @@ def test_what_is_edited_while_it_is_put_and_started_in_one_is_not_called(
     ]
 
 
-def test_what_has_been_called_goes_on_and_is_asked_to_stop(world: World) -> None:
-    scheduler = world.node(world.bench.handler)
-    scheduler.schedule(once(2))
-    world.advance(2)
-    assert scheduler.cancel(world.only().id) is Cancelled.REQUESTED
-    [called] = world.bench.calls
-    # Its node learns of it when it renews the claim.
-    world.until(lambda: called.run.cancelled)
-    called.end(error=ValueError())
-    world.advance(1)
-    assert world.only().state is State.CANCELLED
-
-
 @pytest.mark.parametrize("removed", ["delete", "pause"])
 def test_what_is_declared_no_more_is_not_called(world: World, removed: Removed) -> None:
     scheduler = world.node(world.note)
@@ -182,19 +169,6 @@ def test_what_is_declared_no_more_is_not_called(world: World, removed: Removed) 
     scheduler.declare([], owner="shop", removed=removed)
     world.advance(10)
     assert world.called == []
-
-
-def test_a_delete_tells_how_many_runs_go_on(world: World) -> None:
-    scheduler = world.node(world.bench.handler)
-    of = scheduler.schedule(once(2, overlap="allow"))
-    scheduler.run_now(of.id)
-    scheduler.run_now(of.id, delay=10 * SECOND)
-    world.advance(2)
-    assert len(world.bench.calls) == 2
-    assert scheduler.delete_definition(of.id) == Deleted(running=2)
-    assert scheduler.delete_definition(of.id) is None
-    for each in world.bench.calls:
-        each.end()
 
 
 def tries(store: Store, kind: str, count: int) -> dict[UUID, float]:

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    Cancelled,
-    DelayTrigger,
-    GiveBack,
     HandedOn,
     IntervalTrigger,
     OnDemandTrigger,
     Outcome,
     Overlap,
-    RetryPolicy,
     State,
     StoreUnavailableError,
     TaskDefinition,
@@ -32,7 +28,7 @@ from go_scheduler.events import (
 from tests.behaviour.house import LEASE, SECOND, World, at, once, seconds
 
 if TYPE_CHECKING:
-    from go_scheduler import Scheduler, TaskInstance
+    from go_scheduler import Scheduler
 
 CONCEPTS = (Path(__file__).parents[2] / "docs/concepts.md").read_text()
 KINDS = (InstanceParked, InstanceUnparked, InstanceSkipped, InstanceReplaced)
@@ -151,42 +147,6 @@ def test_replace_waits_no_longer_than_expire_after(world: World) -> None:
     assert [fired for fired, _ in calls(world)] == [0, 60]
 
 
-def test_a_trigger_that_waits_for_the_end_skips_nothing(world: World) -> None:
-    node = world.node(world.bench.handler)
-    trigger = DelayTrigger(seconds(10))
-    node.schedule(TaskDefinition(trigger=trigger, overlap=Overlap.SKIP))
-    world.advance(25)
-    world.bench.end_all()
-    world.advance(11)
-    assert len(world.bench.calls) == 2
-    assert world.store.counts()[State.SKIPPED] == 0
-
-
-def test_a_run_that_is_to_be_repeated_keeps_its_place(world: World) -> None:
-    begun(
-        world,
-        series(10, Overlap.BUFFER_ALL, retry=RetryPolicy(delay=seconds(15))),
-    )
-    world.advance(1)
-    world.bench.calls[0].end(error=ValueError("no"))
-    world.advance(14)
-    assert len(world.bench.calls) == 1
-    world.advance(2)
-    assert calls(world)[1][0] == 0
-    world.bench.end_all()
-    world.advance(0.1)
-    assert calls(world)[2][0] == 10
-
-
-def test_what_hangs_keeps_its_place_until_its_next_run_has_ended(world: World) -> None:
-    begun(world, series(40, Overlap.BUFFER_ALL, expire_after=seconds(60)))
-    world.advance(62)
-    assert [fired for fired, _ in calls(world)] == [0, 0]
-    world.bench.calls[1].end()
-    world.advance(1)
-    assert [fired for fired, _ in calls(world)] == [0, 0, 40]
-
-
 def test_each_row_of_the_table_in_the_documentation_has_a_test_of_its_name() -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| .+ \|$", CONCEPTS, re.MULTILINE)
     assert rows == [each.name for each in Overlap]
@@ -215,20 +175,6 @@ def test_of_all_that_share_a_lock_one_runs_at_a_time_in_their_order(
     assert {each.runs for each in world.store.list_instances()} == {1}
 
 
-def test_what_waits_for_a_lock_can_be_cancelled(world: World) -> None:
-    node = world.node(world.bench.handler)
-    for _ in range(2):
-        node.schedule(once(1, lock="a"))
-    world.advance(2)
-    [waits] = [each for each in world.store.list_instances() if each.parked]
-    assert waits.state is State.PENDING
-    assert node.health().waiting == 0
-    assert node.cancel(waits.id) is Cancelled.CANCELLED
-    world.bench.end_all()
-    world.advance(5)
-    assert len(world.bench.calls) == 1
-
-
 @pytest.mark.parametrize("how", ["deleted", "completed elsewhere", "died"])
 def test_a_lock_that_is_let_go_of_elsewhere_is_noticed(world: World, how: str) -> None:
     one = world.node(world.bench.handler, "one")
@@ -254,45 +200,16 @@ def test_a_lock_that_is_let_go_of_elsewhere_is_noticed(world: World, how: str) -
     assert world.bench.calls[-1].instance.execute_at == at(41)
 
 
-@pytest.mark.parametrize("how", ["stop", "give back", "hand on"])
-def test_what_is_given_back_uncalled_lets_go_of_its_lock(
-    world: World, how: str
-) -> None:
-    if how == "give back":
-
-        def handler(instance: TaskInstance) -> None:
-            world.note(instance)
-            if len(world.called) == 1:
-                raise GiveBack(seconds(30))
-
-        node = world.node(handler)
-        for due in (1, 2):
-            node.schedule(once(due, lock="a"))
-        world.advance(10)
-        assert [each.instance.execute_at for each in world.called] == [at(1), at(2)]
-        return
-    node = world.node(world.bench.handler, "one")
+def test_what_is_handed_on_keeps_its_lock_until_it_is_ended(world: World) -> None:
+    node = world.node(world.bench.handler)
     for due in (1, 2):
         node.schedule(once(due, lock="a"))
-    if how == "hand on":
-        world.advance(3)
-        world.bench.calls[0].end(HandedOn())
-        world.advance(5)
-        # It keeps its lock for as long as it goes on.
-        assert len(world.bench.calls) == 1
-        world.scheduler(None).complete(world.bench.calls[0].instance.id, 1)
-        world.advance(1.1)
-        assert len(world.bench.calls) == 2
-        return
-    world.advance(0.99)
-    assert world.store.counts()[State.RUNNING] == 1
-    node.stop()
-    assert world.bench.calls == []
-    world.node(world.bench.handler, "two")
+    world.advance(3)
+    world.bench.calls[0].end(HandedOn())
     world.advance(5)
     assert len(world.bench.calls) == 1
-    world.bench.end_all()
-    world.advance(0.1)
+    world.scheduler(None).complete(world.bench.calls[0].instance.id, 1)
+    world.advance(1.1)
     assert len(world.bench.calls) == 2
 
 

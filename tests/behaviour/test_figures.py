@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from go_scheduler import (
@@ -14,12 +13,7 @@ from go_scheduler import (
     StoreUnavailableError,
     TaskDefinition,
 )
-from go_scheduler.events import (
-    InstanceFinished,
-    ObjectiveBroken,
-    ObjectiveMet,
-    RunEnded,
-)
+from go_scheduler.events import InstanceFinished, ObjectiveBroken, ObjectiveMet
 from go_scheduler.health import Lateness
 from tests.behaviour.house import (
     HOUR,
@@ -29,16 +23,12 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     at,
-    every,
     once,
     seconds,
-    take,
 )
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    import pytest
-
     from go_scheduler import TaskInstance
 
 
@@ -192,32 +182,6 @@ def test_an_objective_is_broken_and_met_again(world: World) -> None:
     assert node.health().lateness.met is True
 
 
-def test_a_run_says_how_late_it_began_and_how_long_it_took(world: World) -> None:
-    def handler(instance: TaskInstance) -> None:
-        take(world.clock, seconds(3))
-
-    node = world.node(handler)
-    for due in (1, 2):
-        node.schedule(once(due))
-    world.advance(10)
-    ended = world.heard.of(RunEnded)
-    assert [(each.late, each.took) for each in ended] == [
-        (seconds(0), seconds(3)),
-        (seconds(2), seconds(3)),
-    ]
-
-
-def test_each_run_has_its_line_in_the_log_if_that_is_wanted(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    node = world.node(world.note, log_runs=True)
-    node.schedule(once(1, name="report"))
-    world.advance(2)
-    [line] = [text for text in caplog.messages if "report" in text and "took" in text]
-    assert str(world.only().id) in line
-
-
 def test_counts_lose_nothing_though_many_threads_count(threaded: ThreadedWorld) -> None:
     node = threaded.node(lambda _: None, max_workers=8, runner_window=HOUR / 60)
     task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
@@ -287,12 +251,3 @@ def test_a_loop_that_fails_says_why(world: World) -> None:
 
 
 # Cleanup
-
-
-def test_each_end_is_told_once(world: World) -> None:
-    node = world.node(world.note)
-    node.schedule(every(1))
-    world.advance(30)
-    told = Counter(each.instance_id for each in world.heard.of(InstanceFinished))
-    assert len(told) == 30
-    assert set(told.values()) == {1}

@@ -10,22 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from go_scheduler import (
-    DelayTrigger,
-    ExecuteOnceTrigger,
-    IntervalTrigger,
-    Scheduler,
-    State,
-    TaskDefinition,
-    Trigger,
-)
-from go_scheduler.events import (
-    DefinitionCompleted,
-    DefinitionLocked,
-    DefinitionSetAside,
-    InstanceCreated,
-    InstanceSkipped,
-)
+from go_scheduler import ExecuteOnceTrigger, Scheduler, State, TaskDefinition, Trigger
+from go_scheduler.events import DefinitionLocked, DefinitionSetAside, InstanceCreated
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers import UnknownTrigger
 from tests.behaviour.house import (
@@ -98,71 +84,6 @@ def test_an_instance_is_made_shortly_before_its_fire_time(world: World) -> None:
     assert instance.definition.id == stored.id
     [created] = world.heard.of(InstanceCreated)
     assert (created.definition_id, created.fire_time) == (stored.id, at(30))
-
-
-def test_each_fire_time_of_a_series_has_one_instance(world: World) -> None:
-    node = world.node(None)
-    stored = node.schedule(every(2))
-    world.advance(20)
-    assert fire_times(world, stored) == [at(n) for n in range(2, 24, 2)]
-    assert node.get_definition(stored.id).next_fire_time == at(24)
-    assert world.heard.of(DefinitionCompleted) == []
-    assert world.heard.of(InstanceSkipped) == []
-
-
-def test_what_fires_for_the_last_time_is_completed(world: World) -> None:
-    node = world.node(world.note)
-    stored = node.schedule(once(5))
-    world.advance(10)
-    [completed] = world.heard.of(DefinitionCompleted)
-    assert completed.definition_id == stored.id
-    assert node.get_definition(stored.id).next_fire_time is None
-    assert node.get_definition(stored.id).completed_at is not None
-
-
-def test_a_definition_that_waits_for_the_end_fires_once_until_then(
-    world: World,
-) -> None:
-    node = world.node(world.bench.handler)
-    stored = node.schedule(TaskDefinition(trigger=DelayTrigger(seconds(5))))
-    world.advance(60)
-    assert len(fire_times(world, stored)) == 1
-    assert node.get_definition(stored.id).next_fire_time is None
-    assert node.get_definition(stored.id).completed_at is None
-    world.bench.end_all()
-    world.advance(1)
-    assert node.get_definition(stored.id).next_fire_time == at(65)
-
-
-def test_what_is_paused_does_not_fire(world: World) -> None:
-    node = world.node(world.note)
-    stored = node.schedule(every(1))
-    world.advance(2.5)
-    node.pause(stored.id)
-    world.advance(20)
-    assert world.times == [1, 2]
-    node.resume(stored.id)
-    world.advance(1)
-    assert world.times[-1] == 23
-    fired = [each.instance.fire_time for each in world.called]
-    assert len({*fired}) == len(fired)
-
-
-def test_what_is_due_when_it_is_scheduled_runs_at_once(world: World) -> None:
-    node = world.node(world.note, schedule_window=HOUR, runner_window=HOUR)
-    world.advance(10)
-    node.schedule(once(10))
-    node.schedule(once(3))
-    world.advance(0)
-    assert world.times == [10, 10]
-
-
-def test_many_that_are_scheduled_at_once_all_fire_then(world: World) -> None:
-    node = world.node(None, schedule_window=HOUR, runner_window=HOUR)
-    world.advance(1)
-    node.schedule_all([once(1) for _ in range(1200)])
-    world.advance(0)
-    assert world.states() == {State.PENDING: 1200}
 
 
 def test_what_is_edited_between_look_and_firing_fires_as_it_is_now(
@@ -250,18 +171,6 @@ def test_what_fires_a_thousand_times_a_second_keeps_nobody_from_their_turn(
     times = fire_times(world, fast)
     assert times == [at(0) + n * 2 * MILLISECOND for n in range(1, len(times) + 1)]
     assert len(times) >= 2000
-
-
-def test_a_definition_that_never_catches_up_keeps_no_other_from_firing(
-    world: World,
-) -> None:
-    endless = IntervalTrigger(MILLISECOND, anchor=at(0))
-    put(world, endless)
-    world.advance(1800)
-    healthy = world.scheduler(None).schedule(once(1800))
-    world.node(None)
-    world.advance(0.5)
-    assert fire_times(world, healthy) == [at(1800)]
 
 
 def test_on_a_slow_store_instances_are_made_further_ahead(world: World) -> None:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from go_scheduler import (
-    DelayTrigger,
     ExecuteOnceTrigger,
     HandlerRegistry,
     MemoryStore,
     OnDemandTrigger,
-    Overlap,
     Scheduler,
     State,
     Store,
@@ -42,8 +40,6 @@ from tests.behaviour.house import (
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from go_scheduler import TaskInstance
 
 # No look of the loops comes to help.
@@ -96,32 +92,6 @@ def test_what_is_due_when_it_is_created_runs_at_once(
         assert last < kinds.index(InstanceStarted)
 
 
-def test_of_many_that_are_enqueued_no_more_run_at_once_than_allowed(
-    threaded: ThreadedWorld,
-) -> None:
-    running: set[UUID] = set()
-    most: list[int] = []
-
-    def handler(instance: TaskInstance) -> None:
-        running.add(instance.id)
-        most.append(len(running))
-        threaded.hang()
-        running.remove(instance.id)
-
-    node = threaded.node(handler, max_workers=3, **WIDE)
-    node.schedule(TASK)
-    for _ in range(10):
-        node.run_now(TASK.id)
-    threaded.wait_for_hanging(3)
-    node.schedule(threaded.now())
-    assert node.health().busy <= 6
-    assert len(threaded.heard.of(InstanceFinished)) == 0
-    threaded.gate.set()
-    threaded.heard.wait(InstanceFinished, 11)
-    assert max(most) == 3
-    assert {each.runs for each in node.list_instances()} == {1}
-
-
 def test_what_comes_while_others_wait_takes_no_ones_turn(
     threaded: ThreadedWorld,
 ) -> None:
@@ -171,28 +141,6 @@ def test_what_may_not_run_here_now_is_left_as_it_is(
     threaded.heard.wait(InstanceFinished)
     assert node.stop()
     assert [each.definition.id == stored.id for each in called] == [False]
-
-
-@pytest.mark.parametrize(
-    "definition",
-    [
-        {"overlap": Overlap.SKIP},
-        {"lock": "a"},
-        {"jitter": seconds(0.01)},
-        {"max_per_node": 1},
-        {"trigger": DelayTrigger(seconds(0.01))},
-    ],
-    ids=["overlap", "lock", "jitter", "per node", "waits"],
-)
-def test_what_the_loops_have_to_decide_runs_all_the_same(
-    threaded: ThreadedWorld, definition: dict[str, Any]
-) -> None:
-    node = threaded.node(lambda _: None)
-    if "trigger" in definition:
-        node.schedule(TaskDefinition(**definition))
-    else:
-        node.schedule(threaded.now(**definition))
-    threaded.heard.wait(InstanceFinished)
 
 
 @pytest.mark.parametrize("method", ["put_and_start", "add_and_start"])
@@ -259,19 +207,6 @@ def test_what_fires_here_and_whose_answer_is_lost_runs_once(world: World) -> Non
     assert [each.count for each in world.heard.of(ClaimAnswerLost)] == [1]
 
 
-def test_what_another_node_has_fired_runs_there_alone(world: World) -> None:
-    one = world.node(world.note, "one")
-    others: list[TaskInstance] = []
-    two = world.node(others.append, "two")
-    world.advance(10)
-    for number in range(10):
-        (one if number % 2 else two).schedule(once(10))
-        world.advance(0)
-    assert len(world.called) + len(others) == 10
-    ids = {each.instance.id for each in world.called}
-    assert len(ids | {each.id for each in others}) == 10
-
-
 def test_an_unknown_task_is_no_lost_answer(threaded: ThreadedWorld) -> None:
     node = threaded.node(lambda _: None)
     with pytest.raises(TaskDefinitionNotFoundError):
@@ -330,19 +265,6 @@ def test_what_is_created_while_it_stops_is_left_to_others(
     assert threaded.heard.of(InstanceStarted) == []
 
 
-def test_two_schedulers_of_one_process_look_for_each_other(
-    threaded: ThreadedWorld,
-) -> None:
-    called: list[TaskInstance] = []
-    makes = threaded.node(None, **WIDE)
-    beside = makes.another(called.append, queues=["default"], executor=InlineExecutor())
-    with beside:
-        calm(beside)
-        makes.schedule(threaded.now())
-        threaded.heard.wait(InstanceFinished)
-    assert len(called) == 1
-
-
 class Plain(MemoryStore):
     """One that leaves all starts to the loops."""
 
@@ -361,3 +283,16 @@ def test_a_store_that_starts_nothing_by_itself_leaves_it_to_the_loops() -> None:
     node.run_now(task.id)
     world.advance(1)
     assert world.times == [1, 2, 3, 3, 3, 4]
+
+
+def test_two_schedulers_of_one_process_look_for_each_other(
+    threaded: ThreadedWorld,
+) -> None:
+    called: list[TaskInstance] = []
+    makes = threaded.node(None, **WIDE)
+    beside = makes.another(called.append, queues=["default"], executor=InlineExecutor())
+    with beside:
+        calm(beside)
+        makes.schedule(threaded.now())
+        threaded.heard.wait(InstanceFinished)
+    assert len(called) == 1

@@ -25,12 +25,12 @@ from go_scheduler import (
     Scheduler,
     State,
     Store,
-    StoreUnavailableError,
     TaskDefinition,
 )
 from go_scheduler.clock import SystemClock
 from go_scheduler.http import ApiKey, BearerAccess, Crews, create_app, new_key
 from go_scheduler.http.access.rate_limits import Waiting
+from tests.behaviour.house import Faults, wait_until
 from tests.behaviour.store_house import opened
 from tests.conftest import SHARED
 from tests.http.serving import served
@@ -48,6 +48,14 @@ SECOND = timedelta(seconds=1)
 AT_ONCE = RetryPolicy(delay=timedelta(0), max_attempts=3)
 MOST = 40
 ALL = ("jobs:read", "jobs:write", "runs:read", "runs:write", "workers", "admin")
+BODIES: dict[str, dict[str, Any]] = {
+    "heartbeat": {},
+    "extend": {"seconds": 5},
+    "complete": {},
+    "error": {"message": "no paper"},
+    "release": {},
+}
+"""Of each report what it has to say."""
 CALLERS: dict[str, dict[str, Any]] = {
     "anna": {"scopes": ALL},
     "eve": {"scopes": ALL},
@@ -94,7 +102,7 @@ class Desk:
         """Wait for work on a thread, from when the server lets it wait."""
         waiting = self.crews.waiting_workers
         future = self.threads.submit(self.ask, queues, **asked)
-        until(lambda: self.crews.waiting_workers > waiting)
+        wait_until(lambda: self.crews.waiting_workers > waiting)
         return future
 
     def take(self, queues: str, **asked: Any) -> list[dict[str, Any]]:
@@ -129,17 +137,6 @@ class Desk:
 
     def state(self, work: dict[str, Any]) -> str:
         return self.instance(work).state.value
-
-
-def until(done: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-
-    async def wait() -> None:
-        async with asyncio.timeout(FAILED_AFTER):
-            while not done():
-                await asyncio.sleep(0.002)
-
-    asyncio.run(wait())
 
 
 def work_of(answer: httpx.Response) -> list[dict[str, Any]]:
@@ -226,7 +223,7 @@ def test_a_worker_is_handed_what_is_due_with_all_that_it_needs(
         "tracestate": None,
     }
     assert datetime.fromisoformat(work["execute_at"]) == made.execute_at
-    until(lambda: shared.instance(work).worker == "w-1")
+    wait_until(lambda: shared.instance(work).worker == "w-1")
     assert shared.state(work) == "running"
 
 
@@ -327,45 +324,6 @@ def test_a_worker_waits_for_its_queues_and_no_others(shared: Desk, queue: str) -
     assert shared.ask(f"{queue} a,{queue} b", wait=0).status_code == 204
 
 
-def test_what_is_more_urgent_is_handed_out_first(shared: Desk, queue: str) -> None:
-    for priority in (3, 0):
-        task = shared.task(queue, priority=priority, name=str(priority))
-        for _ in range(8):
-            shared.scheduler.run_now(task.id)
-    order = [shared.take_one(queue)["type"] for _ in range(8)]
-    # One claim in eight begins at the last class.
-    assert order.count("0") >= 6
-
-
-def test_a_flooded_queue_keeps_nothing_of_a_quiet_one_from_its_turn(
-    shared: Desk, queue: str
-) -> None:
-    flood, quiet = f"{queue} flood", f"{queue} quiet"
-    task = shared.task(flood)
-    for _ in range(5):
-        shared.scheduler.run_now(task.id)
-    shared.once(quiet)
-    for _ in range(60):
-        shared.scheduler.run_now(task.id)
-    found = [shared.take_one(f"{flood},{quiet}")["queue"] for _ in range(10)]
-    assert quiet in found
-
-
-def test_what_is_cancelled_or_paused_is_not_handed_out(
-    shared: Desk, queue: str
-) -> None:
-    task = shared.task(queue)
-    cancelled = shared.scheduler.run_now(task.id)
-    assert shared.scheduler.cancel(cancelled.id) == "cancelled"
-    assert shared.ask(queue, wait=0).status_code == 204
-    shared.scheduler.run_now(task.id)
-    shared.scheduler.pause(task.id)
-    assert shared.ask(queue, wait=0).status_code == 204
-    waiting = shared.ask_meanwhile(queue)
-    shared.scheduler.resume(task.id)
-    assert len(work_of(waiting.result(FAILED_AFTER))) == 1
-
-
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
@@ -448,7 +406,7 @@ def beside(test: Callable[[Any, Crews, Scheduler], Coroutine[Any, Any, None]]) -
         asyncio.run(run())
 
 
-async def wait_until(done: Callable[[], bool]) -> None:
+async def await_until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(FAILED_AFTER):
         while not done():
             await asyncio.sleep(0.002)
@@ -457,9 +415,9 @@ async def wait_until(done: Callable[[], bool]) -> None:
 def test_who_hangs_up_while_it_waits_is_handed_nothing() -> None:
     async def test(app: Any, crews: Crews, scheduler: Scheduler) -> None:
         first = Asking(app, "default")
-        await wait_until(lambda: crews.waiting_workers == 1)
+        await await_until(lambda: crews.waiting_workers == 1)
         first.hang_up()
-        await wait_until(lambda: crews.waiting_workers == 0)
+        await await_until(lambda: crews.waiting_workers == 0)
         of = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
         made = scheduler.run_now(of.id)
         other = Asking(app, "default")
@@ -478,7 +436,7 @@ async def handed_over(
     scheduler.run_now(of.id)
     assert await Asking(app, "default").status() == 200
     first = Asking(app, "default")
-    await wait_until(lambda: crews.waiting_workers == 1)
+    await await_until(lambda: crews.waiting_workers == 1)
     for _ in range(50):
         await asyncio.sleep(0)
     made = scheduler.run_now(of.id)
@@ -583,19 +541,6 @@ def test_what_is_not_kept_is_handed_to_another_and_a_late_success_counts() -> No
         assert problem(one.tell(again, "complete")) == (409, "ended")
 
 
-@pytest.mark.slow
-def test_what_is_kept_by_heartbeats_is_handed_to_nobody_else() -> None:
-    with desk(MemoryStore(), node_lease=3 * SECOND, lease=3 * SECOND) as one:
-        one.once("default")
-        work = one.take_one("default")
-        until_at = SystemClock().now() + 4.5 * SECOND
-        other = one.ask_meanwhile("default", wait=4.5)
-        while SystemClock().now() < until_at:
-            assert one.tell(work, "heartbeat").json() == {"answer": "go_on"}
-        assert other.result(FAILED_AFTER).status_code == 204
-        assert one.instance(work).attempt == 1
-
-
 # Ending.
 
 
@@ -611,24 +556,6 @@ def test_a_success_is_recorded_with_its_result_and_may_be_said_again(
     assert found.ended_attempt == 1
 
 
-def test_a_failure_is_tried_again_as_its_policy_says(
-    shared: Desk, work: dict[str, Any], queue: str
-) -> None:
-    for attempt in (2, 3):
-        assert shared.tell(work, "error", message=f"no {attempt}").status_code == 200
-        again = shared.take_one(queue)
-        assert (again["instance_id"], again["attempt"]) == (
-            work["instance_id"],
-            attempt,
-        )
-        assert shared.instance(again).error == f"no {attempt}"
-        work = again
-    assert shared.tell(work, "error", message="no more").status_code == 200
-    assert shared.state(work) == "failed"
-    assert shared.ask(queue, wait=0).status_code == 204
-    assert len(shared.scheduler.list_runs(UUID(work["instance_id"]))) == 3
-
-
 def test_the_worker_may_say_what_follows_a_failure(shared: Desk, queue: str) -> None:
     for _ in range(2):
         shared.once(queue)
@@ -641,55 +568,15 @@ def test_the_worker_may_say_what_follows_a_failure(shared: Desk, queue: str) -> 
     assert shared.state(never) == "failed"
 
 
-def test_the_success_of_an_earlier_attempt_counts(
-    shared: Desk, work: dict[str, Any], queue: str
-) -> None:
-    shared.tell(work, "error", message="perhaps")
-    again = shared.take_one(queue)
-    assert shared.tell(work, "complete").status_code == 200
-    assert shared.instance(work).ended_attempt == 1
-    assert problem(shared.tell(again, "complete")) == (409, "ended")
-    assert problem(shared.tell(again, "heartbeat")) == (409, "lost")
-    assert problem(shared.tell(again, "error", message="x")) == (409, "lost")
-
-
 def test_an_earlier_attempt_keeps_fails_and_gives_back_nothing(
     shared: Desk, work: dict[str, Any], queue: str
 ) -> None:
     shared.tell(work, "error", message="perhaps")
     again = shared.take_one(queue)
-    bodies: dict[str, dict[str, Any]] = {
-        "heartbeat": {},
-        "extend": {"seconds": 5},
-        "error": {"message": "again"},
-        "release": {},
-    }
-    for what, body in bodies.items():
-        assert problem(shared.tell(work, what, **body)) == (409, "lost")
+    for what in BODIES.keys() - {"complete"}:
+        assert problem(shared.tell(work, what, **BODIES[what])) == (409, "lost")
     found = shared.instance(again)
     assert (found.state, found.attempt) == (State.RUNNING, 2)
-
-
-def test_a_success_counts_after_a_failure_and_not_after_a_cancel(
-    shared: Desk, queue: str
-) -> None:
-    for _ in range(2):
-        shared.once(queue)
-    failed, cancelled = (shared.take_one(queue) for _ in range(2))
-    shared.tell(failed, "error", message="nonsense", fail=True)
-    assert shared.tell(failed, "complete").status_code == 200
-    assert shared.state(failed) == "completed"
-    shared.scheduler.cancel(UUID(cancelled["instance_id"]))
-    shared.tell(cancelled, "error", message="stopped")
-    assert problem(shared.tell(cancelled, "complete")) == (409, "ended")
-    assert shared.state(cancelled) == "cancelled"
-
-
-def test_what_is_deleted_meanwhile_is_lost(shared: Desk, work: dict[str, Any]) -> None:
-    assert shared.scheduler.delete_definition(UUID(work["definition_id"]))
-    for what, body in (("heartbeat", {}), ("error", {"message": "x"}), ("release", {})):
-        assert problem(shared.tell(work, what, **body)) == (409, "lost")
-    assert problem(shared.tell(work, "complete")) == (409, "ended")
 
 
 def test_what_is_given_back_counts_as_no_run_and_is_handed_out_again(
@@ -736,8 +623,7 @@ def test_many_report_at_the_same_moment_and_each_is_recorded(
     shared: Desk, queue: str
 ) -> None:
     task = shared.task(queue)
-    shared.scheduler.run_now(task.id)
-    for _ in range(29):
+    for _ in range(30):
         shared.scheduler.run_now(task.id)
     taken: list[dict[str, Any]] = []
     while len(taken) < 30:
@@ -783,11 +669,8 @@ def test_what_waits_for_the_end_of_a_run_is_handed_out_then(
     work = shared.take_one(queue)
     assert shared.ask(queue, wait=0).status_code == 204
     waiting = shared.ask_meanwhile(queue)
-    body: dict[str, dict[str, Any]] = {
-        "error": {"message": "x"},
-        "release": {"delay": 3600},
-    }
-    assert shared.tell(work, end, **body.get(end, {})).status_code == 200
+    later: dict[str, Any] = {"delay": 3600} if end == "release" else {}
+    assert shared.tell(work, end, **BODIES[end], **later).status_code == 200
     [following] = work_of(waiting.result(FAILED_AFTER))
     assert following["instance_id"] != work["instance_id"]
 
@@ -819,9 +702,7 @@ def test_what_is_reported_wrongly_is_refused_and_changes_nothing(
 # Whose a run is, and who may work.
 
 
-@pytest.mark.parametrize(
-    "what", ["heartbeat", "extend", "complete", "error", "release"]
-)
+@pytest.mark.parametrize("what", BODIES)
 def test_a_token_that_is_not_its_own_is_refused(
     shared: Desk, work: dict[str, Any], queue: str, what: str
 ) -> None:
@@ -829,11 +710,7 @@ def test_a_token_that_is_not_its_own_is_refused(
     shared.once(f"{queue} 2")
     another = shared.take_one(f"{queue} 2")["token"]
     changed = real[:-4] + ("AAAA" if real[-4:] != "AAAA" else "BBBB")
-    bodies: dict[str, dict[str, Any]] = {
-        "extend": {"seconds": 1},
-        "error": {"message": "x"},
-    }
-    body = bodies.get(what, {})
+    body = BODIES[what]
     for token in ("", "x", "é", "AAAA", "A" * 80, "\x00", changed, another):
         answer = shared.tell({**work, "token": token}, what, **body)
         assert problem(answer) == (403, "work-token"), token
@@ -849,14 +726,7 @@ def test_a_restricted_caller_takes_and_reports_in_its_queues_alone(
     me = {"by": "of queues"}
     assert problem(shared.ask(queue, wait=0, **me)) == (403, "queue")
     assert problem(shared.ask(f"mine,{queue}", wait=0, **me)) == (403, "queue")
-    bodies: dict[str, dict[str, Any]] = {
-        "heartbeat": {},
-        "extend": {"seconds": 1},
-        "complete": {},
-        "error": {"message": "x"},
-        "release": {},
-    }
-    for what, body in bodies.items():
+    for what, body in BODIES.items():
         assert shared.tell(work, what, **me, **body).status_code == 403
     assert shared.state(work) == "running"
     shared.once("mine")
@@ -915,7 +785,7 @@ def test_after_a_while_in_which_nobody_waited_work_is_handed_out_as_before() -> 
         for _ in range(3):
             assert one.ask("default", wait=0).status_code == 204
             # The node that has claimed for them is one that has stopped.
-            until(
+            wait_until(
                 lambda: all(
                     each.stopping for each in one.scheduler.nodes() if each.queues
                 )
@@ -987,11 +857,9 @@ with Scheduler(None, store) as scheduler:
 
 @pytest.mark.slow
 def test_what_a_server_handed_out_that_was_killed_is_ended_at_the_next(
-    sqlite_file: Path, tmp_path: Path
+    own_file: Path,
 ) -> None:
-    path = tmp_path / "own.db"
-    path.write_bytes(sqlite_file.read_bytes())
-    url = f"sqlite:///{path}"
+    url = f"sqlite:///{own_file}"
     with opened(url) as store, Scheduler(None, store) as scheduler:
         of = scheduler.schedule(TaskDefinition(trigger=OnDemandTrigger()))
         scheduler.run_now(of.id)
@@ -1015,28 +883,15 @@ def test_what_a_server_handed_out_that_was_killed_is_ended_at_the_next(
         assert (found.state, found.attempt) == (State.COMPLETED, 1)
 
 
-class AwayStore(MemoryStore):
-    """Cannot be reached while it is away."""
-
-    away = False
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in CALLS and super().__getattribute__("away"):
-            raise StoreUnavailableError("it is away")
-        return super().__getattribute__(name)
-
-
-CALLS = Store.__abstractmethods__ - {"close"} | {"now", "keep_setting"}
-
-
 @pytest.mark.slow
 def test_while_the_store_is_away_nobody_waits_and_forged_tokens_are_known() -> None:
-    store = AwayStore()
+    store = MemoryStore()
+    faults = Faults(store, SystemClock())
     with desk(store) as one:
         one.once("default")
         work = one.take_one("default")
         waiting = one.ask_meanwhile("default")
-        store.away = True
+        faults.away = True
         answer = waiting.result(FAILED_AFTER)
         assert problem(answer) == (503, "store-unavailable")
         assert "retry-after" in answer.headers
@@ -1045,9 +900,9 @@ def test_while_the_store_is_away_nobody_waits_and_forged_tokens_are_known() -> N
             assert one.tell(work, what).status_code == 503
             forged = {**work, "token": "A" * 80}
             assert one.tell(forged, what).status_code == 403
-        store.away = False
-        until(lambda: one.tell(work, "complete").status_code == 200)
-        until(lambda: one.ask("default", wait=0).status_code == 204)
+        faults.away = False
+        wait_until(lambda: one.tell(work, "complete").status_code == 200)
+        wait_until(lambda: one.ask("default", wait=0).status_code == 204)
         one.once("default")
         assert len(one.take("default")) == 1
 

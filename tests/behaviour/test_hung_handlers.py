@@ -88,24 +88,6 @@ def test_another_thread_takes_the_place_of_one_whose_handler_hangs(
     assert (instance.state, instance.ended_attempt) == (State.COMPLETED, 2)
 
 
-def test_a_handler_that_comes_back_first_after_all_has_completed_its_instance(
-    threaded: ThreadedWorld,
-) -> None:
-    def handler(instance: TaskInstance) -> None:
-        threaded.hang()
-
-    node = threaded.node(handler, **SETTINGS)
-    node.schedule(threaded.now())
-    presume_hung(threaded)
-    threaded.wait_for_hanging()
-    threaded.gate.set()
-    [finished] = threaded.heard.wait(InstanceFinished)
-    wait_until(lambda: node.health().stuck_workers == 0)
-    [instance] = node.list_instances()
-    assert instance.state is State.COMPLETED
-    assert instance.ended_attempt == finished.attempt
-
-
 def test_the_place_of_an_async_handler_that_hangs_is_given_to_the_next(
     threaded: ThreadedWorld,
 ) -> None:

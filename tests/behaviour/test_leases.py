@@ -10,7 +10,6 @@ from go_scheduler import (
     Cancelled,
     ClaimLostError,
     ConfigurationError,
-    RetryPolicy,
     RunEnd,
     State,
     StoreUnavailableError,
@@ -279,21 +278,6 @@ def test_after_so_many_hangs_in_a_row_it_has_failed(
     assert world.only().state is State.COMPLETED
 
 
-def test_a_run_that_fails_between_hangs_lets_them_be_counted_anew(
-    world: World,
-) -> None:
-    node = world.node(world.bench.handler, max_hangs=3, max_hung=100)
-    node.schedule(once(expire_after=seconds(10), retry=RetryPolicy(delay=SECOND)))
-    world.advance(23)
-    assert len(world.bench.calls) == 3
-    world.bench.calls[-1].end(error=ValueError("no"))
-    world.advance(1)
-    assert world.only().hangs == 0
-    world.advance(23)
-    assert world.only().state is State.RUNNING
-    assert (world.only().runs, world.only().hangs) == (6, 2)
-
-
 def test_a_run_that_asks_for_more_time_is_given_it(world: World) -> None:
     world.node(world.bench.handler).schedule(once(expire_after=seconds(30)))
     world.advance(1)
@@ -323,23 +307,14 @@ def test_more_time_counts_for_the_claim_at_once(world: World) -> None:
     assert claim_left(world, called.instance) > seconds(50)
 
 
-def test_a_short_run_whose_node_died_is_taken_over_after_its_own_time(
-    world: World,
-) -> None:
-    one = world.node(world.bench.handler, "one")
-    world.node(world.note, "two")
-    one.schedule(once(40, expire_after=seconds(6)))
-    world.advance(41)
-    if not world.bench.calls:
-        # The other node had it, and all is over.
-        pytest.fail("the first node looks first")
-    world.clock.freeze("one")
-    world.advance(10)
-    assert len(world.called) == 1
-    assert 46 <= world.times[0] <= 51
-
-
 # Takeover
+
+
+def dies_with_a_run(world: World) -> None:
+    """A node has begun a run, and is not heard of again."""
+    world.node(world.note, "one", executor=Later()).schedule(once())
+    world.advance(1)
+    world.clock.freeze("one")
 
 
 def test_what_a_node_ran_when_it_died_is_taken_over_after_the_lease(
@@ -365,10 +340,7 @@ def test_what_a_node_ran_when_it_died_is_taken_over_after_the_lease(
 def test_a_new_node_that_is_alone_gives_others_time_before_it_takes_over(
     world: World,
 ) -> None:
-    one = world.node(world.note, "one", executor=Later())
-    one.schedule(once())
-    world.advance(1)
-    world.clock.freeze("one")
+    dies_with_a_run(world)
     world.advance(600)
     world.node(world.note, "two")
     # Whoever lives renews each third of the lease, or tries.
@@ -381,10 +353,7 @@ def test_a_new_node_that_is_alone_gives_others_time_before_it_takes_over(
 def test_a_new_node_beside_others_takes_over_at_once_what_lapsed_a_lease_ago(
     world: World,
 ) -> None:
-    one = world.node(world.note, "one", executor=Later())
-    one.schedule(once())
-    world.advance(1)
-    world.clock.freeze("one")
+    dies_with_a_run(world)
     world.node(world.note, "beside", queues=["other"])
     world.advance(100)
     world.node(world.note, "two")
@@ -435,10 +404,7 @@ def test_who_starts_as_the_store_comes_back_takes_nothing_over_at_once(
 
 
 def test_lives_of_a_few_seconds_show_that_the_store_was_there(world: World) -> None:
-    one = world.node(world.note, "one", executor=Later())
-    one.schedule(once())
-    world.advance(1)
-    world.clock.freeze("one")
+    dies_with_a_run(world)
     for number in range(15):
         world.node(world.note, f"life {number}")
         world.advance(4)
@@ -446,19 +412,6 @@ def test_lives_of_a_few_seconds_show_that_the_store_was_there(world: World) -> N
     # None of them has lived for a lease.
     assert len(world.called) == 1
     assert 20 <= world.times[0] <= 60
-
-
-def test_a_silence_of_half_a_lease_may_have_been_an_outage(world: World) -> None:
-    one = world.node(world.bench.handler, "one")
-    one.schedule(once(expire_after=HOUR))
-    world.advance(1)
-    world.clock.freeze("one")
-    for number in range(6):
-        world.advance(10)
-        world.node(world.note, f"life {number}")
-        world.advance(3)
-        world.clock.freeze(f"life {number}")
-    assert world.called == []
 
 
 def test_calls_that_are_lost_among_others_are_no_outage(world: World) -> None:

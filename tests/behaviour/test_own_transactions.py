@@ -2,89 +2,55 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, func, select
 from sqlalchemy.orm import Session
 
-from go_scheduler import (
-    Cancelled,
-    ConfigurationError,
-    RetryPolicy,
-    State,
-    current_run,
-)
-from go_scheduler.events import (
-    CompletedRunFailed,
-    InstanceFinished,
-    ResultDiscarded,
-    RunEnded,
-    RunFailed,
-    RunHung,
-)
+from go_scheduler import Cancelled, ConfigurationError, RetryPolicy, State, current_run
+from go_scheduler.events import InstanceFinished, ResultDiscarded, RunEnded, RunHung
 from go_scheduler.stores.opening import open_store
 from tests.behaviour.house import Later, World, at, once, seconds
+from tests.shop import METADATA, RollBack, Shop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from go_scheduler import TaskInstance
 
-METADATA = MetaData()
-ORDERS = Table("orders", METADATA, Column("id", Integer, primary_key=True))
 
-
-class RollBack(Exception):
-    """Ends a transaction."""
-
-
-class Shop:
+class OwnShop(Shop):
     """A world whose store is in the database that handlers write their orders to."""
 
-    def __init__(self, path: Path | str) -> None:
-        url = f"sqlite:///{path}"
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
         self.world = World(lambda clock: open_store(url, clock=clock))
-        self.world.store.initialize()
-        self.engine = create_engine(url)
         METADATA.create_all(self.engine)
 
-    @property
-    def orders(self) -> int:
-        with self.engine.connect() as connection:
-            return connection.scalar(select(func.count()).select_from(ORDERS)) or 0
-
-    def order(self, *, commits: bool = True) -> None:
+    def complete(self, *, commits: bool = True) -> None:
         """Write an order, and complete the run with it."""
         with suppress(RollBack), self.engine.begin() as connection:
-            connection.execute(ORDERS.insert())
+            self.order(connection)
             current_run().complete_in(connection)
             if not commits:
                 raise RollBack
 
-    def run(
-        self, handler: Callable[[TaskInstance], object], **options: Any
-    ) -> TaskInstance:
-        """Have a handler called, and answer what has become of its instance."""
-        self.world.node(handler).schedule(once(1, **options))
-        self.world.advance(2)
-        return self.world.only()
-
 
 @pytest.fixture
-def shop(sqlite_file: Path, tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(Path(shutil.copy(sqlite_file, tmp_path / "store.db")))
+def shop(own_file: Path) -> Iterator[OwnShop]:
+    shop = OwnShop(f"sqlite:///{own_file}")
     yield shop
     shop.world.close()
     shop.engine.dispose()
     shop.world.store.close()
 
 
-def test_what_commits_has_succeeded_and_is_told_once(shop: Shop) -> None:
-    ended = shop.run(lambda _: shop.order())
+def test_what_commits_has_succeeded_and_is_told_once(shop: OwnShop) -> None:
+    shop.world.node(lambda _: shop.complete()).schedule(once(1))
+    shop.world.advance(2)
+    ended = shop.world.only()
     assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 1, at(1))
     assert shop.orders == 1
     assert len(shop.world.heard.of(InstanceFinished)) == 1
@@ -92,23 +58,9 @@ def test_what_commits_has_succeeded_and_is_told_once(shop: Shop) -> None:
     assert shop.world.heard.of(ResultDiscarded) == []
 
 
-def test_what_is_raised_after_the_commit_changes_nothing_and_is_told(
-    shop: Shop,
-) -> None:
-    def handler(_: TaskInstance) -> None:
-        shop.order()
-        raise ValueError("too late")
-
-    ended = shop.run(handler)
-    assert (ended.state, ended.error) == (State.COMPLETED, None)
-    [told] = shop.world.heard.of(CompletedRunFailed)
-    assert "too late" in told.error
-    assert shop.world.heard.of(RunFailed) == []
-
-
-def test_what_was_asked_to_stop_and_does_not_commit_is_cancelled(shop: Shop) -> None:
+def test_what_was_asked_to_stop_and_does_not_commit_is_cancelled(shop: OwnShop) -> None:
     later = Later()
-    node = shop.world.node(lambda _: shop.order(commits=False), executor=later)
+    node = shop.world.node(lambda _: shop.complete(commits=False), executor=later)
     node.schedule(once())
     shop.world.advance(0)
     # As another process does: this node is not told.
@@ -122,17 +74,13 @@ def test_what_was_asked_to_stop_and_does_not_commit_is_cancelled(shop: Shop) -> 
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_run_that_is_presumed_hung_in_its_transaction_may_commit_all_the_same(
-    shop: Shop, commits: bool
+    shop: OwnShop, commits: bool
 ) -> None:
     later = Later()
 
     def handler(instance: TaskInstance) -> None:
         if instance.attempt == 1:
-            with suppress(RollBack), shop.engine.begin() as connection:
-                connection.execute(ORDERS.insert())
-                current_run().complete_in(connection)
-                if not commits:
-                    raise RollBack
+            shop.complete(commits=commits)
             shop.world.advance(15)
 
     node = shop.world.node(handler, executor=later)
@@ -153,18 +101,20 @@ def test_a_run_that_is_presumed_hung_in_its_transaction_may_commit_all_the_same(
     assert shop.orders == commits
 
 
-def test_a_run_that_completes_in_a_transaction_is_renewed_no_more(shop: Shop) -> None:
+def test_a_run_that_completes_in_a_transaction_is_renewed_no_more(
+    shop: OwnShop,
+) -> None:
     later = Later()
 
     def handler(_: TaskInstance) -> None:
         shop.world.advance(7)
         assert "renew_claims" in shop.world.faults.asked
-        shop.order(commits=False)
+        shop.complete(commits=False)
         shop.world.faults.asked.clear()
         # A renewal would wait for the lock that the transaction may have.
         shop.world.advance(8)
         assert "renew_claims" not in shop.world.faults.asked
-        shop.order()
+        shop.complete()
 
     shop.world.node(handler, executor=later).schedule(once())
     shop.world.advance(0)
@@ -173,10 +123,10 @@ def test_a_run_that_completes_in_a_transaction_is_renewed_no_more(shop: Shop) ->
     assert shop.world.only().state is State.COMPLETED
 
 
-def test_ends_of_others_do_not_wait_for_an_open_transaction(shop: Shop) -> None:
+def test_ends_of_others_do_not_wait_for_an_open_transaction(shop: OwnShop) -> None:
     def handler(instance: TaskInstance) -> object:
         if instance.definition.name == "own":
-            shop.order()
+            shop.complete()
         return None
 
     node = shop.world.node(handler)
@@ -201,7 +151,7 @@ def test_a_store_without_transactions_completes_in_none(world: World) -> None:
 @pytest.mark.parametrize("kind", ["delete", "pause", "cancel"])
 @pytest.mark.parametrize("commits", [True, False])
 def test_an_edit_by_a_session_holds_from_its_commit_on(
-    shop: Shop, kind: str, commits: bool
+    shop: OwnShop, kind: str, commits: bool
 ) -> None:
     node = shop.world.node(shop.world.note)
     definition = node.schedule(once(2))

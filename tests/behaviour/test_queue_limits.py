@@ -93,14 +93,3 @@ def test_what_waits_for_the_end_of_a_run_is_bounded_by_that_alone(
     world.advance(10)
     assert len(waiting(world)) == 1
     assert world.heard.of(InstanceSkipped) == []
-
-
-def test_with_a_jitter_as_many_wait_and_each_for_its_own_time(world: World) -> None:
-    node = world.node(None)
-    node.schedule(every(10, max_queue=3, jitter=seconds(30)))
-    world.advance(200)
-    found = waiting(world)
-    assert len(found) == 3
-    for each in found:
-        assert each.fire_time is not None
-        assert each.fire_time <= each.execute_at <= each.fire_time + seconds(30)

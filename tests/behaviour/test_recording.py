@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -34,21 +33,13 @@ from go_scheduler.events import (
     RunDeferred,
     RunEnded,
     RunFailed,
+    RunHung,
     TriggerFailed,
     hears,
 )
 from go_scheduler.events.instance_events import Write
 from go_scheduler.models import Outcome
-from tests.behaviour.house import (
-    MINUTE,
-    SECOND,
-    Later,
-    World,
-    at,
-    once,
-    seconds,
-    take,
-)
+from tests.behaviour.house import MINUTE, SECOND, World, at, once, seconds, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,24 +85,6 @@ def test_by_default_what_failed_runs_again_when_expire_after_has_passed(
     assert (ended.state, ended.runs, ended.started_at) == (State.COMPLETED, 2, at(61))
     [run] = world.store.list_runs(ended.id)
     assert (run.outcome, run.attempt, run.started_at) == (RunEnd.FAILED, 1, at(1))
-
-
-def test_what_took_longer_than_that_runs_again_at_once(world: World) -> None:
-    later = Later()
-
-    def handler(instance: TaskInstance) -> None:
-        world.note(instance)
-        if instance.runs == 1:
-            world.advance(4.9)
-            # Not yet presumed hung: nothing has ticked since.
-            take(world.clock, seconds(3))
-            raise ValueError
-
-    world.node(handler, executor=later).schedule(once(expire_after=seconds(5)))
-    world.advance(0)
-    later.run()
-    world.advance(0)
-    assert world.only().due_at <= at(8)
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
@@ -224,27 +197,6 @@ def test_a_handler_that_cannot_be_called_so_has_failed_at_once(
     world.advance(1)
     assert (world.only().state, world.only().runs) == (State.FAILED, 1)
     assert "TypeError" in (world.only().error or "")
-
-
-def test_stop_on_ends_it_at_the_first_run(world: World) -> None:
-    policy = RetryPolicy(delay=SECOND, stop_on=[LookupError])
-    node = world.node(failing(KeyError("a"), ValueError("b")))
-    node.schedule(once(retry=policy))
-    node.schedule(once(1, retry=policy))
-    world.advance(10)
-    assert world.states() == {State.FAILED: 1, State.COMPLETED: 1}
-
-
-def test_the_definitions_own_policy_counts_before_the_schedulers(world: World) -> None:
-    def handler(instance: TaskInstance) -> None:
-        raise ValueError
-
-    node = world.node(handler, retry=RetryPolicy(max_attempts=2, delay=seconds(5)))
-    node.schedule(once(name="own", retry=RetryPolicy(max_attempts=3, delay=SECOND)))
-    node.schedule(once(name="not"))
-    world.advance(60)
-    runs = {each.definition.name: each.runs for each in world.store.list_instances()}
-    assert runs == {"own": 3, "not": 2}
 
 
 # Errors as text
@@ -637,26 +589,31 @@ def test_what_happens_to_a_run_is_told_in_its_order(world: World) -> None:
     assert (second.outcome, second.late) == (Outcome.COMPLETED, seconds(0))
 
 
-def test_nothing_is_written_while_there_is_nothing_to_write(world: World) -> None:
-    node = world.node(world.note)
-    node.schedule(once(2))
-    world.advance(5)
-    world.faults.asked.clear()
-    world.advance(60)
-    asked = Counter(world.faults.asked)
-    for write in ("finish_instances", "release_instances", "renew_claims"):
-        assert asked[write] == 0
-    assert asked["start_instances"] == 0
+def test_an_end_of_which_nobody_can_say_whether_it_was_recorded_is_told_as_discarded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(_: object) -> TaskInstance:
+        raise StoreError("unreadable")
 
-
-def test_an_unexpected_error_of_the_store_loses_no_end(world: World) -> None:
-    node = world.node(world.note)
-    node.schedule(once(2))
+    world.node(world.note).schedule(once(2))
     world.advance(1.9)
-    world.faults.failing["finish_instances"] = StoreError("disk full")
-    world.advance(5)
-    assert node.health().unrecorded == 1
-    del world.faults.failing["finish_instances"]
-    world.advance(11)
-    assert world.states() == {State.COMPLETED: 1}
-    assert world.heard.of(TriggerFailed) == []
+    world.faults.losing.add("finish_instances")
+    world.advance(3)
+    world.faults.losing.clear()
+    monkeypatch.setattr(world.store, "get_instance", get)
+    world.advance(6)
+    assert len(world.heard.of(ResultDiscarded)) == 1
+
+
+def test_that_a_lost_run_hangs_is_told_once(world: World) -> None:
+    one = world.node(world.bench.handler, "one")
+    one.schedule(once(expire_after=seconds(30)))
+    world.advance(1)
+    world.clock.freeze("one")
+    world.node(world.note, "two")
+    world.advance(60)
+    assert world.only().state is State.COMPLETED
+    world.clock.thaw("one")
+    world.advance(1)
+    assert len(world.heard.of(RunHung)) == 1
+    assert world.heard.of(ResultDiscarded) == []

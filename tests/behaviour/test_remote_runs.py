@@ -9,7 +9,6 @@ import pytest
 from go_scheduler import (
     Cancelled,
     ConfigurationError,
-    DelayTrigger,
     Extension,
     HandedOn,
     RetryPolicy,
@@ -36,18 +35,8 @@ from go_scheduler.events import (
     TriggerFailed,
 )
 from go_scheduler.models import Outcome, Stage
-from go_scheduler.testing.builders import claim
 from go_scheduler.triggers.base import Trigger
-from tests.behaviour.house import (
-    HOUR,
-    LEASE,
-    MINUTE,
-    SECOND,
-    World,
-    at,
-    once,
-    seconds,
-)
+from tests.behaviour.house import HOUR, LEASE, MINUTE, SECOND, World, at, once, seconds
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -277,15 +266,6 @@ def test_who_keeps_it_is_told_to_stop_and_that_it_is_lost(
     assert not work.node.release(unknown, 1)
 
 
-def test_the_run_of_a_deleted_definition_is_lost(world: World, work: Work) -> None:
-    token = work.begin(once())
-    work.node.delete_definition(world.only().definition.id)
-    assert work.node.extend(*token, MINUTE) is Extension.LOST
-    assert not work.node.complete(*token)
-    assert not work.node.fail(*token, "no")
-    assert not work.node.release(*token)
-
-
 def test_what_is_kept_past_its_timeout_has_failed_by_that(world: World) -> None:
     work = Work(world, expire_after=HOUR)
     retry = RetryPolicy(delay=seconds(5))
@@ -346,15 +326,6 @@ def test_what_has_failed_is_followed_as_its_policy_says_unless_told_otherwise(
     assert len(work.tokens) == 1 + (state is State.PENDING)
 
 
-def test_without_a_delay_it_runs_again_when_expire_after_has_passed(
-    world: World, work: Work
-) -> None:
-    token = work.begin(once(expire_after=MINUTE))
-    world.advance(9)
-    assert work.node.fail(*token, "no")
-    assert world.only().due_at == at(60)
-
-
 def test_the_last_failure_ends_it_and_a_success_makes_that_good(
     world: World, work: Work
 ) -> None:
@@ -364,14 +335,6 @@ def test_the_last_failure_ends_it_and_a_success_makes_that_good(
     assert not work.node.fail(*token, "again")
     assert work.node.complete(*token)
     assert world.only().state is State.COMPLETED
-
-
-def test_a_success_counts_while_it_waits_to_run_again(world: World, work: Work) -> None:
-    token = work.begin(once(retry=RetryPolicy(delay=MINUTE)))
-    assert work.node.fail(*token, "no")
-    assert work.node.complete(*token)
-    world.advance(70)
-    assert len(work.tokens) == 1
 
 
 def test_what_was_cancelled_or_is_gone_cannot_succeed(world: World, work: Work) -> None:
@@ -398,18 +361,6 @@ def test_what_is_given_back_runs_anew_and_counts_as_no_run(
     assert len(work.tokens) == 2
     told = world.heard.of(InstanceGivenBack)
     assert [(each.reason, each.delay) for each in told] == [("no room", seconds(delay))]
-
-
-def test_a_definition_that_waits_for_the_end_goes_on_with_it(
-    world: World, work: Work
-) -> None:
-    token = work.begin(TaskDefinition(trigger=DelayTrigger(seconds(1))))
-    world.advance(9)
-    assert work.node.complete(*token)
-    world.advance(0.99)
-    assert len(work.tokens) == 1
-    world.advance(0.01)
-    assert len(work.tokens) == 2
 
 
 class Broken(Trigger):
@@ -637,24 +588,4 @@ def test_what_was_asked_to_stop_and_falls_silent_is_cancelled(world: World) -> N
     assert world.only().state is State.CANCELLED
 
 
-def test_before_it_is_accepted_anybody_may_say_that_it_has_failed(
-    world: World,
-) -> None:
-    work = Work(world, start_timeout=MINUTE)
-    token = work.begin(once())
-    assert work.node.fail(*token, "no such handler", retry=False)
-    assert world.only().state is State.FAILED
-
-
 # Without a node
-
-
-def test_what_a_client_claims_itself_is_kept_and_ended_alike(world: World) -> None:
-    client = world.scheduler(None)
-    made = world.node(None)
-    made.schedule(once(1))
-    world.advance(1)
-    [mine] = claim(world.store)
-    assert client.extend(mine.id, mine.attempt, MINUTE) is Extension.GO_ON
-    assert client.complete(mine.id, mine.attempt)
-    assert (world.only().state, world.only().runs) == (State.COMPLETED, 1)

@@ -34,7 +34,6 @@ from tests.behaviour.house import (
     ThreadedWorld,
     World,
     at,
-    every,
     once,
     seconds,
 )
@@ -124,6 +123,7 @@ def test_a_start_that_cannot_be_recorded_costs_only_itself(world: World) -> None
     assert (told.instance_id, told.write) == (bad, Write.START)
     assert told.retry_in == seconds(0.1)
     assert "a bad row" in told.error
+    assert isinstance(told.exception, StoreError)
     world.faults.bad.clear()
     world.advance(1)
     assert len(world.called) == 9
@@ -213,21 +213,6 @@ def test_what_has_no_handler_here_any_more_when_it_starts_is_given_back(
     assert (node.health().waiting, node.health().busy) == (0, 0)
 
 
-def test_of_what_is_due_at_one_instant_the_more_urgent_is_called_first(
-    world: World,
-) -> None:
-    node = world.node(world.note)
-    for number, priority in enumerate((2, 0, 3, 0)):
-        node.schedule(once(2, priority=priority, name=str(number)))
-    node.schedule(once(1.9, priority=3, name="before"))
-    world.advance(5)
-    names = [each.instance.definition.name for each in world.called]
-    assert names[0] == "before"
-    assert sorted(names[1:3], key=str) == ["1", "3"]
-    assert names[3:] == ["0", "2"]
-    assert world.times == [1.9, 2, 2, 2, 2]
-
-
 def test_what_is_more_urgent_is_called_first_though_it_came_last(world: World) -> None:
     node = world.node(world.note)
     for priority in (3, 2):
@@ -253,23 +238,6 @@ def test_a_crowd_that_is_due_at_one_instant_is_called_then(world: World) -> None
     world.advance(0.001)
     assert len(world.called) == 700
     assert set(world.times) == {5}
-
-
-def test_what_falls_due_while_a_handler_takes_long_is_called_after_it(
-    world: World,
-) -> None:
-    later = Later()
-    node = world.node(world.note, executor=later)
-    for due in (1, 1.5, 2):
-        node.schedule(once(due))
-    world.advance(2)
-    while later.waiting:
-        later.run()
-    assert [each.instance.execute_at for each in world.called] == [
-        at(1),
-        at(1.5),
-        at(2),
-    ]
 
 
 def test_what_comes_too_late_to_a_worker_is_dropped(world: World) -> None:
@@ -363,16 +331,6 @@ def test_a_claim_that_takes_long_keeps_no_start_waiting(
 
     threaded.faults.meanwhile["claim_instances"] = wait_for_the_call
     assert answered.wait(FAILED_AFTER)
-
-
-def test_all_that_fires_in_a_minute_is_called_on_time_and_once(world: World) -> None:
-    node = world.node(world.note)
-    for interval in (0.7, 1, 1.3):
-        node.schedule(every(interval))
-    world.advance(60)
-    for called in world.called:
-        assert called.at == called.instance.fire_time
-    assert len(world.called) == 85 + 60 + 46
 
 
 def test_a_row_that_fails_forever_is_tried_again_at_most_each_second(

@@ -194,29 +194,6 @@ def test_what_was_left_behind_keeps_its_claim(world: World) -> None:
     assert world.only().state is State.COMPLETED
 
 
-def test_a_claim_that_is_under_way_as_it_stops_is_given_back(
-    threaded: ThreadedWorld,
-) -> None:
-    claiming, go = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        claiming.set()
-        assert go.wait(FAILED_AFTER)
-
-    node = threaded.scheduler(lambda _: None, runner_window=HOUR, lease=HOUR)
-    task = node.schedule(TaskDefinition(trigger=OnDemandTrigger()))
-    node.run_now(task.id, at=threaded.clock.now() + HOUR / 2)
-    threaded.faults.meanwhile["claim_instances"] = wait
-    node.start()
-    assert claiming.wait(FAILED_AFTER)
-    assert node.counts()[State.CLAIMED] == 1
-    thread = stopping(node)
-    go.set()
-    thread.join(FAILED_AFTER)
-    assert not thread.is_alive()
-    assert {state for state, n in node.counts().items() if n} == {State.PENDING}
-
-
 def test_what_an_answer_has_left_unknown_is_given_back_as_it_stops(
     world: World,
 ) -> None:

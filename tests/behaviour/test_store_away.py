@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from go_scheduler import State, StoreError, StoreUnavailableError
+from go_scheduler import State, StoreUnavailableError
 from go_scheduler.events import (
     DefinitionSetAside,
     InstanceUnrecorded,
@@ -17,7 +15,6 @@ from go_scheduler.events import (
 )
 from tests.behaviour.house import (
     HOUR,
-    LEASE,
     SECOND,
     ThreadedWorld,
     World,
@@ -25,9 +22,6 @@ from tests.behaviour.house import (
     once,
     seconds,
 )
-
-if TYPE_CHECKING:
-    from go_scheduler import TaskInstance
 
 AWAY, ODD = StoreUnavailableError("away"), ZeroDivisionError("odd")
 EXIT = SystemExit("odd")
@@ -161,24 +155,6 @@ def test_a_node_may_start_while_the_store_is_away(world: World) -> None:
     assert node.health().ok
 
 
-def test_ends_are_recorded_when_the_store_is_back_and_nothing_runs_twice(
-    world: World,
-) -> None:
-    def cut(instance: TaskInstance) -> None:
-        world.note(instance)
-        world.faults.away = True
-
-    one = world.node(cut, "one")
-    world.node(cut, "two")
-    one.schedule(once(1))
-    world.advance(60)
-    assert len(world.called) == 1
-    world.faults.away = False
-    world.clock.advance(3 * LEASE)
-    assert len(world.called) == 1
-    assert world.only().state is State.COMPLETED
-
-
 def test_what_is_due_when_the_store_comes_back_is_called_within_seconds(
     world: World,
 ) -> None:
@@ -204,17 +180,3 @@ def test_a_loop_that_hangs_in_the_store_is_not_well(threaded: ThreadedWorld) -> 
     assert not health.loops["cleanup"].ok
     assert not health.ok
     threaded.gate.set()
-
-
-def test_a_row_that_cannot_be_written_is_told_of_as_it_is(world: World) -> None:
-    node = world.node(world.note)
-    node.schedule(once(1))
-    world.advance(0.9)
-    world.faults.failing["start_instances"] = StoreError("no such column")
-    world.advance(1)
-    told = world.heard.of(InstanceUnrecorded)
-    assert "no such column" in told[0].error
-    assert isinstance(told[0].exception, StoreError)
-    del world.faults.failing["start_instances"]
-    world.advance(2)
-    assert len(world.called) == 1

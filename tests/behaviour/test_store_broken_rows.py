@@ -281,42 +281,40 @@ OPEN = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "how"), OPEN)
 def test_of_runs_all_others_are_kept_ended_and_taken_over(
-    store: Store, store_url: str, clock: ManualClock, how: Damage
+    house: House, store_url: str, clock: ManualClock, how: Damage
 ) -> None:
-    with running(store, clock) as house:
-        retry = RetryPolicy(delay=NOW)
-        bad, kept, failing, lapsing = (house.run(retry=retry) for _ in range(4))
-        damage(store_url, how, bad.definition.id, bad.id)
-        client = house.scheduler
-        assert client.extend(kept.id, 1, 2 * DAY) == "go on"
-        assert house.fail(failing)
-        assert client.extend(bad.id, 1, DAY) in ("go on", "lost")
-        clock.advance(SECOND)
-        assert house.again(failing).attempt == 2
-        assert kept.id in ids(client.list_claims())
-        house.rest(2 * HOUR)
-        clock.advance(MINUTE)
-        assert house.again(lapsing).attempt == 2
-        assert house.complete(kept)
-        assert house.state(kept) is State.COMPLETED
+    retry = RetryPolicy(delay=NOW)
+    bad, kept, failing, lapsing = (house.run(retry=retry) for _ in range(4))
+    damage(store_url, how, bad.definition.id, bad.id)
+    client = house.scheduler
+    assert client.extend(kept.id, 1, 2 * DAY) == "go on"
+    assert house.fail(failing)
+    assert client.extend(bad.id, 1, DAY) in ("go on", "lost")
+    clock.advance(SECOND)
+    assert house.again(failing).attempt == 2
+    assert kept.id in ids(client.list_claims())
+    house.rest(2 * HOUR)
+    clock.advance(MINUTE)
+    assert house.again(lapsing).attempt == 2
+    assert house.complete(kept)
+    assert house.state(kept) is State.COMPLETED
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", sorted(SOME))
 @pytest.mark.parametrize("text", ["[1", "nan", "", "[" * 100_000], ids=len)
 def test_of_a_result_that_cannot_be_read_nothing_is_known(
-    store: Store, store_url: str, clock: ManualClock, text: str
+    house: House, store_url: str, text: str
 ) -> None:
-    with running(store, clock) as house:
-        bad, good = house.run(), house.run()
-        for each in (bad, good):
-            assert house.complete(each, result=[1])
-        damage(store_url, Damage("instance", f"result = '{text}'"), BAD, bad.id)
-        found = {each.id: each for each in house.scheduler.list_instances()}
-        assert (found[bad.id].state, found[bad.id].result) == (State.COMPLETED, None)
-        assert found[good.id].result == [1]
-        reason = str(found[bad.id].definition.trigger)
-        assert "cannot be read: result" in reason
+    bad, good = house.run(), house.run()
+    for each in (bad, good):
+        assert house.complete(each, result=[1])
+    damage(store_url, Damage("instance", f"result = '{text}'"), BAD, bad.id)
+    found = {each.id: each for each in house.scheduler.list_instances()}
+    assert (found[bad.id].state, found[bad.id].result) == (State.COMPLETED, None)
+    assert found[good.id].result == [1]
+    reason = str(found[bad.id].definition.trigger)
+    assert "cannot be read: result" in reason
 
 
 @pytest.mark.slow
@@ -330,15 +328,14 @@ def test_of_a_result_that_cannot_be_read_nothing_is_known(
     ],
 )
 def test_a_run_that_cannot_be_read_is_left_out(
-    store: Store, store_url: str, clock: ManualClock, change: str
+    house: House, store_url: str, clock: ManualClock, change: str
 ) -> None:
-    with running(store, clock) as house:
-        run = house.run(retry=RetryPolicy(delay=NOW))
-        assert house.fail(run)
-        damage(store_url, Damage("runs", change), BAD, run.id)
-        clock.advance(NOW)
-        assert house.fail(house.again(run))
-        assert [each.attempt for each in house.scheduler.list_runs(run.id)] == [2]
+    run = house.run(retry=RetryPolicy(delay=NOW))
+    assert house.fail(run)
+    damage(store_url, Damage("runs", change), BAD, run.id)
+    clock.advance(NOW)
+    assert house.fail(house.again(run))
+    assert [each.attempt for each in house.scheduler.list_runs(run.id)] == [2]
 
 
 @pytest.mark.slow
@@ -383,33 +380,31 @@ def test_an_id_whose_memory_cannot_be_read_runs_again(
     ],
 )
 def test_what_was_counted_and_cannot_be_read_is_left_out(
-    store: Store, store_url: str, clock: ManualClock, change: str
+    house: House, store_url: str, clock: ManualClock, change: str
 ) -> None:
-    with running(store, clock) as house:
-        house.answer = lambda _: None
-        house.once()
-        clock.advance(MINUTE + 10 * SECOND)
-        assert len(house.scheduler.stats_since(START)) == 1
-        damage(store_url, Damage("stats", change), BAD, BAD)
-        house.once()
-        clock.advance(MINUTE)
-        found = house.scheduler.stats_since(START)
-        assert [each.at for each in found] == [START + MINUTE]
+    house.answer = lambda _: None
+    house.once()
+    clock.advance(MINUTE + 10 * SECOND)
+    assert len(house.scheduler.stats_since(START)) == 1
+    damage(store_url, Damage("stats", change), BAD, BAD)
+    house.once()
+    clock.advance(MINUTE)
+    found = house.scheduler.stats_since(START)
+    assert [each.at for each in found] == [START + MINUTE]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", sorted(SOME))
 @pytest.mark.parametrize("value", ["NULL", "'odd'", "'3'"])
 def test_a_node_whose_queues_cannot_be_read_may_serve_everything(
-    store: Store, store_url: str, clock: ManualClock, value: str
+    house: House, store: Store, store_url: str, clock: ManualClock, value: str
 ) -> None:
-    with running(store, clock) as house:
-        clock.advance(SECOND)
-        damage(store_url, Damage("node", f"queues = {value}"), BAD, BAD)
-        [node] = Client(store).nodes()
-        assert node.id == house.scheduler.health().node
-        assert node.queues is None
-        assert node.serves("whatever")
+    clock.advance(SECOND)
+    damage(store_url, Damage("node", f"queues = {value}"), BAD, BAD)
+    [node] = Client(store).nodes()
+    assert node.id == house.scheduler.health().node
+    assert node.queues is None
+    assert node.serves("whatever")
 
 
 @pytest.mark.slow
@@ -424,13 +419,9 @@ def test_pages_end_though_times_cannot_be_read(
     for each in made[:2]:
         damage(store_url, Damage("instance", f"execute_at = {value}"), BAD, each.id)
     found: list[UUID] = []
-    page = client.list_instances(limit=1)
-    while True:
+    for page in pages(client.list_instances, limit=1):
         found += ids(page)
         assert len(found) <= len(made)
-        if page.next is None:
-            break
-        page = client.list_instances(limit=1, after=page.next)
     assert sorted(found) == sorted(ids(made))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shlex
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -17,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from go_scheduler import RetryPolicy, State, StoreUnavailableError, TaskDefinition
+from go_scheduler import StoreUnavailableError, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreError
 from go_scheduler.testing.clock import START
 from tests.behaviour.store_house import (
     HOUR,
-    MINUTE,
     SECOND,
     House,
     ids,
@@ -34,14 +32,15 @@ from tests.behaviour.store_house import (
 )
 from tests.faults import Proxy, behind, kill_connections, unix_socket
 from tests.patience import FAILED_AFTER
-from tests.redis_servers import RedisServer
 from tests.servers import libpq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from go_scheduler import Store, TaskInstance
+    from go_scheduler import Store
     from go_scheduler.testing import ManualClock
+    from tests.redis_servers import RedisServer
+
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -54,45 +53,28 @@ DRIVERS = ("sqlite3", "sqlite3.dbapi2")
 
 @pytest.mark.parametrize("engine", ["postgresql"])
 def test_the_end_of_all_connections_loses_nothing_and_doubles_nothing(
-    store: Store, store_url: str, clock: ManualClock
+    house: House, store: Store, store_url: str, clock: ManualClock
 ) -> None:
-    with running(store, clock) as house:
-        house.answer = lambda _: None
-        house.task()
-        scheduled = []
-        for number in range(3):
-            kill_connections(store_url)
-            scheduled.append(house.once().id)
-            kill_connections(store_url)
-            house.scheduler.enqueue("send", n=number)
-            kill_connections(store_url)
-            house.scheduler.enqueue_all("send", [{"n": number}])
-            kill_connections(store_url)
-            clock.advance(SECOND)
-        clock.advance(2 * SECOND)
-        assert len(house.called) == 9
-        assert len({*ids(house.called)}) == 9
-        counts = house.scheduler.counts()
-        assert {each.value: n for each, n in counts.items() if n} == {"completed": 9}
-        assert len(house.scheduler.list_definitions(limit=1000)) == 4
-        assert store.retries  # type: ignore[attr-defined]
-        assert house.scheduler.health().ok
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_cut_connections_are_replaced(store_url: str, clock: ManualClock) -> None:
-    with (
-        Proxy(unix_socket(store_url)) as proxy,
-        opened(behind(store_url, proxy.port), clock) as store,
-    ):
-        client = Client(store)
-        new = client.schedule(once())
-        for name in ("a", "b"):
-            proxy.cut()
-            edited = client.schedule(once(id=new.id, name=name))
-            assert edited.name == name
-        proxy.cut()
-        assert client.list_definitions() == [edited]
+    house.answer = lambda _: None
+    house.task()
+    scheduled = []
+    for number in range(3):
+        kill_connections(store_url)
+        scheduled.append(house.once().id)
+        kill_connections(store_url)
+        house.scheduler.enqueue("send", n=number)
+        kill_connections(store_url)
+        house.scheduler.enqueue_all("send", [{"n": number}])
+        kill_connections(store_url)
+        clock.advance(SECOND)
+    clock.advance(2 * SECOND)
+    assert len(house.called) == 9
+    assert len({*ids(house.called)}) == 9
+    counts = house.scheduler.counts()
+    assert {each.value: n for each, n in counts.items() if n} == {"completed": 9}
+    assert len(house.scheduler.list_definitions(limit=1000)) == 4
+    assert store.retries  # type: ignore[attr-defined]
+    assert house.scheduler.health().ok
 
 
 @pytest.mark.parametrize("engine", LOCKING)
@@ -278,57 +260,7 @@ def test_an_error_says_whether_trying_again_may_help_and_changes_nothing(
     assert client.schedule(once()).revision == 1
 
 
-@pytest.mark.parametrize("engine", ["postgresql"])
-def test_everything_runs_once_while_the_server_meets_conflicts(
-    store: Store, store_url: str, clock: ManualClock
-) -> None:
-    with running(store, clock) as house:
-        house.answer = lambda _: None
-        house.task()
-        with failing(store_url, "40001", share=0.3):
-            made = house.scheduler.enqueue_all("send", [{}] * 10)
-            scheduled = [house.once() for _ in range(5)]
-            clock.advance(2 * SECOND)
-        clock.advance(5 * SECOND)
-        assert len(house.called) == 15
-        assert {each.attempt for each in house.called} == {1}
-        assert {*ids(made)} < {*ids(house.called)}
-        assert {*ids(scheduled)} < {each.definition.id for each in house.called}
-        assert house.scheduler.counts()[State.COMPLETED] == 15
-        assert store.retries["40001"] > 0  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("engine", ["postgresql"])
-@pytest.mark.parametrize("code", ["53100", "57014"])
-def test_what_was_to_be_written_while_writes_fail_is_written_after(
-    store: Store, store_url: str, clock: ManualClock, code: str
-) -> None:
-    """A run ends meanwhile: its end waits, and it does not run again."""
-    with running(store, clock) as house, ExitStack() as stack:
-
-        def answer(_: TaskInstance) -> None:
-            if len(house.called) == 1:
-                stack.enter_context(failing(store_url, code))
-
-        house.answer = answer
-        made = house.run(retry=RetryPolicy(max_attempts=1))
-        assert made.state is State.RUNNING
-        clock.advance(5 * SECOND)
-        assert house.state(made) is State.RUNNING
-        stack.close()
-        clock.advance(MINUTE)
-        assert house.state(made) is State.COMPLETED
-        assert len(house.called) == 1
-        assert house.run().state is State.COMPLETED
-
-
 # SQLite, whose file is away, full or read-only.
-
-
-@pytest.fixture
-def path(sqlite_file: Path, tmp_path: Path) -> Path:
-    """Where a file of the test's own is, which has the tables."""
-    return Path(shutil.copy(sqlite_file, tmp_path / "own.db"))
 
 
 @contextmanager
@@ -348,27 +280,27 @@ def every_connection(monkeypatch: pytest.MonkeyPatch, pragma: str) -> Iterator[N
 
 
 def test_a_file_that_cannot_be_opened_may_come_back(
-    path: Path, clock: ManualClock
+    own_file: Path, clock: ManualClock
 ) -> None:
-    with opened(f"sqlite:///{path}", clock) as store:
+    with opened(f"sqlite:///{own_file}", clock) as store:
         client = Client(store)
         new = client.schedule(once())
         store.close()
-        hidden = path.rename(path.with_suffix(".hidden"))
-        path.mkdir()
+        hidden = own_file.rename(own_file.with_suffix(".hidden"))
+        own_file.mkdir()
         with pytest.raises(StoreUnavailableError, match="unable to open"):
             client.schedule(once())
-        path.rmdir()
-        hidden.rename(path)
+        own_file.rmdir()
+        hidden.rename(own_file)
         assert client.list_definitions() == [new]
 
 
 def test_a_full_disk_is_an_outage_that_ends(
-    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    own_file: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(sqlite3.connect(path)) as by_hand:
+    with closing(sqlite3.connect(own_file)) as by_hand:
         [(pages,)] = by_hand.execute("PRAGMA page_count")
-    with opened(f"sqlite:///{path}", clock, durable=False) as store:
+    with opened(f"sqlite:///{own_file}", clock, durable=False) as store:
         client = Client(store)
         client.check()
         store.close()
@@ -381,9 +313,9 @@ def test_a_full_disk_is_an_outage_that_ends(
 
 
 def test_a_file_that_cannot_be_written_can_be_read(
-    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    own_file: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(f"sqlite:///{path}", clock, durable=False) as store:
+    with opened(f"sqlite:///{own_file}", clock, durable=False) as store:
         house = House(store, clock)
         house.task()
         made = house.scheduler.enqueue("send")
@@ -404,7 +336,7 @@ def test_a_file_that_cannot_be_written_can_be_read(
 
 @pytest.mark.parametrize(("durable", "level"), [(True, 2), (False, 1)])
 def test_writes_wait_for_the_disk_unless_told_otherwise(
-    path: Path, durable: bool, level: int, monkeypatch: pytest.MonkeyPatch
+    own_file: Path, durable: bool, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     connect = sqlite3.connect
@@ -416,7 +348,7 @@ def test_writes_wait_for_the_disk_unless_told_otherwise(
 
     for module in DRIVERS:
         monkeypatch.setattr(f"{module}.connect", connected)
-    with opened(f"sqlite:///{path}", durable=durable) as store:
+    with opened(f"sqlite:///{own_file}", durable=durable) as store:
         Client(store).schedule(once())
     levels = {"FULL": 2, "NORMAL": 1, "2": 2, "1": 1}
     found = [
@@ -439,14 +371,14 @@ sys.stdin.read()
 
 
 def test_a_killed_process_leaves_nothing_half_done(
-    path: Path, clock: ManualClock
+    own_file: Path, clock: ManualClock
 ) -> None:
-    with opened(f"sqlite:///{path}", clock) as store:
+    with opened(f"sqlite:///{own_file}", clock) as store:
         house = House(store, clock)
         house.task()
         made = house.scheduler.enqueue("send")
         with subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)],
+            [sys.executable, "-c", WRITER, str(own_file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as process:
@@ -460,48 +392,6 @@ def test_a_killed_process_leaves_nothing_half_done(
 
 
 # Redis, whose server dies, hangs, is full or forgets.
-
-
-@pytest.fixture
-def own_redis(redis_server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
-    """A server that a test may kill, and that keeps all it has said it keeps."""
-    server = RedisServer(tmp_path, appendonly="yes", appendfsync="always").start()
-    yield server
-    server.kill()
-
-
-def test_a_killed_server_has_lost_nothing_and_all_goes_on(
-    own_redis: RedisServer, clock: ManualClock
-) -> None:
-    with opened(own_redis.url, clock) as store, running(store, clock) as house:
-        run = house.run()
-        waits = house.scheduler.run_now(run.definition.id, delay=MINUTE)
-        own_redis.kill()
-        with pytest.raises(StoreUnavailableError):
-            house.scheduler.list_definitions()
-        clock.advance(2 * SECOND)
-        assert not house.scheduler.health().ok
-        own_redis.start()
-        assert house.again(run) == run
-        assert house.complete(run)
-        clock.advance(MINUTE)
-        assert ids(house.called) == [run.id, waits.id]
-        assert house.scheduler.health().ok
-
-
-def test_without_a_log_a_restarted_server_is_empty_and_goes_on(
-    redis_server: RedisServer, tmp_path: Path, clock: ManualClock
-) -> None:
-    server = RedisServer(tmp_path, appendonly="no").start()
-    try:
-        with opened(server.url, clock) as store, running(store, clock) as house:
-            house.run()
-            server.kill()
-            server.start()
-            assert house.scheduler.list_definitions() == []
-            assert house.run().state is State.RUNNING
-    finally:
-        server.kill()
 
 
 @pytest.mark.parametrize("engine", ["redis"])

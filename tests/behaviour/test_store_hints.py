@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from datetime import timedelta
-from threading import Event, Thread, Timer
+from threading import Thread, Timer
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.orm import Session
 
-from go_scheduler import ExecuteOnceTrigger, Scheduler, StoreUnavailableError
+from go_scheduler import StoreUnavailableError
 from go_scheduler.client import Client
-from go_scheduler.clock import SystemClock
 from go_scheduler.stores import Hints, News
 from go_scheduler.testing.clock import START
-from tests.behaviour.store_house import DAY, HOUR, MINUTE, SECOND, once, opened, task
-from tests.conftest import SHARED
+from tests.behaviour.store_house import DAY, HOUR, SECOND, once, opened, task
 from tests.faults import Pooler, kill_connections, unix_socket
-from tests.made import make_store
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -32,35 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 TOLD = ["postgresql", "redis"]
 """Where somebody is told of what it is that is new."""
-SELDOM: dict[str, Any] = {"schedule_window": DAY, "runner_window": DAY, "lease": DAY}
-
-
-@pytest.mark.parametrize("engine", SHARED)
-def test_what_another_process_puts_in_runs_before_anybody_looks_by_himself(
-    own_time_store: Store, store_url: str
-) -> None:
-    came: list[Any] = []
-    more = Event()
-
-    def handle(instance: Any) -> None:
-        came.append(instance)
-        more.set()
-
-    def wait_for(count: int) -> None:
-        while len(came) < count:
-            assert more.wait(FAILED_AFTER)
-            more.clear()
-
-    other = make_store(store_url)
-    with Scheduler(handle, own_time_store, **SELDOM):
-        client = Client(other)
-        client.schedule(task())
-        for count in (1, 3):
-            client.schedule(once(other.now()))
-            wait_for(count)
-            client.enqueue("send")
-            wait_for(count + 1)
-    other.close()
 
 
 @contextmanager
@@ -79,7 +46,6 @@ def listening(store: Store) -> Iterator[Hints]:
         hints.close()
 
 
-Write = "Callable[[Client, TaskDefinition], object]"
 SILENT: dict[str, Any] = {
     "later": lambda client, _: client.schedule(once(START + HOUR)),
     "the same": lambda client, of: client.schedule(of),
@@ -271,17 +237,3 @@ def test_behind_a_pooler_nobody_listens_unless_told_to(
         with listening(store) as heard:
             Client(store).schedule(once())
             assert heard.wait() & News.DEFINITIONS
-
-
-@pytest.mark.parametrize("engine", ["postgresql"])
-def test_the_time_of_the_store_is_between_what_is_told_without_asking(
-    own_time_store: Store,
-) -> None:
-    store = own_time_store
-    earliest, _ = store.now_between()
-    now = store.now()
-    _, latest = store.now_between()
-    assert earliest <= now <= latest
-    assert abs(now - SystemClock().now()) < timedelta(minutes=10)
-    later = ExecuteOnceTrigger(now + MINUTE)
-    assert later.next_fire_time(now) == now + MINUTE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import make_url
 
 from go_scheduler import (
     DelayTrigger,
@@ -68,13 +68,6 @@ def locked(url: str, table: str, rows: Collection[UUID]) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def house(store: Store, clock: ManualClock) -> Iterator[House]:
-    """A scheduler whose runs go on until they are ended."""
-    with running(store, clock, retention=HOUR) as house:
-        yield house
-
-
 @pytest.mark.parametrize("engine", LOCKING)
 @pytest.mark.parametrize("trigger", ["interval", "delay"])
 def test_locked_definitions_fire_once_they_are_free_and_others_at_once(
@@ -129,38 +122,17 @@ def test_ends_of_locked_instances_are_recorded_once_they_are_free(
 
 @pytest.mark.parametrize("engine", LOCKING)
 def test_claims_of_locked_instances_are_renewed_once_they_are_free(
-    store: Store, store_url: str, clock: ManualClock
+    house: House, store_url: str, clock: ManualClock
 ) -> None:
     """What another transaction keeps for less than a lease is not lost."""
-    with running(store, clock) as house:
-        runs = [house.run() for _ in range(2)]
-        with locked(store_url, INSTANCES, [runs[0].id]):
-            kept = house.scheduler.extend(runs[1].id, 1, 2 * HOUR)
-            assert kept == "go on"
-            with pytest.raises(StoreUnavailableError):
-                house.scheduler.extend(runs[0].id, 1, 2 * HOUR)
-        assert house.scheduler.extend(runs[0].id, 1, 2 * HOUR) == "go on"
-        assert house.again(runs[0]).expires_at == clock.now() + 2 * HOUR
-
-
-@pytest.mark.parametrize("engine", LOCKING)
-def test_who_waits_for_a_lock_beside_a_locked_one_has_its_turn(
-    house: House, store_url: str
-) -> None:
-    first = {name: house.run(lock=name) for name in "ab"}
-    waits = {}
-    for name in "ab":
-        house.task(name * 2, lock=name)
-        waits[name] = house.scheduler.enqueue(name * 2)
-    house.clock.advance(2 * SECOND)
-    with locked(store_url, INSTANCES, [waits["a"].id]):
-        for each in first.values():
-            assert house.complete(each)
-        house.clock.advance(2 * SECOND)
-        assert house.called[-1].id == waits["b"].id
-        assert waits["a"].id not in ids(house.called)
-    house.clock.advance(2 * SECOND)
-    assert house.called[-1].id == waits["a"].id
+    runs = [house.run() for _ in range(2)]
+    with locked(store_url, INSTANCES, [runs[0].id]):
+        kept = house.scheduler.extend(runs[1].id, 1, 2 * HOUR)
+        assert kept == "go on"
+        with pytest.raises(StoreUnavailableError):
+            house.scheduler.extend(runs[0].id, 1, 2 * HOUR)
+    assert house.scheduler.extend(runs[0].id, 1, 2 * HOUR) == "go on"
+    assert house.again(runs[0]).expires_at == clock.now() + 2 * HOUR
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])
@@ -197,40 +169,13 @@ def test_a_call_that_meets_a_lock_says_what_to_do_and_may_be_repeated(
     assert client.pause(of.id).paused
 
 
-@pytest.mark.parametrize("engine", LOCKING)
-def test_what_a_user_has_made_and_not_committed_holds_up_nobody(
-    house: House, store_url: str
-) -> None:
-    house.answer = lambda _: None
-    house.task()
-    url = make_url(store_url)
-    url = url.set(drivername=f"{url.drivername.partition('+')[0]}+psycopg")
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        scheduled = house.scheduler.schedule(once(), connection=connection)
-        added = house.scheduler.enqueue("send", connection=connection)
-        house.scheduler.enqueue("send")
-        other = house.once()
-        house.clock.advance(2 * SECOND)
-        assert len(house.called) == 2
-        assert {other.id} <= {each.definition.id for each in house.called}
-        connection.commit()
-    engine.dispose()
-    house.clock.advance(2 * SECOND)
-    assert len(house.called) == 4
-    assert added.id in ids(house.called)
-    assert scheduled.id in {each.definition.id for each in house.called}
-
-
 # SQLite: who writes has the whole file.
 
 
 @pytest.fixture
-def sqlite_url(sqlite_file: Path, tmp_path: Path) -> str:
+def sqlite_url(own_file: Path) -> str:
     """That of a file of the test's own, which has the tables."""
-    path = tmp_path / "own.db"
-    path.write_bytes(sqlite_file.read_bytes())
-    return f"sqlite:///{path}"
+    return f"sqlite:///{own_file}"
 
 
 @pytest.fixture

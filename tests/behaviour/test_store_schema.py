@@ -152,44 +152,6 @@ def test_many_that_start_at_once_make_it_once(empty: Callable[[], str]) -> None:
     assert schema(url) == schema(alone)
 
 
-PROGRAM = """
-import sys
-from go_scheduler.stores import open_store
-
-for line in sys.stdin:
-    store = open_store(line.strip())
-    store.initialize()
-    store.close()
-    print("done", flush=True)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-def test_two_processes_that_start_at_once_make_it_once(
-    empty: Callable[[], str], engine: str
-) -> None:
-    urls = [empty() for _ in range(5 if engine == "sqlite" else 2)]
-    start = [sys.executable, "-c", PROGRAM]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(subprocess.Popen(start, text=True, **pipes))
-            for _ in range(2)
-        ]
-        for each in processes:
-            stack.callback(each.kill)
-        for url in urls:
-            for each in processes:
-                assert each.stdin is not None
-                each.stdin.write(f"{url}\n")
-                each.stdin.flush()
-            for each in processes:
-                assert each.stdout is not None
-                assert each.stdout.readline() == "done\n"
-    assert len({revision(url) for url in urls}) == 1
-
-
 def test_wherever_somebody_stopped_who_made_it_it_is_completed(
     empty: Callable[[], str], engine: str
 ) -> None:
@@ -255,13 +217,6 @@ def test_nothing_is_printed_of_what_there_is(made: str) -> None:
         schema_sql("sqlite", since="7777")
     with pytest.raises(ConfigurationError, match="one of cockroachdb, postgresql, s"):
         schema_sql("oracle")
-
-
-def test_only_servers_are_told_of_time_zones_and_json() -> None:
-    for dialect in ("sqlite", "postgresql", "cockroachdb"):
-        sql = schema_sql(dialect)
-        assert ("TIMESTAMP WITH TIME ZONE" in sql) == (dialect != "sqlite")
-        assert ("USING gin" in sql) == (dialect != "sqlite")
 
 
 # Refused.

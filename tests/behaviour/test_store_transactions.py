@@ -9,11 +9,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from sqlalchemy import (
-    create_engine,
-    insert,
-    text,
-)
+from sqlalchemy import create_engine, insert, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -45,6 +41,7 @@ from tests.behaviour.store_house import (
     MINUTE,
     NOW,
     SECOND,
+    SELDOM,
     House,
     ids,
     once,
@@ -73,13 +70,6 @@ def engine(request: pytest.FixtureRequest) -> str:
     """Those that a user's transaction can be in."""
     kind: str = request.param
     return kind
-
-
-@pytest.fixture
-def client(store: Store) -> Client:
-    client = Client(store)
-    client.check()
-    return client
 
 
 def snapshot(client: Client) -> list[object]:
@@ -177,18 +167,6 @@ def test_each_change_is_there_once_the_transaction_commits_and_not_before(
     if isinstance(answer, TaskDefinition):
         assert client.get_definition(answer.id) == answer
         assert client.get_definition(answer.id).revision == answer.revision
-
-
-def test_what_was_made_in_a_transaction_is_undone_in_it(
-    client: Client, shop: Shop
-) -> None:
-    with shop.engine.begin() as connection:
-        of = client.schedule(task(), connection=connection)
-        made = client.enqueue("send", connection=connection)
-        assert client.cancel(made.id, connection=connection) == "cancelled"
-        assert client.pause(of.id, connection=connection).paused
-        assert client.delete_definition(of.id, connection=connection)
-    assert client.list_definitions() == []
 
 
 def test_a_savepoint_that_is_rolled_back_takes_what_was_done_in_it(
@@ -364,27 +342,23 @@ def test_times_are_in_utc_whatever_the_zone_of_the_session(
 
 @pytest.mark.parametrize("engine", LOCKING)
 def test_what_was_put_long_before_its_commit_still_runs(
-    store: Store, clock: ManualClock, shop: Shop
+    house: House, clock: ManualClock, shop: Shop
 ) -> None:
-    with running(store, clock) as house:
-        house.answer = lambda _: None
-        house.task()
-        with shop.engine.begin() as connection:
-            scheduled = house.scheduler.schedule(once(), connection=connection)
-            house.scheduler.declare(
-                [once(id=TaskDefinition.id_for("d"))], owner="o", connection=connection
-            )
-            added = house.scheduler.enqueue("send", connection=connection)
-            clock.advance(30 * SECOND)
-            assert house.called == []
-        clock.advance(17 * SECOND)
-        assert len(house.called) == 3
-        assert added.id in ids(house.called)
-        [ran] = house.of(scheduled)
-        assert ran.fire_time == START
-
-
-SELDOM: dict[str, Any] = {"schedule_window": DAY, "runner_window": DAY, "lease": DAY}
+    house.answer = lambda _: None
+    house.task()
+    with shop.engine.begin() as connection:
+        scheduled = house.scheduler.schedule(once(), connection=connection)
+        house.scheduler.declare(
+            [once(id=TaskDefinition.id_for("d"))], owner="o", connection=connection
+        )
+        added = house.scheduler.enqueue("send", connection=connection)
+        clock.advance(30 * SECOND)
+        assert house.called == []
+    clock.advance(17 * SECOND)
+    assert len(house.called) == 3
+    assert added.id in ids(house.called)
+    [ran] = house.of(scheduled)
+    assert ran.fire_time == START
 
 
 def test_a_scheduler_looks_as_soon_as_a_session_has_committed(
@@ -414,9 +388,6 @@ def test_a_scheduler_looks_as_soon_as_a_session_has_committed(
         assert runs(lambda to: client.resume(paused.id, connection=to)) == 1
         new = [once(id=TaskDefinition.id_for("d"))]
         assert runs(lambda to: client.declare(new, owner="o", connection=to)) == 1
-
-
-# Two transactions.
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])
@@ -452,6 +423,9 @@ def wait_until_one_waits(shop: Shop) -> None:
     with shop.engine.connect() as connection:
         while not connection.scalar(waiting):
             connection.rollback()
+
+
+# Two transactions.
 
 
 def test_who_meets_somebody_that_writes_the_file_is_told_to_repeat(
@@ -599,20 +573,6 @@ def test_a_lost_claim_is_told_and_the_handlers_rows_are_rolled_back(
     assert shop.orders == 0
     expected = State.COMPLETED if how == "completed elsewhere" else State.CANCELLED
     assert house.state(made) is expected
-
-
-def test_a_run_that_was_asked_to_stop_may_still_complete(
-    house: House, shop: Shop
-) -> None:
-    def answer(instance: TaskInstance) -> None:
-        assert house.scheduler.cancel(instance.id) == "requested"
-        with shop.engine.begin() as connection:
-            shop.order(connection)
-            current_run().complete_in(connection)
-
-    house.answer = answer
-    assert house.run().state is State.COMPLETED
-    assert shop.orders == 1
 
 
 def test_a_definition_that_waits_for_the_end_goes_on_with_the_commit(

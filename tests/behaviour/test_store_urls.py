@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -22,12 +18,12 @@ from go_scheduler.stores.postgresql import PostgreSQLStore
 from go_scheduler.stores.redis import RedisStore
 from go_scheduler.stores.sqlite import SQLiteStore
 from tests.behaviour.store_house import SECOND, opened
-from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from go_scheduler.testing import ManualClock
 
-ROOT = Path(__file__).parents[2]
 NOWHERE = "user:secret@127.0.0.1:1/database"
 """Where nobody answers; a store is not connected before it is used."""
 PORTS = {"postgresql": "5432", "cockroachdb": "26257"}
@@ -106,13 +102,11 @@ REFUSED: list[tuple[Any, str]] = [
             ("a:1,b:65536/db", "a port that is no number"),
             ("a:1,,b:2/db", "several hosts, and one is empty"),
             ("a,b/db?port=1,2,3", "2 hosts and 3 ports"),
-            ("host:99999/db", "a port that is no number from 1 to 65535"),
             ("/db?host=host&port=x", "a port that is no number"),
             ("host/db?port=1,2", "1 hosts and 2 ports"),
             ("a:1,b@c/db", "write one that belongs to the password as %40"),
             ("host/db?sslmod=require", "did you mean sslmode"),
             ("host/db?zyxw=1", "the option 'zyxw' of the URL is none of libpq's"),
-            ("host/db?autocommit=true", "the option 'autocommit' of the URL is none"),
             ("host/db?sslmode", "without a value"),
             ("host/db?sslmode=allow&sslmode=require", "sslmode more than once"),
             ("ss?secret=t@host/db", "an option of the URL is none of libpq's"),
@@ -122,7 +116,6 @@ REFUSED: list[tuple[Any, str]] = [
                 for each in ("host/d\0b", "ho\0st/db", "a,b%00/db", "a,b\0/db")
             ),
             ("host/db?sslmode=%00", "holds a NUL"),
-            ("host/db?%00=5", "holds a NUL"),
         )
     ),
     ("postgresql://us%00er:secret@host/db", "holds a NUL"),
@@ -134,12 +127,10 @@ REFUSED: list[tuple[Any, str]] = [
             ("redis://secret@[host", "is like redis://"),
             ("redis://secret@host/name", "a database that is no whole number"),
             ("redis://secret@host/0/1", "a database that is no whole number"),
-            ("redis://secret@host/-1", "a database that is no whole number"),
             ("redis+cluster://secret@host/1", "a database, of which a cluster"),
             ("redis+sentinel://secret@host", "not the name of their master"),
             ("redis+sentinel://secret@host/name/secret", "a database that is no"),
             ("redis://secret@host:port/0", "a port that is no number from 1 to 65535"),
-            ("redis://secret@host:0", "a port that is no number"),
             ("redis://user:secret/0", "a port that is no number"),
             ("redis://secret@::1", "an IPv6 address without brackets"),
             ("redis://secret@a,b", "several hosts, which only those of sentinels"),
@@ -147,7 +138,6 @@ REFUSED: list[tuple[Any, str]] = [
             ("redis://secret@host?timeout=3", "no option 'timeout', only namespace"),
             ("redis://host?tls=yes", "an option tls that is neither true nor false"),
             ("redis://host?tls&tls_ca=/ca", "the option tls more than once, or"),
-            ("redis://host?tls=true&tls=true", "the option tls more than once"),
             ("redis://host?tls_ca=/ca.pem", "a tls_ca without TLS"),
             ("redis://secret@host#part", "write %40 for @"),
             ("redis://user:sec?ret=secret@host", "an @: in a user or password"),
@@ -495,44 +485,3 @@ def test_what_is_announced_and_makes_no_store_is_refused(url: str, said: str) ->
     with pytest.raises(ConfigurationError, match=said) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
-
-
-DRIVERS = (
-    *("alembic", "psycopg", "psycopg2", "redis"),
-    *("sqlalchemy", "sqlalchemy_cockroachdb", "sqlite3"),
-)
-PROGRAM = f"""
-import sys
-from go_scheduler.stores import open_store
-open_store(sys.argv[1]).close()
-print(*sorted({{*{DRIVERS}}} & {{*sys.modules}}))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("url", "loaded"),
-    [
-        ("memory://", ""),
-        ("sqlite:///tasks.db", "sqlalchemy sqlite3"),
-        ("redis://user:secret@127.0.0.1:1", "redis sqlalchemy"),
-        (f"postgresql://{NOWHERE}", "psycopg sqlalchemy"),
-        (
-            f"cockroachdb://{NOWHERE}",
-            "alembic psycopg sqlalchemy sqlalchemy_cockroachdb",
-        ),
-    ],
-)
-def test_a_driver_is_loaded_when_its_store_is_asked_for(url: str, loaded: str) -> None:
-    # Coverage measures subprocesses too, and loads a driver in them.
-    env = {key: value for key, value in os.environ.items() if "COV" not in key}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, url],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=FAILED_AFTER,
-        check=True,
-    )
-    assert done.stdout.strip() == loaded

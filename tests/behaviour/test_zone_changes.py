@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler import CronTrigger, Scheduler, State, TaskDefinition
-from go_scheduler.events import DefinitionCompleted, DefinitionsMoved
+from go_scheduler import CronTrigger, Scheduler, TaskDefinition
+from go_scheduler.events import DefinitionsMoved
 from go_scheduler.testing.clock import START
-from go_scheduler.triggers import AnyOfTrigger, LimitedTrigger
 from tests.behaviour.house import HOUR, MINUTE, SELDOM, World, every
 from tests.zones import ZONE, Zones, zones_in
 
@@ -111,21 +110,6 @@ def test_what_has_fired_does_not_fire_again_when_its_time_comes_again(
     assert ran(world)[2:] == ["02 09:00"]
 
 
-def test_it_is_not_fired_at_a_time_that_is_none_any_more(
-    world: World, zones: Zones
-) -> None:
-    client = world.scheduler(None)
-    stored = client.schedule(cron())
-    world.clock.advance(7 * HOUR)
-    zones.bring(then=0)
-    # It starts a moment before the old time, and has gone over nothing.
-    world.clock.advance(HOUR - MINUTE / 2)
-    scheduler = world.node(world.note)
-    world.advance(40)
-    assert world.called == []
-    assert scheduler.get_definition(stored.id).next_fire_time == NINE + HOUR
-
-
 def test_many_that_have_moved_do_not_hold_up_what_fires(
     world: World, zones: Zones
 ) -> None:
@@ -168,50 +152,6 @@ def test_one_that_cannot_be_moved_costs_only_itself(world: World, zones: Zones) 
     assert scheduler.get_definition(bad.id).next_fire_time == NINE
     assert scheduler.get_definition(good.id).next_fire_time == NINE + HOUR
     assert scheduler.health().ok
-
-
-def test_limits_and_clocks_of_several_zones_are_right(
-    world: World, zones: Zones
-) -> None:
-    scheduler = node(world)
-    few = LimitedTrigger(CronTrigger("30 12 * * *", ZONE), start=START, limit=3)
-    either = AnyOfTrigger(
-        [CronTrigger("0 20 * * *", ZONE), CronTrigger("0 21 * * *", "UTC")]
-    )
-    limited = scheduler.schedule(TaskDefinition(trigger=few, name="few"))
-    scheduler.schedule(TaskDefinition(trigger=either, name="either"))
-    world.clock.advance(DAY + 2 * HOUR)
-    assert scheduler.stop()
-    zones.bring(then=3)
-    node(world, "next")
-    world.clock.advance(4 * DAY)
-    times = {
-        name: [
-            f"{each.at:%d %H:%M}"
-            for each in world.called
-            if each.instance.definition.name == name
-        ]
-        for name in ("few", "either")
-    }
-    assert times["few"] == ["01 11:30", "02 09:30", "03 09:30"]
-    assert times["either"][:4] == ["01 19:00", "01 21:00", "02 17:00", "02 21:00"]
-    completed = world.heard.of(DefinitionCompleted)
-    assert [each.definition_id for each in completed] == [limited.id]
-
-
-@pytest.mark.parametrize("then", [0, 2])
-def test_data_that_come_and_go_let_each_day_fire_once(
-    world: World, zones: Zones, then: float
-) -> None:
-    world.scheduler(None).schedule(cron())
-    for hour in range(0, 5 * 24, 2):
-        zones.bring(then=then if hour % 3 else 1)
-        scheduler = node(world, f"node of {hour}")
-        world.clock.advance(2 * HOUR)
-        assert scheduler.stop()
-    days = [f"{each.instance.fire_time:%d}" for each in world.called]
-    assert days == ["01", "02", "03", "04", "05"]
-    assert world.store.counts()[State.SKIPPED] == 0
 
 
 def test_an_edit_at_the_same_moment_wins(world: World, zones: Zones) -> None:

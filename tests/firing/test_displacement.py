@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -107,45 +106,6 @@ NOON = BEGIN + 2 * DAY + 12 * HOUR
 """Five hours after it has fired on the third day, and a long time before the next."""
 
 
-@pytest.mark.parametrize(
-    ("cron", "until", "since", "then", "expected"),
-    [
-        # What the change has passed over fires at once.
-        (DAILY, 31.5, None, 2, ["03 08:00", "04 07:00", "05 07:00"]),
-        # What has fired does not fire again when its time comes again,
-        (DAILY, 32.5, None, 0, ["03 08:00", "04 08:00", "05 09:00"]),
-        # also beside what is to come that day.
-        (
-            "0 9,15 * * *",
-            8.5,
-            None,
-            0,
-            ["03 08:00", "03 15:00", "04 09:00", "04 15:00", "05 09:00"],
-        ),
-        # What was made ahead keeps its instant.
-        (DAILY, 8 - 1.5 / 3600, None, 0, ["03 08:00", "04 09:00", "05 09:00"]),
-        # When nobody looks before, it fires as soon as somebody does.
-        (DAILY, 36, 37, 5.75, ["03 08:00", "04 08:00", "05 03:15"]),
-    ],
-    ids=["passed over", "again", "beside", "made ahead", "to come"],
-)
-@pytest.mark.parametrize("looks", [True, False])
-def test_each_time_on_the_wall_fires_once(
-    cron: str,
-    until: float,
-    since: float | None,
-    then: float,
-    expected: Sequence[str],
-    looks: bool,
-    zones: Zones,
-) -> None:
-    life = Life(CronTrigger(cron, ZONE), looks=looks)
-    life.goes_on_until(BEGIN + until * HOUR)
-    zones.bring(*([] if since is None else [(BEGIN + since * HOUR, 1)]), then=then)
-    life.goes_on_until(BEGIN + 2 * DAY + 12 * HOUR)
-    assert shown(life.fired) == expected
-
-
 def test_what_has_fired_and_comes_again_by_old_data_does_not_fire_again(
     zones: Zones,
 ) -> None:
@@ -171,16 +131,6 @@ def test_what_is_written_down_beyond_the_end_of_a_series_fires_all_the_same(
     assert firing.next_fire_time is None
 
 
-def test_summer_time_that_is_abolished_is_not_waited_for(zones: Zones) -> None:
-    zones.write((BEGIN + 10 * DAY, 1), then="STD-1DST,M3.5.0,M10.5.0/3")
-    life = Life(CronTrigger("0 9 * * 1", ZONE))
-    life.goes_on_until(BEGIN + 8 * DAY)
-    assert life.next == BEGIN + 14 * DAY + 7 * HOUR
-    zones.bring(then=1)
-    life.goes_on_until(BEGIN + 22 * DAY)
-    assert shown(life.fired) == ["03 08:00", "10 08:00", "17 08:00", "24 08:00"]
-
-
 def test_a_time_in_a_new_gap_fires_at_its_end_and_a_repeated_one_the_first_time(
     zones: Zones,
 ) -> None:
@@ -191,17 +141,6 @@ def test_a_time_in_a_new_gap_fires_at_its_end_and_a_repeated_one_the_first_time(
     life.goes_on_until(BEGIN + 8 * DAY)
     assert shown(life.fired[:3]) == ["03 01:30", "04 01:00", "05 00:30"]
     assert shown(life.fired[-2:]) == ["09 00:30", "10 01:30"]
-
-
-@pytest.mark.parametrize("then", [0, 2])
-def test_several_times_a_day_fire_once_each(then: float, zones: Zones) -> None:
-    life = Life(CronTrigger("0 9-17 * * *", ZONE))
-    evening = BEGIN + 17 * HOUR
-    life.goes_on_until(evening)
-    zones.bring((evening, 1), then=then)
-    life.goes_on_until(BEGIN + 2 * DAY)
-    local = [each.astimezone(ZoneInfo(ZONE)) for each in life.fired]
-    assert [each.hour for each in local] == 2 * [*range(9, 18)]
 
 
 @pytest.mark.parametrize("then", [0, 2, 1.5])

@@ -40,20 +40,3 @@ def test_a_rolling_deploy_ends_with_what_the_new_version_declares(
     for each in (old[1], again, first, nodes.start(NEW)):
         each.stop()
     assert declared(store) == {"b": 1, "c": 1}
-
-
-def test_of_many_that_start_at_once_the_highest_version_counts(
-    store: Store, nodes: Processes
-) -> None:
-    started = [*nodes.start_many(3, OLD), *nodes.start_many(3, NEW)]
-    nodes.wait_until(started, "ready", 6)
-    assert declared(store) == {"b": 1, "c": 1}
-
-
-def test_of_many_without_versions_one_counts_as_a_whole(
-    store: Store, nodes: Processes
-) -> None:
-    one, other = Role(declares=("a", "b")), Role(declares=("b", "c"))
-    started = [*nodes.start_many(2, one), *nodes.start_many(2, other)]
-    nodes.wait_until(started, "ready", 4)
-    assert declared(store).keys() in ({"a", "b"}, {"b", "c"})

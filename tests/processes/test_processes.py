@@ -20,12 +20,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.patience import FAILED_AFTER
 from tests.processes.node import Role
-from tests.processes.process import (
-    ON_SHARED_STORES,
-    Processes,
-    all_instances,
-    stop_all,
-)
+from tests.processes.process import ON_SHARED_STORES, Processes, all_instances, stop_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -143,22 +143,17 @@ def site(own_time_store: Store, store_url: str, tmp_path: Path) -> Iterator[Site
         yield Site(store_url, own_time_store, tmp_path, stack)
 
 
-def test_four_workers_share_the_work_also_while_some_of_them_end(site: Site) -> None:
-    workers = site.start(4)
-    site.remind(60, within=timedelta(seconds=2))
-    for worker in workers[:3]:
-        worker.end()
-    site.wait_until_done()
-    workers[3].end()
-
-
-def test_what_was_due_while_a_worker_was_reloaded_runs_in_the_new_one(
+def test_workers_share_the_work_while_some_end_and_while_the_last_is_reloaded(
     site: Site,
 ) -> None:
-    [worker] = site.start(1)
-    site.remind(20, within=timedelta(seconds=1))
-    worker.end()
-    site.remind(20, within=timedelta(seconds=1))
-    [worker] = site.start(1)
+    *workers, last = site.start(4)
+    site.remind(60, within=timedelta(seconds=2))
+    for worker in workers:
+        worker.end()
     site.wait_until_done()
-    worker.end()
+    site.remind(20, within=timedelta(seconds=1))
+    last.end()
+    site.remind(20, within=timedelta(seconds=1))
+    [reloaded] = site.start(1)
+    site.wait_until_done()
+    reloaded.end()

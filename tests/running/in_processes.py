@@ -7,12 +7,9 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Never
 
-from go_scheduler.run import HandedOn
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from go_scheduler.models import TaskInstance
 
 _kept: list[object] = []
 
@@ -98,15 +95,3 @@ def keep_open_and_block(file: str) -> None:
 
 def die_at_start(_: object) -> None:
     sys.exit(5)
-
-
-def handler(instance: TaskInstance) -> HandedOn | None:
-    """Do what the definition says."""
-    do = instance.metadata.get("do")
-    if do == "block":
-        signal.pause()
-    if do == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if do == "raise":
-        raise KeyError("no such thing")
-    return HandedOn() if do == "hand on" else None

@@ -26,7 +26,6 @@ from go_scheduler.testing.builders import (
     cancel,
     claim_of,
     definition,
-    finish,
     passed_on,
     running,
 )
@@ -168,23 +167,6 @@ def test_a_timeout_that_has_passed_is_told_once(
     for _ in range(2):
         assert house.desk.extend_all(extending) == [Extension.LOST, Extension.GO_ON]
     assert sum(isinstance(each, RunTimedOut) for each in house.told) == 1
-
-
-def test_whose_success_came_first_is_looked_up(
-    house: House, clock: ManualClock
-) -> None:
-    first, second = passed_on(house.store, clock)
-    gone = running(house.store)
-
-    def meanwhile() -> None:
-        assert finish(house.store, first)
-        house.store.delete_definitions([gone.definition.id])
-
-    house.faults.before["finish_instances"] = meanwhile
-    given = [Success(claim=claim_of(each), instance=each) for each in (gone, second)]
-    assert house.desk.complete_all(given) == [False, False]
-    again = Success(claim=claim_of(first), instance=second)
-    assert house.desk.complete_all([again, *given]) == [True, False, False]
 
 
 @pytest.mark.parametrize(

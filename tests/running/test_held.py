@@ -21,31 +21,6 @@ def held() -> Held:
     return Held()
 
 
-def test_a_run_takes_each_step_once_and_in_its_order(held: Held) -> None:
-    one = run()
-    assert not held.fall_due([one], ZERO)
-    assert not held.call(one)
-    assert not held.drop(one)
-    held.add([one])
-    assert not held.call(one)
-    assert (held.waiting, held.busy, held.uncalled()) == (1, 0, [one])
-    assert held.fall_due([one], seconds(3))
-    assert not held.fall_due([one], ZERO)
-    assert (held.waiting, held.busy, held.uncalled()) == (0, 1, [one])
-    assert held.due() == [one]
-    assert held.call(one)
-    assert not held.call(one)
-    assert not held.fall_due([one], ZERO)
-    assert not held.drop(one)
-    assert (held.waiting, held.busy, list(held.running())) == (0, 1, [one])
-    held.end(one)
-    assert (held.waiting, held.busy, list(held.running())) == (0, 0, [])
-    # What has come back hangs no more, and keeps no worker.
-    held.hang(one)
-    assert not held.set_apart(one)
-    assert (held.hanging, [*held.apart()]) == (0, [])
-
-
 def test_a_run_was_never_called_before_it_was_due() -> None:
     one = run()
     for late in (-1, 1):
@@ -63,7 +38,9 @@ def test_more_time_may_be_allowed_before_the_call() -> None:
 def test_what_is_given_back_goes_no_further(held: Held) -> None:
     waiting, due = run(), run()
     held.add([waiting, due])
+    assert not held.call(waiting)
     held.fall_due([due], ZERO)
+    assert not held.fall_due([due], ZERO)
     assert held.drop(waiting)
     assert held.drop(due)
     assert not held.fall_due([waiting], ZERO)
@@ -90,3 +67,14 @@ def test_of_those_that_decide_an_outcome_at_once_one_does() -> None:
         one = run()
         assert sorted(at_once(*[one.settle] * 4)) == [False, False, False, True]
         assert one.settled
+
+
+def test_what_has_come_back_hangs_no_more_and_keeps_no_worker(held: Held) -> None:
+    one = run()
+    held.add([one])
+    held.fall_due([one], ZERO)
+    assert held.call(one)
+    held.end(one)
+    held.hang(one)
+    assert not held.set_apart(one)
+    assert (held.hanging, [*held.apart()]) == (0, [])

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from go_scheduler.models import Outcome
 from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.running import intake
 from go_scheduler.running.defaults import Defaults
-from go_scheduler.running.intake import Asked, Refused, dropped, judge, too_late
+from go_scheduler.running.intake import Asked, dropped, too_late
 from go_scheduler.testing.builders import (
     HOUR,
     MINUTE,
@@ -125,34 +124,6 @@ def test_an_instance_may_run_up_to_here_and_not_later(
     assert (reason(latest + TICK) is None) is (why is None)
     is_dropped = dropped(given, DEFAULTS, now=given.execute_at + latest + TICK)
     assert (is_dropped is not None) is (why == DROPPED)
-
-
-@pytest.mark.parametrize(
-    ("values", "ends"),
-    [
-        ({}, (Outcome.SKIPPED, DROPPED)),
-        (
-            {"runs": 1, "error": "boom"},
-            (Outcome.FAILED, f"not run again: {DROPPED}\n\nboom"),
-        ),
-        (
-            {"runs": 1},
-            (
-                Outcome.FAILED,
-                f"not run again: {DROPPED}\n\nits last run came to no end",
-            ),
-        ),
-    ],
-)
-def test_what_comes_too_late_is_skipped_or_has_failed_if_it_ran(
-    values: dict[str, Any], ends: tuple[Outcome, str]
-) -> None:
-    given = one(catch_up=DROPS, **values)
-    now = START + 2 * MINUTE
-    verdict = judge(given, None, defaults=DEFAULTS, refusal=None, now=now)
-    assert isinstance(verdict, Refused)
-    record = verdict.decision.record
-    assert (record.outcome, record.error) == ends
 
 
 def test_a_batch_asks_a_trigger_no_more_often_than_it_has_to(

@@ -77,24 +77,27 @@ def error_of(future: Future[Any]) -> BaseException:
     return error
 
 
-def test_an_error_comes_with_how_it_looked_there(executor: ProcessExecutor) -> None:
-    error = error_of(executor.submit(fail, KeyError, "nothing"))
-    assert isinstance(error, KeyError)
+@pytest.mark.parametrize(
+    ("kind", "args", "comes"),
+    [
+        (KeyError, ("nothing",), KeyError),
+        (Unpicklable, (), ProcessError),
+        (MadeOfTwo, ("a", "b"), ProcessError),
+        (NoError, (), ProcessError),
+    ],
+)
+def test_an_error_comes_with_how_it_looked_there_and_as_text_if_it_cannot_travel(
+    executor: ProcessExecutor,
+    kind: type[Exception],
+    args: tuple[str, ...],
+    comes: type[Exception],
+) -> None:
+    error = error_of(executor.submit(fail, kind, *args))
+    assert type(error) is comes
     text = described_there(error) or ""
     assert text.startswith("Traceback")
     assert "in fail" in text
-    assert described_there(KeyError("of here")) is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "args"), [(Unpicklable, ()), (MadeOfTwo, ("a", "b")), (NoError, ())]
-)
-def test_an_error_that_cannot_travel_is_told_as_text(
-    executor: ProcessExecutor, kind: type[Exception], args: tuple[str, ...]
-) -> None:
-    error = error_of(executor.submit(fail, kind, *args))
-    assert type(error) is ProcessError
-    assert kind.__name__ in str(error)
+    assert kind.__name__ in text
 
 
 def test_what_cannot_be_pickled_costs_no_process() -> None:
@@ -143,17 +146,6 @@ def test_one_that_dies_and_has_left_its_pipes_to_another_is_noticed(
     error = error_of(executor.submit(die_with_a_child, str(file)))
     assert str(error) == "its process died: exit code 4"
     os.kill(int(file.read_text()), signal.SIGKILL)
-
-
-def test_a_call_can_be_ended_and_its_process_is_replaced(
-    executor: ProcessExecutor, gate: Gate
-) -> None:
-    future = executor.submit(block, gate.called, gate.go)
-    gate.wait()
-    assert executor.end(future)
-    assert str(error_of(future)) == "its process was ended"
-    assert not executor.end(future)
-    assert executor.submit(process).result(FAILED_AFTER)
 
 
 def test_what_is_not_to_begin_is_not_called(executor: ProcessExecutor) -> None:

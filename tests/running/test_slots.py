@@ -61,12 +61,3 @@ def test_it_looks_when_what_was_parked_here_is_due(
     assert slots.tick() == timedelta(seconds=0.5)
     clock.advance(seconds(1))
     assert slots.tick() == LEASE
-
-
-def test_what_may_go_on_is_looked_for_at_once(
-    clock: ManualClock, store_clock: StoreClock
-) -> None:
-    store, freed = ReviewedStore(clock), []
-    store.found = Reviewed(unparked=[PARKED], parked=True)
-    Slots(store, store_clock, freed=lambda: freed.append(1), lease=LEASE).tick()
-    assert freed == [1]

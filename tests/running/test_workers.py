@@ -156,19 +156,6 @@ def test_a_sync_handler_beside_async_ones_cannot_be_ended_at_its_timeout(
     assert not told.ended
 
 
-def test_a_sync_handler_runs_beside_the_loop_of_the_application(
-    threaded: ThreadedWorld,
-) -> None:
-    async def main() -> bool:
-        scheduler = threaded.scheduler(lambda _: None)
-        await scheduler.astart()
-        await scheduler.aschedule(threaded.now())
-        await asyncio.to_thread(threaded.heard.wait, InstanceFinished)
-        return await scheduler.astop()
-
-    assert asyncio.run(main())
-
-
 def test_nothing_is_handed_over_while_nothing_can_be_called(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,33 +15,6 @@ def aside() -> RetryLater[str]:
     return RetryLater(at_first=seconds(1), at_most=seconds(10))
 
 
-def test_each_time_it_waits_twice_as_long_within_bounds(
-    aside: RetryLater[str],
-) -> None:
-    told = []
-    for delay in (0.1, 0.2, 0.4, 0.8, 1, 1):
-        told.append(aside.leave_busy("locked", ZERO))
-        assert aside.next(ZERO) == seconds(delay)
-    assert told == [False, False, False, True, False, False]
-    delays = [aside.leave_failed("failed", ZERO) for _ in range(6)]
-    assert delays == [seconds(each) for each in (1, 2, 4, 8, 10, 10)]
-    least = seconds(3)
-    delays = [aside.leave_failed("bad", ZERO, at_least=least) for _ in range(2)]
-    assert delays == [seconds(3), seconds(6)]
-    assert aside.leave_failed("worse", ZERO, at_least=seconds(60)) == seconds(10)
-
-
-def test_a_lock_after_a_failure_begins_anew_and_so_does_a_failure_after_a_lock(
-    aside: RetryLater[str],
-) -> None:
-    aside.leave_failed("a", ZERO)
-    aside.leave_busy("a", ZERO)
-    assert aside.next(ZERO) == seconds(0.1)
-    assert (aside.was_busy("a"), aside.has_failed("a")) == (True, False)
-    assert aside.leave_failed("a", ZERO) == seconds(1)
-    assert (aside.was_busy("a"), aside.has_failed("a")) == (False, True)
-
-
 def test_so_many_are_taken_when_their_time_has_come_and_the_rest_stays_due(
     aside: RetryLater[str],
 ) -> None:

@@ -1,22 +1,22 @@
-"""The ticker: it ticks again and again, whatever happens, until it is stopped."""
+"""The ticker: it ticks until it is stopped, as far ahead as a slow store needs it."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.ticking.ticker import Ticker
+from go_scheduler.ticking.ticker import Pace, Repeats, Ticker
 from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
     from go_scheduler.testing import ManualClock
 
@@ -81,59 +81,6 @@ def test_a_tick_may_ask_to_be_called_sooner_and_not_later_than_the_interval(
     assert len(clock.waits) == len(waits)
     for wait, most in zip(clock.waits, waits, strict=True):
         assert seconds(most) * 0.8 <= wait <= seconds(most)
-
-
-@pytest.mark.parametrize(
-    "error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError]
-)
-def test_it_survives_whatever_a_tick_raises(error: type[BaseException]) -> None:
-    def tick(call: int) -> timedelta:
-        if call == 1:
-            raise error("no")
-        return ZERO
-
-    ticker, _ = looped(tick, count=3)
-    assert ticker.error is None
-    assert ticker.last_good is not None
-
-
-def test_it_backs_off_with_jitter_up_to_five_seconds() -> None:
-    def tick(call: int) -> timedelta:
-        raise ValueError("no")
-
-    ticker, clock = looped(tick, count=40, interval=seconds(0.01))
-    limits = [min(seconds(5), seconds(0.1) * 2**n) for n in range(1, 40)]
-    for wait, limit in zip(clock.waits, limits, strict=True):
-        assert limit / 2 <= wait <= limit
-    assert len(set(clock.waits)) > 30
-    assert isinstance(ticker.error, ValueError)
-    assert ticker.last_good is None
-
-
-def test_after_a_good_tick_it_backs_off_from_the_beginning() -> None:
-    def tick(call: int) -> timedelta:
-        if call != 6:
-            raise ValueError("no")
-        return ZERO
-
-    _, clock = looped(tick, count=8)
-    assert clock.waits[4] >= seconds(1.6)
-    assert clock.waits[5] <= seconds(0.2)
-
-
-def test_a_long_outage_is_one_warning_and_its_end_one_line(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def tick(call: int) -> timedelta:
-        if call < 9:
-            raise ValueError("no")
-        return ZERO
-
-    caplog.set_level(logging.INFO)
-    looped(tick, count=12)
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "the test failed and will try again" in caplog.messages[0]
-    assert caplog.messages[1] == "the test goes on after 8 failures"
 
 
 @pytest.mark.parametrize(
@@ -206,23 +153,6 @@ def test_a_stop_during_a_tick_lets_no_other_begin(clock: ManualClock) -> None:
     assert ticker.ended
 
 
-def test_a_driving_clock_calls_the_ticks_at_exactly_the_interval(
-    clock: ManualClock,
-) -> None:
-    ticks = []
-    ticker = Ticker(
-        "test", lambda: ticks.append(clock.elapsed()), interval=seconds(2), clock=clock
-    )
-    ticker.start()
-    clock.advance(seconds(5))
-    ticker.wake()
-    clock.advance(ZERO)
-    ticker.stop()
-    clock.advance(seconds(60))
-    assert ticks == [ZERO, seconds(2), seconds(4), seconds(5)]
-    assert ticker._thread is None
-
-
 def test_it_is_late_from_when_a_tick_was_due() -> None:
     own = WaitingClock()
     ticker = Ticker("test", lambda: None, interval=seconds(2), clock=own)  # type: ignore[arg-type]
@@ -231,22 +161,6 @@ def test_it_is_late_from_when_a_tick_was_due() -> None:
     own.time = seconds(3)
     assert ticker.late == seconds(3)
     ticker.step()
-    assert ticker.late == ZERO
-
-
-def test_it_is_late_while_a_tick_hangs() -> None:
-    own = WaitingClock()
-    late = []
-
-    def tick() -> None:
-        own.time += seconds(7)
-        late.append(ticker.late)
-        assert not ticker.ended
-
-    ticker = Ticker("test", tick, interval=None, clock=own)  # type: ignore[arg-type]
-    ticker.wake()
-    ticker.step()
-    assert late == [seconds(7)]
     assert ticker.late == ZERO
 
 
@@ -265,30 +179,6 @@ def test_it_has_not_ended_while_its_thread_is_being_started(
     ticker.start()
     ticker.stop()
     assert ended == [False]
-
-
-def test_it_knows_its_own_thread_and_when_that_has_ended() -> None:
-    current = []
-    ticked, go = threading.Event(), threading.Event()
-
-    def tick() -> None:
-        current.append(ticker.is_current)
-        ticked.set()
-        go.wait(FAILED_AFTER)
-
-    ticker = Ticker("test", tick, interval=None, clock=SystemClock())
-    ticker.start()
-    assert ticked.wait(FAILED_AFTER)
-    assert current == [True]
-    assert not ticker.is_current
-    ticker.stop()
-    assert not ticker.ended
-    thread = ticker._thread
-    assert thread is not None
-    assert thread.daemon
-    go.set()
-    thread.join(FAILED_AFTER)
-    assert ticker.ended
 
 
 @pytest.mark.slow
@@ -344,3 +234,62 @@ def test_no_wake_from_another_thread_is_lost() -> None:
             while served < number:
                 assert seen.wait(FAILED_AFTER)
     ticker.stop()
+
+
+WINDOW = seconds(1)
+LEAD = timedelta(milliseconds=20)
+
+
+@pytest.mark.parametrize(
+    ("took", "ahead", "lead"),
+    [
+        ([], 0, 0.02),
+        ([0], 0, 0.02),
+        ([0.3] * 100, 1.5, 0.6),
+        ([0.3] * 100 + [0] * 100, 0, 0.02),
+        # One slow answer of many widens no window, and is reckoned with by the lead.
+        ([0.01] * 20 + [5], 0.05, 0.525),
+        ([60], 10, 5.5),
+        ([0.01, 0.1, 0.02], 0.1, 0.2),
+        ([2] * 100, 10, 4),
+    ],
+)
+def test_a_slow_store_is_looked_ahead_of_and_given_twice_what_it_takes(
+    took: list[float], ahead: float, lead: float
+) -> None:
+    pace = Pace(WINDOW)
+    for each in took:
+        pace.took(seconds(each))
+    assert pace.ahead == WINDOW + seconds(ahead)
+    assert pace.lead(0) == seconds(lead)
+
+
+def test_the_lead_is_more_for_each_that_is_held_and_half_of_the_window_at_most() -> (
+    None
+):
+    pace = Pace(WINDOW)
+    assert pace.lead(1000) == LEAD + seconds(0.03)
+    assert pace.lead(1_000_000) == WINDOW / 2
+
+
+def test_a_look_is_repeated_four_times_while_the_store_settles(
+    clock: ManualClock,
+) -> None:
+    repeats = Repeats(clock, settling=seconds(0.1))
+    assert repeats.wait is None
+    repeats.begin()
+    clock.advance(seconds(0.01))
+    # A new look begins them anew.
+    repeats.begin()
+    for wait in (0.02, 0.03, 0.05, 0.1):
+        assert not repeats.take()
+        assert repeats.wait == seconds(wait)
+        clock.advance(seconds(wait))
+        assert repeats.take()
+    assert repeats.wait is None
+    repeats.begin()
+    clock.advance(seconds(0.15))
+    # A late one takes the place of those before it.
+    assert repeats.wait == ZERO
+    assert repeats.take()
+    assert repeats.wait == seconds(0.05)
