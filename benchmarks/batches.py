@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from benchmarks.experiment import RATE, Call, Experiment, floor, ours
 from benchmarks.names import SHARDS, WHERE
 from benchmarks.scale import NODE
-from benchmarks.seeds import SECOND
+from benchmarks.seeds import LATEST, SECOND
 from go_scheduler import Outcome
 from go_scheduler.stores import Claim, RunOutcome, open_store
-from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +45,7 @@ def _claim_and_end(opened: Store, size: int) -> int:
         lead=0 * SECOND,
         limit=size,
         lapsed=None,
-        deadline=LAST_INSTANT,
+        deadline=LATEST,
     )
     outcomes = [
         RunOutcome(

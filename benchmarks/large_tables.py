@@ -10,9 +10,8 @@ import psycopg
 from benchmarks.drain import drain
 from benchmarks.experiment import RATE, Call, Experiment, Figure, ours
 from benchmarks.scale import KEPT, NODE, median_time
-from benchmarks.seeds import HOUR, SECOND, due
+from benchmarks.seeds import HOUR, LATEST, SECOND, due
 from go_scheduler.stores import open_store
-from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +109,7 @@ def _polls(url: str) -> dict[str, float]:
                 lead=0 * SECOND,
                 limit=100,
                 lapsed=None,
-                deadline=LAST_INSTANT,
+                deadline=LATEST,
             )
         )
         cleanup = median_time(lambda: store.delete_finished(KEPT, limit=500))

@@ -14,11 +14,10 @@ from uuid import uuid4
 
 from benchmarks.experiment import Call, Experiment, Figure, ours
 from benchmarks.names import WHERE
-from benchmarks.seeds import HOUR, SECOND
+from benchmarks.seeds import HOUR, LATEST, SECOND
 from benchmarks.spread import Countdown
 from go_scheduler import IntervalTrigger, Scheduler, TaskDefinition
 from go_scheduler.stores import Claimant, Retention, open_store
-from go_scheduler.triggers.times import LAST_INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +75,7 @@ def look(store: Store) -> None:
         lead=0 * SECOND,
         limit=100,
         lapsed=0 * SECOND,
-        deadline=LAST_INSTANT,
+        deadline=LATEST,
     )
     store.delete_finished(KEPT, limit=500)
 

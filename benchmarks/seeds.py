@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler import Store
 
 SECOND = timedelta(seconds=1)
+LATEST = datetime.max.replace(tzinfo=UTC)
 HOUR = timedelta(hours=1)
 MILLISECOND = timedelta(milliseconds=1)
 _BATCH = 500
