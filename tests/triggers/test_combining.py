@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -47,73 +46,18 @@ from tests.triggers.combinations import (
     ListedTrigger,
     NamelessTrigger,
     SteadyTrigger,
-    Suite,
     Unshowable,
     WrongTrigger,
     brief,
-    crons,
-    examples,
-    leaves,
     listed,
     nested,
-    of,
     series,
-    windows,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from go_scheduler.json import JSON
-
-
-@of(
-    AnyOfTrigger([DAILY]),
-    AnyOfTrigger([CronTrigger("30 1 * * 1-5"), DAILY, ExecuteOnceTrigger(NOON)]),
-    AnyOfTrigger(
-        [IntervalTrigger(7 * HOUR), AnyOfTrigger([IntervalTrigger(DAY, NOON)])]
-    ),
-    AnyOfTrigger([listed(NOON, NOON + DAY), LimitedTrigger(DAILY, end=NOON)]),
-    AnyOfTrigger([ExecuteOnceTrigger(NOON)]),
-)
-class TestAnyOfTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-@of(
-    AllOfTrigger([DAILY]),
-    AllOfTrigger([CronTrigger("*/20 * * * *"), CronTrigger("*/15 9-17 * * 1-5")]),
-    AllOfTrigger([IntervalTrigger(36 * HOUR, NOON), IntervalTrigger(25 * HOUR, NOON)]),
-    AllOfTrigger([AnyOfTrigger([DAILY, HOURLY]), OnlyTrigger(HOURLY, "tests.june")]),
-    AllOfTrigger([ExecuteOnceTrigger(NOON), CronTrigger("0 12 * * *")]),
-)
-class TestAllOfTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-class TestSets:
-    """Each is what it would be with sets of instants."""
-
-    @examples
-    @given(parts=st.lists(leaves, min_size=1, max_size=4), window=windows)
-    def test_any_of_is_the_union(
-        self, parts: list[Trigger], window: tuple[datetime, datetime]
-    ) -> None:
-        union = {each for part in parts for each in series(part, *window)}
-        assert series(AnyOfTrigger(parts), *window) == sorted(union)
-
-    @settings(max_examples=15, deadline=None)
-    @given(parts=st.lists(crons, min_size=1, max_size=3), window=windows)
-    def test_all_of_is_the_intersection(
-        self, parts: list[Trigger], window: tuple[datetime, datetime]
-    ) -> None:
-        common = set.intersection(*(set(series(part, *window)) for part in parts))
-        try:
-            trigger = AllOfTrigger(parts)
-        except InvalidTriggerError:
-            assert not common
-        else:
-            assert series(trigger, *window) == sorted(common)
 
 
 class TestAnyOf:
@@ -162,15 +106,6 @@ class TestAllOf:
         assert trigger.next_fire_time(NOON) is None
         trigger = AllOfTrigger([LimitedTrigger(HOURLY, end=NOON), DAILY])
         assert trigger.next_fire_time(NOON) is None
-
-    def test_at_a_change_of_the_clocks_times_may_meet(self) -> None:
-        # 02:30 does not exist that day and fires at 03:00, and so does 03:00.
-        new_york = "America/New_York"
-        trigger = AllOfTrigger(
-            [CronTrigger("30 2 * * *", new_york), CronTrigger("0 3 * * *", new_york)]
-        )
-        found = trigger.next_fire_time(datetime(2024, 1, 1, tzinfo=UTC))
-        assert found == datetime(2024, 3, 10, 3, tzinfo=ZoneInfo(new_york))
 
     @pytest.mark.parametrize(
         "parts",

@@ -6,8 +6,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, reject
-from hypothesis import strategies as st
 
 from go_scheduler.errors import (
     InvalidTriggerError,
@@ -18,12 +16,11 @@ from go_scheduler.triggers import (
     DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
-    Trigger,
     UnknownTrigger,
     dump_trigger,
     load_trigger,
 )
-from go_scheduler.triggers.base import UndecidedError, is_own
+from go_scheduler.triggers.base import is_own
 from go_scheduler.triggers.calendars import (
     BusinessDays,
     DateCalendar,
@@ -31,7 +28,6 @@ from go_scheduler.triggers.calendars import (
     register_calendar,
 )
 from go_scheduler.triggers.combining import (
-    AllOfTrigger,
     AnyOfTrigger,
     ExceptTrigger,
     LimitedTrigger,
@@ -42,7 +38,6 @@ from tests.triggers.combinations import (
     DAY,
     END,
     HOUR,
-    HOURLY,
     LONG,
     MICROSECOND,
     MINUTE,
@@ -51,105 +46,10 @@ from tests.triggers.combinations import (
     ZONES,
     Computed,
     SteadyTrigger,
-    Suite,
     brief,
-    examples,
-    leaves,
     listed,
-    of,
     series,
-    windows,
 )
-
-
-@of(
-    ExceptTrigger(DAILY, "tests.weekends"),
-    ExceptTrigger(HOURLY, ["tests.weekends", DAILY, "tests.june"], "Pacific/Apia"),
-    ExceptTrigger(IntervalTrigger(11 * HOUR), [DAILY], ZoneInfo("Asia/Tokyo")),
-    ExceptTrigger(listed(NOON, NOON + DAY, NOON + 9 * DAY), "tests.weekends"),
-    ExceptTrigger(ExecuteOnceTrigger(NOON), "tests.may-2030"),
-    ExceptTrigger(AllOfTrigger([HOURLY, DAILY]), [IntervalTrigger(3 * DAY)]),
-)
-class TestExceptTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-@of(
-    OnlyTrigger(DAILY, "tests.weekends"),
-    OnlyTrigger(IntervalTrigger(5 * HOUR), ["tests.june", "tests.weekends"]),
-    OnlyTrigger(ExceptTrigger(HOURLY, "tests.weekends"), "tests.june", "Pacific/Apia"),
-    OnlyTrigger(ExecuteOnceTrigger(NOON), "tests.june"),
-)
-class TestOnlyTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-class TestSets:
-    """Each is what it would be with sets of instants."""
-
-    @examples
-    @given(
-        trigger=leaves,
-        others=st.lists(leaves, max_size=2),
-        days=st.sets(st.integers(0, 4), max_size=3),
-        zone=st.sampled_from(ZONES),
-        window=windows,
-    )
-    def test_except_is_the_difference(
-        self,
-        trigger: Trigger,
-        others: list[Trigger],
-        days: set[int],
-        zone: str,
-        window: tuple[datetime, datetime],
-    ) -> None:
-        begin, _ = window
-        left_out = {(begin + day * DAY).date() for day in days}
-        register_calendar("tests.days", DateCalendar(left_out))
-        exceptions = {each for other in others for each in series(other, *window)}
-        expected = [
-            each
-            for each in series(trigger, *window)
-            if each not in exceptions
-            and each.astimezone(ZoneInfo(zone)).date() not in left_out
-        ]
-        try:
-            excepting = ExceptTrigger(trigger, ["tests.days", *others], zone)
-        except InvalidTriggerError:
-            assert not expected
-            return
-        try:
-            assert series(excepting, *window) == expected
-        except UndecidedError:
-            # Whether anything comes after the window may stay open.
-            reject()
-
-    @examples
-    @given(
-        trigger=leaves,
-        days=st.sets(st.integers(0, 4), min_size=1),
-        zone=st.sampled_from(ZONES),
-        window=windows,
-    )
-    def test_only_is_the_rest(
-        self,
-        trigger: Trigger,
-        days: set[int],
-        zone: str,
-        window: tuple[datetime, datetime],
-    ) -> None:
-        begin, end = window
-        right = {(begin + day * DAY).date() for day in days}
-        register_calendar(
-            "tests.days",
-            Computed(lambda day: day in right or day.month == 2),
-        )
-        only = OnlyTrigger(trigger, "tests.days", zone)
-        assert series(only, begin, end) == [
-            each
-            for each in series(trigger, begin, end)
-            if each.astimezone(ZoneInfo(zone)).date() in right
-        ]
 
 
 class TestExcept:

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.testing.triggers import TriggerSuite
-from go_scheduler.triggers import DelayTrigger, IntervalTrigger, Trigger
+from go_scheduler.triggers import DelayTrigger, IntervalTrigger
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -24,19 +23,7 @@ instants = st.datetimes(timezones=st.just(UTC))
 lengths = st.timedeltas(min_value=MILLISECOND, max_value=timedelta(days=400_000))
 
 
-class TestIntervalTrigger(TriggerSuite):
-    @pytest.fixture(
-        params=[
-            IntervalTrigger(timedelta(days=1, seconds=1)),
-            IntervalTrigger(timedelta(minutes=7), NOON),
-            IntervalTrigger(MILLISECOND, datetime(1901, 1, 1, tzinfo=UTC)),
-        ],
-        ids=["unanchored", "anchored", "millisecond"],
-    )
-    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
-        assert isinstance(request.param, Trigger)
-        return request.param
-
+class TestIntervalTrigger:
     def test_it_fires_at_its_anchor_and_each_multiple_after_it(self) -> None:
         trigger = IntervalTrigger(HOUR, NOON)
         assert trigger.next_fire_time(NOON - MICROSECOND) == NOON

@@ -6,17 +6,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers import (
     CronTrigger,
     DelayTrigger,
-    ExecuteOnceTrigger,
     IntervalTrigger,
     RecurrenceTrigger,
-    Trigger,
 )
 from go_scheduler.triggers.base import UndecidedError
 from go_scheduler.triggers.calendars import DateCalendar, register_calendar
@@ -27,7 +23,6 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
 )
 from tests.triggers.combinations import (
-    BEGINNING,
     DAILY,
     DAY,
     END,
@@ -39,67 +34,9 @@ from tests.triggers.combinations import (
     NOON,
     SECOND,
     SteadyTrigger,
-    Suite,
     brief,
-    examples,
-    leaves,
-    listed,
-    of,
     series,
-    windows,
 )
-
-
-@of(
-    LimitedTrigger(DAILY, start=NOON - 9999 * DAY),
-    LimitedTrigger(DAILY, end=NOON),
-    LimitedTrigger(DAILY, limit=3),
-    LimitedTrigger(DAILY, limit=1),
-    LimitedTrigger(DAILY, start=datetime(2024, 2, 1, tzinfo=UTC), limit=40),
-    LimitedTrigger(
-        IntervalTrigger(7 * HOUR), start=datetime(2024, 2, 1, tzinfo=UTC), end=NOON
-    ),
-    LimitedTrigger(IntervalTrigger(7 * HOUR), limit=5),
-    LimitedTrigger(listed(NOON, NOON + DAY), limit=1, start=NOON),
-    LimitedTrigger(ExceptTrigger(HOURLY, "tests.june"), end=NOON, limit=4),
-    LimitedTrigger(ExecuteOnceTrigger(NOON), start=NOON),
-    LimitedTrigger(DAILY, start=BEGINNING, end=END, limit=9),
-    LimitedTrigger(DAILY, duration=30 * DAY, limit=9),
-    LimitedTrigger(DAILY),
-)
-class TestLimitedTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-class TestSets:
-    """It is what it would be with sets of instants."""
-
-    @examples
-    @given(
-        trigger=leaves,
-        window=windows,
-        first=st.integers(0, 100),
-        hours=st.integers(0, 200),
-        limit=st.none() | st.integers(1, 40),
-    )
-    def test_limited_is_a_slice(
-        self,
-        trigger: Trigger,
-        window: tuple[datetime, datetime],
-        first: int,
-        hours: int,
-        limit: int | None,
-    ) -> None:
-        begin, _ = window
-        start = begin + first * HOUR
-        end = start + hours * HOUR
-        expected = series(trigger, start - MICROSECOND, end)[:limit]
-        try:
-            limited = LimitedTrigger(trigger, start=start, end=end, limit=limit)
-        except InvalidTriggerError:
-            assert not expected
-        else:
-            assert series(limited, begin - DAY, end + DAY) == expected
 
 
 class TestLimits:

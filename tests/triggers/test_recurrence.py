@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,7 +10,6 @@ from dateutil.rrule import rrulestr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
 from tests.triggers.case_tables import table
 from tests.triggers.cron_oracle import DAY, HOUR, fire_times_until, near_changes, walk
@@ -19,12 +17,10 @@ from tests.triggers.cron_oracle import DAY, HOUR, fire_times_until, near_changes
 if TYPE_CHECKING:
     from go_scheduler.triggers import Trigger
 
-CASES = json.loads((Path(__file__).parent / "recurrence_cases.json").read_text())
 NEW_YORK = ZoneInfo("America/New_York")
 NOW = datetime(2024, 2, 28, 23, 59, 30, 250_000, tzinfo=UTC)
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-WORKDAYS = "MO,TU,WE,TH,FR"
 
 
 def fire_times(trigger: Trigger, after: datetime, most: int) -> list[datetime]:
@@ -33,69 +29,6 @@ def fire_times(trigger: Trigger, after: datetime, most: int) -> list[datetime]:
         assert each > after
         found.append(after := each)
     return found
-
-
-def days(trigger: RecurrenceTrigger, most: int) -> str:
-    """The first fire times: each new year, and the days of it as month/day."""
-    words: list[str] = []
-    for each in fire_times(trigger, LONG_AGO, most):
-        local = each.astimezone(ZoneInfo(trigger.timezone))
-        assert f"{local:%H:%M:%S}" == "09:00:00"
-        if f"{local.year}:" not in words:
-            words.append(f"{local.year}:")
-        words.append(f"{local.month}/{local.day}")
-    return " ".join(words)
-
-
-class TestRecurrenceTrigger(TriggerSuite):
-    @pytest.fixture(
-        params=[
-            ("FREQ=DAILY;BYHOUR=2;BYMINUTE=30;BYSECOND=0", "America/New_York"),
-            ("FREQ=MINUTELY;INTERVAL=7", "Europe/Berlin"),
-            ("FREQ=HOURLY", "Australia/Lord_Howe"),
-            ("FREQ=WEEKLY;INTERVAL=2;BYDAY=FR,SU;BYHOUR=0", "Pacific/Apia"),
-            ("FREQ=MONTHLY;BYDAY=-1TH,-1FR;BYHOUR=0,1;BYMINUTE=0,15", "Africa/Cairo"),
-            (f"FREQ=MONTHLY;BYDAY={WORKDAYS};BYSETPOS=1,-1", "America/Santiago"),
-            ("FREQ=SECONDLY;INTERVAL=100;BYDAY=MO;BYHOUR=3", "Asia/Kathmandu"),
-            ("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29", "Africa/Casablanca"),
-            (
-                "DTSTART;TZID=Europe/Berlin:20200101T023000\n"
-                "RRULE:FREQ=WEEKLY;COUNT=500\nRRULE:FREQ=HOURLY;COUNT=100\n"
-                "RDATE:20240310T065959Z\nEXDATE;VALUE=DATE:20200108",
-                None,
-            ),
-            ("DTSTART:20240101T000000Z\nRRULE:FREQ=DAILY;UNTIL=20240601", None),
-            ("RDATE:20240310T070000Z,20500101T000000Z", "America/New_York"),
-        ],
-        ids=lambda param: param[0].split("\n")[0],
-    )
-    def trigger(self, request: pytest.FixtureRequest) -> RecurrenceTrigger:
-        return RecurrenceTrigger(*request.param)
-
-
-class TestGivenCases:
-    @pytest.mark.parametrize(
-        "case", CASES["cases"], ids=[case["rule"][-1] for case in CASES["cases"]]
-    )
-    def test_it_fires_as_expected(self, case: dict[str, Any]) -> None:
-        trigger = RecurrenceTrigger("\r\n".join(case["rule"]), case["timezone"])
-        after = datetime.fromisoformat(case["after"])
-        expected = [datetime.fromisoformat(each) for each in case["expected"]]
-        assert fire_times(trigger, after, len(expected)) == expected
-
-
-class TestExamplesOfTheRFC:
-    """Those of RFC 5545, section 3.8.5.3, all at nine o'clock in New York."""
-
-    @pytest.mark.parametrize(
-        ("start", "rule", "expected"), table("recurrence_examples")
-    )
-    def test_it_fires_on_these_days(self, start: str, rule: str, expected: str) -> None:
-        trigger = RecurrenceTrigger(
-            f"DTSTART;TZID=America/New_York:{start}T090000\nRRULE:{rule}"
-        )
-        year = "1998" if expected.startswith("2/13") else start[:4]
-        assert days(trigger, 100) == f"{year}: {expected}"
 
 
 class TestFireTimes:

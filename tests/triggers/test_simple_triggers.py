@@ -12,14 +12,12 @@ from go_scheduler.client import Client
 from go_scheduler.errors import ConfigurationError, InvalidTriggerError
 from go_scheduler.models import DefinitionState, TaskDefinition
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers import (
     AnyOfTrigger,
     DelayTrigger,
     ExecuteOnceTrigger,
     LimitedTrigger,
     OnDemandTrigger,
-    Trigger,
     explain,
     preview,
 )
@@ -28,11 +26,7 @@ NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
-class TestExecuteOnceTrigger(TriggerSuite):
-    @pytest.fixture(params=[NOON, datetime(1965, 1, 1, 0, 0, 0, 1, tzinfo=UTC)])
-    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
-        return ExecuteOnceTrigger(request.param)
-
+class TestExecuteOnceTrigger:
     def test_it_is_not_recurring(self) -> None:
         assert not ExecuteOnceTrigger(NOON).recurring
 
@@ -68,11 +62,7 @@ class TestExecuteOnceTrigger(TriggerSuite):
             ExecuteOnceTrigger(value)  # type: ignore[arg-type]
 
 
-class TestDelayTrigger(TriggerSuite):
-    @pytest.fixture
-    def trigger(self) -> Trigger:
-        return DelayTrigger(timedelta(minutes=5, microseconds=1))
-
+class TestDelayTrigger:
     def test_it_waits_for_the_end_of_a_run(self) -> None:
         trigger = DelayTrigger(timedelta(minutes=5))
         assert trigger.waits
@@ -115,11 +105,7 @@ class TestDelayTrigger(TriggerSuite):
         assert replace(written, every=length) == written
 
 
-class TestOnDemandTrigger(TriggerSuite):
-    @pytest.fixture
-    def trigger(self) -> Trigger:
-        return OnDemandTrigger()
-
+class TestOnDemandTrigger:
     def test_it_never_fires(self) -> None:
         trigger = OnDemandTrigger()
         assert trigger.first_fire_time(NOON) is None

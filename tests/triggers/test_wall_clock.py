@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
@@ -20,7 +19,6 @@ from go_scheduler.triggers.wall_clock_trigger import (
 from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.base import Trigger
     from go_scheduler.triggers.local_time import Search
 
 NEW_YORK = "America/New_York"
@@ -48,20 +46,6 @@ class DailyTrigger(WallClockTrigger):
     def _search(self, start: datetime) -> datetime | None:
         found = datetime.combine(start, time(self.hour, 30))
         return found if found >= start else found + DAY
-
-
-class TestWallClockTrigger(TriggerSuite):
-    @pytest.fixture(
-        params=[
-            DailyTrigger(2),
-            DailyTrigger(1, gap="skip", overlap="both"),
-            DailyTrigger(1, "Australia/Lord_Howe", overlap="second"),
-        ],
-        ids=repr,
-    )
-    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
-        trigger: Trigger = request.param
-        return trigger
 
 
 class TestValue:
