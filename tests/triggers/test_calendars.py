@@ -226,40 +226,12 @@ class TestBusinessDays:
 
 
 class TestRuleCalendar:
-    @pytest.mark.parametrize(
-        ("rule", "days"),
-        [
-            ("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=25,26", ["12-25", "12-26"]),
-            ("freq=yearly;bymonth=5;byday=-1mo", ["05-27"]),
-            ("FREQ=YEARLY;BYEASTER=-2,1", ["04-19", "04-22"]),
-            ("FREQ=MONTHLY;BYMONTH=2,3;BYMONTHDAY=-1", ["02-28", "03-31"]),
-            ("FREQ=YEARLY;BYWEEKNO=1;BYDAY=MO", ["12-30"]),
-            ("FREQ=WEEKLY;BYDAY=FR;BYMONTH=2", ["02-01", "02-08", "02-15", "02-22"]),
-            ("FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1;UNTIL=20300601T000000Z", ["06-01"]),
-        ],
-    )
-    def test_it_names_days_of_any_year(self, rule: str, days: list[str]) -> None:
-        year = 2030 if "UNTIL" in rule else 2019
-        assert days_of_year(RuleCalendar(rule), year) == days
-
-    def test_what_counts_has_a_start(self) -> None:
-        fortnightly = RuleCalendar("FREQ=WEEKLY;INTERVAL=2;BYDAY=TU", date(2030, 1, 8))
-        found = days_of(fortnightly, date(2029, 12, 1), date(2030, 2, 15))
-        assert [f"{day:%m-%d}" for day in found] == ["01-08", "01-22", "02-05"]
-        thrice = RuleCalendar("FREQ=MONTHLY;COUNT=3", date(2030, 11, 7))
-        found = days_of(thrice, date(2030, 1, 1), date(2032, 1, 1))
-        assert found == [date(2030, 11, 7), date(2030, 12, 7), date(2031, 1, 7)]
-
     def test_what_a_rule_leaves_open_comes_from_its_start(self) -> None:
         for start in (date(2030, 6, 5), date(2028, 6, 5)):
             birthday = RuleCalendar("FREQ=YEARLY", start)
             assert days_of_year(birthday, 2030) == ["06-05"]
             assert days_of_year(birthday, start.year - 1) == []
         assert days_of_year(RuleCalendar("FREQ=DAILY"), 2030)[0] == "01-01"
-
-    def test_time_may_end_before_it_has_counted(self) -> None:
-        calendar = RuleCalendar("FREQ=YEARLY;COUNT=50", date(9990, 5, 1))
-        assert days_of_year(calendar, 9999) == ["05-01"]
 
     def test_it_is_compared_by_its_value(self) -> None:
         one = RuleCalendar("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=26,25")
@@ -292,7 +264,9 @@ class TestRuleCalendar:
         frequency=st.sampled_from(["YEARLY", "MONTHLY", "WEEKLY", "DAILY"]),
         interval=st.integers(1, 5),
         start=st.dates(date(2000, 1, 1), date(2010, 1, 1)),
-        ends=st.sampled_from([";UNTIL=20120229", ";UNTIL=20141231T120000Z"]),
+        ends=st.sampled_from(
+            [";UNTIL=20120229", ";UNTIL=20141231T120000Z", ";COUNT=5"]
+        ),
         weekdays=st.sampled_from(["", ";BYDAY=MO,WE", ";BYDAY=SU", ";WKST=SU"]),
         months=st.sampled_from(["", ";BYMONTH=2,6"]),
     )
@@ -315,7 +289,8 @@ class TestRuleCalendar:
         except InvalidTriggerError:
             assert not expected
         else:
-            assert days_of(calendar, date(1999, 1, 1), date(2015, 1, 1)) == expected
+            found = days_of(calendar, date(1999, 1, 1), date(2037, 1, 1))
+            assert found == [each for each in expected if each.year < 2037]
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

@@ -43,7 +43,6 @@ from tests.triggers.combinations import (
     NAIVE,
     NOON,
     SECOND,
-    ListedTrigger,
     NamelessTrigger,
     SteadyTrigger,
     Unshowable,
@@ -70,12 +69,6 @@ class TestAnyOf:
         assert trigger.next_fire_time(NOON) == DAILY.next_fire_time(NOON)
         ended = AnyOfTrigger([ExecuteOnceTrigger(NOON), ExecuteOnceTrigger(NOON - DAY)])
         assert ended.next_fire_time(NOON) is None
-
-    def test_what_is_past_when_it_is_scheduled_does_not_fire(self) -> None:
-        trigger = AnyOfTrigger(
-            [ExecuteOnceTrigger(NOON - DAY), ExecuteOnceTrigger(NOON)]
-        )
-        assert trigger.first_fire_time(NOON - HOUR) == NOON
 
     def test_a_search_that_takes_long_does_not_hold_up_the_others(self) -> None:
         seldom = AllOfTrigger([SteadyTrigger(1000), SteadyTrigger(1001)])
@@ -106,19 +99,6 @@ class TestAllOf:
         assert trigger.next_fire_time(NOON) is None
         trigger = AllOfTrigger([LimitedTrigger(HOURLY, end=NOON), DAILY])
         assert trigger.next_fire_time(NOON) is None
-
-    @pytest.mark.parametrize(
-        "parts",
-        [
-            [CronTrigger("0 9 * * *"), CronTrigger("0 10 * * *")],
-            [IntervalTrigger(HOUR, NOON), CronTrigger("30 * * * *")],
-            [ListedTrigger(), DAILY],
-        ],
-    )
-    def test_what_has_nothing_in_common_is_refused(self, parts: list[Trigger]) -> None:
-        with pytest.raises(InvalidTriggerError, match="no common fire time") as caught:
-            AllOfTrigger(parts)
-        assert str(caught.value).startswith("all_of: it never fires: ")
 
     def test_what_may_have_something_in_common_is_not(self) -> None:
         trigger = AllOfTrigger([SteadyTrigger(10), SteadyTrigger(10, 5)])
@@ -365,23 +345,6 @@ class TestDescriptions:
 
 
 class TestStored:
-    def test_parts_are_stored_by_kind_and_state(self) -> None:
-        trigger = ExceptTrigger(HOURLY, ["tests.june", listed(NOON)])
-        assert dump_trigger(trigger) == (
-            "except",
-            {
-                "trigger": {"kind": "cron", "state": HOURLY.to_dict()},
-                "exceptions": [
-                    "tests.june",
-                    {
-                        "kind": "tests.listed",
-                        "state": {"times": [NOON.isoformat()], "timezone": None},
-                    },
-                ],
-                "timezone": "America/New_York",
-            },
-        )
-
     @pytest.mark.parametrize(
         ("kind", "state", "reason"),
         [

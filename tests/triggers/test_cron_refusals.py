@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.cron.expression import parse
-from tests.triggers.case_tables import table
+from tests.case_tables import table
 from tests.triggers.cron_oracle import steps
 
 REFUSED = [
-    *table("cron_refusals"),
+    *table("triggers/cron_refusals"),
     *([text, "it is empty; write five fields"] for text in ("", " ", "\t\n")),
     *(
         [text, "is not allowed; write plain ASCII"]

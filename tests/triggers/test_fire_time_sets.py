@@ -400,6 +400,7 @@ class TestSearch:
         "make",
         [
             lambda: AllOfTrigger([Cron("1 * * * * * *"), Cron("2 * * * * * *")]),
+            lambda: AllOfTrigger([ListedTrigger(), HOURLY]),
             lambda: ExceptTrigger(
                 Cron(SECONDLY), [Cron("0-29 * * * * * *"), Cron("30-59 * * * * * *")]
             ),

@@ -24,13 +24,6 @@ lengths = st.timedeltas(min_value=MILLISECOND, max_value=timedelta(days=400_000)
 
 
 class TestIntervalTrigger:
-    def test_it_fires_at_its_anchor_and_each_multiple_after_it(self) -> None:
-        trigger = IntervalTrigger(HOUR, NOON)
-        assert trigger.next_fire_time(NOON - MICROSECOND) == NOON
-        assert trigger.next_fire_time(NOON) == NOON + HOUR
-        assert trigger.next_fire_time(NOON + HOUR - MICROSECOND) == NOON + HOUR
-        assert trigger.next_fire_time(NOON + HOUR) == NOON + 2 * HOUR
-
     @settings(max_examples=60, deadline=None)
     @given(every=lengths, anchor=instants, after=instants)
     def test_it_is_exact_over_any_distance(
@@ -54,9 +47,6 @@ class TestIntervalTrigger:
         trigger = IntervalTrigger(timedelta(days=2_920_000))
         assert trigger.warnings(NOON) == ("it never fires from now on",)
         assert trigger.warnings(datetime(1980, 1, 1, tzinfo=UTC)) == ()
-
-    def test_without_an_anchor_it_counts_from_the_instant_it_is_given(self) -> None:
-        assert IntervalTrigger(HOUR).next_fire_time(NOON) == NOON + HOUR
 
     def test_the_series_starts_one_interval_after_it_was_scheduled(self) -> None:
         trigger = IntervalTrigger(HOUR).anchored(NOON)

@@ -111,12 +111,6 @@ class TestLimits:
         assert again.next_fire_time(NOON + MINUTE) == NOON + 2 * MINUTE
         assert len(SteadyTrigger.asked) <= 6
 
-    def test_near_the_start_little_is_counted(self) -> None:
-        trigger = LimitedTrigger(SteadyTrigger(60), start=NOON + 7 * DAY, limit=100_000)
-        SteadyTrigger.asked.clear()
-        trigger.next_fire_time(NOON + 7 * DAY)
-        assert len(SteadyTrigger.asked) <= 6
-
     def test_fire_times_are_counted_anew_when_a_calendar_changes(self) -> None:
         register_calendar("tests.off", DateCalendar([NOON.date() + DAY]))
         trigger = LimitedTrigger(ExceptTrigger(DAILY, "tests.off"), start=NOON, limit=2)

@@ -18,7 +18,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.phrases import parse_phrase
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
-from tests.triggers.case_tables import table
+from tests.case_tables import table
 from tests.triggers.cron_oracle import fire_times
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def next_times(trigger: Trigger, count: int, after: datetime = NOW) -> list[str]
 
 
 @pytest.mark.parametrize(
-    ("phrase", "zone", "start", "rule", "expected"), table("phrases_given")
+    ("phrase", "zone", "start", "rule", "expected"), table("triggers/phrases_given")
 )
 def test_the_given_phrases_fire_when_they_should_and_so_do_their_rules(
     phrase: str, zone: str, start: str, rule: str, expected: str
@@ -72,7 +72,7 @@ def test_the_given_phrases_fire_when_they_should_and_so_do_their_rules(
         assert fire_times(each, after, len(times)) == times
 
 
-@pytest.mark.parametrize("row", table("phrases_understood"), ids=itemgetter(0))
+@pytest.mark.parametrize("row", table("triggers/phrases_understood"), ids=itemgetter(0))
 def test_a_phrase_means_what_people_mean(row: Sequence[str]) -> None:
     text, canonical, *times = row
     trigger = parse(text)
@@ -130,7 +130,7 @@ def test_what_counts_from_now_is_no_part_of_the_value(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *table("phrases_refused"),
+        *table("triggers/phrases_refused"),
         ("", "it is empty"),
         (" \t\n", "it is empty"),
         ("every\x00day", "is no part of a phrase"),

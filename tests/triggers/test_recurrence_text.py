@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
-from tests.triggers.case_tables import table
+from tests.case_tables import table
 
 NOW = datetime(2024, 2, 28, 23, 59, 30, tzinfo=UTC)
 NEW_YORK = "America/New_York"
@@ -25,7 +25,7 @@ class TestText:
     @pytest.mark.parametrize(
         ("text", "timezone", "rule"),
         [
-            *table("recurrence_spellings"),
+            *table("triggers/recurrence_spellings"),
             (
                 "RRULE:FREQ=WEEKLY;BYDAY=M\r\n O,TU;BYHO\r\n\tUR=9\r\n\r\n",
                 *("UTC", "RRULE:FREQ=WEEKLY;BYDAY=MO,TU;BYHOUR=9"),
@@ -88,7 +88,7 @@ class TestText:
 
 
 REFUSED = [
-    *table("recurrence_refusals"),
+    *table("triggers/recurrence_refusals"),
     (None, "must be text"),
     (7, "must be text"),
     (b"FREQ=DAILY", "must be text"),

@@ -27,9 +27,6 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class TestExecuteOnceTrigger:
-    def test_it_is_not_recurring(self) -> None:
-        assert not ExecuteOnceTrigger(NOON).recurring
-
     def test_it_fires_at_its_time_and_never_again(self) -> None:
         trigger = ExecuteOnceTrigger(NOON)
         assert trigger.next_fire_time(NOON - MICROSECOND) == NOON
@@ -63,11 +60,6 @@ class TestExecuteOnceTrigger:
 
 
 class TestDelayTrigger:
-    def test_it_waits_for_the_end_of_a_run(self) -> None:
-        trigger = DelayTrigger(timedelta(minutes=5))
-        assert trigger.waits
-        assert trigger.recurring
-
     def test_it_counts_from_the_instant_it_is_given(self) -> None:
         trigger = DelayTrigger(timedelta(minutes=5))
         ended = NOON + timedelta(seconds=17, microseconds=3)

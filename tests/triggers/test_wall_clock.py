@@ -16,7 +16,7 @@ from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
-from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
+from tests.triggers.cron_oracle import DAY, HOUR, fire_times
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.local_time import Search
@@ -93,36 +93,6 @@ class TestValue:
         with pytest.raises(InvalidTriggerError, match=message) as error:
             CronTrigger("0 2 * * *", gap=gap, overlap=overlap)  # type: ignore[arg-type]
         assert len(str(error.value)) < 300
-
-
-class TestChoices:
-    @pytest.mark.parametrize(
-        ("expression", "choices", "expected"),
-        [
-            ("30 2 10,11 3 *", {"gap": "next"}, "10 07:00, 11 06:30"),
-            ("30 2 10,11 3 *", {"gap": "skip"}, "11 06:30"),
-            ("*/30 2 10,11 3 *", {"gap": "next"}, "11 06:00, 11 06:30"),
-            ("30 1 3 11 *", {"overlap": "first"}, "03 05:30"),
-            ("30 1 3 11 *", {"overlap": "second"}, "03 06:30"),
-            ("30 1 3 11 *", {"overlap": "both"}, "03 05:30, 03 06:30"),
-            ("0 0-2 3 11 *", {"overlap": "second"}, "03 04:00, 03 06:00, 03 07:00"),
-            ("*/60 1 3 11 *", {"overlap": "first"}, "03 05:00, 03 06:00"),
-        ],
-    )
-    def test_a_gap_and_an_overlap_of_2024(
-        self, expression: str, choices: dict[str, str], expected: str
-    ) -> None:
-        trigger = CronTrigger(expression, NEW_YORK, **choices)
-        start = datetime(2024, 1, 1, tzinfo=UTC)
-        found = fire_times_until(trigger, start, start + 366 * DAY)
-        assert ", ".join(f"{each:%d %H:%M}" for each in found) == expected
-
-    @pytest.mark.parametrize("gap", ["next", "skip"])
-    def test_a_day_without_a_date_fires_nothing(self, gap: str) -> None:
-        trigger = CronTrigger("0 12 * * *", "Pacific/Apia", gap=gap)
-        found = fire_times(trigger, datetime(2011, 12, 29, 12, tzinfo=UTC), 2)
-        zone = ZoneInfo("Pacific/Apia")
-        assert [each.astimezone(zone).day for each in found] == [29, 31]
 
 
 class TestEffect:
