@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 
 def table(name: str) -> list[list[str]]:
@@ -17,3 +19,8 @@ def table(name: str) -> list[list[str]]:
         for line in path.read_text("utf-8").splitlines()
         if "|" in line
     ]
+
+
+def json_table(name: str) -> list[list[Any]]:
+    """The rows of a table whose first column is JSON."""
+    return [[json.loads(first, strict=False), *rest] for first, *rest in table(name)]
