@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.cron import CronTrigger
+from tests.case_tables import table
 from tests.triggers.cron_oracle import (
     FIVE,
     WEEKDAYS,
@@ -78,35 +79,7 @@ class TestDifferences:
 
     @pytest.mark.parametrize(
         ("expression", "zone", "after", "theirs", "ours"),
-        [
-            # A step over days is no restriction to it: both day fields must match.
-            ("0 0 */10 * 1", "UTC", "2024-09-01 12:00", "10-21 00:00", "09-02 00:00"),
-            ("0 0 1 * */2", "UTC", "2024-09-01 12:00", "10-01 00:00", "09-03 00:00"),
-            # A star in a list is one only at its start.
-            ("0 0 13,* * 5", "UTC", "2024-09-01 12:00", "09-02 00:00", "09-06 00:00"),
-            # Steps from a day of the week go on to the next sunday.
-            ("0 0 * * 3/2", "UTC", "2024-08-31 00:00", "09-01 00:00", "09-04 00:00"),
-            # A range of one number goes on.
-            (
-                *("9-9/20 * * * *", "UTC", "2024-09-01 00:10"),
-                *("09-01 00:29", "09-01 01:09"),
-            ),
-            # As time elapses it goes by whole hours, past the end of a repeated one.
-            (
-                *("*/23 0-2 * * *", "Pacific/Chatham", "2024-04-07 02:46"),
-                *("04-08 00:00", "04-07 02:46"),
-            ),
-            # A midnight that is skipped is the hour 0.
-            (
-                *("* 0 * * 0", "America/Santiago", "2020-09-05 12:00"),
-                *("09-06 01:00", "09-13 00:00"),
-            ),
-            # No gap is too long.
-            (
-                *("0 12 * * *", "Pacific/Apia", "2011-12-29 12:00"),
-                *("12-31 00:00", "12-31 12:00"),
-            ),
-        ],
+        table("triggers/cronsim_differs"),
     )
     def test_cronsim_fires_at_another_time(
         self, expression: str, zone: str, after: str, theirs: str, ours: str

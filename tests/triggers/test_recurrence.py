@@ -164,17 +164,7 @@ class TestDescription:
 
     @pytest.mark.parametrize(
         ("rule", "phrase"),
-        [
-            (
-                "MINUTELY;INTERVAL=15;BYHOUR=9,10,11;BYDAY=MO,TU,WE,TH,FR",
-                "every 15 minutes between 09:10 and 11:55 on weekdays",
-            ),
-            ("MINUTELY;INTERVAL=10", "every 10 minutes"),
-            ("HOURLY", "every hour at minute 40"),
-            ("WEEKLY;INTERVAL=2", "every other tuesday at 14:40"),
-            ("MONTHLY", "the 21st of every month at 14:40"),
-            ("YEARLY", "every year on 21 january at 14:40"),
-        ],
+        table("triggers/recurrence_from_start"),
     )
     def test_what_is_left_open_is_told_from_the_start(
         self, rule: str, phrase: str
@@ -202,27 +192,12 @@ class TestDescription:
 class TestWarnings:
     @pytest.mark.parametrize(
         ("rule", "warning"),
-        [
-            ("MONTHLY;BYMONTHDAY=31", "passes over each month that has no day 31"),
-            ("MONTHLY;BYMONTHDAY=15,30", "passes over each month that has no day 30"),
-            ("MONTHLY;BYMONTH=4;BYMONTHDAY=30", None),
-            ("MONTHLY;BYMONTHDAY=28,29,30,31", None),
-            ("MONTHLY;BYMONTHDAY=28,31;BYSETPOS=-1", None),
-            ("YEARLY;BYMONTH=2;BYMONTHDAY=29", "has no day 29"),
-            ("MONTHLY;BYDAY=5FR", "passes over each month that has only 4 of that day"),
-            ("MONTHLY;BYDAY=-5FR,1MO", "passes over each month"),
-            ("YEARLY;BYDAY=53FR", "passes over each year that has only 52 of that day"),
-            ("YEARLY;BYDAY=5FR", None),
-            ("DAILY", None),
-        ],
+        table("triggers/recurrence_warnings"),
     )
-    def test_days_that_are_passed_over(self, rule: str, warning: str | None) -> None:
+    def test_days_that_are_passed_over(self, rule: str, warning: str) -> None:
         found = RecurrenceTrigger(f"FREQ={rule};BYHOUR=12").warnings(NOW)
-        if warning is None:
-            assert found == []
-        else:
-            (only,) = found
-            assert warning in only
+        assert len(found) == bool(warning)
+        assert warning in "".join(found)
 
     def test_a_day_taken_from_the_start_is_one_of_them(self) -> None:
         trigger = RecurrenceTrigger("FREQ=MONTHLY")
