@@ -32,6 +32,7 @@ from go_scheduler.triggers.combining import (
     OnlyTrigger,
 )
 from go_scheduler.triggers.combining.compound import DEEPEST, MOST_PARTS, FireTimeSearch
+from tests.case_tables import json_table
 from tests.patience import FAILED_AFTER
 from tests.triggers.combinations import (
     DAILY,
@@ -346,53 +347,11 @@ class TestDescriptions:
 
 class TestStored:
     @pytest.mark.parametrize(
-        ("kind", "state", "reason"),
-        [
-            ("any_of", {}, "any_of: triggers is missing"),
-            ("any_of", {"triggers": []}, "1 to 100 triggers"),
-            ("any_of", {"triggers": "x"}, "list of triggers"),
-            ("any_of", {"triggers": [1]}, "must be a trigger"),
-            ("any_of", {"triggers": [{"kind": "once"}]}, "must be a trigger"),
-            ("any_of", {"triggers": [{"kind": 5, "state": {}}]}, "must be a trigger"),
-            ("any_of", {"triggers": [], "more": 1}, "it has no more"),
-            (
-                "any_of",
-                {"triggers": [{"kind": "tests.moon", "state": {}}]},
-                "no imported class has the trigger kind 'tests.moon'",
-            ),
-            (
-                "all_of",
-                {"triggers": [{"kind": "cron", "state": {"expression": "x"}}]},
-                "the stored state of a 'cron' trigger does not load",
-            ),
-            (
-                "all_of",
-                {"triggers": [{"kind": "delay", "state": DelayTrigger(DAY).to_dict()}]},
-                "waits for the end of a run",
-            ),
-            (
-                "except",
-                {
-                    "trigger": dict(
-                        zip(("kind", "state"), dump_trigger(DAILY), strict=True)
-                    )
-                },
-                "exceptions is missing",
-            ),
-            (
-                "limited",
-                {
-                    "trigger": dict(
-                        zip(("kind", "state"), dump_trigger(DAILY), strict=True)
-                    ),
-                    "start": {"datetime": "yesterday"},
-                },
-                "start must be a datetime, not",
-            ),
-        ],
+        ("state", "kind", "reason"),
+        json_table("triggers/states_refused"),
     )
     def test_a_state_that_does_not_load_is_kept(
-        self, kind: str, state: Mapping[str, JSON], reason: str
+        self, state: Mapping[str, JSON], kind: str, reason: str
     ) -> None:
         loaded = load_trigger(kind, state)
         assert isinstance(loaded, UnknownTrigger)

@@ -13,6 +13,7 @@ from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
 from go_scheduler.triggers.stored import dump_trigger, load_trigger
 from tests.case_tables import table
+from tests.triggers.test_fire_time_sets import rules
 
 NOW = datetime(2024, 2, 28, 23, 59, 30, tzinfo=UTC)
 NEW_YORK = "America/New_York"
@@ -166,21 +167,6 @@ VALUES = st.one_of(NUMBERS, SMALL, WEEKDAYS, MOMENTS, FREQUENCIES)
 NONSENSE = st.text(
     alphabet="FREQDAILY=;:,-+0123456789TZ \n\t\rBYMOEXDT\x00é", max_size=60
 )
-RULES = st.builds(
-    lambda frequency, parts: ";".join(
-        [f"FREQ={frequency}", *(f"{name}={value}" for name, value in parts.items())]
-    ),
-    FREQUENCIES,
-    st.dictionaries(
-        NAMES.filter(lambda name: name not in ("FREQ", "WKST", "UNTIL", "BYDAY")),
-        st.one_of(SMALL, SMALL, NUMBERS),
-        max_size=5,
-    ).flatmap(
-        lambda parts: st.one_of(
-            st.just(parts), WEEKDAYS.map(lambda days: {**parts, "BYDAY": days})
-        )
-    ),
-)
 
 
 def check(text: str) -> None:
@@ -223,12 +209,7 @@ class TestAnyText:
     def test_it_is_refused_or_answers(self, text: str) -> None:
         check(text)
 
-    @settings(deadline=QUICK, max_examples=60)
-    @given(
-        RULES,
-        st.sampled_from(["", f"{START}\n", "DTSTART:99991201T000000Z\n"]),
-        MOMENTS,
-    )
-    def test_so_are_parts_that_fit(self, rule: str, before: str, until: str) -> None:
-        check(f"{before}RRULE:{rule}")
-        check(f"{before}RRULE:{rule};UNTIL={until}\nEXDATE:{until}")
+    @settings(deadline=QUICK, max_examples=30)
+    @given(rules())
+    def test_what_is_read_is_read_again(self, trigger: RecurrenceTrigger) -> None:
+        check(trigger.rule)
