@@ -25,8 +25,6 @@ from go_scheduler.triggers.calendars.calendar import (
 )
 from tests.triggers.combinations import (
     Computed,
-    Unshowable,
-    brief,
     days_of,
     days_of_year,
 )
@@ -69,24 +67,6 @@ class TestRegistry:
         assert edition_of_names() > before
         assert is_in(["holidays"], CHRISTMAS + DAY)
 
-    @pytest.mark.parametrize(
-        "name",
-        [*("", "two words", "a\n", "a" * 101, "\ud800", "-a", 5, None, 10**5000)],
-        ids=brief,
-    )
-    def test_what_is_no_name_is_refused(self, name: Any) -> None:
-        with pytest.raises(InvalidTriggerError, match="name of a calendar must be"):
-            register_calendar(name, DateCalendar([]))
-
-    @pytest.mark.parametrize(
-        "calendar",
-        [None, DateCalendar, Unshowable()],
-        ids=brief,
-    )
-    def test_what_is_no_calendar_is_refused(self, calendar: Any) -> None:
-        with pytest.raises(InvalidTriggerError, match="must be a Calendar"):
-            register_calendar("holidays", calendar)
-
     def test_what_is_not_known_is_named_with_what_is(self) -> None:
         with pytest.raises(UnknownTriggerError, match="known here: none"):
             find_calendar("holidays")
@@ -115,23 +95,6 @@ class TestDateCalendar:
         calendar = DateCalendar([date.min, date.max])
         assert calendar.includes(date.min)
         assert calendar.includes(date.max)
-
-    @pytest.mark.parametrize(
-        ("days", "message"),
-        [
-            (None, "must be a list of dates"),
-            ([datetime(2030, 12, 25, tzinfo=UTC)], "must be dates"),
-            ([(CHRISTMAS, datetime(2030, 12, 25, tzinfo=UTC))], "must be dates"),
-            ([(CHRISTMAS,)], "must be dates"),
-            ([(CHRISTMAS, CHRISTMAS - DAY)], "2030-12-25 to 2030-12-24 ends before"),
-            ([(date.min, date.max)], "more than the 100,000 allowed"),
-            ([(CHRISTMAS, CHRISTMAS + MOST_DAYS * DAY)], "more than the 100,000"),
-        ],
-        ids=brief,
-    )
-    def test_what_are_no_days_is_refused(self, days: Any, message: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            DateCalendar(days)
 
     def test_many_ranges_are_refused_before_they_are_all_read(self) -> None:
         def ranges() -> Any:
@@ -172,25 +135,6 @@ class TestBusinessDays:
         assert calendar.includes(CHRISTMAS)
         register_calendar("holidays", DateCalendar([CHRISTMAS]))
         assert not calendar.includes(CHRISTMAS)
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("holidays",), "holidays: no calendar is registered as 'holidays'"),
-            ((["known", "holidays"],), "no calendar is registered as 'holidays'"),
-            ((None,), "holidays must be the name of a calendar"),
-            (([5],), "no calendar is registered as 5"),
-            (("known", (0, 1, 2, 3, 4, 5, 6)), "must leave a day"),
-            (("known", (7,)), "weekend must be days of the week"),
-            (("known", 5), "weekend must be days of the week"),
-            (("known", "56"), "weekend must be days of the week"),
-        ],
-        ids=brief,
-    )
-    def test_what_are_none_is_refused(self, arguments: Any, message: str) -> None:
-        register_calendar("known", DateCalendar([]))
-        with pytest.raises(InvalidTriggerError, match=message):
-            BusinessDays(*arguments)
 
     def test_a_calendar_is_not_made_of_itself(self) -> None:
         register_calendar("one", DateCalendar([]))
@@ -291,36 +235,6 @@ class TestRuleCalendar:
         else:
             found = days_of(calendar, date(1999, 1, 1), date(2037, 1, 1))
             assert found == [each for each in expected if each.year < 2037]
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ((None,), "text of at most 1000 characters"),
-            (("FREQ=DAILY;" * 1000,), "text of at most 1000 characters"),
-            (("christmas",), "is no part of a rule"),
-            (("FREQ=YEARLY;BYMONTH=13;BYMONTHDAY=1",), "BYMONTH '13' is not a number"),
-            (("FREQ=YEARLY;BYDAY=\ud800",), "BYDAY"),
-            (("FREQ=HOURLY",), "made of whole days"),
-            (("FREQ=DAILY;BYHOUR=9",), "made of whole days"),
-            (("FREQ=YEARLY",), "leaves the day open"),
-            (("FREQ=YEARLY;BYMONTH=3",), "leaves the day open"),
-            (("FREQ=DAILY;INTERVAL=2",), "count from a start"),
-            (("FREQ=DAILY;COUNT=2",), "count from a start"),
-            (("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",), "names no day"),
-            (
-                ("FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=31", date(2030, 2, 1)),
-                "names no day",
-            ),
-            (("FREQ=DAILY;UNTIL=20200101", date(2030, 1, 1)), "names no day"),
-            (("FREQ=DAILY", "2030-01-01"), "start must be a date"),
-        ],
-        ids=brief,
-    )
-    def test_what_is_no_rule_for_days_is_refused(
-        self, arguments: Any, message: str
-    ) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            RuleCalendar(*arguments)
 
 
 class TestOwnCalendar:

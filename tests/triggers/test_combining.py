@@ -15,7 +15,6 @@ from go_scheduler.errors import (
 )
 from go_scheduler.triggers import (
     CronTrigger,
-    DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
     Trigger,
@@ -31,7 +30,7 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.combining.compound import DEEPEST, MOST_PARTS, FireTimeSearch
+from go_scheduler.triggers.combining.compound import DEEPEST, FireTimeSearch
 from tests.case_tables import json_table
 from tests.patience import FAILED_AFTER
 from tests.triggers.combinations import (
@@ -44,11 +43,8 @@ from tests.triggers.combinations import (
     NAIVE,
     NOON,
     SECOND,
-    NamelessTrigger,
     SteadyTrigger,
-    Unshowable,
     WrongTrigger,
-    brief,
     listed,
     nested,
     series,
@@ -131,32 +127,6 @@ class TestAllOf:
         assert trigger.next_fire_time(NOON - DAY) is None
         found = trigger.next_fire_time(NOON + 100_000 * DAY)
         assert found == NOON + 200_000 * DAY
-
-
-class TestRefusals:
-    @pytest.mark.parametrize("make", [AnyOfTrigger, AllOfTrigger])
-    @pytest.mark.parametrize(
-        ("triggers", "message"),
-        [
-            ([], "must be 1 to 100 triggers, not 0"),
-            ([DAILY] * 101, "must be 1 to 100 triggers, not 101"),
-            ([DAILY] * MOST_PARTS, "made of 101 triggers"),
-            (DAILY, "must be a list of triggers: CronTrigger"),
-            (Unshowable(), "must be a list of triggers: <Unshowable"),
-            ([DAILY, "0 9 * * *"], r"triggers\[1\] must be a trigger"),
-            ([DelayTrigger(DAY)], "waits for the end of a run"),
-            ([UnknownTrigger("moon", {}, "no such moon")], "no such moon"),
-            ([NamelessTrigger()], "needs a `kind` of its own"),
-            ([listed(*[NOON] * 3000)], "at most 65536 are kept"),
-            ([nested(DAILY, 9), DAILY], "11 deep"),
-        ],
-        ids=brief,
-    )
-    def test_what_cannot_be_combined_is(
-        self, make: type[AnyOfTrigger], triggers: Any, message: str
-    ) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            make(triggers)
 
 
 class TestRecurring:

@@ -13,7 +13,6 @@ from go_scheduler.errors import (
 )
 from go_scheduler.triggers import (
     CronTrigger,
-    DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
     UnknownTrigger,
@@ -38,7 +37,6 @@ from tests.triggers.combinations import (
     DAY,
     END,
     HOUR,
-    LONG,
     MICROSECOND,
     MINUTE,
     NOON,
@@ -46,7 +44,6 @@ from tests.triggers.combinations import (
     ZONES,
     Computed,
     SteadyTrigger,
-    brief,
     listed,
     series,
 )
@@ -248,49 +245,6 @@ class TestCalendarsOfTriggers:
         register_calendar("tests.june", Computed(lambda day: answer))
         with pytest.raises(InvalidTriggerError, match="True or False for 2030-06-01"):
             trigger.next_fire_time(NOON)
-
-
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ((None, "tests.june"), "trigger must be a trigger"),
-            ((DelayTrigger(DAY), "tests.june"), "waits for the end of a run"),
-            ((DAILY, []), "1 to 100 names"),
-            ((DAILY, None), "list of names of calendars or triggers"),
-            (
-                (DAILY, "holidays"),
-                "no calendar is registered as 'holidays'; known here:",
-            ),
-            ((DAILY, [LONG]), "no calendar is registered as 'xxx"),
-            ((DAILY, [date(2030, 1, 1)]), r"exceptions\[0\] must be a trigger"),
-            ((DAILY, "tests.june", "Nowhere/Land"), "there is no time zone"),
-            ((DAILY, "tests.june", 5), "timezone must be a name"),
-        ],
-        ids=brief,
-    )
-    def test_what_cannot_be_left_out_is(self, arguments: Any, message: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            ExceptTrigger(*arguments)
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ((None, "tests.june"), "trigger must be a trigger"),
-            ((DAILY, []), "a list of 1 to 100"),
-            ((DAILY, DAILY), "must be the name of a calendar"),
-            ((DAILY, [DAILY]), "no calendar is registered as CronTrigger"),
-            (
-                (DAILY, ["holidays"]),
-                "calendars: no calendar is registered as 'holidays'",
-            ),
-            ((DAILY, None), "must be the name of a calendar"),
-        ],
-        ids=brief,
-    )
-    def test_what_are_no_days_is(self, arguments: Any, message: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            OnlyTrigger(*arguments)
 
 
 class TestCode:

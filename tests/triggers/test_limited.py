@@ -10,7 +10,6 @@ import pytest
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers import (
     CronTrigger,
-    DelayTrigger,
     IntervalTrigger,
     RecurrenceTrigger,
 )
@@ -28,13 +27,10 @@ from tests.triggers.combinations import (
     END,
     HOUR,
     HOURLY,
-    MICROSECOND,
     MINUTE,
-    NAIVE,
     NOON,
     SECOND,
     SteadyTrigger,
-    brief,
     series,
 )
 
@@ -159,33 +155,3 @@ class TestLimits:
     def test_what_never_fires_within_its_bounds_is_refused(self, limits: Any) -> None:
         with pytest.raises(InvalidTriggerError, match="limited: it never fires"):
             LimitedTrigger(CronTrigger("30 9 * * *"), **limits)
-
-
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("limits", "message"),
-        [
-            ({"duration": 5}, "duration must be a timedelta"),
-            ({"start": NAIVE}, "start has no time zone"),
-            ({"end": NAIVE}, "end has no time zone"),
-            ({"start": "2030-01-01"}, "start must be a datetime"),
-            ({"limit": 2, "anchored_at": "now"}, "anchored_at must be a datetime"),
-            ({"start": NOON, "end": NOON - MICROSECOND}, "is before the start"),
-            ({"limit": 0}, "limit must be a number from 1 to 100,000, not 0"),
-            ({"limit": 100_001}, "limit must be a number"),
-            ({"limit": True}, "limit must be a number"),
-            ({"duration": 0 * DAY}, "duration must be longer than zero"),
-            ({"start": datetime.min.replace(tzinfo=ZoneInfo("Asia/Tokyo"))}, "range"),
-        ],
-        ids=brief,
-    )
-    def test_what_is_no_bound_is(self, limits: Any, message: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            LimitedTrigger(DAILY, **limits)
-
-    @pytest.mark.parametrize(
-        "trigger", [None, "x", DelayTrigger(DAY), 10**5000], ids=brief
-    )
-    def test_what_cannot_be_limited_is(self, trigger: Any) -> None:
-        with pytest.raises(InvalidTriggerError, match="trigger"):
-            LimitedTrigger(trigger, limit=1)

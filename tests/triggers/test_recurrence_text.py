@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -111,34 +110,6 @@ class TestRefusal:
         assert reason in str(refused.value)
         assert len(str(refused.value)) < 700
         str(refused.value).encode(errors="backslashreplace")
-
-    @pytest.mark.parametrize(
-        ("start", "arguments", "reason"),
-        [
-            (START, {"timezone": "Europe/Berlin"}, "timezone in Europe/Berlin"),
-            (
-                START,
-                {"timezone": "UTC"},
-                "DTSTART is in America/New_York, but",
-            ),
-            (START, {"timezone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
-            (START, {"timezone": 7}, "timezone must be a name"),
-            (START, {"start": NOW}, "starts more than once"),
-            (START, {"gap": "earlier"}, "gap must be 'next' or 'skip'"),
-            (START, {"overlap": None}, "overlap must be 'first' or"),
-            ("DTSTART:20250101T000000Z", {"timezone": NEW_YORK}, "DTSTART is in UTC"),
-            ("", {"anchored_at": "now"}, "anchored_at must be a datetime"),
-            ("", {"anchored_at": NOW.replace(tzinfo=None)}, "anchored_at has no time"),
-            ("", {"start": NOW.replace(tzinfo=None)}, "start has no time zone"),
-            ("", {"start": 0}, "start must be a datetime"),
-        ],
-    )
-    def test_arguments_must_not_contradict_it(
-        self, start: str, arguments: dict[str, Any], reason: str
-    ) -> None:
-        with pytest.raises(InvalidTriggerError) as refused:
-            RecurrenceTrigger(f"{start}\nRRULE:FREQ=DAILY", **arguments)
-        assert reason in str(refused.value)
 
 
 PARTS = (
