@@ -524,13 +524,6 @@ def test_a_worker_that_no_topic_can_be_named_for_is_refused(house: House) -> Non
     assert message.settled == ["reject"]
 
 
-def test_no_more_are_kept_than_the_bus_may_deliver(house: House) -> None:
-    run = house.publish()
-    last = [house.say(run, "heartbeat") for _ in range(2500)][-1000:]
-    house.look()
-    assert all(each.settled == ["ack"] for each in last)
-
-
 def test_nothing_is_heard_after_it(clock: ManualClock) -> None:
     house = House(clock, MemoryStore(clock))
     with house.runs():

@@ -136,11 +136,6 @@ def test_an_async_handler_is_returned_as_a_coroutine() -> None:
     assert asyncio.run(run()) == "awaited"
 
 
-def test_a_plain_handler_serves_every_name() -> None:
-    assert find_handler(plain, named("anything")) is plain
-    assert find_handler(plain, named(None)) is plain
-
-
 async def yields_async(instance: TaskInstance) -> AsyncIterator[None]:
     yield
 

@@ -26,7 +26,6 @@ from go_scheduler import (
     State,
 )
 from go_scheduler.events import InstanceFinished, InstanceRetried, hears
-from go_scheduler.handlers import webhook as module
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.signatures import verify_webhook
 from go_scheduler.handlers.webhook import (
@@ -543,10 +542,6 @@ def test_what_cannot_be_configured_is_refused(make: Any, answer: str) -> None:
         make()
     assert str(refusal.value).startswith(answer)
     assert "a\nb" not in str(refusal.value)
-
-
-def test_the_certificates_are_loaded_once() -> None:
-    assert module._tls(None) is module._tls(None)
 
 
 @pytest.mark.slow
