@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,6 +33,9 @@ from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
 from tests.dispatch.direct_bus import DirectBus
 from tests.dispatch.house import House
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -342,32 +346,33 @@ def test_what_has_priority_does_not_wait_for_all_that_is_published(
     assert before["first"] < 20 < before["in line"]
 
 
-class TestWrong:
-    """What no dispatcher is made of."""
-
-    def test_a_url_is_refused(self) -> None:
-        with pytest.raises(ConfigurationError, match=r"open_bus\(\)") as refused:
-            Dispatcher("amqp://me:secret@localhost")  # type: ignore[arg-type]
-        assert "secret" not in str(refused.value)
-
-    @pytest.mark.parametrize("wrong", [None, MemoryStore()])
-    def test_what_hears_is_a_scheduler(self, wrong: Any) -> None:
-        hearing = Dispatcher(DirectBus()).hearing(wrong)
-        with (
-            pytest.raises(ConfigurationError, match="scheduler must be a Scheduler"),
-            hearing,
-        ):
-            pytest.fail("it heard")
-
-    @pytest.mark.parametrize("wrong", ["resize", [1], 7])
-    def test_tasks_are_names(self, wrong: Any) -> None:
-        with pytest.raises(ConfigurationError, match="topic_per_task must be"):
-            Dispatcher(DirectBus(), topic_per_task=wrong)
-
-    @pytest.mark.parametrize("name", ["start_timeout", "heartbeat_timeout"])
-    def test_timeouts_are_above_zero(self, name: str) -> None:
-        with pytest.raises(ConfigurationError, match=name):
-            Dispatcher(DirectBus(), **{name: timedelta(0)})  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: Dispatcher("amqp://me:secret@localhost"), r"open_bus\(\)"),  # type: ignore[arg-type]
+        *(
+            (
+                partial(Dispatcher, DirectBus(), topic_per_task=wrong),
+                "topic_per_task must",
+            )
+            for wrong in ("resize", [1], 7)
+        ),
+        *(
+            (partial(Dispatcher, DirectBus(), **{name: timedelta(0)}), name)
+            for name in ("start_timeout", "heartbeat_timeout")
+        ),
+        *(
+            (Dispatcher(DirectBus()).hearing(wrong).__enter__, "must be a Scheduler")
+            for wrong in (None, MemoryStore())
+        ),
+    ],
+)
+def test_what_no_dispatcher_is_made_of_is_refused(
+    make: Callable[[], object], why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=why) as refused:
+        make()
+    assert "secret" not in str(refused.value)
 
 
 def test_a_hearing_that_cannot_begin_leaves_nothing(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -35,6 +35,7 @@ from go_scheduler.triggers.fire_time_sets import (
 )
 from go_scheduler.triggers.recurrence.rule import FREQUENCIES
 from go_scheduler.triggers.recurrence.text import write_rule
+from tests.case_tables import table
 from tests.triggers.combinations import (
     DAY,
     END,
@@ -44,11 +45,13 @@ from tests.triggers.combinations import (
     NOON,
     SECOND,
     Computed,
-    ListedTrigger,
     series,
 )
 from tests.triggers.cron_oracle import FIVE, expressions
 from tests.triggers.test_recurrence_times import rules as plain_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Cron, Rule = CronTrigger, RecurrenceTrigger
 ZONES = (
@@ -286,63 +289,37 @@ class TestSets:
         assert with_sets(mondays, begin, found) == [found]
 
 
-LONG_AGO = datetime(1950, 1, 1, tzinfo=UTC)
 HOURLY, MINUTELY, SECONDLY = Cron("0 * * * *"), Cron("* * * * *"), "* * * * * * *"
+
+
+def read(text: str) -> Trigger:
+    """A cron expression in UTC or after its zone, a rule, or an interval in seconds."""
+    if "FREQ=" in text:
+        return Rule(text)
+    if text.startswith("every "):
+        _, seconds, since = text.split()
+        return IntervalTrigger(float(seconds) * SECOND, datetime.fromisoformat(since))
+    zone, _, expression = text.rpartition(": ")
+    return Cron(expression, zone or "UTC")
 
 
 class TestSearch:
     @pytest.mark.parametrize(
-        ("trigger", "exceptions", "after", "expected"),
+        ("text", "exceptions", "after", "expected"),
         [
-            # Seasons and days by the minute and by the second.
-            (HOURLY, Cron("* * * 2-12 *"), "2030-02-01", "2031-01-01"),
-            (MINUTELY, Cron("* * * 4-9 *"), "2030-03-31T23:59", "2030-10-01"),
+            *table("triggers/left_out"),
+            # By many at once.
             (
-                Cron(SECONDLY),
-                Cron("* * * 5-9 * * *"),
-                "2030-01-04T23:59:59",
-                "2030-01-10",
-            ),
-            # By rules, with and without an end, and by many at once.
-            (
-                MINUTELY,
-                Rule("FREQ=MINUTELY;BYMONTH=5,6,7"),
-                "2030-04-30T23:59",
-                "2030-08-01",
-            ),
-            (
-                Cron(SECONDLY),
-                Rule(
-                    "FREQ=SECONDLY;COUNT=100000", start=datetime(2030, 5, 1, tzinfo=UTC)
-                ),
-                "2030-05-01",
-                "2030-05-02T03:46:40",
-            ),
-            (
-                Cron(SECONDLY),
-                [Cron(f"{second} * * 3 * * *") for second in range(60)],
-                "2030-01-02T23:59:59",
-                "2030-01-04",
-            ),
-            (
-                Cron(SECONDLY),
-                [IntervalTrigger(minutes * MINUTE, NOON) for minutes in (1, 7)],
-                "2030-06-01T11:59:59",
-                "2030-06-01T12:00:01",
-            ),
-            # Centuries.
-            (
-                Cron("0 0 0 * * * *"),
-                Cron("0 0 0 * * * 1975-2097"),
-                "1975-01-01",
-                "2098-01-01",
+                SECONDLY,
+                " & ".join(f"{second} * * 3 * * *" for second in range(60)),
+                *("2030-01-02T23:59:59", "2030-01-04"),
             ),
         ],
     )
     def test_it_goes_over_what_is_left_out(
-        self, trigger: Trigger, exceptions: Any, after: str, expected: str
+        self, text: str, exceptions: str, after: str, expected: str
     ) -> None:
-        excepting = ExceptTrigger(trigger, exceptions)
+        excepting = ExceptTrigger(read(text), [*map(read, exceptions.split(" & "))])
         found = excepting.next_fire_time(
             datetime.fromisoformat(after).replace(tzinfo=UTC)
         )
@@ -354,36 +331,17 @@ class TestSearch:
         trigger = LimitedTrigger(night, start=start)
         assert trigger.next_fire_time(NOON) == start + 11 * HOUR
 
-    @pytest.mark.parametrize(
-        "make",
-        [
-            lambda: AllOfTrigger([Cron("1 * * * * * *"), Cron("2 * * * * * *")]),
-            lambda: AllOfTrigger([ListedTrigger(), HOURLY]),
-            lambda: ExceptTrigger(
-                Cron(SECONDLY), [Cron("0-29 * * * * * *"), Cron("30-59 * * * * * *")]
-            ),
-            lambda: ExceptTrigger(
-                Cron("0 9 * * *"),
-                [IntervalTrigger(HOUR, LONG_AGO), IntervalTrigger(17 * HOUR, LONG_AGO)],
-            ),
-            lambda: ExceptTrigger(
-                Cron("0 3 * * *", "Europe/Berlin"), Cron("* 0-4 * * *", "UTC")
-            ),
-            lambda: AllOfTrigger(
-                [
-                    IntervalTrigger(HOUR, NOON),
-                    IntervalTrigger(HOUR, NOON + 0.5 * SECOND),
-                ]
-            ),
-            lambda: ExceptTrigger(
-                Rule("FREQ=YEARLY;BYEASTER=0", start=NOON),
-                Rule("FREQ=WEEKLY;BYDAY=SU", start=NOON),
-            ),
-        ],
-    )
-    def test_what_never_fires_is_refused(self, make: Any) -> None:
+    @pytest.mark.parametrize(("kind", "text", "others"), table("triggers/never_fires"))
+    def test_what_never_fires_is_refused(
+        self, kind: str, text: str, others: str
+    ) -> None:
+        one, parts = read(text), [*map(read, others.split(" & "))]
+        makers: dict[str, Callable[[], Trigger]] = {
+            "all of": lambda: AllOfTrigger([one, *parts]),
+            "except": lambda: ExceptTrigger(one, parts),
+        }
         with pytest.raises(InvalidTriggerError, match="it never fires"):
-            make()
+            makers[kind]()
 
     def test_rules_that_start_when_they_are_scheduled_are_not_asked_one_by_one(
         self,
