@@ -281,23 +281,12 @@ class TestDescription:
 
 
 class TestWarnings:
-    def test_most_expressions_need_none(self) -> None:
-        for expression in (
-            *("0 9 * * *", "*/15 9-17 * * MON-FRI", "0 0 L * *", "0 0 28 * *"),
-            *("*/5,7 * * * *", "0-30/7 * * * *", "0 0 31 1,3,5 *", "0 */6 * * *"),
-            *("@daily", "*/10 * * * * * *", "0 0 ? * 1", "0 0 29 3 *"),
-        ):
-            assert CronTrigger(expression).warnings(NEW_YEAR) == (), expression
-
     @pytest.mark.parametrize(
         ("expression", "sentence"), table("triggers/cron_warnings")
     )
     def test_a_usual_mistake_is_told(self, expression: str, sentence: str) -> None:
-        assert CronTrigger(expression).warnings(NEW_YEAR) == (sentence,)
-
-    def test_a_time_lies_in_a_gap(self) -> None:
-        (found,) = CronTrigger("30 2 * * *", "Europe/Berlin").warnings(NEW_YEAR)
-        assert found.startswith("02:30 does not exist on 2025-03-30 in Europe/Berlin")
+        expected = (sentence,) if sentence else ()
+        assert CronTrigger(expression).warnings(NEW_YEAR) == expected
 
     def test_its_years_have_passed(self) -> None:
         trigger = CronTrigger("0 0 0 1 1 ? 2020-2025")

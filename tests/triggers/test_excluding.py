@@ -36,7 +36,6 @@ from tests.triggers.combinations import (
     DAILY,
     DAY,
     END,
-    HOUR,
     MICROSECOND,
     MINUTE,
     NOON,
@@ -85,23 +84,6 @@ class TestExcept:
         assert plain == ExceptTrigger(DAILY, ["tests.weekends"], "America/New_York")
         assert plain != ExceptTrigger(DAILY, "tests.weekends", "UTC")
 
-    def test_the_day_that_apia_lost_is_no_obstacle(self) -> None:
-        lost = DateCalendar([date(2011, 12, 30)])
-        register_calendar("tests.lost", lost)
-        hourly = CronTrigger("0 * * * *", "Pacific/Apia")
-        begin = datetime(2011, 12, 29, tzinfo=UTC)
-        window = (begin, begin + 3 * DAY)
-        assert series(ExceptTrigger(hourly, "tests.lost"), *window) == series(
-            hourly, *window
-        )
-        register_calendar("tests.before", DateCalendar([date(2011, 12, 29)]))
-        # Midnight of the 31st, which followed the 29th.
-        midnight = datetime(2011, 12, 30, 10, tzinfo=UTC)
-        trigger = ExceptTrigger(hourly, "tests.before")
-        assert trigger.next_fire_time(midnight - 2 * HOUR) == midnight
-        with pytest.raises(InvalidTriggerError, match="never fires"):
-            OnlyTrigger(hourly, "tests.lost")
-
     @pytest.mark.parametrize(
         ("zone", "day"),
         [
@@ -115,6 +97,8 @@ class TestExcept:
             ("Africa/Cairo", date(2024, 4, 26)),
             # From 23:30 on to 00:30 of the next day.
             ("America/Toronto", date(1919, 3, 31)),
+            # There was no such day.
+            ("Pacific/Apia", date(2011, 12, 30)),
         ],
     )
     @pytest.mark.parametrize("shift", [-1, 0, 1])

@@ -4,7 +4,7 @@ import copy
 import pickle
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,7 +14,7 @@ from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
-from tests.case_tables import table
+from tests.case_tables import json_table, table
 from tests.triggers.cron_oracle import DAY, HOUR, fire_times
 
 if TYPE_CHECKING:
@@ -78,56 +78,27 @@ class TestValue:
             assert DailyTrigger.from_dict(each.to_dict()) == each
 
 
-class TestEffect:
-    @pytest.mark.parametrize(
-        ("expression", "fire_time", "effect"),
-        table("triggers/cron_effects"),
-    )
-    def test_what_is_special_about_a_fire_time(
-        self, expression: str, fire_time: str, effect: str
-    ) -> None:
-        trigger = CronTrigger(expression, NEW_YORK)
-        at = datetime.fromisoformat(fire_time).replace(tzinfo=UTC)
-        assert trigger.next_fire_time(at - HOUR / 3600) == at
-        for each in (at, at.astimezone(ZoneInfo("Asia/Tokyo"))):
-            assert (trigger.effect(each) or "") == effect
-
-    @pytest.mark.parametrize(
-        ("trigger", "fire_time", "effect"),
-        [
-            (
-                CronTrigger("30 1 * * *", NEW_YORK, overlap="second"),
-                datetime(2024, 11, 3, 6, 30, tzinfo=UTC),
-                "the second of two 01:30",
-            ),
-            (
-                CronTrigger("0 2,3 * * *", NEW_YORK, gap="skip"),
-                datetime(2024, 3, 10, 7, tzinfo=UTC),
-                None,
-            ),
-            (
-                CronTrigger("0 0 * * *", "Pacific/Apia"),
-                datetime(2011, 12, 30, 10, tzinfo=UTC),
-                None,
-            ),
-            (CronTrigger("0 7 * * *"), datetime(2024, 3, 10, 7, tzinfo=UTC), None),
-        ],
-        ids=["second by choice", "gap is skipped", "long gap", "UTC"],
-    )
-    def test_it_depends_on_choices_and_zones(
-        self, trigger: CronTrigger, fire_time: datetime, effect: str | None
-    ) -> None:
-        assert trigger.effect(fire_time) == effect
+@pytest.mark.parametrize(
+    ("choices", "expression", "zone", "fire_time", "effect"),
+    json_table("triggers/cron_effects"),
+)
+def test_what_is_special_about_a_fire_time(
+    choices: dict[str, Any], expression: str, zone: str, fire_time: str, effect: str
+) -> None:
+    trigger = CronTrigger(expression, zone, **choices)
+    at = datetime.fromisoformat(fire_time).replace(tzinfo=UTC)
+    assert trigger.next_fire_time(at - HOUR / 3600) == at
+    for each in (at, at.astimezone(ZoneInfo("Asia/Tokyo"))):
+        assert (trigger.effect(each) or "") == effect
 
 
-class TestWarnings:
-    @pytest.mark.parametrize(
-        ("expression", "timezone", "gap", "now", "warning"),
-        table("triggers/cron_skipped"),
-    )
-    def test_a_time_is_skipped_within_a_year(
-        self, expression: str, timezone: str, gap: str, now: str, warning: str
-    ) -> None:
-        trigger = CronTrigger(expression, timezone, gap=gap)
-        at = datetime.fromisoformat(now).replace(tzinfo=UTC)
-        assert trigger.warnings(at) == ((warning,) if warning else ())
+@pytest.mark.parametrize(
+    ("expression", "timezone", "gap", "now", "warning"),
+    table("triggers/cron_skipped"),
+)
+def test_a_time_is_skipped_within_a_year(
+    expression: str, timezone: str, gap: str, now: str, warning: str
+) -> None:
+    trigger = CronTrigger(expression, timezone, gap=gap)
+    at = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    assert trigger.warnings(at) == ((warning,) if warning else ())
