@@ -36,7 +36,7 @@ from go_scheduler.handlers.webhook import (
 )
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
-from tests.case_tables import json_table
+from tests.case_tables import json_table, table
 from tests.conftest import instance, seconds
 from tests.handlers.receivers import Receiver, receiving
 from tests.patience import FAILED_AFTER
@@ -296,40 +296,16 @@ class TestAnswers:
 
 
 class TestWhereItGoes:
-    @pytest.mark.parametrize(
-        ("address", "kind"),
-        [
-            ("127.0.0.1", "loopback"),
-            ("10.1.2.3", "private"),
-            ("192.168.0.1", "private"),
-            ("169.254.169.254", "link_local"),
-            ("100.100.100.200", "shared"),
-            ("168.63.129.16", "metadata"),
-            ("192.0.0.192", "metadata"),
-            ("224.0.0.1", "multicast"),
-            ("240.0.0.1", "private|reserved"),
-            ("0.0.0.0", "unspecified"),
-            ("::1", "loopback"),
-            ("::", "unspecified"),
-            ("fe80::1%eth0", "link_local"),
-            ("fd00:ec2::254", "private"),
-            ("fec0::1", "site_local"),
-            ("ff02::1", "multicast"),
-            ("::ffff:127.0.0.1", "private|loopback|reserved"),
-            ("::7f00:1", "private|reserved|tunnel"),
-            ("2002:7f00:1::", "private|tunnel"),
-            ("2001:0:808:808::", "private|tunnel"),
-            ("64:ff9b::7f00:1", "private|reserved|loopback"),
-            ("8.8.8.8.8", "unknown"),
-        ],
-    )
+    @pytest.mark.parametrize(("address", "kind"), table("handlers/webhook_addresses"))
     def test_no_address_is_reached_that_is_not_public(
         self, address: str, kind: str
     ) -> None:
         # All of them are checked, not only the first.
         names = Names(shop_example=[["93.184.215.14", address]])
         webhook = Webhook(resolve=names)
-        with pytest.raises(Fail, match=f"it has an? ({kind}) address, which is not"):
+        with pytest.raises(
+            Fail, match=f"it has an? ({kind.replace('/', '|')}) address"
+        ):
             send(webhook, url="http://shop.example/")
 
     def test_what_a_tunnel_leads_to_has_to_be_allowed_too(self) -> None:
@@ -429,17 +405,7 @@ class TestRedirects:
 
     @pytest.mark.parametrize(
         ("to", "answer"),
-        [
-            ("http://other.example:{port}/", "it leads to another host"),
-            ("https://shop.example:{port}/", "it leads to another host"),
-            ("http://169.254.169.254:{port}/", "link_local address"),
-            ("http://shop.example:22/", "port 22 is not allowed"),
-            ("http://shop.example/", "port 80 is not allowed"),
-            ("ftp://shop.example/", "must begin with http"),
-            ("http://xn--a/", "url: Codepoint"),
-            ("http://a:b@shop.example:{port}/", "a user or a password"),
-            ("http://[x/", "answered 302"),
-        ],
+        table("handlers/webhook_redirects"),
     )
     def test_one_that_may_not_be_followed_is_final(
         self, receiver: Receiver, to: str, answer: str
