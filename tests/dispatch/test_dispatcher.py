@@ -28,7 +28,6 @@ from go_scheduler.events import BusAway, BusBack, InstanceGivenBack
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.models import Stage
 from go_scheduler.run import GiveBack
-from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
 from tests.dispatch.direct_bus import DirectBus
@@ -37,17 +36,14 @@ from tests.dispatch.house import House
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from go_scheduler.testing import ManualClock
+
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def house(clock: ManualClock) -> House:
-    return House(clock, MemoryStore(clock))
+    return House(clock)
 
 
 def test_all_that_a_worker_needs_is_published(house: House) -> None:
@@ -81,12 +77,7 @@ def test_all_that_a_worker_needs_is_published(house: House) -> None:
 def test_limits_are_the_definitions_the_dispatchers_and_the_schedulers(
     clock: ManualClock,
 ) -> None:
-    house = House(
-        clock,
-        MemoryStore(clock),
-        start_timeout=3 * SECOND,
-        heartbeat_timeout=4 * SECOND,
-    )
+    house = House(clock, start_timeout=3 * SECOND, heartbeat_timeout=4 * SECOND)
     with house.runs():
         plain = house.publish()
         own = house.publish(start_timeout=5 * SECOND, heartbeat_timeout=6 * SECOND)
@@ -167,7 +158,7 @@ def test_what_no_worker_has_begun_waits_and_fills_its_queue(house: House) -> Non
 def test_topics_are_those_of_queues_or_of_tasks(
     clock: ManualClock, apart: Any, topic: str
 ) -> None:
-    house = House(clock, MemoryStore(clock), namespace="shop", topic_per_task=apart)
+    house = House(clock, namespace="shop", topic_per_task=apart)
     with house.scheduler:
         house.scheduler.run_now(house.put().id)
         clock.advance(SECOND)
@@ -175,7 +166,7 @@ def test_topics_are_those_of_queues_or_of_tasks(
 
 
 def test_one_whose_topic_would_be_too_long_has_failed(clock: ManualClock) -> None:
-    house = House(clock, MemoryStore(clock), topic_per_task=True)
+    house = House(clock, topic_per_task=True)
     with house.scheduler:
         house.scheduler.run_now(house.put(name="ä" * 200).id)
         clock.advance(SECOND)
@@ -190,7 +181,7 @@ def test_some_tasks_run_here_and_some_on_the_bus(clock: ManualClock) -> None:
     for name in ("mail", "resize"):
         handlers.register(name)(lambda instance: ran.append(instance.definition.name))
     dispatcher = Dispatcher(DirectBus())
-    house = House(clock, MemoryStore(clock), handlers.routed({"resize": dispatcher}))
+    house = House(clock, handlers.routed({"resize": dispatcher}))
     house.bus.published = dispatcher._bus.published  # type: ignore[attr-defined]
     with house.runs():
         house.scheduler.run_now(house.put(name="mail").id)
@@ -204,7 +195,7 @@ def test_a_type_of_jobs_runs_on_the_bus_with_its_payload_checked(
     clock: ManualClock,
 ) -> None:
     types = JobTypes()
-    house = House(clock, MemoryStore(clock), types)
+    house = House(clock, types)
     schema = {"required": ["width"]}
     types.job_type("resize", schema=schema, queue="slow")(house.dispatcher)
     with Scheduler(types, house.store, queues=["slow"], clock=clock) as scheduler:
@@ -219,7 +210,7 @@ def test_that_nothing_here_hears_is_said_at_the_first_run(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     # What a process has heard once it may hear again: no other test has this one.
-    house = House(clock, MemoryStore(clock), namespace="unheard")
+    house = House(clock, namespace="unheard")
     with house.scheduler:
         for _ in range(2):
             house.scheduler.run_now(house.put().id)

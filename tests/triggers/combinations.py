@@ -135,17 +135,6 @@ def listed(*times: datetime, timezone: str | None = None) -> ListedTrigger:
     return ListedTrigger([each.isoformat() for each in times], timezone)
 
 
-def series(trigger: Trigger, begin: datetime, end: datetime) -> list[datetime]:
-    """The fire times after one instant, up to another."""
-    found: list[datetime] = []
-    after: datetime | None = trigger.next_fire_time(begin)
-    while after is not None and after <= end:
-        assert after > (found[-1] if found else begin)
-        found.append(after)
-        after = trigger.next_fire_time(after)
-    return found
-
-
 def days_of(calendar: Calendar, first: date, last: date) -> list[date]:
     days = map(date.fromordinal, range(first.toordinal(), last.toordinal() + 1))
     return [day for day in days if calendar.includes(day)]

@@ -47,8 +47,8 @@ from tests.triggers.combinations import (
     WrongTrigger,
     listed,
     nested,
-    series,
 )
+from tests.triggers.cron_oracle import fire_times_until as series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

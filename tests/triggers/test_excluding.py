@@ -44,8 +44,8 @@ from tests.triggers.combinations import (
     Computed,
     SteadyTrigger,
     listed,
-    series,
 )
+from tests.triggers.cron_oracle import fire_times_until as series
 
 
 class TestExcept:

@@ -45,9 +45,9 @@ from tests.triggers.combinations import (
     NOON,
     SECOND,
     Computed,
-    series,
 )
 from tests.triggers.cron_oracle import FIVE, expressions
+from tests.triggers.cron_oracle import fire_times_until as series
 from tests.triggers.test_recurrence_times import rules as plain_rules
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from tests.triggers.combinations import (
     NOON,
     SECOND,
     SteadyTrigger,
-    series,
 )
+from tests.triggers.cron_oracle import fire_times_until as series
 
 
 class TestLimits:

@@ -32,8 +32,8 @@ from tests.triggers.combinations import (
     SECOND,
     SteadyTrigger,
     listed,
-    series,
 )
+from tests.triggers.cron_oracle import fire_times_until as series
 
 
 def every(seconds: float, first: float = 0) -> IntervalTrigger:

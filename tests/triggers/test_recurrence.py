@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,23 +11,19 @@ from hypothesis import strategies as st
 
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
 from tests.case_tables import table
-from tests.triggers.cron_oracle import DAY, HOUR, fire_times_until, near_changes, walk
-
-if TYPE_CHECKING:
-    from go_scheduler.triggers import Trigger
+from tests.triggers.cron_oracle import (
+    DAY,
+    HOUR,
+    fire_times,
+    fire_times_until,
+    near_changes,
+    walk,
+)
 
 NEW_YORK = ZoneInfo("America/New_York")
 NOW = datetime(2024, 2, 28, 23, 59, 30, 250_000, tzinfo=UTC)
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-
-
-def fire_times(trigger: Trigger, after: datetime, most: int) -> list[datetime]:
-    found: list[datetime] = []
-    while len(found) < most and (each := trigger.next_fire_time(after)) is not None:
-        assert each > after
-        found.append(after := each)
-    return found
 
 
 class TestFireTimes:

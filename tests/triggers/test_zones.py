@@ -28,11 +28,11 @@ from go_scheduler.triggers.local_time import (
     zone_changes,
 )
 from go_scheduler.triggers.zones import load_zone
-from tests.triggers.cron_oracle import MICROSECOND
+from tests.triggers.cron_oracle import MICROSECOND, fire_times
 from tests.zones import ZONE, Zones, zones_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 JUNE = datetime(2030, 6, 1, tzinfo=UTC)
@@ -70,16 +70,6 @@ def on_the_days_of_a_calendar() -> OnlyTrigger:
     return OnlyTrigger(daily(), "test-zones")
 
 
-def series(trigger: Trigger, after: datetime, number: int = 4) -> Sequence[datetime]:
-    found = []
-    for _ in range(number):
-        following = trigger.next_fire_time(after)
-        if following is None:
-            break
-        found.append(after := following)
-    return found
-
-
 TRIGGERS = [
     daily,
     rule,
@@ -96,10 +86,10 @@ def test_a_trigger_goes_by_the_data_of_its_process(
     make: type[Trigger], zones: Zones
 ) -> None:
     trigger = make()
-    before = series(trigger, JUNE)
+    before = fire_times(trigger, JUNE, 4)
     assert [each.hour for each in before] == [8] * 4
     zones.bring(then=2)
-    after = series(trigger, JUNE)
+    after = fire_times(trigger, JUNE, 4)
     assert after == [each - HOUR for each in before]
     # Not even what was answered last, and is passed on as it was, leads to old ones.
     assert trigger.next_fire_time(before[0]) == before[1] - HOUR
