@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -17,6 +18,7 @@ from go_scheduler.triggers import (
     BusinessDays,
     CronTrigger,
     DateCalendar,
+    DelayTrigger,
     ExceptTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
@@ -25,6 +27,7 @@ from go_scheduler.triggers import (
     RecurrenceTrigger,
     RuleCalendar,
     Trigger,
+    read_ical,
     register_calendar,
 )
 from go_scheduler.triggers.base import UndecidedError
@@ -45,6 +48,8 @@ from tests.triggers.combinations import (
     NOON,
     SECOND,
     Computed,
+    ListedTrigger,
+    SteadyTrigger,
 )
 from tests.triggers.cron_oracle import FIVE, expressions
 from tests.triggers.cron_oracle import fire_times_until as series
@@ -68,6 +73,7 @@ BEGINNINGS = tuple(
 )
 STARTS = ("0102T000000", "0310T023000", "0605T090807")
 PLENTY = 10**8
+HOURLY, MINUTELY, SECONDLY = Cron("0 * * * *"), Cron("* * * * *"), "* * * * * * *"
 
 
 clocks: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -129,6 +135,9 @@ leaves: st.SearchStrategy[Trigger] = st.one_of(
 register_calendar("tests.changes", DateCalendar([each.date() for each in BEGINNINGS]))
 register_calendar("tests.workdays", BusinessDays("tests.changes"))
 register_calendar("tests.rule", RuleCalendar("FREQ=MONTHLY;BYDAY=SA,SU;BYSETPOS=-1,1"))
+register_calendar("tests.weekdays", BusinessDays())
+register_calendar("tests.until", RuleCalendar("FREQ=DAILY;UNTIL=20300704"))
+register_calendar("tests.ical", read_ical(Path(__file__).with_name("holidays.ics")))
 register_calendar("tests.odd", Computed(lambda day: day.day % 7 < 3))
 some_calendars = st.lists(
     st.sampled_from(["tests.changes", "tests.workdays", "tests.rule", "tests.odd"]),
@@ -272,6 +281,29 @@ class TestSets:
                 ),
                 "2024-12-28",
             ),
+            # A day that is left out whole, and a time of it besides.
+            (
+                Rule(
+                    "DTSTART:20240301T013000Z\nRRULE:FREQ=DAILY\n"
+                    "EXDATE;VALUE=DATE:20240310\nEXDATE:20240310T013000Z"
+                ),
+                "2024-03-08",
+            ),
+            (LimitedTrigger(HOURLY, start=NOON, end=NOON + 2 * HOUR), "2030-06-01"),
+            *(
+                (OnlyTrigger(IntervalTrigger(12 * HOUR, NOON), names, ZONES[1]), first)
+                for names in (
+                    "tests.weekdays",
+                    "tests.workdays",
+                    "tests.odd",
+                    "tests.ical",
+                )
+                for first in ("2030-06-01", "2030-12-28")
+            ),
+            *(
+                (OnlyTrigger(IntervalTrigger(12 * HOUR, NOON), names), "2030-06-28")
+                for names in ("tests.rule", ["tests.until", "tests.changes"])
+            ),
         ],
     )
     def test_times_that_are_skipped_or_cut_are_the_same(
@@ -287,9 +319,6 @@ class TestSets:
         mondays = AllOfTrigger([Cron("0 0 29 2 *"), Cron("0 0 * * 1")])
         begin, found = (datetime(year, 2, 29, tzinfo=UTC) for year in (2044, 2072))
         assert with_sets(mondays, begin, found) == [found]
-
-
-HOURLY, MINUTELY, SECONDLY = Cron("0 * * * *"), Cron("* * * * *"), "* * * * * * *"
 
 
 def read(text: str) -> Trigger:
@@ -408,6 +437,23 @@ class TestSearch:
         times = searchable_times_of(trigger)
         assert times is not None
         assert times.next(first, lambda year: None, SearchBudget()) is None
+
+    @pytest.mark.parametrize(
+        "trigger",
+        [
+            AnyOfTrigger([MINUTELY, SteadyTrigger(1)]),
+            ExceptTrigger(MINUTELY, SteadyTrigger(60)),
+            OnlyTrigger(ListedTrigger([NOON.isoformat()]), "tests.june"),
+            LimitedTrigger(SteadyTrigger(1), start=NOON, limit=3),
+            DelayTrigger(HOUR),
+            IntervalTrigger(HOUR),
+        ],
+        ids=str,
+    )
+    def test_foreign_triggers_and_those_without_a_start_are_asked_one_by_one(
+        self, trigger: Trigger
+    ) -> None:
+        assert searchable_times_of(trigger) is None
 
     def test_nor_is_a_limit_of_what_is_at_too_many_parts_of_a_second(self) -> None:
         seldom = IntervalTrigger(SECOND + MICROSECOND, NOON)

@@ -17,6 +17,7 @@ from go_scheduler.triggers import (
     IntervalTrigger,
     LimitedTrigger,
     RecurrenceTrigger,
+    Trigger,
 )
 from go_scheduler.triggers.base import progression_of
 from go_scheduler.triggers.combining.progressions import (
@@ -86,6 +87,19 @@ class TestProgressions:
         for after in (BEGINNING, start - MICROSECOND, start, NOON, NOON + DAY, END):
             expected = trigger.next_fire_time(after)
             assert ProgressionTrigger(found).next_fire_time(after) == expected
+
+    @pytest.mark.parametrize(
+        "trigger",
+        [
+            RecurrenceTrigger("FREQ=HOURLY"),
+            RecurrenceTrigger("FREQ=HOURLY", "Europe/Berlin", start=NOON),
+            RecurrenceTrigger("FREQ=HOURLY;COUNT=3", start=NOON),
+            RecurrenceTrigger("RDATE:20300602T120000Z", start=NOON),
+            IntervalTrigger(HOUR),
+        ],
+    )
+    def test_others_are_none(self, trigger: Trigger) -> None:
+        assert progression_of(trigger) is None
 
 
 class TestAllOf:

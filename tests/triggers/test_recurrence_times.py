@@ -350,6 +350,14 @@ class TestCount:
             trigger = RecurrenceTrigger(f"{rule};COUNT=77777", start=start)
             assert trigger.next_fire_time(after) == expected
 
+    def test_a_change_of_the_clocks_on_another_day_is_not_counted(self) -> None:
+        start = datetime(1990, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+        last = start + 7 * 2999 * DAY + timedelta(hours=23)
+        rule = f"FREQ=HOURLY;BYDAY=MO;COUNT={3000 * 24}"
+        for after, expected in ((last - MICROSECOND, last), (last, None)):
+            trigger = RecurrenceTrigger(rule, start=start)
+            assert trigger.next_fire_time(after) == expected
+
     def test_what_counts_hours_counts_those_that_pass_in_any_zone(self) -> None:
         start = datetime(1990, 1, 1, tzinfo=UTC)
         last = start + timedelta(hours=77_776)
