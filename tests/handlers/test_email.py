@@ -6,13 +6,11 @@ import base64
 import email
 import email.policy
 import socket
-import ssl
 from dataclasses import replace
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trustme
 
 from go_scheduler import ConfigurationError, Fail, Scheduler, State
 from go_scheduler.handlers.email import Email, EmailFailed, MailServer
@@ -26,6 +24,7 @@ from tests.conftest import instance, seconds
 from tests.handlers.mail_servers import Mails, mail_server
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
     from email.message import EmailMessage
     from pathlib import Path
@@ -33,25 +32,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskInstance
 
 ADA = {"to": "ada@example.org", "subject": "Hello", "text": "Hello Ada"}
-
-
-@pytest.fixture
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def context(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-    return context
-
-
-@pytest.fixture
-def ca_file(authority: trustme.CA, tmp_path: Path) -> Path:
-    path = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(str(path))
-    return path
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import json
 import logging
-import ssl
 import sys
 import threading
 from dataclasses import replace
@@ -15,7 +14,6 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trustme
 
 from go_scheduler import (
     ConfigurationError,
@@ -42,6 +40,7 @@ from tests.handlers.receivers import Receiver, receiving
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
@@ -73,14 +72,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def secure(authority: trustme.CA) -> Iterator[Receiver]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("shop.example").configure_cert(context)
+def secure(context: ssl.SSLContext) -> Iterator[Receiver]:
     with receiving(context) as receiver:
         yield receiver
 
@@ -154,10 +146,9 @@ class TestWhatIsSent:
         assert "Go-Scheduler-Signature" not in empty.headers
 
     def test_with_tls_the_certificate_is_that_of_the_name(
-        self, secure: Receiver, authority: trustme.CA, tmp_path: Path
+        self, secure: Receiver, ca_file: Path
     ) -> None:
-        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-        webhook = made(secure, ca_file=tmp_path / "ca.pem")
+        webhook = made(secure, ca_file=ca_file)
         url = f"https://shop.example:{secure.port}/"
         send(webhook, url=url, authorization="shop")
         [received] = secure.received
@@ -267,14 +258,9 @@ class TestAnswers:
             send(made(receiver), url=at(receiver))
 
     def test_what_comes_back_of_a_secret_is_hidden(
-        self,
-        secure: Receiver,
-        authority: trustme.CA,
-        tmp_path: Path,
-        caplog: pytest.LogCaptureFixture,
+        self, secure: Receiver, ca_file: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)
-        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
 
         def echo(handler: Any) -> None:
             token = handler.headers["Authorization"]
@@ -282,7 +268,7 @@ class TestAnswers:
             handler.answer(500, text.encode())
 
         secure.answers["/hidden"] = echo
-        webhook = made(secure, ca_file=tmp_path / "ca.pem")
+        webhook = made(secure, ca_file=ca_file)
         with pytest.raises(WebhookFailed) as failure:
             send(
                 webhook,

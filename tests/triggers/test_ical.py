@@ -32,42 +32,12 @@ def days(event: str, year: int = 2024, timezone: str | None = None) -> list[str]
 
 
 class TestFile:
-    def test_its_events_are_days(self) -> None:
-        calendar = read_ical(HOLIDAYS)
-        assert days_of_year(calendar, 2023) == []
-        assert days_of_year(calendar, 2024) == [
-            "01-01",
-            "04-02",
-            "04-03",
-            "04-16",
-            "06-14",
-            "06-15",
-            "11-28",
-            *(f"12-{day}" for day in range(23, 32)),
-        ]
-
-    def test_recurring_ones_go_on(self) -> None:
-        calendar = read_ical(HOLIDAYS)
-        assert days_of_year(calendar, 2025) == ["01-01", "11-27"]
-        assert days_of_year(calendar, 2026) == ["01-01", "11-26"]
-        assert days_of_year(calendar, 2027) == []
-        assert days_of_year(calendar, 9999) == ["01-01"]
-
-    def test_but_for_changed_and_cancelled_occurrences(self) -> None:
-        calendar = read_ical(HOLIDAYS)
-        assert days_of_year(calendar, 2028) == ["01-03"]
-        assert days_of_year(calendar, 2029) == []
-        assert days_of_year(calendar, 2030) == ["01-01"]
-
-    def test_times_may_be_read_in_another_zone(self) -> None:
-        calendar = read_ical(HOLIDAYS, "Asia/Tokyo")
-        assert [day for day in days_of_year(calendar, 2024) if "04" <= day < "07"] == [
-            "04-03",
-            "04-16",
-            "06-15",
-            "06-16",
-        ]
-        assert days_of_year(calendar, 2030) == ["01-01"]
+    @pytest.mark.parametrize(
+        ("year", "zone", "expected"), table("triggers/ical_holidays")
+    )
+    def test_its_events_are_days(self, year: str, zone: str, expected: str) -> None:
+        calendar = read_ical(HOLIDAYS, zone or None)
+        assert days_of_year(calendar, int(year)) == expected.split()
 
     def test_it_may_be_text_or_bytes_with_any_end_of_line(self) -> None:
         calendar = read_ical(HOLIDAYS)
