@@ -156,10 +156,11 @@ def test_what_is_no_message_is_refused(body: bytes, why: str) -> None:
 def test_a_message_with_a_wrong_field_is_refused(
     fields: dict[str, object], kind: str, why: str
 ) -> None:
-    message = {"run": RUN, "cancel": CANCEL, "status": STATUS}[kind]
+    messages: dict[str, Run | Cancel | Status]
+    messages = {"run": RUN, "cancel": CANCEL, "status": STATUS}
     read = read_status if kind == "status" else read_action
     with pytest.raises(ConfigurationError, match=why):
-        read(changed(message, **fields))
+        read(changed(messages[kind], **fields))
 
 
 def test_an_error_that_is_no_utf_8_is_told_all_the_same() -> None:
