@@ -15,7 +15,7 @@ from go_scheduler.triggers.wall_clock_trigger import (
     check_wall_clock,
 )
 from tests.case_tables import json_table, table
-from tests.triggers.cron_oracle import DAY, HOUR, fire_times
+from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.local_time import Search
@@ -76,6 +76,18 @@ class TestValue:
         }
         for each in (DailyTrigger(2), trigger, DailyTrigger(2, overlap="both")):
             assert DailyTrigger.from_dict(each.to_dict()) == each
+
+
+@pytest.mark.parametrize(
+    ("choices", "expression", "expected"), json_table("triggers/cron_choices")
+)
+def test_a_gap_and_an_overlap_of_2024(
+    choices: dict[str, Any], expression: str, expected: str
+) -> None:
+    trigger = CronTrigger(expression, NEW_YORK, **choices)
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    found = fire_times_until(trigger, start, start + 366 * DAY)
+    assert ", ".join(f"{each:%d %H:%M}" for each in found) == expected
 
 
 @pytest.mark.parametrize(
