@@ -27,7 +27,8 @@ from go_scheduler.dispatch.messages.message import Run, read_action
 from go_scheduler.events import BusAway, BusBack, InstanceGivenBack
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.models import Stage
-from go_scheduler.run import GiveBack
+from go_scheduler.run import GiveBack, run_here
+from go_scheduler.running.held import HeldRun
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
 from tests.dispatch.direct_bus import DirectBus
@@ -94,6 +95,25 @@ def test_without_a_heartbeat_timeout_a_run_may_be_silent_for_its_expire_after(
     with house.runs():
         assert house.publish().heartbeat_timeout == 5 * MINUTE
         assert house.publish(expire_after=9 * SECOND).heartbeat_timeout == 9 * SECOND
+
+
+def test_its_timeout_does_not_pass_while_it_is_published(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[tuple[timedelta | None, timedelta, timedelta]] = []
+    publish_soon = house.bus.publish_soon
+
+    def noted(*given: Any, **more: Any) -> Any:
+        run = run_here()
+        assert isinstance(run, HeldRun)
+        later = house.clock.elapsed() + MINUTE
+        left.append((run.until_timeout(later), run.until_over(later), run.limit))
+        return publish_soon(*given, **more)
+
+    monkeypatch.setattr(house.bus, "publish_soon", noted)
+    with house.runs():
+        assert house.publish(timeout=SECOND).timeout == SECOND
+    assert left == [(None, 4 * MINUTE, 5 * MINUTE)]
 
 
 def test_one_whose_scheduler_does_not_hear_has_the_limits_of_that(
