@@ -369,8 +369,13 @@ class TestSearch:
             "all of": lambda: AllOfTrigger([one, *parts]),
             "except": lambda: ExceptTrigger(one, parts),
         }
-        with pytest.raises(InvalidTriggerError, match="it never fires"):
+        name, why = {
+            "all of": ("all_of", "no common fire time"),
+            "except": ("except", "leave none of its fire times"),
+        }[kind]
+        with pytest.raises(InvalidTriggerError, match=why) as refused:
             makers[kind]()
+        assert str(refused.value).startswith(f"{name}: it never fires: ")
 
     def test_rules_that_start_when_they_are_scheduled_are_not_asked_one_by_one(
         self,
