@@ -243,6 +243,7 @@ def on_days(
 
 
 class TestSets:
+    @pytest.mark.slow
     @settings(max_examples=60, deadline=None)
     @given(
         trigger=st.one_of(leaves, combinations()),
