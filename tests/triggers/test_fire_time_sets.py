@@ -270,6 +270,14 @@ class TestSets:
         [
             (Cron("50 */3 * * *", "Europe/London"), "2025-03-28"),
             (Cron("30 2 * * *", "America/New_York"), "2024-03-08"),
+            (Cron("30 1 * * *", "America/New_York", overlap="second"), "2024-11-01"),
+            (
+                Rule(
+                    "DTSTART;TZID=Europe/Berlin:20240301T013000\nRRULE:FREQ=DAILY\n"
+                    "RDATE:20240310T070000Z,20240310T080000Z\nEXDATE:20240310T080000Z"
+                ),
+                "2024-03-08",
+            ),
             # A gap from 23:30 to 00:30, and a whole day that was left out.
             (Cron("45 23 * * *", "America/Toronto"), "1919-03-29"),
             (Cron("15 0 * * *", "America/Toronto"), "1919-03-29"),
