@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from go_scheduler import OnDemandTrigger, TaskDefinition
+from go_scheduler import MemoryStore, OnDemandTrigger, TaskDefinition
 from go_scheduler.dispatch.dispatcher import Dispatcher
 from go_scheduler.dispatch.messages.message import (
     Cancel,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.handlers.registry import Handler
     from go_scheduler.models import TaskInstance
-    from go_scheduler.stores.base import Store
     from go_scheduler.testing import ManualClock
     from tests.dispatch.direct_bus import Message
 
@@ -36,14 +35,13 @@ class House(house.House):
     def __init__(
         self,
         clock: ManualClock,
-        store: Store,
         handler: Handler | None = None,
         **dispatcher: Any,
     ) -> None:
-        self.clock, self.store = clock, store
+        self.clock, self.store = clock, MemoryStore(clock)
         self.bus = DirectBus()
         self.dispatcher = Dispatcher(self.bus, clock=clock, **dispatcher)
-        super().__init__(clock, store, handler or self.dispatcher)
+        super().__init__(clock, self.store, handler or self.dispatcher)
 
     @contextmanager
     def runs(self) -> Iterator[House]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,23 +29,22 @@ from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.models import Stage
 from go_scheduler.run import GiveBack, run_here
 from go_scheduler.running.held import HeldRun
-from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
 from tests.dispatch.direct_bus import DirectBus
 from tests.dispatch.house import House
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from go_scheduler.testing import ManualClock
+
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def house(clock: ManualClock) -> House:
-    return House(clock, MemoryStore(clock))
+    return House(clock)
 
 
 def test_all_that_a_worker_needs_is_published(house: House) -> None:
@@ -78,12 +78,7 @@ def test_all_that_a_worker_needs_is_published(house: House) -> None:
 def test_limits_are_the_definitions_the_dispatchers_and_the_schedulers(
     clock: ManualClock,
 ) -> None:
-    house = House(
-        clock,
-        MemoryStore(clock),
-        start_timeout=3 * SECOND,
-        heartbeat_timeout=4 * SECOND,
-    )
+    house = House(clock, start_timeout=3 * SECOND, heartbeat_timeout=4 * SECOND)
     with house.runs():
         plain = house.publish()
         own = house.publish(start_timeout=5 * SECOND, heartbeat_timeout=6 * SECOND)
@@ -183,7 +178,7 @@ def test_what_no_worker_has_begun_waits_and_fills_its_queue(house: House) -> Non
 def test_topics_are_those_of_queues_or_of_tasks(
     clock: ManualClock, apart: Any, topic: str
 ) -> None:
-    house = House(clock, MemoryStore(clock), namespace="shop", topic_per_task=apart)
+    house = House(clock, namespace="shop", topic_per_task=apart)
     with house.scheduler:
         house.scheduler.run_now(house.put().id)
         clock.advance(SECOND)
@@ -191,7 +186,7 @@ def test_topics_are_those_of_queues_or_of_tasks(
 
 
 def test_one_whose_topic_would_be_too_long_has_failed(clock: ManualClock) -> None:
-    house = House(clock, MemoryStore(clock), topic_per_task=True)
+    house = House(clock, topic_per_task=True)
     with house.scheduler:
         house.scheduler.run_now(house.put(name="ä" * 200).id)
         clock.advance(SECOND)
@@ -206,7 +201,7 @@ def test_some_tasks_run_here_and_some_on_the_bus(clock: ManualClock) -> None:
     for name in ("mail", "resize"):
         handlers.register(name)(lambda instance: ran.append(instance.definition.name))
     dispatcher = Dispatcher(DirectBus())
-    house = House(clock, MemoryStore(clock), handlers.routed({"resize": dispatcher}))
+    house = House(clock, handlers.routed({"resize": dispatcher}))
     house.bus.published = dispatcher._bus.published  # type: ignore[attr-defined]
     with house.runs():
         house.scheduler.run_now(house.put(name="mail").id)
@@ -220,7 +215,7 @@ def test_a_type_of_jobs_runs_on_the_bus_with_its_payload_checked(
     clock: ManualClock,
 ) -> None:
     types = JobTypes()
-    house = House(clock, MemoryStore(clock), types)
+    house = House(clock, types)
     schema = {"required": ["width"]}
     types.job_type("resize", schema=schema, queue="slow")(house.dispatcher)
     with Scheduler(types, house.store, queues=["slow"], clock=clock) as scheduler:
@@ -235,7 +230,7 @@ def test_that_nothing_here_hears_is_said_at_the_first_run(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     # What a process has heard once it may hear again: no other test has this one.
-    house = House(clock, MemoryStore(clock), namespace="unheard")
+    house = House(clock, namespace="unheard")
     with house.scheduler:
         for _ in range(2):
             house.scheduler.run_now(house.put().id)
@@ -362,32 +357,37 @@ def test_what_has_priority_does_not_wait_for_all_that_is_published(
     assert before["first"] < 20 < before["in line"]
 
 
-class TestWrong:
-    """What no dispatcher is made of."""
+# Its arguments are wrong on purpose.
+DISPATCHER: Any = Dispatcher
 
-    def test_a_url_is_refused(self) -> None:
-        with pytest.raises(ConfigurationError, match=r"open_bus\(\)") as refused:
-            Dispatcher("amqp://me:secret@localhost")  # type: ignore[arg-type]
-        assert "secret" not in str(refused.value)
 
-    @pytest.mark.parametrize("wrong", [None, MemoryStore()])
-    def test_what_hears_is_a_scheduler(self, wrong: Any) -> None:
-        hearing = Dispatcher(DirectBus()).hearing(wrong)
-        with (
-            pytest.raises(ConfigurationError, match="scheduler must be a Scheduler"),
-            hearing,
-        ):
-            pytest.fail("it heard")
-
-    @pytest.mark.parametrize("wrong", ["resize", [1], 7])
-    def test_tasks_are_names(self, wrong: Any) -> None:
-        with pytest.raises(ConfigurationError, match="topic_per_task must be"):
-            Dispatcher(DirectBus(), topic_per_task=wrong)
-
-    @pytest.mark.parametrize("name", ["start_timeout", "heartbeat_timeout"])
-    def test_timeouts_are_above_zero(self, name: str) -> None:
-        with pytest.raises(ConfigurationError, match=name):
-            Dispatcher(DirectBus(), **{name: timedelta(0)})  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (partial(DISPATCHER, "amqp://me:secret@localhost"), r"open_bus\(\)"),
+        *(
+            (
+                partial(DISPATCHER, DirectBus(), topic_per_task=wrong),
+                "topic_per_task must",
+            )
+            for wrong in ("resize", [1], 7)
+        ),
+        *(
+            (partial(DISPATCHER, DirectBus(), **{name: timedelta(0)}), name)
+            for name in ("start_timeout", "heartbeat_timeout")
+        ),
+        *(
+            (DISPATCHER(DirectBus()).hearing(wrong).__enter__, "must be a Scheduler")
+            for wrong in (None, MemoryStore())
+        ),
+    ],
+)
+def test_what_no_dispatcher_is_made_of_is_refused(
+    make: Callable[[], object], why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=why) as refused:
+        make()
+    assert "secret" not in str(refused.value)
 
 
 def test_a_hearing_that_cannot_begin_leaves_nothing(

@@ -1,14 +1,16 @@
-"""The bus by kombu holds what any bus promises: in memory and on RabbitMQ."""
+"""The bus by kombu keeps what any bus promises; one that does not fails the suite."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from queue import Empty
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from go_scheduler.dispatch import KombuBus, MessageBus, open_bus
-from go_scheduler.testing.buses import BusSuite
+from go_scheduler.testing import buses
+from go_scheduler.testing.buses import BusSuite, Line
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -42,3 +44,41 @@ class TestOnRabbitMQ(BusSuite):
 
     def open_bus(self) -> MessageBus:
         return open_bus(self.url, timeout=LONG)
+
+
+class LosesWhatNobodyHears(KombuBus):
+    def publish(self, topic: str, body: bytes, **options: Any) -> None:
+        """Only to be on the bus at some other time."""
+
+
+class DeliversAsMuchAsThereIs(KombuBus):
+    def subscribe(self, topic: str, receive: Any, **options: Any) -> Any:
+        return super().subscribe(topic, receive, **{**options, "prefetch": 100})
+
+
+class ClosesNothing(KombuBus):
+    def is_up(self) -> bool:
+        return True
+
+
+FAULTS = {
+    LosesWhatNobodyHears: "test_a_message_waits_for_a_subscriber",
+    DeliversAsMuchAsThereIs: "test_prefetch_limits_the_unacknowledged",
+    ClosesNothing: "test_a_bus_that_has_been_closed_is_away",
+}
+
+
+@pytest.mark.parametrize("broken", FAULTS, ids=lambda each: each.__name__)
+def test_a_broken_bus_fails(
+    broken: type[KombuBus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Suite(BusSuite):
+        def open_bus(self) -> MessageBus:
+            return broken("memory://broken")
+
+    monkeypatch.setattr(buses, "_PATIENCE", 0.1)
+    # It ends once what should not come has come.
+    monkeypatch.setattr(buses, "_SOON", 20.0)
+    suite = Suite()
+    with suite.open_bus() as bus, pytest.raises((AssertionError, Empty)):
+        getattr(suite, FAULTS[broken])(Line(bus))

@@ -17,6 +17,7 @@ from go_scheduler import RetryAfter, events
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.events.event_bus import LOG_ALONE
 from go_scheduler.running.calling.error_text import describe_error
+from tests.case_tables import table
 
 ONE, TWO, THREE = UUID(int=1), UUID(int=2), UUID(int=3)
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -47,167 +48,49 @@ REFUSED = events.RequestRefused(
 NOT_RECORDED = events.StatusRefused(
     instance_id=ONE, attempt=2, worker="anna", reason="no"
 )
-LOCKED = "another transaction has locked it"
-OF = f"instance {TWO} of report: attempt 4"
+WRITES = [events.Write(each) for each in ("start", "renewal", "end")]
 
-# What is said of events of which not always the same is said, and of some others.
-WRITTEN = [
-    (
-        events.DeclarationOutdated(owner="shop", version=6, stored=7),
-        "INFO the set of shop was declared at version 7: what is declared at 6 changes"
-        " nothing",
+# Events of which not always the same is said, and some others; a table has their lines.
+EVENTS = [
+    events.DeclarationOutdated(owner="shop", version=6, stored=7),
+    events.DeclarationOutdated(owner="shop", version=None, stored=7),
+    events.DefinitionSetAside(**OF_D, **RAISED, retry_in=SECOND),
+    SKIPPED,
+    replace(SKIPPED, name=None, late=False),
+    replace(SKIPPED, added=True),
+    events.InstanceTakenOver(**OF_I),
+    events.RunFailed(**AGAIN, error="no"),
+    events.RunFailed(**AGAIN, error="no", worker="100%s"),
+    events.RunFailed(**OF_I | {"name": None}, runs=0, retry_in=None, error="no"),
+    events.RunFailed(**OF_I, runs=2, retry_in=None, error="no"),
+    events.RunDeferred(**AGAIN, error="File x\nRetryAfter: not yet\n"),
+    events.RunDeferred(
+        **AGAIN,
+        error=describe_error(ExceptionGroup("all", [RetryAfter(SECOND, "not")])),
     ),
-    (
-        events.DeclarationOutdated(owner="shop", version=None, stored=7),
-        "WARNING the set of shop was declared at version 7: what is declared without"
-        " one changes nothing",
-    ),
-    (
-        events.DefinitionSetAside(**OF_D, **RAISED, retry_in=SECOND),
-        f"ERROR definition {ONE} cannot fire and is left alone for 1 s: {ERROR!r}",
-    ),
-    (
-        SKIPPED,
-        f"WARNING report: not run, 3 of its fire times from {NOON} to {NOON}: late",
-    ),
-    (
-        replace(SKIPPED, name=None, late=False),
-        f"INFO definition {ONE}: not run, 3 of its fire times from {NOON} to {NOON}:"
-        " late",
-    ),
-    (
-        replace(SKIPPED, added=True),
-        f"WARNING report: not run, 3 that were added for {NOON} to {NOON}: late",
-    ),
-    (
-        events.InstanceTakenOver(**OF_I),
-        f"WARNING instance {TWO} of report: its last run came to no end, it runs again",
-    ),
-    (
-        events.RunFailed(**AGAIN, error="no"),
-        f"WARNING {OF} has failed and runs again in 0:00:01: no",
-    ),
-    (
-        events.RunFailed(**AGAIN, error="no", worker="100%s"),
-        f"WARNING {OF} on worker 100%s has failed and runs again in 0:00:01: no",
-    ),
-    (
-        events.RunFailed(**OF_I | {"name": None}, runs=0, retry_in=None, error="no"),
-        f"ERROR instance {TWO} of {ONE}: attempt 4 has failed for good: no",
-    ),
-    (
-        events.RunFailed(**OF_I, runs=2, retry_in=None, error="no"),
-        f"ERROR {OF} (run 2) has failed for good: no",
-    ),
-    (
-        events.RunDeferred(**AGAIN, error="File x\nRetryAfter: not yet\n"),
-        f"INFO {OF} asks to be run again in 0:00:01: RetryAfter: not yet",
-    ),
-    (
-        events.RunDeferred(
-            **AGAIN,
-            error=describe_error(ExceptionGroup("all", [RetryAfter(SECOND, "not")])),
-        ),
-        f"INFO {OF} asks to be run again in 0:00:01: go_scheduler.run.RetryAfter: to be"
-        " run again in 0:00:01: not",
-    ),
-    (
-        events.InstanceGivenBack(**OF_I, reason="away", delay=SECOND, by_handler=True),
-        f"INFO {OF} has not begun anything, counts as no run and is given back for"
-        " 0:00:01: away",
-    ),
-    (
-        events.RunLeftBehind(**OF_I, error="no"),
-        f"WARNING {OF} was left behind, has failed and is given back: no",
-    ),
-    (events.BusBack(away=61 * SECOND), "INFO the bus answers again, after 61 s"),
-    (
-        NOT_RECORDED,
-        f"WARNING a status of worker anna of instance {ONE}, attempt 2, is not"
-        " recorded: no",
-    ),
-    (
-        replace(NOT_RECORDED, instance_id=None, attempt=None, worker=None),
-        "WARNING a status is not recorded: no",
-    ),
-    (
-        events.RunTimedOut(**OF_I, timeout=SECOND, ended=True),
-        f"WARNING instance {TWO}: attempt 4 has no result after its timeout, 0:00:01:"
-        " it is told to end",
-    ),
-    (
-        events.RunTimedOut(**OF_I, timeout=SECOND, ended=False),
-        f"WARNING instance {TWO}: attempt 4 has no result after its timeout, 0:00:01:"
-        " it cannot be ended, presumed hung",
-    ),
+    events.InstanceGivenBack(**OF_I, reason="away", delay=SECOND, by_handler=True),
+    events.RunLeftBehind(**OF_I, error="no"),
+    events.BusBack(away=61 * SECOND),
+    NOT_RECORDED,
+    replace(NOT_RECORDED, instance_id=None, attempt=None, worker=None),
+    events.RunTimedOut(**OF_I, timeout=SECOND, ended=True),
+    events.RunTimedOut(**OF_I, timeout=SECOND, ended=False),
+    *(events.InstanceLocked(**OF_I, write=each) for each in WRITES),
     *(
-        (
-            events.InstanceLocked(**OF_I, write=events.Write(write)),
-            f"WARNING instance {TWO}: {said}",
-        )
-        for write, said in (
-            ("start", f"{LOCKED}, its start has to wait"),
-            (
-                "renewal",
-                f"its claim is not renewed yet, {LOCKED}; it is tried again every"
-                " second",
-            ),
-            (
-                "end",
-                f"its end is not recorded yet, {LOCKED}; it is tried again every"
-                " second",
-            ),
-        )
+        events.InstanceUnrecorded(**OF_I, **RAISED, write=each, retry_in=SECOND)
+        for each in WRITES
     ),
-    *(
-        (
-            events.InstanceUnrecorded(
-                **OF_I, **RAISED, write=events.Write(write), retry_in=SECOND
-            ),
-            f"ERROR instance {TWO}: {said}: {ERROR!r}",
-        )
-        for write, said in (
-            ("start", "its start cannot be recorded, it is tried again"),
-            ("renewal", "its claim cannot be renewed, next try in 1 s"),
-            ("end", "its end cannot be recorded, next try in 1 s"),
-        )
-    ),
-    (
-        events.ClaimAnswerLost(node=THREE, count=2),
-        "WARNING the answer to a claim was lost: 2 instances are given back",
-    ),
-    (events.NodeStopped(node=THREE, clean=True), f"INFO node {THREE} has stopped"),
-    (
-        events.NodeStopped(node=THREE, clean=False),
-        f"INFO node {THREE} has stopped and left work behind",
-    ),
-    *(
-        (
-            events.LoopFailed(**RAISED, loop="keeper", failures=failures),
-            f"{level} the keeper failed and will try again: {ERROR!r}",
-        )
-        for failures, level in ((1, "WARNING"), (2, "DEBUG"))
-    ),
-    (
-        events.ExecutorFailed(**RAISED),
-        f"ERROR the executor takes no more handlers: {ERROR!r}",
-    ),
-    (
-        events.ObjectiveBroken(node=ONE, objective=SECOND / 4, runs=200, late=3),
-        "WARNING 3 of the last minute's 200 runs are more than 0.25 s late",
-    ),
-    (
-        events.ObjectiveMet(node=ONE, objective=SECOND, after=61 * SECOND),
-        "INFO runs are at most 1 s late again, after 61 s",
-    ),
-    (events.NoticeGiven(text="so it is", definition_id=ONE), "WARNING so it is"),
-    (events.NoticeGiven(text="100%s", is_warning=False), "INFO 100%s"),
-    (ALLOWED, "INFO ann from 10.0.0.7: POST /v1/definitions was answered by 201"),
-    (
-        REFUSED,
-        "INFO somebody from nowhere: GET /v1/nodes was refused by 401: the key has"
-        " expired",
-    ),
+    events.ClaimAnswerLost(node=THREE, count=2),
+    events.NodeStopped(node=THREE, clean=True),
+    events.NodeStopped(node=THREE, clean=False),
+    *(events.LoopFailed(**RAISED, loop="keeper", failures=each) for each in (1, 2)),
+    events.ExecutorFailed(**RAISED),
+    events.ObjectiveBroken(node=ONE, objective=SECOND / 4, runs=200, late=3),
+    events.ObjectiveMet(node=ONE, objective=SECOND, after=61 * SECOND),
+    events.NoticeGiven(text="so it is", definition_id=ONE),
+    events.NoticeGiven(text="100%s", is_warning=False),
+    ALLOWED,
+    REFUSED,
 ]
 
 
@@ -217,11 +100,13 @@ def _everything_is_captured(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "line"), WRITTEN, ids=[type(each).__name__ for each, _ in WRITTEN]
+    ("event", "kind", "line"),
+    [(event, *row) for event, row in zip(EVENTS, table("events/lines"), strict=True)],
 )
 def test_what_is_to_be_read_is_written(
-    event: events.Event, line: str, caplog: pytest.LogCaptureFixture
+    event: events.Event, kind: str, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    assert type(event).__name__ == kind
     LOG_ALONE.teller("room").tell(event)
     [record] = caplog.records
     assert f"{record.levelname} {record.getMessage()}" == line

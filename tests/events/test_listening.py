@@ -18,7 +18,7 @@ from go_scheduler.events import (
     NodeStopped,
     hears,
 )
-from go_scheduler.events.event_bus import LOG_ALONE, Events
+from go_scheduler.events.event_bus import Events
 from go_scheduler.events.listening import checked_listeners
 from go_scheduler.testing import ManualClock
 
@@ -103,11 +103,6 @@ def test_what_inherits_from_what_it_hears_is_heard() -> None:
     assert events.wanted(DefinitionEvent)
     assert not events.wanted(InstanceEvent)
     assert not events.wanted(DefinitionDeleted)
-
-
-def test_of_the_log_alone_nothing_is_wanted() -> None:
-    assert not LOG_ALONE.wanted(Event)
-    assert not LOG_ALONE.wanted(NodeStopped)
 
 
 def test_a_scheduler_without_listeners_says_that_none_was_dropped() -> None:

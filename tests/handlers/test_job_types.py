@@ -18,7 +18,6 @@ from pydantic_core import core_schema
 
 from go_scheduler import (
     ConfigurationError,
-    CronTrigger,
     MemoryStore,
     OnDemandTrigger,
     ProcessExecutor,
@@ -276,12 +275,6 @@ class TestParameters:
             @types.task("plain")
             def plain(order: int) -> None: ...
 
-    def test_a_task_that_fires_by_itself_is_a_type_too(self, types: JobTypes) -> None:
-        @types.task("report", CronTrigger(hour=9))
-        def report(day: str = "today") -> None: ...
-
-        assert types.check("report", {}) == {}
-
 
 class TestExecutors:
     def test_one_is_added_and_called_with_its_order(
@@ -401,10 +394,6 @@ def test_what_there_is_not_is_refused_with_what_there_is(types: JobTypes) -> Non
 def test_a_payload_that_no_store_keeps_is_refused(types: JobTypes) -> None:
     types.add("greet", Greeter())
     assert refused(types, "greet", {"name": "a\0"}).startswith("payload['name'] holds")
-
-
-def test_it_may_have_an_owner_as_any_registry() -> None:
-    assert (JobTypes(owner="web", version=7).owner, JobTypes().owner) == ("web", None)
 
 
 @pytest.mark.slow

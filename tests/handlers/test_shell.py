@@ -31,6 +31,7 @@ from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.schema import Schema
 from go_scheduler.handlers.shell import Command, CommandFailed, Limits, Shell
 from go_scheduler.handlers.shell import _groups as groups
+from tests.case_tables import json_table
 from tests.conftest import instance, seconds
 
 if TYPE_CHECKING:
@@ -383,34 +384,11 @@ BACKUP = Command(
 @pytest.mark.parametrize(
     ("payload", "answer"),
     [
-        ({}, "task 'shell': missing a required argument: 'command'"),
-        ({"command": "rm"}, "command: there is no 'rm'; known: backup, plain"),
-        ({"command": 7}, "task 'shell': command must be str, not 7"),
-        (
-            {"command": "plain", "arguments": {"x": 1}},
-            "arguments: there is no 'x'; known: none",
-        ),
-        ({"command": "backup"}, "arguments.file: it is missing"),
-        (
-            {"command": "backup", "arguments": {"file": ["a"]}},
-            "task 'shell': arguments must be dict[str, str | int | float] | None",
-        ),
-        (
-            {"command": "backup", "arguments": {"file": "--to-command=id"}},
-            "arguments.file: it begins with -, as options do: '--to-command=id'",
-        ),
+        *json_table("handlers/shell_payloads"),
         (
             {"command": "backup", "arguments": {"file": "a\0b"}},
             "arguments.file: it holds a NUL",
         ),
-        (
-            {
-                "command": "backup",
-                "arguments": {"file": "", "folder": "", "level": -1, "a": ""},
-            },
-            "arguments: what is put into '{a}-x' begins with -",
-        ),
-        ({"command": "plain", "environment": {}}, "task 'shell' takes no 'environment"),
     ],
 )
 def test_a_payload_that_it_does_not_run_is_refused(payload: Any, answer: str) -> None:
@@ -449,23 +427,8 @@ def test_its_schema_says_what_each_command_takes() -> None:
 @pytest.mark.parametrize(
     ("wrong", "answer"),
     [
-        ({"arguments": "rm -rf /"}, "arguments must be a list, the program first"),
-        ({"arguments": []}, "arguments must be a list, the program first"),
-        ({"arguments": 7}, "arguments must be a Sequence"),
-        ({"arguments": ["true", 7]}, "arguments must be texts without NUL, not 7"),
+        *json_table("handlers/shell_commands"),
         ({"arguments": ["true", "\0"]}, "arguments must be texts without NUL"),
-        ({"arguments": ["{program}"]}, "a payload gives arguments, never the program"),
-        ({"arguments": ["no-such-program"]}, "there is no program 'no-such-program'"),
-        ({"folder": "/no/such/folder"}, "there is no folder /no/such/folder"),
-        ({"options": ["x"]}, "options names 'x', and no argument has {x}"),
-        (
-            {"environment": {"A=B": "c"}},
-            "environment has 'A=B', which no environment can hold",
-        ),
-        (
-            {"environment": {"": "c"}},
-            "environment has '', which no environment can hold",
-        ),
         (
             {"environment": {"A": "\0"}},
             "environment has 'A', which no environment can hold",

@@ -106,6 +106,17 @@ def house(clock: ManualClock) -> House:
     return House(clock)
 
 
+@pytest.fixture
+def send(house: House) -> Task[Any, Any, Any]:
+    """A task that keeps its orders."""
+
+    @house.handlers.task("send")
+    def send(order: int) -> None:
+        house.ran.append(order)
+
+    return send
+
+
 def made(handlers: HandlerRegistry, store: Store, **settings: Any) -> Scheduler:
     return Scheduler(handlers, store, clock=store.clock, **settings)
 
@@ -165,13 +176,6 @@ class TestScheduling:
             house.clock.advance(SECOND)
         assert house.ran == [7]
 
-    def test_one_that_is_decorated_before_the_start_waits_for_it(
-        self, house: House
-    ) -> None:
-        scheduler = made(HandlerRegistry(), house.store)
-        scheduler.task("send")(anything)
-        assert scheduler.list_definitions() == []
-
     def test_a_check_schedules_them_and_the_next_one_writes_nothing(
         self, house: House
     ) -> None:
@@ -186,11 +190,6 @@ class TestScheduling:
         house.handlers.task("pack")(anything)
         asyncio.run(scheduler.acheck())
         assert [each.name for each in scheduler.list_definitions()] == ["pack"]
-
-    def test_a_check_without_a_registry_schedules_nothing(self, house: House) -> None:
-        scheduler = Scheduler(None, house.store, clock=house.clock)
-        scheduler.check()
-        assert scheduler.list_definitions() == []
 
     def test_one_that_is_not_in_the_store_is_named_with_what_schedules_it(
         self, house: House
@@ -253,15 +252,8 @@ class TestScheduling:
         with pytest.raises(StoreError, match="full"):
             made(house.handlers, Broken(house.clock)).start()
 
-    def test_a_start_without_tasks_writes_nothing(self, house: House) -> None:
-        with made(house.handlers, Away(house.clock)) as scheduler:
-            assert scheduler.health().ok
-
+    @pytest.mark.usefixtures("send")
     def test_what_another_program_has_enqueued_runs(self, house: House) -> None:
-        @house.handlers.task("send")
-        def send(order: int) -> None:
-            house.ran.append(order)
-
         with house.scheduler:
             Client(house.store).enqueue("send", order=7)
             house.clock.advance(2 * SECOND)
@@ -408,12 +400,10 @@ class TestRunning:
             "by": "2030-01-01T00:00:00Z",
         }
 
+    @pytest.mark.usefixtures("send")
     def test_a_payload_that_does_not_fit_any_more_fails_for_good_at_once(
         self, house: House
     ) -> None:
-        @house.handlers.task("send")
-        def send(order: int) -> None: ...
-
         scheduler = house.scheduler
         other = Client(house.store)
         with scheduler:
@@ -487,18 +477,13 @@ class TestEnqueueing:
         with pytest.raises(ConfigurationError, match="payload"):
             house.scheduler.enqueue("send", payload=payload)
 
-    def test_it_can_be_awaited(self, house: House) -> None:
-        @house.handlers.task("send")
-        def send(order: int) -> None: ...
-
+    def test_it_can_be_awaited(self, house: House, send: Task[Any, Any, Any]) -> None:
         scheduler = house.scheduler
         instance = asyncio.run(send.aenqueue(7))
         assert scheduler.get_instance(instance.id).payload == {"order": 7}
 
+    @pytest.mark.usefixtures("send")
     def test_a_time_and_a_key_are_given_to_the_scheduler(self, house: House) -> None:
-        @house.handlers.task("send")
-        def send(order: int) -> None: ...
-
         scheduler = house.scheduler
         one = scheduler.enqueue("send", order=7, delay=HOUR, key="7")
         assert scheduler.enqueue("send", order=8, key="7") == one

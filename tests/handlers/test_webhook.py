@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import json
 import logging
-import ssl
 import sys
 import threading
 from dataclasses import replace
@@ -15,7 +14,6 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trustme
 
 from go_scheduler import (
     ConfigurationError,
@@ -26,7 +24,6 @@ from go_scheduler import (
     State,
 )
 from go_scheduler.events import InstanceFinished, InstanceRetried, hears
-from go_scheduler.handlers import webhook as module
 from go_scheduler.handlers.job_types import JobTypes
 from go_scheduler.handlers.signatures import verify_webhook
 from go_scheduler.handlers.webhook import (
@@ -37,11 +34,13 @@ from go_scheduler.handlers.webhook import (
 )
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.clock import START
+from tests.case_tables import json_table, table
 from tests.conftest import instance, seconds
 from tests.handlers.receivers import Receiver, receiving
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
@@ -73,14 +72,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def secure(authority: trustme.CA) -> Iterator[Receiver]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("shop.example").configure_cert(context)
+def secure(context: ssl.SSLContext) -> Iterator[Receiver]:
     with receiving(context) as receiver:
         yield receiver
 
@@ -154,10 +146,9 @@ class TestWhatIsSent:
         assert "Go-Scheduler-Signature" not in empty.headers
 
     def test_with_tls_the_certificate_is_that_of_the_name(
-        self, secure: Receiver, authority: trustme.CA, tmp_path: Path
+        self, secure: Receiver, ca_file: Path
     ) -> None:
-        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-        webhook = made(secure, ca_file=tmp_path / "ca.pem")
+        webhook = made(secure, ca_file=ca_file)
         url = f"https://shop.example:{secure.port}/"
         send(webhook, url=url, authorization="shop")
         [received] = secure.received
@@ -267,14 +258,9 @@ class TestAnswers:
             send(made(receiver), url=at(receiver))
 
     def test_what_comes_back_of_a_secret_is_hidden(
-        self,
-        secure: Receiver,
-        authority: trustme.CA,
-        tmp_path: Path,
-        caplog: pytest.LogCaptureFixture,
+        self, secure: Receiver, ca_file: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)
-        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
 
         def echo(handler: Any) -> None:
             token = handler.headers["Authorization"]
@@ -282,7 +268,7 @@ class TestAnswers:
             handler.answer(500, text.encode())
 
         secure.answers["/hidden"] = echo
-        webhook = made(secure, ca_file=tmp_path / "ca.pem")
+        webhook = made(secure, ca_file=ca_file)
         with pytest.raises(WebhookFailed) as failure:
             send(
                 webhook,
@@ -296,40 +282,16 @@ class TestAnswers:
 
 
 class TestWhereItGoes:
-    @pytest.mark.parametrize(
-        ("address", "kind"),
-        [
-            ("127.0.0.1", "loopback"),
-            ("10.1.2.3", "private"),
-            ("192.168.0.1", "private"),
-            ("169.254.169.254", "link_local"),
-            ("100.100.100.200", "shared"),
-            ("168.63.129.16", "metadata"),
-            ("192.0.0.192", "metadata"),
-            ("224.0.0.1", "multicast"),
-            ("240.0.0.1", "private|reserved"),
-            ("0.0.0.0", "unspecified"),
-            ("::1", "loopback"),
-            ("::", "unspecified"),
-            ("fe80::1%eth0", "link_local"),
-            ("fd00:ec2::254", "private"),
-            ("fec0::1", "site_local"),
-            ("ff02::1", "multicast"),
-            ("::ffff:127.0.0.1", "private|loopback|reserved"),
-            ("::7f00:1", "private|reserved|tunnel"),
-            ("2002:7f00:1::", "private|tunnel"),
-            ("2001:0:808:808::", "private|tunnel"),
-            ("64:ff9b::7f00:1", "private|reserved|loopback"),
-            ("8.8.8.8.8", "unknown"),
-        ],
-    )
+    @pytest.mark.parametrize(("address", "kind"), table("handlers/webhook_addresses"))
     def test_no_address_is_reached_that_is_not_public(
         self, address: str, kind: str
     ) -> None:
         # All of them are checked, not only the first.
         names = Names(shop_example=[["93.184.215.14", address]])
         webhook = Webhook(resolve=names)
-        with pytest.raises(Fail, match=f"it has an? ({kind}) address, which is not"):
+        with pytest.raises(
+            Fail, match=f"it has an? ({kind.replace('/', '|')}) address"
+        ):
             send(webhook, url="http://shop.example/")
 
     def test_what_a_tunnel_leads_to_has_to_be_allowed_too(self) -> None:
@@ -429,17 +391,7 @@ class TestRedirects:
 
     @pytest.mark.parametrize(
         ("to", "answer"),
-        [
-            ("http://other.example:{port}/", "it leads to another host"),
-            ("https://shop.example:{port}/", "it leads to another host"),
-            ("http://169.254.169.254:{port}/", "link_local address"),
-            ("http://shop.example:22/", "port 22 is not allowed"),
-            ("http://shop.example/", "port 80 is not allowed"),
-            ("ftp://shop.example/", "must begin with http"),
-            ("http://xn--a/", "url: Codepoint"),
-            ("http://a:b@shop.example:{port}/", "a user or a password"),
-            ("http://[x/", "answered 302"),
-        ],
+        table("handlers/webhook_redirects"),
     )
     def test_one_that_may_not_be_followed_is_final(
         self, receiver: Receiver, to: str, answer: str
@@ -495,49 +447,8 @@ class TestRedirects:
 @pytest.mark.parametrize(
     ("payload", "answer"),
     [
-        ({}, "task 'webhook': missing a required argument: 'url'"),
-        ({"url": "ftp://shop.example"}, "url: it must begin with http:// or https://"),
-        ({"url": "shop.example"}, "url: it must begin with http"),
-        ({"url": "http://"}, "url: it must begin with http"),
-        ({"url": "http://[x"}, "url: "),
-        ({"url": "http://xn--a"}, "url: Codepoint"),
-        ({"url": "http://shop.example:port/"}, "url: Invalid port"),
-        ({"url": "http://shop.example/\n"}, "url: Invalid non-printable"),
+        *json_table("handlers/webhook_payloads"),
         ({"url": "http://shop.example/" + "x" * 9000}, "url: it has more than 8192"),
-        ({"url": "http://a:b@shop.example"}, "url: it holds a user or a password"),
-        ({"url": "http://shop.example:22"}, "url: the port 22 is not allowed"),
-        ({"url": "http://10.0.0.1/"}, "url: 10.0.0.1 is a private address"),
-        ({"url": "http://[::1]/"}, "url: ::1 is a loopback address"),
-        ({"url": "http://evil.example"}, "url: the host evil.example is not allowed"),
-        ({"url": "http://xshop.example"}, "url: the host xshop.example is not allow"),
-        ({"method": "TRACE"}, "task 'webhook': method must be Literal"),
-        ({"json": 1, "body": "a"}, "json: give either json or body, not both"),
-        ({"timeout": 61}, "timeout: it must be above zero and at most 60 seconds: 61"),
-        ({"timeout": 0}, "timeout: it must be above zero"),
-        ({"secret": "x"}, "secret: none is configured as 'x'"),
-        ({"authorization": "x"}, "authorization: none is configured as 'x'"),
-        (
-            {"url": "http://a.shops.example", "secret": "shop"},
-            "secret: it does not go to a.shops.example",
-        ),
-        (
-            {"url": "https://a.shops.example", "authorization": "shop"},
-            "authorization: it does not go to a.shops.example",
-        ),
-        ({"authorization": "shop"}, "authorization: it goes over https alone"),
-        ({"headers": {"a b": "c"}}, "headers: 'a b' is no name of a header"),
-        ({"headers": {"a": "b\r\nc: d"}}, "headers.a: it must be printable ASCII"),
-        ({"headers": {"a": "ü"}}, "headers.a: it must be printable ASCII"),
-        ({"headers": {"HOST": "x"}}, "headers.HOST: it is not the payload's to set"),
-        ({"headers": {"Content-Length": "1"}}, "headers.Content-Length: it is not"),
-        (
-            {"headers": {"Authorization": "x"}},
-            "headers.Authorization: it is not the payload's to set; authorization names"
-            " one that is configured",
-        ),
-        ({"body": {"a": 1}}, "body: it must be a text; json takes any JSON value"),
-        ({"data": "a"}, "task 'webhook' takes no 'data'; it takes url, method, h"),
-        ({"headers": {"go-scheduler-signature": "x"}}, "headers.go-scheduler-sig"),
         ({"headers": {str(n): "" for n in range(51)}}, "headers: there are more than"),
     ],
 )
@@ -583,10 +494,6 @@ def test_what_cannot_be_configured_is_refused(make: Any, answer: str) -> None:
         make()
     assert str(refusal.value).startswith(answer)
     assert "a\nb" not in str(refusal.value)
-
-
-def test_the_certificates_are_loaded_once() -> None:
-    assert module._tls(None) is module._tls(None)
 
 
 @pytest.mark.slow

@@ -7,15 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-
 from go_scheduler.formatting import shown
-from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers import (
     CronTrigger,
-    IntervalTrigger,
     Trigger,
 )
 from go_scheduler.triggers.calendars import (
@@ -141,17 +135,6 @@ def listed(*times: datetime, timezone: str | None = None) -> ListedTrigger:
     return ListedTrigger([each.isoformat() for each in times], timezone)
 
 
-def series(trigger: Trigger, begin: datetime, end: datetime) -> list[datetime]:
-    """The fire times after one instant, up to another."""
-    found: list[datetime] = []
-    after: datetime | None = trigger.next_fire_time(begin)
-    while after is not None and after <= end:
-        assert after > (found[-1] if found else begin)
-        found.append(after)
-        after = trigger.next_fire_time(after)
-    return found
-
-
 def days_of(calendar: Calendar, first: date, last: date) -> list[date]:
     days = map(date.fromordinal, range(first.toordinal(), last.toordinal() + 1))
     return [day for day in days if calendar.includes(day)]
@@ -166,52 +149,6 @@ def nested(trigger: Trigger, levels: int) -> Trigger:
     for _ in range(levels):
         trigger = AnyOfTrigger([trigger])
     return trigger
-
-
-class Suite(TriggerSuite):
-    @pytest.fixture
-    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
-        assert isinstance(request.param, Trigger)
-        return request.param
-
-
-def of(*triggers: Trigger) -> Any:
-    return pytest.mark.parametrize("trigger", triggers, indirect=True)
-
-
-crons = st.builds(
-    CronTrigger,
-    st.sampled_from(
-        [
-            "0 9 * * *",
-            "30 2 * * *",
-            "0 0 * * *",
-            "*/30 * * * *",
-            "15 * * * 1-5",
-            "0 */6 1-15 * *",
-            "59 23 * * *",
-            "30 1 * * 0",
-        ]
-    ),
-    st.sampled_from(ZONES),
-)
-intervals = st.builds(
-    IntervalTrigger,
-    st.integers(2, 48).map(lambda halves: halves * 30 * MINUTE),
-    st.just(datetime(2011, 12, 1, tzinfo=UTC)),
-)
-leaves = st.one_of(crons, intervals)
-# Around changes of the clocks, and Apia's lost day.
-windows = st.sampled_from(
-    [
-        datetime(2024, 3, 8, tzinfo=UTC),
-        datetime(2024, 11, 1, tzinfo=UTC),
-        datetime(2011, 12, 28, tzinfo=UTC),
-        datetime(2024, 4, 5, tzinfo=UTC),
-        datetime(2024, 10, 4, tzinfo=UTC),
-    ]
-).map(lambda begin: (begin, begin + 5 * DAY))
-examples = settings(max_examples=20, deadline=None)
 
 
 def brief(value: object) -> str:

@@ -6,13 +6,14 @@ import calendar
 import sys
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from go_scheduler.triggers.base import Trigger
@@ -63,28 +64,22 @@ CHANGES = [
 ]
 
 
-def fire_times(trigger: Trigger, after: datetime, count: int) -> list[datetime]:
-    """So many fire times, each the next one of that before."""
-    found: list[datetime] = []
-    while len(found) < count:
-        next_one = trigger.next_fire_time(after)
-        assert next_one is not None
-        assert next_one > after
-        found.append(after := next_one)
-    return found
+def fire_times(trigger: Trigger, after: datetime, most: int) -> list[datetime]:
+    """The next fire times, so many if there are."""
+    return list(islice(_each(trigger, after), most))
 
 
 def fire_times_until(
     trigger: Trigger, after: datetime, until: datetime
 ) -> list[datetime]:
     """The fire times later than one instant and not later than another."""
-    found: list[datetime] = []
-    next_one = trigger.next_fire_time(after)
-    while next_one is not None and next_one <= until:
-        assert next_one > after
-        found.append(after := next_one)
-        next_one = trigger.next_fire_time(after)
-    return found
+    return list(takewhile(lambda each: each <= until, _each(trigger, after)))
+
+
+def _each(trigger: Trigger, after: datetime) -> Iterator[datetime]:
+    while (found := trigger.next_fire_time(after)) is not None:
+        assert found > after
+        yield (after := found)
 
 
 def numbers(text: str, name: str) -> frozenset[int]:

@@ -25,8 +25,6 @@ from go_scheduler.triggers.calendars.calendar import (
 )
 from tests.triggers.combinations import (
     Computed,
-    Unshowable,
-    brief,
     days_of,
     days_of_year,
 )
@@ -69,24 +67,6 @@ class TestRegistry:
         assert edition_of_names() > before
         assert is_in(["holidays"], CHRISTMAS + DAY)
 
-    @pytest.mark.parametrize(
-        "name",
-        [*("", "two words", "a\n", "a" * 101, "\ud800", "-a", 5, None, 10**5000)],
-        ids=brief,
-    )
-    def test_what_is_no_name_is_refused(self, name: Any) -> None:
-        with pytest.raises(InvalidTriggerError, match="name of a calendar must be"):
-            register_calendar(name, DateCalendar([]))
-
-    @pytest.mark.parametrize(
-        "calendar",
-        [None, DateCalendar, Unshowable()],
-        ids=brief,
-    )
-    def test_what_is_no_calendar_is_refused(self, calendar: Any) -> None:
-        with pytest.raises(InvalidTriggerError, match="must be a Calendar"):
-            register_calendar("holidays", calendar)
-
     def test_what_is_not_known_is_named_with_what_is(self) -> None:
         with pytest.raises(UnknownTriggerError, match="known here: none"):
             find_calendar("holidays")
@@ -115,23 +95,6 @@ class TestDateCalendar:
         calendar = DateCalendar([date.min, date.max])
         assert calendar.includes(date.min)
         assert calendar.includes(date.max)
-
-    @pytest.mark.parametrize(
-        ("days", "message"),
-        [
-            (None, "must be a list of dates"),
-            ([datetime(2030, 12, 25, tzinfo=UTC)], "must be dates"),
-            ([(CHRISTMAS, datetime(2030, 12, 25, tzinfo=UTC))], "must be dates"),
-            ([(CHRISTMAS,)], "must be dates"),
-            ([(CHRISTMAS, CHRISTMAS - DAY)], "2030-12-25 to 2030-12-24 ends before"),
-            ([(date.min, date.max)], "more than the 100,000 allowed"),
-            ([(CHRISTMAS, CHRISTMAS + MOST_DAYS * DAY)], "more than the 100,000"),
-        ],
-        ids=brief,
-    )
-    def test_what_are_no_days_is_refused(self, days: Any, message: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            DateCalendar(days)
 
     def test_many_ranges_are_refused_before_they_are_all_read(self) -> None:
         def ranges() -> Any:
@@ -173,25 +136,6 @@ class TestBusinessDays:
         register_calendar("holidays", DateCalendar([CHRISTMAS]))
         assert not calendar.includes(CHRISTMAS)
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("holidays",), "holidays: no calendar is registered as 'holidays'"),
-            ((["known", "holidays"],), "no calendar is registered as 'holidays'"),
-            ((None,), "holidays must be the name of a calendar"),
-            (([5],), "no calendar is registered as 5"),
-            (("known", (0, 1, 2, 3, 4, 5, 6)), "must leave a day"),
-            (("known", (7,)), "weekend must be days of the week"),
-            (("known", 5), "weekend must be days of the week"),
-            (("known", "56"), "weekend must be days of the week"),
-        ],
-        ids=brief,
-    )
-    def test_what_are_none_is_refused(self, arguments: Any, message: str) -> None:
-        register_calendar("known", DateCalendar([]))
-        with pytest.raises(InvalidTriggerError, match=message):
-            BusinessDays(*arguments)
-
     def test_a_calendar_is_not_made_of_itself(self) -> None:
         register_calendar("one", DateCalendar([]))
         register_calendar("two", BusinessDays("one"))
@@ -226,40 +170,12 @@ class TestBusinessDays:
 
 
 class TestRuleCalendar:
-    @pytest.mark.parametrize(
-        ("rule", "days"),
-        [
-            ("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=25,26", ["12-25", "12-26"]),
-            ("freq=yearly;bymonth=5;byday=-1mo", ["05-27"]),
-            ("FREQ=YEARLY;BYEASTER=-2,1", ["04-19", "04-22"]),
-            ("FREQ=MONTHLY;BYMONTH=2,3;BYMONTHDAY=-1", ["02-28", "03-31"]),
-            ("FREQ=YEARLY;BYWEEKNO=1;BYDAY=MO", ["12-30"]),
-            ("FREQ=WEEKLY;BYDAY=FR;BYMONTH=2", ["02-01", "02-08", "02-15", "02-22"]),
-            ("FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1;UNTIL=20300601T000000Z", ["06-01"]),
-        ],
-    )
-    def test_it_names_days_of_any_year(self, rule: str, days: list[str]) -> None:
-        year = 2030 if "UNTIL" in rule else 2019
-        assert days_of_year(RuleCalendar(rule), year) == days
-
-    def test_what_counts_has_a_start(self) -> None:
-        fortnightly = RuleCalendar("FREQ=WEEKLY;INTERVAL=2;BYDAY=TU", date(2030, 1, 8))
-        found = days_of(fortnightly, date(2029, 12, 1), date(2030, 2, 15))
-        assert [f"{day:%m-%d}" for day in found] == ["01-08", "01-22", "02-05"]
-        thrice = RuleCalendar("FREQ=MONTHLY;COUNT=3", date(2030, 11, 7))
-        found = days_of(thrice, date(2030, 1, 1), date(2032, 1, 1))
-        assert found == [date(2030, 11, 7), date(2030, 12, 7), date(2031, 1, 7)]
-
     def test_what_a_rule_leaves_open_comes_from_its_start(self) -> None:
         for start in (date(2030, 6, 5), date(2028, 6, 5)):
             birthday = RuleCalendar("FREQ=YEARLY", start)
             assert days_of_year(birthday, 2030) == ["06-05"]
             assert days_of_year(birthday, start.year - 1) == []
         assert days_of_year(RuleCalendar("FREQ=DAILY"), 2030)[0] == "01-01"
-
-    def test_time_may_end_before_it_has_counted(self) -> None:
-        calendar = RuleCalendar("FREQ=YEARLY;COUNT=50", date(9990, 5, 1))
-        assert days_of_year(calendar, 9999) == ["05-01"]
 
     def test_it_is_compared_by_its_value(self) -> None:
         one = RuleCalendar("FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=26,25")
@@ -292,7 +208,9 @@ class TestRuleCalendar:
         frequency=st.sampled_from(["YEARLY", "MONTHLY", "WEEKLY", "DAILY"]),
         interval=st.integers(1, 5),
         start=st.dates(date(2000, 1, 1), date(2010, 1, 1)),
-        ends=st.sampled_from([";UNTIL=20120229", ";UNTIL=20141231T120000Z"]),
+        ends=st.sampled_from(
+            [";UNTIL=20120229", ";UNTIL=20141231T120000Z", ";COUNT=5"]
+        ),
         weekdays=st.sampled_from(["", ";BYDAY=MO,WE", ";BYDAY=SU", ";WKST=SU"]),
         months=st.sampled_from(["", ";BYMONTH=2,6"]),
     )
@@ -315,37 +233,8 @@ class TestRuleCalendar:
         except InvalidTriggerError:
             assert not expected
         else:
-            assert days_of(calendar, date(1999, 1, 1), date(2015, 1, 1)) == expected
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ((None,), "text of at most 1000 characters"),
-            (("FREQ=DAILY;" * 1000,), "text of at most 1000 characters"),
-            (("christmas",), "is no part of a rule"),
-            (("FREQ=YEARLY;BYMONTH=13;BYMONTHDAY=1",), "BYMONTH '13' is not a number"),
-            (("FREQ=YEARLY;BYDAY=\ud800",), "BYDAY"),
-            (("FREQ=HOURLY",), "made of whole days"),
-            (("FREQ=DAILY;BYHOUR=9",), "made of whole days"),
-            (("FREQ=YEARLY",), "leaves the day open"),
-            (("FREQ=YEARLY;BYMONTH=3",), "leaves the day open"),
-            (("FREQ=DAILY;INTERVAL=2",), "count from a start"),
-            (("FREQ=DAILY;COUNT=2",), "count from a start"),
-            (("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",), "names no day"),
-            (
-                ("FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=31", date(2030, 2, 1)),
-                "names no day",
-            ),
-            (("FREQ=DAILY;UNTIL=20200101", date(2030, 1, 1)), "names no day"),
-            (("FREQ=DAILY", "2030-01-01"), "start must be a date"),
-        ],
-        ids=brief,
-    )
-    def test_what_is_no_rule_for_days_is_refused(
-        self, arguments: Any, message: str
-    ) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            RuleCalendar(*arguments)
+            found = days_of(calendar, date(1999, 1, 1), date(2037, 1, 1))
+            assert found == [each for each in expected if each.year < 2037]
 
 
 class TestOwnCalendar:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from zoneinfo import ZoneInfo
@@ -16,15 +17,16 @@ from go_scheduler.errors import (
 )
 from go_scheduler.triggers import (
     CronTrigger,
-    DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
+    RecurrenceTrigger,
     Trigger,
     UnknownTrigger,
     dump_trigger,
     load_trigger,
 )
 from go_scheduler.triggers.base import UndecidedError, is_own
+from go_scheduler.triggers.calendars import DateCalendar, register_calendar
 from go_scheduler.triggers.combining import (
     AllOfTrigger,
     AnyOfTrigger,
@@ -32,11 +34,13 @@ from go_scheduler.triggers.combining import (
     LimitedTrigger,
     OnlyTrigger,
 )
-from go_scheduler.triggers.combining.compound import DEEPEST, MOST_PARTS, FireTimeSearch
+from go_scheduler.triggers.combining.compound import DEEPEST, FireTimeSearch
+from tests.case_tables import json_table
 from tests.patience import FAILED_AFTER
 from tests.triggers.combinations import (
     DAILY,
     DAY,
+    END,
     HOUR,
     HOURLY,
     MICROSECOND,
@@ -44,76 +48,17 @@ from tests.triggers.combinations import (
     NAIVE,
     NOON,
     SECOND,
-    ListedTrigger,
-    NamelessTrigger,
     SteadyTrigger,
-    Suite,
-    Unshowable,
     WrongTrigger,
-    brief,
-    crons,
-    examples,
-    leaves,
     listed,
     nested,
-    of,
-    series,
-    windows,
 )
+from tests.triggers.cron_oracle import fire_times_until as series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from go_scheduler.json import JSON
-
-
-@of(
-    AnyOfTrigger([DAILY]),
-    AnyOfTrigger([CronTrigger("30 1 * * 1-5"), DAILY, ExecuteOnceTrigger(NOON)]),
-    AnyOfTrigger(
-        [IntervalTrigger(7 * HOUR), AnyOfTrigger([IntervalTrigger(DAY, NOON)])]
-    ),
-    AnyOfTrigger([listed(NOON, NOON + DAY), LimitedTrigger(DAILY, end=NOON)]),
-    AnyOfTrigger([ExecuteOnceTrigger(NOON)]),
-)
-class TestAnyOfTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-@of(
-    AllOfTrigger([DAILY]),
-    AllOfTrigger([CronTrigger("*/20 * * * *"), CronTrigger("*/15 9-17 * * 1-5")]),
-    AllOfTrigger([IntervalTrigger(36 * HOUR, NOON), IntervalTrigger(25 * HOUR, NOON)]),
-    AllOfTrigger([AnyOfTrigger([DAILY, HOURLY]), OnlyTrigger(HOURLY, "tests.june")]),
-    AllOfTrigger([ExecuteOnceTrigger(NOON), CronTrigger("0 12 * * *")]),
-)
-class TestAllOfTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-class TestSets:
-    """Each is what it would be with sets of instants."""
-
-    @examples
-    @given(parts=st.lists(leaves, min_size=1, max_size=4), window=windows)
-    def test_any_of_is_the_union(
-        self, parts: list[Trigger], window: tuple[datetime, datetime]
-    ) -> None:
-        union = {each for part in parts for each in series(part, *window)}
-        assert series(AnyOfTrigger(parts), *window) == sorted(union)
-
-    @settings(max_examples=15, deadline=None)
-    @given(parts=st.lists(crons, min_size=1, max_size=3), window=windows)
-    def test_all_of_is_the_intersection(
-        self, parts: list[Trigger], window: tuple[datetime, datetime]
-    ) -> None:
-        common = set.intersection(*(set(series(part, *window)) for part in parts))
-        try:
-            trigger = AllOfTrigger(parts)
-        except InvalidTriggerError:
-            assert not common
-        else:
-            assert series(trigger, *window) == sorted(common)
 
 
 class TestAnyOf:
@@ -126,12 +71,6 @@ class TestAnyOf:
         assert trigger.next_fire_time(NOON) == DAILY.next_fire_time(NOON)
         ended = AnyOfTrigger([ExecuteOnceTrigger(NOON), ExecuteOnceTrigger(NOON - DAY)])
         assert ended.next_fire_time(NOON) is None
-
-    def test_what_is_past_when_it_is_scheduled_does_not_fire(self) -> None:
-        trigger = AnyOfTrigger(
-            [ExecuteOnceTrigger(NOON - DAY), ExecuteOnceTrigger(NOON)]
-        )
-        assert trigger.first_fire_time(NOON - HOUR) == NOON
 
     def test_a_search_that_takes_long_does_not_hold_up_the_others(self) -> None:
         seldom = AllOfTrigger([SteadyTrigger(1000), SteadyTrigger(1001)])
@@ -163,28 +102,6 @@ class TestAllOf:
         trigger = AllOfTrigger([LimitedTrigger(HOURLY, end=NOON), DAILY])
         assert trigger.next_fire_time(NOON) is None
 
-    def test_at_a_change_of_the_clocks_times_may_meet(self) -> None:
-        # 02:30 does not exist that day and fires at 03:00, and so does 03:00.
-        new_york = "America/New_York"
-        trigger = AllOfTrigger(
-            [CronTrigger("30 2 * * *", new_york), CronTrigger("0 3 * * *", new_york)]
-        )
-        found = trigger.next_fire_time(datetime(2024, 1, 1, tzinfo=UTC))
-        assert found == datetime(2024, 3, 10, 3, tzinfo=ZoneInfo(new_york))
-
-    @pytest.mark.parametrize(
-        "parts",
-        [
-            [CronTrigger("0 9 * * *"), CronTrigger("0 10 * * *")],
-            [IntervalTrigger(HOUR, NOON), CronTrigger("30 * * * *")],
-            [ListedTrigger(), DAILY],
-        ],
-    )
-    def test_what_has_nothing_in_common_is_refused(self, parts: list[Trigger]) -> None:
-        with pytest.raises(InvalidTriggerError, match="no common fire time") as caught:
-            AllOfTrigger(parts)
-        assert str(caught.value).startswith("all_of: it never fires: ")
-
     def test_what_may_have_something_in_common_is_not(self) -> None:
         trigger = AllOfTrigger([SteadyTrigger(10), SteadyTrigger(10, 5)])
         (warning,) = trigger.warnings(NOON)
@@ -215,32 +132,6 @@ class TestAllOf:
         assert trigger.next_fire_time(NOON - DAY) is None
         found = trigger.next_fire_time(NOON + 100_000 * DAY)
         assert found == NOON + 200_000 * DAY
-
-
-class TestRefusals:
-    @pytest.mark.parametrize("make", [AnyOfTrigger, AllOfTrigger])
-    @pytest.mark.parametrize(
-        ("triggers", "message"),
-        [
-            ([], "must be 1 to 100 triggers, not 0"),
-            ([DAILY] * 101, "must be 1 to 100 triggers, not 101"),
-            ([DAILY] * MOST_PARTS, "made of 101 triggers"),
-            (DAILY, "must be a list of triggers: CronTrigger"),
-            (Unshowable(), "must be a list of triggers: <Unshowable"),
-            ([DAILY, "0 9 * * *"], r"triggers\[1\] must be a trigger"),
-            ([DelayTrigger(DAY)], "waits for the end of a run"),
-            ([UnknownTrigger("moon", {}, "no such moon")], "no such moon"),
-            ([NamelessTrigger()], "needs a `kind` of its own"),
-            ([listed(*[NOON] * 3000)], "at most 65536 are kept"),
-            ([nested(DAILY, 9), DAILY], "11 deep"),
-        ],
-        ids=brief,
-    )
-    def test_what_cannot_be_combined_is(
-        self, make: type[AnyOfTrigger], triggers: Any, message: str
-    ) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            make(triggers)
 
 
 class TestRecurring:
@@ -430,71 +321,12 @@ class TestDescriptions:
 
 
 class TestStored:
-    def test_parts_are_stored_by_kind_and_state(self) -> None:
-        trigger = ExceptTrigger(HOURLY, ["tests.june", listed(NOON)])
-        assert dump_trigger(trigger) == (
-            "except",
-            {
-                "trigger": {"kind": "cron", "state": HOURLY.to_dict()},
-                "exceptions": [
-                    "tests.june",
-                    {
-                        "kind": "tests.listed",
-                        "state": {"times": [NOON.isoformat()], "timezone": None},
-                    },
-                ],
-                "timezone": "America/New_York",
-            },
-        )
-
     @pytest.mark.parametrize(
-        ("kind", "state", "reason"),
-        [
-            ("any_of", {}, "any_of: triggers is missing"),
-            ("any_of", {"triggers": []}, "1 to 100 triggers"),
-            ("any_of", {"triggers": "x"}, "list of triggers"),
-            ("any_of", {"triggers": [1]}, "must be a trigger"),
-            ("any_of", {"triggers": [{"kind": "once"}]}, "must be a trigger"),
-            ("any_of", {"triggers": [{"kind": 5, "state": {}}]}, "must be a trigger"),
-            ("any_of", {"triggers": [], "more": 1}, "it has no more"),
-            (
-                "any_of",
-                {"triggers": [{"kind": "tests.moon", "state": {}}]},
-                "no imported class has the trigger kind 'tests.moon'",
-            ),
-            (
-                "all_of",
-                {"triggers": [{"kind": "cron", "state": {"expression": "x"}}]},
-                "the stored state of a 'cron' trigger does not load",
-            ),
-            (
-                "all_of",
-                {"triggers": [{"kind": "delay", "state": DelayTrigger(DAY).to_dict()}]},
-                "waits for the end of a run",
-            ),
-            (
-                "except",
-                {
-                    "trigger": dict(
-                        zip(("kind", "state"), dump_trigger(DAILY), strict=True)
-                    )
-                },
-                "exceptions is missing",
-            ),
-            (
-                "limited",
-                {
-                    "trigger": dict(
-                        zip(("kind", "state"), dump_trigger(DAILY), strict=True)
-                    ),
-                    "start": {"datetime": "yesterday"},
-                },
-                "start must be a datetime, not",
-            ),
-        ],
+        ("state", "kind", "reason"),
+        json_table("triggers/states_refused"),
     )
     def test_a_state_that_does_not_load_is_kept(
-        self, kind: str, state: Mapping[str, JSON], reason: str
+        self, state: Mapping[str, JSON], kind: str, reason: str
     ) -> None:
         loaded = load_trigger(kind, state)
         assert isinstance(loaded, UnknownTrigger)
@@ -580,3 +412,125 @@ def test_half_seconds_never_meet_whole_ones_whatever_is_left_out() -> None:
     halves = IntervalTrigger(7 * SECOND, anchor=NOON + SECOND / 2)
     with pytest.raises(InvalidTriggerError, match="it never fires"):
         AllOfTrigger([ExceptTrigger(CronTrigger("* * * * * * *"), [foreign]), halves])
+
+
+class TestLimits:
+    @pytest.mark.parametrize(
+        ("limits", "hours"),
+        [
+            ({"start": NOON, "end": NOON + HOUR}, [0, 1]),
+            ({"start": NOON, "duration": 2 * HOUR}, [0, 1, 2]),
+            ({"start": NOON, "duration": DAY, "end": NOON + HOUR}, [0, 1]),
+            ({"start": NOON, "duration": HOUR, "end": NOON + DAY}, [0, 1]),
+            ({"start": NOON, "limit": 3}, [0, 1, 2]),
+            ({"limit": 3}, [1, 2, 3]),
+            ({"duration": 2 * HOUR}, [1, 2]),
+            ({"end": NOON + HOUR}, [-1, 0, 1]),
+            ({"end": NOON + HOUR, "limit": 3}, [1]),
+            ({}, [1, 2, 3, 4]),
+        ],
+        ids=str,
+    )
+    def test_each_bound_counts_from_the_start_or_from_when_it_is_scheduled(
+        self, limits: Any, hours: list[int]
+    ) -> None:
+        plain = LimitedTrigger(HOURLY, **limits)
+        trigger = plain.anchored(NOON)
+        assert trigger == plain
+        assert repr(trigger) == repr(plain)
+        assert trigger.anchored(NOON + DAY) is trigger
+        found = series(trigger, NOON - 2 * HOUR, NOON + 4 * HOUR)
+        assert found == [NOON + each * HOUR for each in hours]
+        ended = hours[-1] < 4
+        assert (trigger.next_fire_time(NOON + 99 * DAY) is None) == ended
+        assert (trigger.first_fire_time(NOON + 99 * DAY) is None) == ended
+
+    def test_they_are_kept_in_utc(self) -> None:
+        tokyo = NOON.astimezone(ZoneInfo("Asia/Tokyo"))
+        trigger = LimitedTrigger(DAILY, start=tokyo, end=tokyo + 9 * DAY)
+        assert trigger.start is not None
+        assert trigger.start.tzinfo is UTC
+        assert trigger == LimitedTrigger(DAILY, start=NOON, end=NOON + 9 * DAY)
+
+    def test_an_interval_without_an_anchor_is_anchored_at_the_start(self) -> None:
+        every = IntervalTrigger(10 * MINUTE)
+        trigger = LimitedTrigger(every, start=NOON, limit=3)
+        expected = [NOON, NOON + 10 * MINUTE, NOON + 20 * MINUTE]
+        assert series(trigger, NOON - DAY, NOON + DAY) == expected
+        assert trigger.anchored(NOON + HOUR) is trigger
+        inner = AnyOfTrigger([every, IntervalTrigger(HOUR, NOON - HOUR)])
+        assert LimitedTrigger(inner, start=NOON).next_fire_time(NOON - DAY) == NOON
+
+    def test_before_it_is_scheduled_nothing_is_counted(self) -> None:
+        trigger = LimitedTrigger(DAILY, limit=1)
+        assert len(series(trigger, NOON, NOON + 5 * DAY)) == 5
+        assert trigger.first_fire_time(NOON) == DAILY.next_fire_time(NOON)
+        plain = LimitedTrigger(HOURLY, duration=2 * HOUR)
+        assert plain.next_fire_time(NOON + 99 * DAY) == NOON + 99 * DAY + HOUR
+
+    def test_scheduled_at_the_end_of_time_it_never_fires(self) -> None:
+        assert LimitedTrigger(DAILY, limit=1).anchored(END).first_fire_time(END) is None
+
+    def test_it_may_last_for_ever(self) -> None:
+        trigger = LimitedTrigger(HOURLY, start=NOON, duration=timedelta.max)
+        assert trigger.next_fire_time(NOON + 999_999 * DAY) is not None
+
+    def test_fire_times_are_not_counted_again(self) -> None:
+        trigger = LimitedTrigger(SteadyTrigger(60), start=NOON, limit=1000)
+        last = NOON + 999 * MINUTE
+        assert trigger.next_fire_time(last - MINUTE) == last
+        SteadyTrigger.asked.clear()
+        again = LimitedTrigger.from_dict(json.loads(json.dumps(trigger.to_dict())))
+        assert again.next_fire_time(last - MINUTE) == last
+        assert again.next_fire_time(last) is None
+        assert again.next_fire_time(NOON + MINUTE) == NOON + 2 * MINUTE
+        assert len(SteadyTrigger.asked) <= 6
+
+    def test_fire_times_are_counted_anew_when_a_calendar_changes(self) -> None:
+        register_calendar("tests.off", DateCalendar([NOON.date() + DAY]))
+        trigger = LimitedTrigger(ExceptTrigger(DAILY, "tests.off"), start=NOON, limit=2)
+        found = series(trigger, NOON, NOON + 9 * DAY)
+        assert [each.day for each in found] == [1, 3]
+        register_calendar("tests.off", DateCalendar([NOON.date() + 2 * DAY]))
+        found = series(trigger, NOON, NOON + 9 * DAY)
+        assert [each.day for each in found] == [1, 2]
+
+    def test_a_low_limit_is_counted_one_by_one_where_sets_take_too_much(self) -> None:
+        rules = [
+            RecurrenceTrigger(f"FREQ=SECONDLY;INTERVAL={n}", start=NOON)
+            for n in range(1009, 1049)
+        ]
+        trigger = AnyOfTrigger(rules)
+        begin = NOON - 700 * DAY
+        low = LimitedTrigger(trigger, start=begin, limit=3)
+        expected = [NOON, NOON + 1009 * SECOND, NOON + 1010 * SECOND]
+        assert series(low, begin, NOON + DAY) == expected
+        high = LimitedTrigger(trigger, start=begin, limit=101)
+        with pytest.raises(UndecidedError):
+            high.next_fire_time(begin)
+
+    def test_a_count_that_takes_too_many_candidates_is_left_open(self) -> None:
+        seldom = AllOfTrigger([SteadyTrigger(20), SteadyTrigger(21)])
+        begin = datetime(1970, 1, 2, tzinfo=UTC)
+        trigger = LimitedTrigger(seldom, start=begin, limit=100_000)
+        assert len(series(trigger, begin, begin + DAY)) == 206
+        with pytest.raises(InvalidTriggerError, match="could not be decided"):
+            trigger.next_fire_time(begin + 40 * DAY)
+
+    def test_a_limit_of_a_series_that_ends_earlier_is_never_reached(self) -> None:
+        trigger = LimitedTrigger(
+            LimitedTrigger(DAILY, end=NOON + 2 * DAY), start=NOON, limit=9
+        )
+        assert len(series(trigger, NOON, NOON + 99 * DAY)) == 2
+
+    @pytest.mark.parametrize(
+        "limits",
+        [
+            {"start": NOON, "end": NOON + HOUR},
+            {"end": datetime(1969, 1, 1, tzinfo=UTC)},
+            {"start": END},
+        ],
+    )
+    def test_what_never_fires_within_its_bounds_is_refused(self, limits: Any) -> None:
+        with pytest.raises(InvalidTriggerError, match="limited: it never fires"):
+            LimitedTrigger(CronTrigger("30 9 * * *"), **limits)

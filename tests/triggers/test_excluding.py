@@ -6,8 +6,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, reject
-from hypothesis import strategies as st
 
 from go_scheduler.errors import (
     InvalidTriggerError,
@@ -15,15 +13,13 @@ from go_scheduler.errors import (
 )
 from go_scheduler.triggers import (
     CronTrigger,
-    DelayTrigger,
     ExecuteOnceTrigger,
     IntervalTrigger,
-    Trigger,
     UnknownTrigger,
     dump_trigger,
     load_trigger,
 )
-from go_scheduler.triggers.base import UndecidedError, is_own
+from go_scheduler.triggers.base import is_own
 from go_scheduler.triggers.calendars import (
     BusinessDays,
     DateCalendar,
@@ -31,7 +27,6 @@ from go_scheduler.triggers.calendars import (
     register_calendar,
 )
 from go_scheduler.triggers.combining import (
-    AllOfTrigger,
     AnyOfTrigger,
     ExceptTrigger,
     LimitedTrigger,
@@ -41,9 +36,6 @@ from tests.triggers.combinations import (
     DAILY,
     DAY,
     END,
-    HOUR,
-    HOURLY,
-    LONG,
     MICROSECOND,
     MINUTE,
     NOON,
@@ -51,105 +43,9 @@ from tests.triggers.combinations import (
     ZONES,
     Computed,
     SteadyTrigger,
-    Suite,
-    brief,
-    examples,
-    leaves,
     listed,
-    of,
-    series,
-    windows,
 )
-
-
-@of(
-    ExceptTrigger(DAILY, "tests.weekends"),
-    ExceptTrigger(HOURLY, ["tests.weekends", DAILY, "tests.june"], "Pacific/Apia"),
-    ExceptTrigger(IntervalTrigger(11 * HOUR), [DAILY], ZoneInfo("Asia/Tokyo")),
-    ExceptTrigger(listed(NOON, NOON + DAY, NOON + 9 * DAY), "tests.weekends"),
-    ExceptTrigger(ExecuteOnceTrigger(NOON), "tests.may-2030"),
-    ExceptTrigger(AllOfTrigger([HOURLY, DAILY]), [IntervalTrigger(3 * DAY)]),
-)
-class TestExceptTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-@of(
-    OnlyTrigger(DAILY, "tests.weekends"),
-    OnlyTrigger(IntervalTrigger(5 * HOUR), ["tests.june", "tests.weekends"]),
-    OnlyTrigger(ExceptTrigger(HOURLY, "tests.weekends"), "tests.june", "Pacific/Apia"),
-    OnlyTrigger(ExecuteOnceTrigger(NOON), "tests.june"),
-)
-class TestOnlyTrigger(Suite):
-    """The laws; what follows is its own."""
-
-
-class TestSets:
-    """Each is what it would be with sets of instants."""
-
-    @examples
-    @given(
-        trigger=leaves,
-        others=st.lists(leaves, max_size=2),
-        days=st.sets(st.integers(0, 4), max_size=3),
-        zone=st.sampled_from(ZONES),
-        window=windows,
-    )
-    def test_except_is_the_difference(
-        self,
-        trigger: Trigger,
-        others: list[Trigger],
-        days: set[int],
-        zone: str,
-        window: tuple[datetime, datetime],
-    ) -> None:
-        begin, _ = window
-        left_out = {(begin + day * DAY).date() for day in days}
-        register_calendar("tests.days", DateCalendar(left_out))
-        exceptions = {each for other in others for each in series(other, *window)}
-        expected = [
-            each
-            for each in series(trigger, *window)
-            if each not in exceptions
-            and each.astimezone(ZoneInfo(zone)).date() not in left_out
-        ]
-        try:
-            excepting = ExceptTrigger(trigger, ["tests.days", *others], zone)
-        except InvalidTriggerError:
-            assert not expected
-            return
-        try:
-            assert series(excepting, *window) == expected
-        except UndecidedError:
-            # Whether anything comes after the window may stay open.
-            reject()
-
-    @examples
-    @given(
-        trigger=leaves,
-        days=st.sets(st.integers(0, 4), min_size=1),
-        zone=st.sampled_from(ZONES),
-        window=windows,
-    )
-    def test_only_is_the_rest(
-        self,
-        trigger: Trigger,
-        days: set[int],
-        zone: str,
-        window: tuple[datetime, datetime],
-    ) -> None:
-        begin, end = window
-        right = {(begin + day * DAY).date() for day in days}
-        register_calendar(
-            "tests.days",
-            Computed(lambda day: day in right or day.month == 2),
-        )
-        only = OnlyTrigger(trigger, "tests.days", zone)
-        assert series(only, begin, end) == [
-            each
-            for each in series(trigger, begin, end)
-            if each.astimezone(ZoneInfo(zone)).date() in right
-        ]
+from tests.triggers.cron_oracle import fire_times_until as series
 
 
 class TestExcept:
@@ -188,23 +84,6 @@ class TestExcept:
         assert plain == ExceptTrigger(DAILY, ["tests.weekends"], "America/New_York")
         assert plain != ExceptTrigger(DAILY, "tests.weekends", "UTC")
 
-    def test_the_day_that_apia_lost_is_no_obstacle(self) -> None:
-        lost = DateCalendar([date(2011, 12, 30)])
-        register_calendar("tests.lost", lost)
-        hourly = CronTrigger("0 * * * *", "Pacific/Apia")
-        begin = datetime(2011, 12, 29, tzinfo=UTC)
-        window = (begin, begin + 3 * DAY)
-        assert series(ExceptTrigger(hourly, "tests.lost"), *window) == series(
-            hourly, *window
-        )
-        register_calendar("tests.before", DateCalendar([date(2011, 12, 29)]))
-        # Midnight of the 31st, which followed the 29th.
-        midnight = datetime(2011, 12, 30, 10, tzinfo=UTC)
-        trigger = ExceptTrigger(hourly, "tests.before")
-        assert trigger.next_fire_time(midnight - 2 * HOUR) == midnight
-        with pytest.raises(InvalidTriggerError, match="never fires"):
-            OnlyTrigger(hourly, "tests.lost")
-
     @pytest.mark.parametrize(
         ("zone", "day"),
         [
@@ -218,6 +97,8 @@ class TestExcept:
             ("Africa/Cairo", date(2024, 4, 26)),
             # From 23:30 on to 00:30 of the next day.
             ("America/Toronto", date(1919, 3, 31)),
+            # There was no such day.
+            ("Pacific/Apia", date(2011, 12, 30)),
         ],
     )
     @pytest.mark.parametrize("shift", [-1, 0, 1])
@@ -348,49 +229,6 @@ class TestCalendarsOfTriggers:
         register_calendar("tests.june", Computed(lambda day: answer))
         with pytest.raises(InvalidTriggerError, match="True or False for 2030-06-01"):
             trigger.next_fire_time(NOON)
-
-
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ((None, "tests.june"), "trigger must be a trigger"),
-            ((DelayTrigger(DAY), "tests.june"), "waits for the end of a run"),
-            ((DAILY, []), "1 to 100 names"),
-            ((DAILY, None), "list of names of calendars or triggers"),
-            (
-                (DAILY, "holidays"),
-                "no calendar is registered as 'holidays'; known here:",
-            ),
-            ((DAILY, [LONG]), "no calendar is registered as 'xxx"),
-            ((DAILY, [date(2030, 1, 1)]), r"exceptions\[0\] must be a trigger"),
-            ((DAILY, "tests.june", "Nowhere/Land"), "there is no time zone"),
-            ((DAILY, "tests.june", 5), "timezone must be a name"),
-        ],
-        ids=brief,
-    )
-    def test_what_cannot_be_left_out_is(self, arguments: Any, message: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            ExceptTrigger(*arguments)
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ((None, "tests.june"), "trigger must be a trigger"),
-            ((DAILY, []), "a list of 1 to 100"),
-            ((DAILY, DAILY), "must be the name of a calendar"),
-            ((DAILY, [DAILY]), "no calendar is registered as CronTrigger"),
-            (
-                (DAILY, ["holidays"]),
-                "calendars: no calendar is registered as 'holidays'",
-            ),
-            ((DAILY, None), "must be the name of a calendar"),
-        ],
-        ids=brief,
-    )
-    def test_what_are_no_days_is(self, arguments: Any, message: str) -> None:
-        with pytest.raises(InvalidTriggerError, match=message):
-            OnlyTrigger(*arguments)
 
 
 class TestCode:

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers.calendars import DateCalendar, register_calendar
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.delay import DelayTrigger
@@ -21,15 +18,14 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.phrases import parse_phrase
 from go_scheduler.triggers.recurrence import RecurrenceTrigger
+from tests.case_tables import table
+from tests.triggers.cron_oracle import fire_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from go_scheduler.triggers.base import Trigger
 
-CASES = json.loads(
-    (Path(__file__).parent / "phrases.json").read_text(encoding="utf-8")
-)["cases"]
 NEW_YORK = "America/New_York"
 ZONE = ZoneInfo(NEW_YORK)
 # A Wednesday.
@@ -44,12 +40,6 @@ def calendars() -> None:
     holidays = DateCalendar([date(2025, 1, 20)])
     register_calendar("test-holidays", holidays)
     register_calendar("weekends", holidays)
-
-
-def rows(name: str) -> list[list[str]]:
-    """The lines of a table, without its comments."""
-    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
-    return [each.split(" | ") for each in lines if not each.startswith("#")]
 
 
 def parse(text: str, now: datetime = NOW) -> Trigger:
@@ -67,19 +57,22 @@ def next_times(trigger: Trigger, count: int, after: datetime = NOW) -> list[str]
     return found
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["phrase"])
-def test_the_given_phrases_fire_when_they_should(case: dict[str, Any]) -> None:
-    after = datetime.fromisoformat(case["start"])
-    trigger = parse_phrase(case["phrase"], case["tz"], after)
-    later = after + timedelta(hours=3)
-    assert parse_phrase(trigger.describe(), case["tz"], later) == trigger
-    for expected in case["expected"]:
-        found = trigger.next_fire_time(after)
-        assert found == datetime.fromisoformat(expected)
-        after = found
+@pytest.mark.parametrize(
+    ("phrase", "zone", "start", "rule", "expected"), table("triggers/phrases_given")
+)
+def test_the_given_phrases_fire_when_they_should_and_so_do_their_rules(
+    phrase: str, zone: str, start: str, rule: str, expected: str
+) -> None:
+    after = datetime.fromisoformat(start)
+    trigger = parse_phrase(phrase, zone, after)
+    again = parse_phrase(trigger.describe(), zone, after + timedelta(hours=3))
+    assert again == trigger
+    times = [datetime.fromisoformat(each) for each in expected.split(", ")]
+    for each in [trigger, RecurrenceTrigger(rule)] if rule else [trigger]:
+        assert fire_times(each, after, len(times)) == times
 
 
-@pytest.mark.parametrize("row", rows("phrases_understood.txt"), ids=itemgetter(0))
+@pytest.mark.parametrize("row", table("triggers/phrases_understood"), ids=itemgetter(0))
 def test_a_phrase_means_what_people_mean(row: Sequence[str]) -> None:
     text, canonical, *times = row
     trigger = parse(text)
@@ -137,7 +130,7 @@ def test_what_counts_from_now_is_no_part_of_the_value(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *rows("phrases_refused.txt"),
+        *table("triggers/phrases_refused"),
         ("", "it is empty"),
         (" \t\n", "it is empty"),
         ("every\x00day", "is no part of a phrase"),
@@ -247,6 +240,7 @@ _PARTS = st.one_of(
             "starting tomorrow",
             "starting 2026-01-01 09:00",
             "starting 2026-01-01 18:00",
+            "starting 2026-02-03 10:00",
             "at the end of the month",
             "at half past",
             "for 3 days",
@@ -272,25 +266,6 @@ def test_parts_in_any_order_make_a_trigger_that_describes_itself(parts: str) -> 
         assert times == [again.next_fire_time(NOW), again.next_fire_time(LATER)]
 
 
-@pytest.mark.parametrize("times", ["9am", "9am, 17:30", "noon, 6:15pm, midnight"])
-@pytest.mark.parametrize(
-    "step",
-    [
-        *("2 days", "3 weeks on monday and friday", "other tuesday"),
-        *("2 months on the 1st and 15th", "2 years on 25 december"),
-    ],
-)
-@pytest.mark.parametrize("start", ["2026-02-01", "2026-02-03 10:00"])
-def test_steps_at_several_times_describe_themselves(
-    step: str, times: str, start: str
-) -> None:
-    trigger = parse(f"every {step} at {times} starting {start}")
-    again = parse(trigger.describe())
-    assert again == trigger
-    assert again.describe() == trigger.describe()
-    assert next_times(again, 9) == next_times(trigger, 9)
-
-
 WORDS = """
 every other 5 first last second monday weekdays of the month at 9am 9 noon and , or ( )
 between to from until starting for times except in june 2030-01-01 tomorrow day days
@@ -310,17 +285,3 @@ def test_any_text_is_either_a_trigger_or_refused(text: str) -> None:
         return
     found = trigger.next_fire_time(NOW)
     assert found is None or found > NOW
-
-
-class TestParsed(TriggerSuite):
-    """What phrases make keeps the laws of triggers."""
-
-    @pytest.fixture(
-        params=[
-            "every other tuesday at 9:34am",
-            "every 15 minutes between 9am and 5pm on weekdays",
-            "every day at 2:30am starting tomorrow until 2031-01-01, 100 times",
-        ]
-    )
-    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
-        return parse(request.param)

@@ -39,14 +39,6 @@ def lines(trigger: Trigger, after: datetime, n: int = 3) -> list[str]:
     return [str(each) for each in preview(trigger, n, after)]
 
 
-def test_a_gap_is_marked() -> None:
-    assert lines(CronTrigger("30 2 * * *", NEW_YORK), FRIDAY) == [
-        "Sat 2024-03-09 02:30:00-05:00",
-        "Sun 2024-03-10 03:00:00-04:00  (02:30 does not exist that day)",
-        "Mon 2024-03-11 02:30:00-04:00",
-    ]
-
-
 def test_an_overlap_is_marked() -> None:
     assert lines(CronTrigger("*/30 1 3 * *", NEW_YORK), IN_AUTUMN, 4) == [
         "Sun 2024-11-03 01:00:00-04:00  (the first of two 01:00)",

@@ -4,23 +4,20 @@ import copy
 import pickle
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
-from typing import TYPE_CHECKING, ClassVar
-from unittest.mock import ANY
+from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from go_scheduler.errors import InvalidTriggerError
-from go_scheduler.testing.triggers import TriggerSuite
 from go_scheduler.triggers.cron import CronTrigger
 from go_scheduler.triggers.wall_clock_trigger import (
     WallClockTrigger,
     check_wall_clock,
 )
+from tests.case_tables import json_table, table
 from tests.triggers.cron_oracle import DAY, HOUR, fire_times, fire_times_until
 
 if TYPE_CHECKING:
-    from go_scheduler.triggers.base import Trigger
     from go_scheduler.triggers.local_time import Search
 
 NEW_YORK = "America/New_York"
@@ -48,20 +45,6 @@ class DailyTrigger(WallClockTrigger):
     def _search(self, start: datetime) -> datetime | None:
         found = datetime.combine(start, time(self.hour, 30))
         return found if found >= start else found + DAY
-
-
-class TestWallClockTrigger(TriggerSuite):
-    @pytest.fixture(
-        params=[
-            DailyTrigger(2),
-            DailyTrigger(1, gap="skip", overlap="both"),
-            DailyTrigger(1, "Australia/Lord_Howe", overlap="second"),
-        ],
-        ids=repr,
-    )
-    def trigger(self, request: pytest.FixtureRequest) -> Trigger:
-        trigger: Trigger = request.param
-        return trigger
 
 
 class TestValue:
@@ -94,148 +77,40 @@ class TestValue:
         for each in (DailyTrigger(2), trigger, DailyTrigger(2, overlap="both")):
             assert DailyTrigger.from_dict(each.to_dict()) == each
 
-    @pytest.mark.parametrize(
-        ("gap", "overlap", "message"),
-        [
-            ("last", "first", "gap must be 'next' or 'skip', not 'last'"),
-            (ANY, "first", "gap must be 'next' or 'skip', not <ANY>"),
-            ("next", "third", "overlap must be 'first' or 'second' or 'both', not"),
-            ("next", "x" * 10_000, "overlap must be"),
-        ],
-    )
-    def test_another_choice_is_refused(
-        self, gap: object, overlap: object, message: str
-    ) -> None:
-        with pytest.raises(InvalidTriggerError, match=message) as error:
-            CronTrigger("0 2 * * *", gap=gap, overlap=overlap)  # type: ignore[arg-type]
-        assert len(str(error.value)) < 300
+
+@pytest.mark.parametrize(
+    ("choices", "expression", "expected"), json_table("triggers/cron_choices")
+)
+def test_a_gap_and_an_overlap_of_2024(
+    choices: dict[str, Any], expression: str, expected: str
+) -> None:
+    trigger = CronTrigger(expression, NEW_YORK, **choices)
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    found = fire_times_until(trigger, start, start + 366 * DAY)
+    assert ", ".join(f"{each:%d %H:%M}" for each in found) == expected
 
 
-class TestChoices:
-    @pytest.mark.parametrize(
-        ("expression", "choices", "expected"),
-        [
-            ("30 2 10,11 3 *", {"gap": "next"}, "10 07:00, 11 06:30"),
-            ("30 2 10,11 3 *", {"gap": "skip"}, "11 06:30"),
-            ("*/30 2 10,11 3 *", {"gap": "next"}, "11 06:00, 11 06:30"),
-            ("30 1 3 11 *", {"overlap": "first"}, "03 05:30"),
-            ("30 1 3 11 *", {"overlap": "second"}, "03 06:30"),
-            ("30 1 3 11 *", {"overlap": "both"}, "03 05:30, 03 06:30"),
-            ("0 0-2 3 11 *", {"overlap": "second"}, "03 04:00, 03 06:00, 03 07:00"),
-            ("*/60 1 3 11 *", {"overlap": "first"}, "03 05:00, 03 06:00"),
-        ],
-    )
-    def test_a_gap_and_an_overlap_of_2024(
-        self, expression: str, choices: dict[str, str], expected: str
-    ) -> None:
-        trigger = CronTrigger(expression, NEW_YORK, **choices)
-        start = datetime(2024, 1, 1, tzinfo=UTC)
-        found = fire_times_until(trigger, start, start + 366 * DAY)
-        assert ", ".join(f"{each:%d %H:%M}" for each in found) == expected
-
-    @pytest.mark.parametrize("gap", ["next", "skip"])
-    def test_a_day_without_a_date_fires_nothing(self, gap: str) -> None:
-        trigger = CronTrigger("0 12 * * *", "Pacific/Apia", gap=gap)
-        found = fire_times(trigger, datetime(2011, 12, 29, 12, tzinfo=UTC), 2)
-        zone = ZoneInfo("Pacific/Apia")
-        assert [each.astimezone(zone).day for each in found] == [29, 31]
+@pytest.mark.parametrize(
+    ("choices", "expression", "zone", "fire_time", "effect"),
+    json_table("triggers/cron_effects"),
+)
+def test_what_is_special_about_a_fire_time(
+    choices: dict[str, Any], expression: str, zone: str, fire_time: str, effect: str
+) -> None:
+    trigger = CronTrigger(expression, zone, **choices)
+    at = datetime.fromisoformat(fire_time).replace(tzinfo=UTC)
+    assert trigger.next_fire_time(at - HOUR / 3600) == at
+    for each in (at, at.astimezone(ZoneInfo("Asia/Tokyo"))):
+        assert (trigger.effect(each) or "") == effect
 
 
-class TestEffect:
-    @pytest.mark.parametrize(
-        ("expression", "fire_time", "effect"),
-        [
-            ("30 2 * * *", "2024-03-10T07:00", "02:30 does not exist that day"),
-            ("0,30 2 * * *", "2024-03-10T07:00", "02:00 does not exist that day"),
-            ("15 30 2 * * * *", "2024-03-10T07:00", "02:30:15 does not exist that day"),
-            ("30 2 * * *", "2024-03-11T06:30", None),
-            ("*/30 * * * *", "2024-03-10T07:00", None),
-            ("30 1 * * *", "2024-11-03T05:30", "the first of two 01:30"),
-            ("*/30 * * * *", "2024-11-03T05:30", "the first of two 01:30"),
-            ("*/30 * * * *", "2024-11-03T06:30", "the second of two 01:30"),
-            ("*/30 * * * *", "2024-11-03T06:00", "the second of two 01:00"),
-            ("0 2 * * *", "2024-11-03T07:00", None),
-        ],
-    )
-    def test_what_is_special_about_a_fire_time(
-        self, expression: str, fire_time: str, effect: str | None
-    ) -> None:
-        trigger = CronTrigger(expression, NEW_YORK)
-        at = datetime.fromisoformat(fire_time).replace(tzinfo=UTC)
-        assert trigger.next_fire_time(at - HOUR / 3600) == at
-        assert trigger.effect(at) == effect
-        assert trigger.effect(at.astimezone(ZoneInfo("Asia/Tokyo"))) == effect
-
-    @pytest.mark.parametrize(
-        ("trigger", "fire_time", "effect"),
-        [
-            (
-                CronTrigger("30 1 * * *", NEW_YORK, overlap="second"),
-                datetime(2024, 11, 3, 6, 30, tzinfo=UTC),
-                "the second of two 01:30",
-            ),
-            (
-                CronTrigger("0 2,3 * * *", NEW_YORK, gap="skip"),
-                datetime(2024, 3, 10, 7, tzinfo=UTC),
-                None,
-            ),
-            (
-                CronTrigger("0 0 * * *", "Pacific/Apia"),
-                datetime(2011, 12, 30, 10, tzinfo=UTC),
-                None,
-            ),
-            (CronTrigger("0 7 * * *"), datetime(2024, 3, 10, 7, tzinfo=UTC), None),
-        ],
-        ids=["second by choice", "gap is skipped", "long gap", "UTC"],
-    )
-    def test_it_depends_on_choices_and_zones(
-        self, trigger: CronTrigger, fire_time: datetime, effect: str | None
-    ) -> None:
-        assert trigger.effect(fire_time) == effect
-
-
-class TestWarnings:
-    @pytest.mark.parametrize(
-        ("expression", "timezone", "gap", "now", "warning"),
-        [
-            (
-                *("30 2 * * *", NEW_YORK, "next", "2024-11-20"),
-                "02:30 does not exist on 2025-03-09 in America/New_York, where the"
-                " clocks go from 02:00 to 03:00: it fires at 03:00 instead; a time"
-                " outside of these is safe",
-            ),
-            (
-                *("30 2 * * *", NEW_YORK, "skip", "2024-11-20"),
-                "02:30 does not exist on 2025-03-09 in America/New_York, where the"
-                " clocks go from 02:00 to 03:00: it does not fire then; a time outside"
-                " of these is safe",
-            ),
-            (
-                *("0 12 * * *", "Pacific/Apia", "next", "2011-07-01"),
-                "12:00 does not exist on 2011-12-30 in Pacific/Apia, where the clocks"
-                " go from 00:00 to 00:00: it does not fire then; a time outside of"
-                " these is safe",
-            ),
-            ("0 3 * * *", NEW_YORK, "next", "2024-11-20", None),
-            ("30 2 * * MON", NEW_YORK, "next", "2024-11-20", None),
-            ("*/30 * * * *", NEW_YORK, "next", "2024-11-20", None),
-            ("30 2 * * *", "UTC", "next", "2024-11-20", None),
-            ("30 2 * * *", "Asia/Kathmandu", "next", "2024-11-20", None),
-            ("0 0 * * *", "Europe/Berlin", "next", "2024-11-20", None),
-            # The day of the change is 9 March in 2025, 2031 and 2036.
-            ("30 2 9 3 *", NEW_YORK, "next", "2025-04-01", None),
-            (
-                *("30 2 * * *", NEW_YORK, "next", "9998-12-31"),
-                "02:30 does not exist on 9999-03-14 in America/New_York, where the"
-                " clocks go from 02:00 to 03:00: it fires at 03:00 instead; a time"
-                " outside of these is safe",
-            ),
-            ("30 2 * * *", NEW_YORK, "next", "9999-01-01", None),
-        ],
-    )
-    def test_a_time_is_skipped_within_a_year(
-        self, expression: str, timezone: str, gap: str, now: str, warning: str | None
-    ) -> None:
-        trigger = CronTrigger(expression, timezone, gap=gap)
-        at = datetime.fromisoformat(now).replace(tzinfo=UTC)
-        assert trigger.warnings(at) == ((warning,) if warning else ())
+@pytest.mark.parametrize(
+    ("expression", "timezone", "gap", "now", "warning"),
+    table("triggers/cron_skipped"),
+)
+def test_a_time_is_skipped_within_a_year(
+    expression: str, timezone: str, gap: str, now: str, warning: str
+) -> None:
+    trigger = CronTrigger(expression, timezone, gap=gap)
+    at = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    assert trigger.warnings(at) == ((warning,) if warning else ())

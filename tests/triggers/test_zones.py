@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import zoneinfo
 from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from go_scheduler.errors import InvalidTriggerError
 from go_scheduler.triggers import (
@@ -28,16 +25,14 @@ from go_scheduler.triggers import (
 )
 from go_scheduler.triggers import zones as zones_module
 from go_scheduler.triggers.local_time import (
-    next_instant,
-    period_at,
     zone_changes,
 )
 from go_scheduler.triggers.zones import load_zone
-from tests.triggers.cron_oracle import CHANGES, MICROSECOND
+from tests.triggers.cron_oracle import MICROSECOND, fire_times
 from tests.zones import ZONE, Zones, zones_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 JUNE = datetime(2030, 6, 1, tzinfo=UTC)
@@ -75,16 +70,6 @@ def on_the_days_of_a_calendar() -> OnlyTrigger:
     return OnlyTrigger(daily(), "test-zones")
 
 
-def series(trigger: Trigger, after: datetime, number: int = 4) -> Sequence[datetime]:
-    found = []
-    for _ in range(number):
-        following = trigger.next_fire_time(after)
-        if following is None:
-            break
-        found.append(after := following)
-    return found
-
-
 TRIGGERS = [
     daily,
     rule,
@@ -101,10 +86,10 @@ def test_a_trigger_goes_by_the_data_of_its_process(
     make: type[Trigger], zones: Zones
 ) -> None:
     trigger = make()
-    before = series(trigger, JUNE)
+    before = fire_times(trigger, JUNE, 4)
     assert [each.hour for each in before] == [8] * 4
     zones.bring(then=2)
-    after = series(trigger, JUNE)
+    after = fire_times(trigger, JUNE, 4)
     assert after == [each - HOUR for each in before]
     # Not even what was answered last, and is passed on as it was, leads to old ones.
     assert trigger.next_fire_time(before[0]) == before[1] - HOUR
@@ -152,76 +137,6 @@ def test_no_file_is_read_that_is_no_zone(
     (tmp_path.parent / "secret").write_bytes((tmp_path / ZONE).read_bytes())
     with pytest.raises(InvalidTriggerError, match="there is no time zone"):
         load_zone(key)
-
-
-CHANGED = sorted({zone for zone, _ in CHANGES})
-FIRST = datetime.min.replace(tzinfo=UTC)
-LAST = datetime.max.replace(tzinfo=UTC)
-
-
-def local(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-def only(*texts: str) -> Callable[[datetime], datetime | None]:
-    """A search that finds these local times and no others."""
-    times = sorted(map(local, texts))
-    return lambda start: next((each for each in times if each >= start), None)
-
-
-class TestPeriods:
-    @settings(max_examples=100, deadline=None)
-    @given(
-        zone=st.sampled_from(CHANGED).map(ZoneInfo),
-        instant=st.datetimes(timezones=st.just(UTC)),
-    )
-    def test_the_clock_keeps_its_offset_from_begin_to_end(
-        self, zone: ZoneInfo, instant: datetime
-    ) -> None:
-        period = period_at(instant, zone)
-        assert period.begin <= instant < period.end or instant == LAST
-        if not FIRST + DAY < instant < LAST - DAY:
-            return
-        shown = instant.astimezone(zone).replace(tzinfo=None, fold=0)
-        assert period.local(instant) == shown
-        assert period.instant(shown) == instant
-        assert period.opens <= shown <= period.closes
-
-    @pytest.mark.parametrize("name", CHANGED)
-    def test_no_change_is_missed(self, name: str) -> None:
-        zone = ZoneInfo(name)
-        start = datetime(1938, 1, 1, tzinfo=UTC)
-        halves = [start + n * DAY / 2 for n in range(2 * 366 * 10)]
-        offsets = [each.astimezone(zone).utcoffset() for each in halves]
-        for (low, high), (before, after) in zip(
-            pairwise(halves), pairwise(offsets), strict=True
-        ):
-            same = period_at(low, zone).epoch == period_at(high, zone).epoch
-            assert same == (before == after)
-
-    @pytest.mark.parametrize(
-        "zone", [UTC, ZoneInfo("Asia/Tokyo"), ZoneInfo("Etc/GMT+12")]
-    )
-    def test_time_has_two_ends(self, zone: ZoneInfo) -> None:
-        first, last = period_at(FIRST, zone), period_at(LAST, zone)
-        assert first.begin == FIRST
-        assert last.end == LAST
-        assert first.local(FIRST) >= datetime.min  # noqa: DTZ901
-        assert last.local(LAST) <= datetime.max  # noqa: DTZ901
-
-
-class TestNextInstant:
-    ZONE = ZoneInfo("America/New_York")
-
-    @pytest.mark.parametrize("overlap", ["both", "second"])
-    def test_the_last_match_of_all_may_be_shown_again(self, overlap: str) -> None:
-        """It is past when the clock is set back, and still to come."""
-        search = only("2024-11-03T01:10")
-        after = datetime(2024, 11, 3, 5, 40, tzinfo=UTC)
-        found = next_instant(search, after, self.ZONE, overlap=overlap)
-        assert found == datetime(2024, 11, 3, 6, 10, tzinfo=UTC)
-        assert next_instant(search, found, self.ZONE, overlap=overlap) is None
-        assert next_instant(search, after, self.ZONE, overlap="first") is None
 
 
 def test_changes_are_told_in_words() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -234,37 +232,6 @@ def test_a_thread_beyond_its_timeout_is_left_to_the_scheduler(
     held.go_on.set()
     assert one.end_of(run).status == "succeeded"
     living.end()
-
-
-@pytest.mark.parametrize("signals", [1, 2])
-def test_signals_end_it(
-    one: Bench, signals: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    held = Held()
-    ended = threading.Event()
-
-    def handler(work: object) -> object:
-        # Of several of a kind only one may arrive.
-        for number in (signal.SIGTERM, signal.SIGINT)[:signals]:
-            os.kill(os.getpid(), number)
-        if signals == 2:
-            assert held.go_on.wait(FAILED_AFTER)
-        ended.set()
-        return None
-
-    run = one.publish()
-    DispatchWorker(one.bus, handler).run()
-    if signals == 1:
-        assert ended.is_set()
-        assert one.end_of(run).status == "succeeded"
-    else:
-        assert not ended.is_set()
-        assert caplog.messages == [
-            "left behind, with runs that have not ended or are still to be told of: 1;"
-            " they run again once they are missed"
-        ]
-        held.go_on.set()
-        assert ended.wait(FAILED_AFTER)
 
 
 def test_on_a_bus_that_has_been_closed_it_does_not_start() -> None:

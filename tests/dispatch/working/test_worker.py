@@ -159,16 +159,6 @@ def test_what_it_raises_is_told(
     assert found == (*said, None, None, None)[:5]
 
 
-def test_what_failed_is_logged(one: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        caplog.at_level(logging.WARNING, "go_scheduler.dispatch.worker"),
-        working(one, raises(ValueError("x"))),
-    ):
-        run = one.publish()
-        one.end_of(run)
-    assert f"{run.instance_id}, attempt 1, has failed:\nTraceback" in caplog.text
-
-
 class Held:
     """A handler that goes on once it is let."""
 
