@@ -17,6 +17,7 @@ from go_scheduler import (
     MemoryStore,
     OnDemandTrigger,
     Scheduler,
+    StoreUnavailableError,
     TaskDefinition,
     TaskDefinitionNotFoundError,
 )
@@ -399,16 +400,40 @@ def test_a_backfill_of_what_was_skipped_is_no_double(
     assert verdicts(store, 1) == ["on time"]
 
 
-def test_what_is_done_by_hand_hides_no_record(clock: ManualClock) -> None:
+def test_what_is_done_by_hand_hides_no_record(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("go_scheduler.audit._PAGE", 2)
     store = MemoryStore(clock)
     of = scheduled(store)
-    skipped = Skipped.itself(START, "it was closed")
-    step = firing(of, skipped=skipped, next_fire_time=START + HOUR)
-    assert store.fire_definitions([step]).done
-    clock.advance(MINUTE)
-    for _ in range(20):
-        store.add_instances(of.id, [Addition() for _ in range(60)])
-    assert verdicts(store, 1) == ["skipped"]
+    for hour in range(3):
+        skipped = Skipped.itself(START + hour * HOUR, f"closed {hour}")
+        at = START + (hour + 1) * HOUR
+        step = firing(of, skipped=skipped, next_fire_time=at)
+        assert store.fire_definitions([step]).done
+        of = store.get_definition(of.id)
+        clock.advance(HOUR)
+        store.add_instances(of.id, [Addition() for _ in range(1_001)])
+    assert [each.reason for each in audited(store, 3)] == [
+        "closed 0",
+        "closed 1",
+        "closed 2",
+    ]
+
+
+def test_a_store_that_goes_away_is_no_error_of_a_definition(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(clock)
+    scheduled(store)
+    clock.advance(HOUR)
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailableError("away")
+
+    monkeypatch.setattr(MemoryStore, "list_fired", away)
+    with pytest.raises(StoreUnavailableError):
+        next(Client(store).audit(START))
 
 
 def test_what_is_before_the_time_shows_since_when_it_is_known(

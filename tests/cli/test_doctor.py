@@ -10,6 +10,8 @@ from uuid import uuid4
 import pytest
 
 from go_scheduler import TaskDefinition
+from go_scheduler.client.pages import Page
+from go_scheduler.http.remote import Remote
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import NODE, SECOND, claim, fire, start
 from go_scheduler.triggers import IntervalTrigger
@@ -86,20 +88,36 @@ def test_a_run_of_unknown_times_is_one_line(either: Shell) -> None:
     assert "unknown" not in either("audit", *since, "--retention", "2d", code=1)
 
 
+def test_what_is_deleted_while_a_server_is_audited_is_left_out(
+    far: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far.call(lose)
+    [kept] = far.call(lambda client: client.list_definitions())
+    gone = TaskDefinition(trigger=IntervalTrigger(MINUTE))
+    pages = {None: Page([gone], next="2"), "2": Page([kept])}
+    monkeypatch.setattr(
+        Remote, "list_definitions", lambda _, *, limit, after=None: pages[after]
+    )
+    [found] = far.json("audit", code=1)
+    assert found["id"] == f"{kept.id}"
+    assert "no task definition" in far.refusal("audit", f"{gone.id}", code=1)
+
+
 def test_what_cannot_be_audited_ends_with_1(
     near: Shell, importable: Callable[[str], str]
 ) -> None:
     def schedule(client: Client) -> None:
-        trigger = UnknownTrigger("tests.moon", {}, "no class for it is imported")
+        trigger = UnknownTrigger("tests.full_moon", {}, "no class for it is imported")
         new = TaskDefinition(trigger=trigger, next_fire_time=client._ready().now())
         client._ready().put_definitions([new])
 
     near.call(schedule)
     assert "moon" in near("audit", code=1)
+    assert "moon" in near.refusal("simulate", "--faults")
     module = importable(
         "from go_scheduler import Trigger\n"
         "class Moon(Trigger):\n"
-        "    kind = 'tests.moon'\n"
+        "    kind = 'tests.full_moon'\n"
         "    def next_fire_time(self, after): return None\n"
         "def handler(instance): pass\n"
     )

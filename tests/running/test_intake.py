@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from go_scheduler.models import Pause
 from go_scheduler.policies import CatchUp, Overlap
 from go_scheduler.running import intake
 from go_scheduler.running.defaults import Defaults
@@ -124,6 +125,13 @@ def test_an_instance_may_run_up_to_here_and_not_later(
     assert (reason(latest + TICK) is None) is (why is None)
     is_dropped = dropped(given, DEFAULTS, now=given.execute_at + latest + TICK)
     assert (is_dropped is not None) is (why == DROPPED)
+
+
+def test_the_reason_names_the_pause_in_which_it_fell_due() -> None:
+    pause = Pause(since=START, until=START + HOUR, note="holidays")
+    given = one(catch_up=DROPS, of={"last_pause": pause})
+    reason = too_late(given, DEFAULTS, now=given.execute_at + HOUR)
+    assert "holidays" in (reason or "")
 
 
 def test_a_batch_asks_a_trigger_no_more_often_than_it_has_to(
