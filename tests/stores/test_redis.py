@@ -49,6 +49,7 @@ from go_scheduler.testing.builders import (
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
+from tests.behaviour.house import wait_until
 from tests.behaviour.store_by_hand import PREFIX, Damage, damage
 from tests.servers import delete_all_rows
 
@@ -89,6 +90,20 @@ class TestRedisStore(StoreSuite):
     def store(self, store: RedisStore) -> Store:
         """The same as for the other tests of this module."""
         return store
+
+
+def test_a_store_that_is_closed_has_no_connection_left(
+    store: RedisStore, by_hand: Any
+) -> None:
+    def connections() -> int:
+        return len(by_hand.client_list())
+
+    store.close()
+    wait_until(lambda: connections() == 1)
+    store.list_definitions()
+    assert connections() == 2
+    store.close()
+    wait_until(lambda: connections() == 1)
 
 
 def test_what_lets_in_may_be_percent_encoded() -> None:

@@ -256,7 +256,8 @@ def client_of(address: Address, timeout: float) -> Any:
         port=port,
         **alone,
     )
-    return redis.Redis(connection_pool=pool)
+    # It closes the pool with itself.
+    return redis.Redis.from_pool(pool)
 
 
 def run_where(client: Any, key: str, *arguments: object) -> Any:
