@@ -19,7 +19,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.formatting import a, shown
 from go_scheduler.json import JSON, FrozenObject, freeze
-from go_scheduler.triggers.times import MICROSECOND
+from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND
 
 if TYPE_CHECKING:
     from go_scheduler.triggers.fire_time_sets import FireTimes
@@ -360,7 +360,7 @@ def next_fire_time_of(trigger: Trigger, after: datetime) -> datetime | None:
     return fire_time
 
 
-_EARLIEST = datetime.min.replace(tzinfo=UTC) + MICROSECOND
+_EARLIEST = FIRST_INSTANT + MICROSECOND
 
 
 def fire_times(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:
