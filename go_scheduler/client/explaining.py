@@ -134,7 +134,7 @@ class Explaining(Nodes):
             since: The first instant; aware. None: a day ago.
             until: The first instant after; aware. None: the store's time, which is the
                 latest.
-            ids: Those of these definitions alone; None: of all.
+            ids: The definitions to audit; None: all.
             retention: How long the schedulers keep what has ended: what is older may
                 be gone, and is *unknown*. None: a scheduler's own, or a day.
             late: What begins so much later than it was to run is late.
