@@ -128,7 +128,7 @@ def test_what_was_written_down_ahead_is_left_if_a_batch_fails(
         raise StoreError("away")
 
     monkeypatch.setattr(newcomers, "_LARGEST", 4)
-    monkeypatch.setattr(store._statements, "execute_plainly", fail)
+    monkeypatch.setattr(store._named, "execute_plainly", fail)
     before = set(threading.enumerate())
     with pytest.raises(StoreError, match="away"):
         store.put_definitions([definition(key=key) for key in range(10)])
@@ -143,7 +143,7 @@ def test_a_users_connection_of_another_driver_is_given_words_that_all_drivers_kn
     with engine.begin() as connection:
         monkeypatch.setattr(newcomers, "understands", lambda _: False)
         with monkeypatch.context() as patched:
-            patched.setattr(store._statements, "execute_plainly", None)
+            patched.setattr(store._named, "execute_plainly", None)
             put_all = store.join(connection).put_definitions(given)
         assert store.join(connection).add_instances(given[0].id, []) == []
     engine.dispose()

@@ -24,6 +24,7 @@ from go_scheduler.stores.postgresql.executing import (
 from go_scheduler.stores.postgresql.listener import Listener
 from go_scheduler.stores.postgresql.newcomers import Newcomers, ServerPutting
 from go_scheduler.stores.postgresql.questions import QUESTIONS, examined
+from go_scheduler.stores.postgresql.server import ServerStatements
 from go_scheduler.stores.rules import note_forgotten, with_silences
 from go_scheduler.stores.sql.database import Classes, Database, Lane
 from go_scheduler.stores.sql.reader import earliest_first
@@ -40,22 +41,18 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import (
         Addition,
         Announcement,
         Answer,
-        Claim,
         Claimant,
         Fired,
         Firing,
         NodeContact,
-        Release,
-        Renewal,
         Retention,
-        RunOutcome,
     )
 
 
@@ -118,7 +115,8 @@ class PostgreSQLStore(SQLStore):
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.BY_HAND].url
-        self._statements = Statements(database, dialect, clock=clock)
+        self._named = Statements(database, dialect, clock=clock)
+        self._statements = ServerStatements(database, dialect, clock=clock)
         self._copy = StoreClock(SystemClock(), self.now, at_start=1)
         self._divide_the_work(dialect)
 
@@ -150,7 +148,7 @@ class PostgreSQLStore(SQLStore):
         return PostgreSQLDialect(clock, notifies=self._hints is not False)
 
     def _divide_the_work(self, dialect: PostgreSQLDialect) -> None:
-        statements, reader = self._statements, self._reader
+        statements, reader = self._named, self._reader
         self._writes = Writes(statements)
         newcomers = Newcomers(statements, shards=dialect.shards)
         self._putting = ServerPutting(self._database, newcomers, self._puts, reader)
@@ -277,30 +275,6 @@ class PostgreSQLStore(SQLStore):
         """Read a page of what a node has claimed and has not ended."""
         last = UUID(int=0) if after is None else after.id
         return self._claimed_instances.page(node, last, limit)
-
-    def start_instances(
-        self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Answer[Sequence[TaskInstance]]:
-        """Record that handlers are about to be called."""
-        return self._claimed_instances.start(claimant, claims)
-
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
-        """Let claims hold for their ``lease`` from the store's time on."""
-        return self._claimed_instances.renew(renewals)
-
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
-        """Record what became of runs."""
-        return self._claimed_instances.finish(outcomes)
-
-    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
-        """Give back what was claimed and not called."""
-        return self._claimed_instances.release(releases)
-
-    def cancel_instances(
-        self, cancellations: Mapping[UUID, datetime | None]
-    ) -> Mapping[UUID, Cancelled]:
-        """Cancel what has not started; ask what runs to stop."""
-        return self._claimed_instances.cancel(cancellations)
 
     # Nodes.
 

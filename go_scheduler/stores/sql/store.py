@@ -24,6 +24,7 @@ from go_scheduler.stores.sql.lists import BOTH, due_queues, page_of_definitions
 from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import Reviewing, reopen
+from go_scheduler.stores.sql.runs import SQLRuns
 from go_scheduler.stores.sql.stats import keep_setting, list_stats, note_stats
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.views import SQLViews
@@ -62,7 +63,7 @@ _LARGE_BATCH = 500
 _WAITS_TO_DECLARE = 4
 
 
-class SQLStore(SQLByHand, SQLViews, TransactionalStore):
+class SQLStore(SQLByHand, SQLRuns, SQLViews, TransactionalStore):
     """Keeps definitions and instances in a database.
 
     Attributes:

@@ -22,6 +22,7 @@ from go_scheduler.stores.sqlite.claimed_instances import ClaimedInstances
 from go_scheduler.stores.sqlite.database import FileWatch, SQLiteDatabase
 from go_scheduler.stores.sqlite.dialect import SQLiteDialect
 from go_scheduler.stores.sqlite.due_definitions import DueDefinitions, delete_ended
+from go_scheduler.stores.sqlite.executing import FileStatements
 from go_scheduler.stores.sqlite.newcomers import AddedInstances, Newcomers
 from go_scheduler.stores.sqlite.questions import findings
 from go_scheduler.stores.sqlite.statements import LIST_CONTACTS, NOTE_CONTACT
@@ -35,21 +36,17 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import (
         Addition,
         Announcement,
         Answer,
-        Claim,
         Claimant,
         Firing,
         NodeContact,
-        Release,
-        Renewal,
         Retention,
-        RunOutcome,
     )
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
@@ -108,6 +105,7 @@ class SQLiteStore(SQLStore):
         parts = (database, self._reader, self._microseconds)
         self._due_definitions = DueDefinitions(*parts)
         self._classes = Classes(self._elapsed)
+        self._statements = FileStatements(database, self._microseconds)
         self._claimed_instances = ClaimedInstances(*parts, self._classes)
         self._newcomers = Newcomers(self._time)
         self._putting = Putting(database, self._newcomers, self._puts, self._reader)
@@ -213,30 +211,6 @@ class SQLiteStore(SQLStore):
         """Read a page of what a node has claimed and has not ended."""
         last = "" if after is None else after.id.hex
         return self._claimed_instances.page(node, last, limit)
-
-    def start_instances(
-        self, claimant: Claimant, claims: Sequence[Claim]
-    ) -> Answer[Sequence[TaskInstance]]:
-        """Record that handlers are about to be called."""
-        return self._claimed_instances.start(claimant, claims)
-
-    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
-        """Let claims hold for their ``lease`` from the store's time on."""
-        return self._claimed_instances.renew(renewals)
-
-    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
-        """Record what became of runs."""
-        return self._claimed_instances.finish(outcomes)
-
-    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
-        """Give back what was claimed and not called."""
-        return self._claimed_instances.release(releases)
-
-    def cancel_instances(
-        self, cancellations: Mapping[UUID, datetime | None]
-    ) -> Mapping[UUID, Cancelled]:
-        """Cancel what has not started; ask what runs to stop."""
-        return self._claimed_instances.cancel(cancellations)
 
     # Nodes.
 

@@ -1,0 +1,282 @@
+"""How servers of the PostgreSQL family execute statements: each as one."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy.dialects.postgresql import psycopg
+
+from go_scheduler.errors import StoreError
+from go_scheduler.stores.postgresql import dialect as words
+from go_scheduler.stores.postgresql.driver import met_a_lock
+from go_scheduler.stores.sql.rows import to_microseconds
+from go_scheduler.stores.sql.statement import (
+    Statements,
+    Written,
+    on_server,
+    with_batches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+    from uuid import UUID
+
+    from sqlalchemy import Connection
+
+    from go_scheduler.clock import Clock
+    from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
+    from go_scheduler.stores.sql.database import Database, Lane
+    from go_scheduler.stores.sql.rows import Columns
+    from go_scheduler.stores.sql.statement import Batch, Statement, Terms, Write
+
+# CockroachDB's gives values as this one does.
+_DRIVER = psycopg.dialect()  # type: ignore[no-untyped-call] # it has no types
+_PARAMETER = re.compile(r":(\w+)")
+_INDEX = re.compile(r"@(\w+)")
+_OF_DEFINITION = "ON d.key = t.definition_key"
+# A wait takes as long as a loop waits for a lock. So many find one row among thousands.
+_MOST_WAITS = 15
+
+
+def _durations(values: Iterable[timedelta | None]) -> str:
+    return words.numbers(
+        None if each is None else to_microseconds(each) for each in values
+    )
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Iterable[Any]], str]]] = {
+    "uuid": ("uuid", words.ids),
+    "bigint": ("bigint", words.numbers),
+    "duration": ("bigint", _durations),
+    "boolean": ("boolean", words.truths),
+    "timestamptz": ("timestamptz", words.times),
+    "text": ("text", words.texts),
+    "word": ("text", words.words),
+}
+"""The type of a column of a batch on a server, and what writes its values."""
+
+
+class _Made(NamedTuple):
+    """A statement as the driver takes it, and what comes back."""
+
+    sql: str
+    columns: Columns
+
+
+class ServerStatements(Statements):
+    """Executes statements on a server.
+
+    Args:
+        database: Where they are executed.
+        dialect: The engine's own words.
+        clock: Used instead of the database's time, for tests.
+    """
+
+    def __init__(
+        self, database: Database, dialect: PostgreSQLDialect, *, clock: Clock | None
+    ) -> None:
+        self._database = database
+        self._dialect = dialect
+        self._clock = clock
+
+    def run(
+        self,
+        lane: Lane,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> Sequence[Any]:
+        """Execute a statement, which commits by itself."""
+        parameters = {**terms, **_arrays(statement, batches or {})}
+        return self._run(lane, statement, parameters, repeatable=repeatable)
+
+    def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
+        """Execute a statement that only reads, and wait for nobody's lock."""
+        return self._database.run(
+            lane,
+            lambda connection: self._dialect.past_locks(
+                connection, lambda each: self.execute(each, statement, terms)
+            ),
+        )
+
+    def write(
+        self,
+        lane: Lane,
+        write: Write,
+        batch: Batch,
+        terms: Terms | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> Written:
+        """Write a batch, past what is locked."""
+        # One order for all nodes, so that none waits for another in a circle.
+        batch = sorted(batch, key=_id_number)
+        attempt = _Attempt(self, lane, write, terms or {}, repeatable=repeatable)
+        with _leaving_what_is_locked():
+            return Written(attempt.execute(batch))
+        with _leaving_what_is_locked():
+            return attempt.write_free(batch)
+        # A whole table is locked.
+        return Written([], {row[0] for row in batch})
+
+    def _run(
+        self,
+        lane: Lane,
+        statement: Statement,
+        parameters: Terms,
+        *,
+        repeatable: bool = True,
+        apart: bool = False,
+    ) -> Sequence[Any]:
+        return self._database.run(
+            lane,
+            lambda connection: self.execute(
+                connection, statement, parameters, apart=apart
+            ),
+            repeatable=repeatable,
+        )
+
+    def execute(
+        self,
+        connection: Connection,
+        statement: Statement,
+        parameters: Terms,
+        *,
+        apart: bool = False,
+    ) -> Sequence[Any]:
+        """Execute a statement on a connection, and fetch what it returns."""
+        made = _made(
+            statement, self._dialect, clocked=self._clock is not None, apart=apart
+        )
+        if self._clock is not None:
+            parameters = {**parameters, "now": self._clock.now()}
+        sql = made.sql
+        if (limit := parameters.get("limit")) is not None:
+            # It is written out: CockroachDB pushes no unknown one down to a scan.
+            sql = sql.replace("%(limit)s", str(int(limit)))
+        return made.columns.read(connection.exec_driver_sql(sql, parameters).all())
+
+
+def _id_number(row: Sequence[Any]) -> int:
+    number: int = row[0].int
+    return number
+
+
+def _arrays(statement: Statement, batches: Mapping[str, Batch]) -> dict[str, object]:
+    """The parameters that are batches: one array for each column."""
+    found: dict[str, object] = {}
+    for table, declared in statement.batches.items():
+        if table in batches:
+            columns = zip(*batches[table], strict=True)
+            for (name, kind), values in zip(declared, columns, strict=True):
+                found[f"{table}_{name}"] = _KINDS[kind][1](values)
+    return found
+
+
+@lru_cache(maxsize=500)
+def _made(
+    statement: Statement, dialect: PostgreSQLDialect, *, clocked: bool, apart: bool
+) -> _Made:
+    """Make it once; none of it is a connection's."""
+    sql = with_batches(on_server(statement.sql), _unnested)
+    sql = _INDEX.sub(lambda found: dialect.by_index(found[1]), sql).strip()
+    if clocked:
+        sql = sql.replace("now()", "CAST(:now AS timestamptz)")
+    if apart:
+        sql = sql.replace(_OF_DEFINITION, f"{_OF_DEFINITION} AND false")
+    return _Made(_PARAMETER.sub(r"%(\1)s", sql), statement.columns(_DRIVER))
+
+
+# The number of rows is hidden from PostgreSQL by subqueries: for many it would read a
+# whole index, if no statistics say how large that is.
+def _unnested(table: str, declared: Sequence[tuple[str, str]]) -> str:
+    arrays = ", ".join(
+        f"(SELECT CAST(:{table}_{name} AS {_KINDS[kind][0]}[]))"
+        for name, kind in declared
+    )
+    names = ", ".join(name for name, _ in declared)
+    return f"unnest({arrays})\n         AS {table} ({names})"
+
+
+class _Attempt:
+    """A write that is executed on a part of its batch, or on all of it."""
+
+    def __init__(
+        self,
+        statements: ServerStatements,
+        lane: Lane,
+        write: Write,
+        terms: Terms,
+        *,
+        repeatable: bool,
+    ) -> None:
+        self._statements = statements
+        self._lane = lane
+        self._write = write
+        self._terms = terms
+        self._repeatable = repeatable
+
+    def parameters(self, batch: Batch) -> Terms:
+        """What all three statements are executed with."""
+        return {**self._terms, **_arrays(self._write.statement, {"x": batch})}
+
+    def execute(self, batch: Batch, *, apart: bool = False) -> Sequence[Any]:
+        """Write all of these."""
+        return self._statements._run(
+            self._lane,
+            self._write.statement,
+            self.parameters(batch),
+            repeatable=self._repeatable,
+            apart=apart,
+        )
+
+    def write_free(self, batch: Batch) -> Written:
+        """See what is current, and write what is free of it."""
+        parameters = self.parameters(batch)
+        # This read comes first: on CockroachDB it also settles rows that SKIP LOCKED
+        # would skip.
+        rows = self._statements.read(self._lane, self._write.current, parameters)
+        current: set[UUID] = {row.id for row in rows}
+        rows = self._statements._run(self._lane, self._write.free, parameters)
+        free = current & {row.id for row in rows}
+        written = self._write_parts([row for row in batch if row[0] in free])
+        return Written(written.rows, (current - free) | written.busy)
+
+    def _write_parts(self, batch: Batch) -> Written:
+        """Write all or its halves, for what they write beside their rows may be locked.
+
+        After some that met a lock it is given up.
+        """
+        rows: list[Any] = []
+        busy: set[UUID] = set()
+        parts = deque([batch] if batch else [])
+        waits = 0
+        while parts:
+            part = parts.popleft()
+            if waits < _MOST_WAITS:
+                with _leaving_what_is_locked():
+                    rows += self.execute(part, apart=self._write.apart)
+                    continue
+                waits += 1
+            if waits < _MOST_WAITS and len(part) > 1:
+                middle = len(part) // 2
+                parts += [part[:middle], part[middle:]]
+            else:
+                busy.update(row[0] for row in part)
+        return Written(rows, busy)
+
+
+@contextmanager
+def _leaving_what_is_locked() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        if not met_a_lock(error):
+            raise

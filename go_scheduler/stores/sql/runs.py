@@ -1,0 +1,534 @@
+"""What nodes write of the instances that they have claimed: starts, renewals, ends.
+
+Who owns what rests on the conditions of the UPDATEs alone. ``attempt`` names one claim,
+so that the owner need not be compared: comparing it would let a planner walk an index
+of all that is claimed instead of the primary key.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from go_scheduler.errors import StoreError
+from go_scheduler.models import RUNS_KEPT, Cancelled, Outcome
+from go_scheduler.stores.base import InstanceStore
+from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.sql.database import LATE_AFTER, Lane
+from go_scheduler.stores.sql.reader import as_parked, readable_claims
+from go_scheduler.stores.sql.statement import (
+    CLAIMED,
+    DEFINITION,
+    INSTANCE,
+    Statement,
+    Write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence, Set
+    from datetime import datetime
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.messages import (
+        Claim,
+        Claimant,
+        Release,
+        Renewal,
+        RunOutcome,
+    )
+    from go_scheduler.stores.sql.reader import Reader
+    from go_scheduler.stores.sql.statement import Statements
+
+_OWNED = """t.id = x.id AND t.attempt = x.attempt
+     AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
+LEASE = """least(CAST(:lease AS interval),
+                          coalesce(
+                            CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
+                            THEN CAST(t.expire_after AS bigint)
+                            END * interval '1 microsecond',
+                            CAST(:expire_after AS interval)))"""
+"""How long a claim holds of what is started, by the columns of ``t``."""
+
+# Rows of a batch that can be written though somebody else has locked the others, and
+# those that are still as they were.
+_FREE = Statement(
+    """
+SELECT id FROM task_instances@task_instances_pkey
+ WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
+ ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+""",
+    ("id",),
+)
+_CURRENT = Statement(
+    f"""
+SELECT t.id
+  FROM batch AS x (id uuid, attempt bigint)
+  JOIN task_instances@task_instances_pkey AS t ON {_OWNED}
+""",
+    ("id",),
+)
+
+_OF_DEFINITION = f"""
+SELECT {INSTANCE},
+       {DEFINITION}
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key
+"""
+# What has to have a slot, and has not started, comes back as it is.
+_START = Write(
+    Statement(
+        f"""
+WITH t AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET runs = t.runs + CASE WHEN t.started_at IS NULL AND t.slot IS NULL
+                         THEN 1 ELSE 0 END,
+         started_at = CASE WHEN t.started_at IS NULL AND t.slot IS NULL
+                      THEN greatest(now(), t.due_at) ELSE t.started_at END,
+         expires_at = CASE WHEN t.started_at IS NOT NULL OR t.slot IS NOT NULL
+             THEN t.expires_at
+             ELSE greatest(now(), t.due_at)
+                  + {LEASE} END
+    FROM batch AS x (id uuid, attempt bigint)
+   WHERE {_OWNED}
+  RETURNING {INSTANCE}){_OF_DEFINITION}""",
+        CLAIMED,
+    ),
+    free=_FREE,
+    current=_CURRENT,
+    apart=True,
+)
+
+
+def _kept_if(condition: str) -> str:
+    """Keeps who has it outside of nodes, and how far that has come, only then."""
+    names = "worker", "accepted_at", "start_by", "progress"
+    return ",\n         ".join(
+        f"{name} = CASE WHEN {condition} THEN t.{name} END" for name in names
+    )
+
+
+# Gives those their slots that come first, and parks the others.
+#
+# The rows that are locked stay as they are, and the slots that somebody has are not so
+# much as tried: a wait for a slot is one for another statement of this kind, and as all
+# take them in one order, none is for another in a circle. Who loses that has to know of
+# the other one, which its snapshot need not show: an update reads the row as it is.
+_START_IN_SLOTS = Write(
+    Statement(
+        f"""
+WITH mine AS MATERIALIZED (
+  SELECT t.id, t.slot, t.priority, t.due_at, t.execute_at
+    FROM batch AS x (id uuid, attempt bigint)
+    JOIN task_instances@task_instances_pkey AS t
+      ON {_OWNED}
+     AND t.started_at IS NULL AND t.slot IS NOT NULL
+   ORDER BY t.id FOR NO KEY UPDATE OF t),
+taken AS MATERIALIZED (
+  SELECT s.name, s.instance_id FROM task_slots@task_slots_pkey AS s
+   WHERE s.name IN (SELECT slot FROM mine)),
+first AS MATERIALIZED (
+  SELECT slot, id, row_number() OVER (
+           PARTITION BY slot ORDER BY priority, due_at, execute_at, id) AS turn
+    FROM mine
+   WHERE slot NOT IN (SELECT name FROM taken)),
+made AS (
+  INSERT INTO task_slots (name, instance_id)
+  SELECT slot, id FROM first WHERE turn = 1 ORDER BY slot
+  ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING name, instance_id),
+has AS MATERIALIZED (
+  SELECT name, instance_id FROM made
+  UNION ALL SELECT name, instance_id FROM taken),
+t AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET runs = t.runs + CASE WHEN mine.starts THEN 1 ELSE 0 END,
+         started_at = CASE WHEN mine.starts THEN greatest(now(), t.due_at) END,
+         expires_at = CASE WHEN mine.starts
+             THEN greatest(now(), t.due_at)
+                  + {LEASE} END,
+         claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
+         {_kept_if("mine.starts")},
+         parked = NOT mine.starts,
+         behind = CASE WHEN NOT mine.starts THEN mine.holder END
+    FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts
+            FROM mine AS m JOIN has ON has.name = m.slot) AS mine
+   WHERE t.id = mine.id
+  RETURNING {INSTANCE}){_OF_DEFINITION}""",
+        CLAIMED,
+    ),
+    free=_FREE,
+    current=_CURRENT,
+    apart=True,
+)
+
+# How far it has come, as a number. A stage never goes back.
+_STEP = """CASE WHEN t.start_by IS NULL
+                         THEN CASE WHEN t.accepted_at IS NULL THEN 0 ELSE 3 END
+                         WHEN t.accepted_at IS NULL THEN 1 ELSE 2 END"""
+# Only the first acceptance counts.
+_ACCEPTED_BEFORE = f"x.step = 2 AND {_STEP} = 2"
+_RENEW = Write(
+    Statement(
+        f"""
+UPDATE task_instances@task_instances_pkey AS t
+   SET expires_at = CASE WHEN {_ACCEPTED_BEFORE} THEN t.expires_at
+           WHEN x.step > 0 AND x.step >= {_STEP}
+           THEN now() + x.lease * interval '1 microsecond'
+           WHEN x.handed_on OR t.handed_on = t.attempt
+           THEN greatest(t.expires_at, now() + x.lease * interval '1 microsecond')
+           ELSE now() + x.lease * interval '1 microsecond' END,
+       handed_on = CASE WHEN x.handed_on THEN t.attempt ELSE t.handed_on END,
+       worker = CASE WHEN x.handed_on AND (x.step = 0 OR x.step >= {_STEP})
+                THEN coalesce(x.worker, t.worker) ELSE t.worker END,
+       started_at = CASE WHEN x.step = 3 AND t.started_at IS NOT NULL AND {_STEP} < 3
+                    THEN now() ELSE t.started_at END,
+       accepted_at = CASE WHEN x.step >= 2 THEN coalesce(t.accepted_at, now())
+                     ELSE t.accepted_at END,
+       start_by = CASE WHEN x.step = 0 OR x.step < {_STEP} OR {_ACCEPTED_BEFORE}
+                  THEN t.start_by
+                  WHEN x.step < 3 THEN now() + x.lease * interval '1 microsecond' END,
+       progress = coalesce(x.progress, t.progress)
+  FROM batch AS x (id uuid, attempt bigint, lease duration, handed_on boolean,
+                   worker text, step bigint, progress text)
+ WHERE {_OWNED}
+   AND (x.step < 2 OR t.accepted_at IS NULL OR coalesce(x.worker = t.worker, true))
+RETURNING t.id, t.cancel_requested
+""",
+        ("id", "cancel_requested"),
+    ),
+    free=_FREE,
+    current=_CURRENT,
+)
+
+
+def _freed(condition: str, rows: str = "ended") -> str:
+    """Lets those go of their slots of which a former part says so."""
+    return f"""
+freed AS (
+  DELETE FROM task_slots@task_slots_pkey AS s USING {rows} AS e
+   WHERE {condition} AND s.name = e.slot AND s.instance_id = e.id
+  RETURNING s.name)"""
+
+
+_RELEASE = Write(
+    Statement(
+        f"""
+WITH released AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
+         accepted_at = NULL, start_by = NULL, progress = NULL, given_back = x.reason,
+         runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
+         due_at = CASE WHEN x.delay > 0
+                  THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
+                  ELSE t.due_at END,
+         claimable_at = CASE WHEN NOT t.frozen
+             THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond') END
+    FROM batch AS x (id uuid, attempt bigint, delay duration, reason text)
+   WHERE {_OWNED}
+  RETURNING t.id, t.slot, t.runs),{_freed("e.runs = 0", "released")}
+SELECT id FROM released
+""",
+        ("id",),
+    ),
+    free=_FREE,
+    current=_CURRENT,
+)
+
+# The first success wins, of whichever attempt.
+_MAY_FINISH = """t.id = x.id
+     AND (t.attempt = x.attempt AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL
+          OR x.outcome = 'completed' AND x.attempt BETWEEN 1 AND t.attempt
+             AND (t.completed_at IS NULL OR t.outcome = 'failed'))"""
+
+
+def _gone_on(condition: str = "") -> str:
+    """Moves the definitions on that waited for what has ended."""
+    return f"""
+gone_on AS (
+  UPDATE task_definitions@task_definitions_pkey AS d
+     SET next_fire_time = coalesce(d.next_fire_time, e.next_at),
+         late = coalesce(coalesce(d.next_fire_time, e.next_at)
+                         <= now() - CAST(:late AS interval), false),
+         completed_at = CASE WHEN d.next_fire_time IS NULL AND e.next_at IS NULL
+                        THEN now() END
+    FROM ended AS e
+   WHERE e.waits{condition} AND d.key = e.definition_key AND d.waits
+     AND d.completed_at IS NULL AND d.deleted_at IS NULL
+  RETURNING d.key)"""
+
+
+# Whose claim it was is gone from the row when it is pending again.
+_PRIOR = """prior AS MATERIALIZED (
+  SELECT i.id, i.claimed_by, i.worker FROM task_instances@task_instances_pkey AS i
+   WHERE i.id IN (SELECT x.id FROM batch AS x (id uuid))),
+"""
+_KEPT = """,
+kept AS (
+  INSERT INTO task_runs
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome, error)
+  SELECT e.id, e.ran_as, prior.claimed_by, prior.worker, e.began, now(),
+         CASE WHEN e.hung THEN 'hung' WHEN e.ended_by IS NULL THEN 'failed'
+         ELSE e.ended_by END, e.raised
+    FROM ended AS e JOIN prior ON prior.id = e.id
+   WHERE e.began IS NOT NULL AND e.ended_by IS DISTINCT FROM 'completed'
+  ON CONFLICT DO NOTHING
+  RETURNING instance_id)"""
+# A definition that waits for the end of an instance is written with it.
+_FINISH_FREE = Statement(
+    """
+WITH t AS MATERIALIZED (
+  SELECT id, definition_key,
+         waits AND id IN (SELECT x.id FROM batch AS x (id uuid, outcome word)
+                           WHERE x.outcome IS NOT NULL) AS goes_on
+    FROM task_instances@task_instances_pkey
+   WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
+   ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
+d AS MATERIALIZED (
+  SELECT key FROM task_definitions@task_definitions_pkey
+   WHERE key IN (SELECT definition_key FROM t WHERE goes_on)
+   ORDER BY key FOR NO KEY UPDATE SKIP LOCKED)
+SELECT id FROM t WHERE NOT goes_on OR definition_key IN (SELECT key FROM d)
+""",
+    ("id",),
+)
+_FINISH_CURRENT = Statement(
+    f"""
+SELECT t.id
+  FROM batch AS x (id uuid, attempt bigint, outcome word)
+  JOIN task_instances@task_instances_pkey AS t ON {_MAY_FINISH}
+""",
+    ("id",),
+)
+
+
+# An instance that had failed has moved its definition on, and waits for nothing any
+# more: RETURNING has the new values only.
+def _finish(*, in_full: bool) -> Write:
+    """Records what became of runs.
+
+    Args:
+        in_full: Whether slots are let go of, results are kept, and the ends of those
+            that did not succeed. What all have succeeded without any of that pays
+            nothing for it.
+    """
+    in_any_case = "id uuid, attempt bigint, outcome word, started_at timestamptz"
+    if in_full:
+        batch = f"""{in_any_case},
+                     retry_in duration, hung boolean, error text, next_at timestamptz,
+                     result text, client text"""
+        sets = f"""
+         hangs = CASE WHEN x.hung THEN t.hangs + 1
+                      WHEN x.outcome IS NOT NULL THEN t.hangs ELSE 0 END,
+         runs = t.runs - CASE WHEN x.started_at IS NULL AND t.started_at IS NOT NULL
+                              AND t.attempt = x.attempt AND t.completed_at IS NULL
+                         THEN 1 ELSE 0 END,
+         error = CASE WHEN x.outcome = 'skipped' THEN t.error
+                      ELSE coalesce(x.error, t.error) END,
+         skipped_reason = CASE WHEN x.outcome = 'skipped' THEN x.error END,
+         claimed_by = CASE WHEN x.outcome IS NOT NULL THEN t.claimed_by END,
+         expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
+         due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
+                  ELSE now() + x.retry_in * interval '1 microsecond' END,
+         result = coalesce(x.result, t.result),
+         client = coalesce(x.client, t.client),
+         {_kept_if("x.outcome IS NOT NULL")},
+         claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
+                        THEN now() + x.retry_in * interval '1 microsecond' END"""
+        returns = """, t.slot, x.attempt AS ran_as, x.started_at AS began,
+            x.outcome AS ended_by, x.hung, x.error AS raised"""
+        parts = f"{_freed('e.ended_by IS NOT NULL')},{_gone_on(' AND e.ended_by IS NOT NULL')}"
+        parts += _KEPT
+    else:
+        batch = f"{in_any_case}, next_at timestamptz"
+        sets = "\n         skipped_reason = NULL, claimable_at = NULL"
+        returns, parts = "", _gone_on()
+    sql = f"""
+WITH {_PRIOR if in_full else ""}ended AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET outcome = x.outcome,
+         ended_attempt = CASE WHEN x.outcome IS NOT NULL THEN x.attempt END,
+         waits = t.waits AND t.completed_at IS NULL,
+         completed_at = CASE WHEN x.outcome IS NOT NULL THEN now() END,
+         started_at = CASE WHEN x.outcome IS NOT NULL THEN x.started_at END,{sets}
+    FROM batch AS x ({batch})
+   WHERE {_MAY_FINISH}
+  RETURNING t.id, t.definition_key, t.waits, x.next_at{returns}),{parts}
+SELECT id FROM ended
+"""
+    return Write(Statement(sql, ("id",)), free=_FINISH_FREE, current=_FINISH_CURRENT)
+
+
+_FINISH = _finish(in_full=False)
+_FINISH_IN_FULL = _finish(in_full=True)
+
+# What is kept of an instance is the last runs only.
+_TRIM_RUNS = Statement(
+    """
+DELETE FROM task_runs@task_runs_pkey AS r
+ WHERE r.instance_id IN (SELECT unnest(CAST(:ids AS uuid[])))
+   AND (SELECT count(*) FROM task_runs@task_runs_pkey AS o
+         WHERE o.instance_id = r.instance_id AND o.attempt > r.attempt)
+       >= CAST(:kept AS bigint)
+RETURNING r.instance_id
+""",
+    ("instance_id",),
+)
+
+_CANCEL = Statement(
+    f"""
+WITH ended AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET cancel_requested = t.cancel_requested OR t.started_at IS NOT NULL,
+         outcome = CASE WHEN t.started_at IS NULL THEN 'cancelled' END,
+         completed_at = CASE WHEN t.started_at IS NULL THEN now() END,
+         parked = false, claimable_at = NULL
+    FROM batch AS x (id uuid, next_at timestamptz)
+   WHERE t.id = x.id AND t.completed_at IS NULL
+  RETURNING t.id, t.definition_key, t.waits, t.slot, t.outcome, x.next_at),{
+        _freed("e.outcome IS NOT NULL")
+    },{_gone_on(" AND e.outcome IS NOT NULL")}
+SELECT id, outcome FROM ended
+""",
+    ("id", "outcome"),
+)
+
+
+class SQLRuns(InstanceStore):
+    """Starts, renews, ends, gives back and cancels, each batch in one step."""
+
+    _statements: Statements
+    _reader: Reader
+
+    def start_instances(
+        self, claimant: Claimant, claims: Sequence[Claim]
+    ) -> Answer[Sequence[TaskInstance]]:
+        """Record that handlers are about to be called."""
+        if not claims:
+            return Answer(done=[])
+        terms = {"lease": claimant.lease, "expire_after": claimant.expire_after}
+
+        def start(
+            write: Write, some: Sequence[Claim]
+        ) -> tuple[Sequence[TaskInstance], Set[UUID]]:
+            rows, busy = self._statements.write(
+                Lane.BY_KEY, write, [_key(each) for each in some], terms
+            )
+            return self._reader.claimed(Lane.BY_KEY, rows), busy
+
+        started, busy = start(_START, claims)
+        in_slots = {each.id for each in started if each.started_at is None}
+        if in_slots:
+            started = [each for each in started if each.id not in in_slots]
+            some = [each for each in claims if each.instance_id in in_slots]
+            others, busy_too = start(_START_IN_SLOTS, some)
+            started += map(as_parked, others)
+            busy |= busy_too
+        return Answer(done=readable_claims(started), busy=busy)
+
+    def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
+        """Let claims hold for their ``lease`` from the store's time on."""
+        if not renewals:
+            return Answer(done={})
+        batch = [
+            (
+                *_key(each.claim),
+                each.lease,
+                each.handed_on,
+                each.worker,
+                each.step,
+                each.progress,
+            )
+            for each in renewals
+        ]
+        rows, busy = self._statements.write(Lane.RENEWALS, _RENEW, batch)
+        return Answer(done={row.id: row.cancel_requested for row in rows}, busy=busy)
+
+    def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
+        """Record what became of runs."""
+        if not outcomes:
+            return Answer(done=frozenset())
+        if all(map(_is_plain, outcomes)):
+            write, values = _FINISH, _plain_end
+        else:
+            write, values = _FINISH_IN_FULL, _full_end
+        rows, busy = self._statements.write(
+            Lane.BY_KEY,
+            write,
+            [values(each) for each in outcomes],
+            {"late": LATE_AFTER},
+            # A finish that was done, and is repeated, answers that claims were lost.
+            repeatable=False,
+        )
+        self._trim_runs(each for each in outcomes if each.is_kept)
+        return Answer(done={row.id for row in rows}, busy=busy)
+
+    def _trim_runs(self, kept: Iterable[RunOutcome]) -> None:
+        """Keep the last runs only; there are more only after so many attempts."""
+        ids = [
+            each.claim.instance_id for each in kept if each.claim.attempt > RUNS_KEPT
+        ]
+        if ids:
+            terms = {"ids": sorted(ids), "kept": RUNS_KEPT}
+            # What was finished stays so: the next run of it trims what is left, or its
+            # cleanup does.
+            with suppress(StoreError):
+                self._statements.run(Lane.BY_KEY, _TRIM_RUNS, terms)
+
+    def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
+        """Give back what was claimed and not called."""
+        if not releases:
+            return Answer(done=frozenset())
+        batch = [(*_key(each.claim), each.delay, each.reason) for each in releases]
+        rows, busy = self._statements.write(Lane.BY_KEY, _RELEASE, batch)
+        return Answer(done={row.id for row in rows}, busy=busy)
+
+    def cancel_instances(
+        self, cancellations: Mapping[UUID, datetime | None]
+    ) -> Mapping[UUID, Cancelled]:
+        """Cancel what has not started, claimed or not; ask what runs to stop."""
+        if not cancellations:
+            return {}
+        batch = sorted(cancellations.items(), key=lambda each: each[0].int)
+        rows = self._statements.run(
+            Lane.BY_HAND,
+            _CANCEL,
+            {"late": LATE_AFTER},
+            {"x": batch},
+            repeatable=False,
+        )
+        return {
+            row.id: Cancelled.REQUESTED if row.outcome is None else Cancelled.CANCELLED
+            for row in rows
+        }
+
+
+def _key(claim: Claim) -> tuple[UUID, int]:
+    return claim.instance_id, claim.attempt
+
+
+def _is_plain(run: RunOutcome) -> bool:
+    """Whether it succeeded, and there is nothing more to say of it."""
+    return (
+        run.outcome is Outcome.COMPLETED
+        and run.started_at is not None
+        and not (run.has_slot or run.hung)
+        and run.error is run.result is run.client is None
+    )
+
+
+def _plain_end(run: RunOutcome) -> tuple[object, ...]:
+    return (*_key(run.claim), run.outcome, run.started_at, run.next_fire_time)
+
+
+def _full_end(run: RunOutcome) -> tuple[object, ...]:
+    return (
+        *_key(run.claim),
+        run.outcome,
+        run.started_at,
+        run.retry_in,
+        run.hung,
+        run.error,
+        run.next_fire_time,
+        run.result,
+        run.client,
+    )

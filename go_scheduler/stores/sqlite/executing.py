@@ -1,0 +1,184 @@
+"""How a SQLite file executes statements: each of their steps in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from functools import lru_cache
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from sqlalchemy.dialects import sqlite
+
+from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
+from go_scheduler.stores.sql.statement import Statements, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from go_scheduler.stores.sql.database import Lane
+    from go_scheduler.stores.sql.rows import Columns
+    from go_scheduler.stores.sql.statement import Batch, Statement, Step, Terms, Write
+    from go_scheduler.stores.sqlite.database import SQLiteDatabase
+
+_DIALECT = sqlite.dialect()
+
+
+class FileStatements(Statements):
+    """Executes statements on a file.
+
+    Args:
+        database: The file.
+        microseconds: The store's time.
+    """
+
+    def __init__(
+        self, database: SQLiteDatabase, microseconds: Callable[[], int]
+    ) -> None:
+        self._database = database
+        self._microseconds = microseconds
+
+    def run(
+        self,
+        lane: Lane,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> Sequence[Any]:
+        """Execute a statement in a transaction that has the write lock."""
+        values = {name: _value(each) for name, each in terms.items()}
+        rows = {
+            name: _encoded(each, statement.batches[name])
+            for name, each in (batches or {}).items()
+        }
+        found = self._database.transact(
+            lambda connection: self._execute(connection, statement, values, rows),
+            repeatable=repeatable,
+        )
+        return _columns(statement).read(found)
+
+    def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
+        """Execute a statement that only reads: nobody waits for it."""
+        values = {name: _value(each) for name, each in terms.items()}
+        found = self._database.run(
+            lane, lambda connection: self._execute(connection, statement, values, {})
+        )
+        return _columns(statement).read(found)
+
+    def write(
+        self,
+        lane: Lane,
+        write: Write,
+        batch: Batch,
+        terms: Terms | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> Written:
+        """Write a batch: no row is locked for whoever has the write lock."""
+        rows = self.run(
+            lane, write.statement, terms or {}, {"x": batch}, repeatable=repeatable
+        )
+        return Written(rows)
+
+    def _execute(
+        self,
+        connection: Connection,
+        statement: Statement,
+        values: Mapping[str, object],
+        batches: Mapping[str, Batch],
+    ) -> Batch:
+        """Execute the steps; the rows of the last one, as they are stored."""
+        tables = dict(batches)
+        # Asked for under the write lock.
+        values = {**values, "now": self._microseconds()}
+        for step in statement.steps:
+            tables[step.name] = _step(connection, step, values, tables)
+        return tables[step.name]
+
+
+def _step(
+    connection: Connection,
+    step: Step,
+    values: Mapping[str, object],
+    tables: Mapping[str, Batch],
+) -> Batch:
+    """Execute one step; the rows of its table."""
+    joined = () if step.joined is None else tables[step.joined]
+    if step.sql is None:
+        return [tuple([row[place] for place in step.places]) for row in joined]
+    passed = {
+        name: _passed(tables[name], places, numbered=step.numbered)
+        for name, places in step.passed.items()
+    }
+    if passed and not any(tables[name] for name in passed):
+        return []
+    found = connection.exec_driver_sql(step.sql, {**values, **passed})
+    if not step.columns:
+        return []
+    rows: Batch = found.all()
+    if step.joined is None:
+        return rows
+    of: Any = joined
+    if not step.numbered:
+        of = {row[0]: row for row in joined}
+    pick = itemgetter(*step.places)
+    return [pick((*of[row[0]], *row)) for row in rows]
+
+
+def _passed(rows: Batch, places: Sequence[int], *, numbered: bool) -> str:
+    """Some values of each row, as JSON."""
+    if numbered:
+        listed = [
+            (number, *[row[place] for place in places])
+            for number, row in enumerate(rows)
+        ]
+    else:
+        listed = [tuple([row[place] for place in places]) for row in rows]
+    # Characters are not escaped: SQLite refuses what is no text.
+    return json.dumps(listed, default=_no_json, ensure_ascii=False)
+
+
+def _no_json(_: object) -> None:
+    """Bytes, which only a row may hold that was written by other means."""
+
+
+def _value(value: Any) -> object:
+    """A parameter as a file takes it."""
+    if isinstance(value, datetime):
+        return to_sqlite_time(value)
+    if isinstance(value, timedelta):
+        return to_microseconds(value)
+    if isinstance(value, UUID):
+        return value.hex
+    if isinstance(value, str) or not isinstance(value, Collection):
+        return value
+    return json.dumps([_value(each) for each in value])
+
+
+_ENCODERS: dict[str, Callable[[Any], object]] = {
+    "uuid": attrgetter("hex"),
+    "timestamptz": to_sqlite_time,
+    "duration": to_microseconds,
+}
+
+
+def _encoded(batch: Batch, declared: Sequence[tuple[str, str]]) -> Batch:
+    """A batch as a file takes it."""
+    columns: list[Iterable[Any]] = list(zip(*batch, strict=True))
+    for number, (_, kind) in enumerate(declared):
+        if columns and (encode := _ENCODERS.get(kind)) is not None:
+            columns[number] = [
+                None if each is None else encode(each) for each in columns[number]
+            ]
+    return list(zip(*columns, strict=True))
+
+
+@lru_cache(maxsize=200)
+def _columns(statement: Statement) -> Columns:
+    return statement.columns(_DIALECT)
