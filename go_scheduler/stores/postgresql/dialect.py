@@ -172,8 +172,6 @@ class PostgreSQLDialect(Dialect):
     """PostgreSQL's words.
 
     Attributes:
-        reads_rows: Whether a scan that locks may read more rows than it takes: only
-            those that it takes are locked.
         notifies: Whether writes notify other processes.
 
     Args:
@@ -182,7 +180,6 @@ class PostgreSQLDialect(Dialect):
     """
 
     name = "postgresql"
-    reads_rows = True
 
     def __init__(self, clock: Clock | None, *, notifies: bool = True) -> None:
         self._clock = clock

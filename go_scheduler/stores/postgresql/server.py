@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy.dialects.postgresql import psycopg
 
+from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.postgresql import dialect as words
 from go_scheduler.stores.postgresql.driver import met_a_lock
+from go_scheduler.stores.sql.database import Sweep
 from go_scheduler.stores.sql.rows import to_microseconds
 from go_scheduler.stores.sql.statement import (
     Statements,
@@ -83,6 +85,19 @@ class ServerStatements(Statements):
         self._database = database
         self._dialect = dialect
         self._clock = clock
+        self._elapsed = (clock or SystemClock()).elapsed
+        self._sweeps: dict[object, Sweep] = {}
+
+    def sweep(self, scan: object) -> Sweep:
+        """How far the scan of this name has come."""
+        sweep = self._sweeps.get(scan)
+        if sweep is None:
+            sweep = self._sweeps[scan] = Sweep(self._elapsed)
+        return sweep
+
+    def met_a_lock(self, error: BaseException) -> bool:
+        """Whether an error says that somebody else has locked a row."""
+        return met_a_lock(error)
 
     def run(
         self,
@@ -92,10 +107,17 @@ class ServerStatements(Statements):
         batches: Mapping[str, Batch] | None = None,
         *,
         repeatable: bool = True,
+        apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement, which commits by itself."""
         parameters = {**terms, **_arrays(statement, batches or {})}
-        return self._run(lane, statement, parameters, repeatable=repeatable)
+        return self._database.run(
+            lane,
+            lambda connection: self.execute(
+                connection, statement, parameters, apart=apart
+            ),
+            repeatable=repeatable,
+        )
 
     def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
         """Execute a statement that only reads, and wait for nobody's lock."""
@@ -112,36 +134,21 @@ class ServerStatements(Statements):
         write: Write,
         batch: Batch,
         terms: Terms | None = None,
+        beside: Mapping[str, Batch] | None = None,
         *,
         repeatable: bool = True,
     ) -> Written:
         """Write a batch, past what is locked."""
+        terms = {**(terms or {}), **_arrays(write.statement, beside or {})}
         # One order for all nodes, so that none waits for another in a circle.
         batch = sorted(batch, key=_id_number)
-        attempt = _Attempt(self, lane, write, terms or {}, repeatable=repeatable)
+        attempt = _Attempt(self, lane, write, terms, repeatable=repeatable)
         with _leaving_what_is_locked():
             return Written(attempt.execute(batch))
         with _leaving_what_is_locked():
             return attempt.write_free(batch)
         # A whole table is locked.
         return Written([], {row[0] for row in batch})
-
-    def _run(
-        self,
-        lane: Lane,
-        statement: Statement,
-        parameters: Terms,
-        *,
-        repeatable: bool = True,
-        apart: bool = False,
-    ) -> Sequence[Any]:
-        return self._database.run(
-            lane,
-            lambda connection: self.execute(
-                connection, statement, parameters, apart=apart
-            ),
-            repeatable=repeatable,
-        )
 
     def execute(
         self,
@@ -174,7 +181,7 @@ def _arrays(statement: Statement, batches: Mapping[str, Batch]) -> dict[str, obj
     found: dict[str, object] = {}
     for table, declared in statement.batches.items():
         if table in batches:
-            columns = zip(*batches[table], strict=True)
+            columns = list(zip(*batches[table], strict=True)) or [()] * len(declared)
             for (name, kind), values in zip(declared, columns, strict=True):
                 found[f"{table}_{name}"] = _KINDS[kind][1](values)
     return found
@@ -191,7 +198,8 @@ def _made(
         sql = sql.replace("now()", "CAST(:now AS timestamptz)")
     if apart:
         sql = sql.replace(_OF_DEFINITION, f"{_OF_DEFINITION} AND false")
-    return _Made(_PARAMETER.sub(r"%(\1)s", sql), statement.columns(_DRIVER))
+    sql = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+    return _Made(sql, statement.columns(_DRIVER))
 
 
 # The number of rows is hidden from PostgreSQL by subqueries: for many it would read a
@@ -223,28 +231,25 @@ class _Attempt:
         self._terms = terms
         self._repeatable = repeatable
 
-    def parameters(self, batch: Batch) -> Terms:
-        """What all three statements are executed with."""
-        return {**self._terms, **_arrays(self._write.statement, {"x": batch})}
-
     def execute(self, batch: Batch, *, apart: bool = False) -> Sequence[Any]:
         """Write all of these."""
-        return self._statements._run(
+        return self._statements.run(
             self._lane,
             self._write.statement,
-            self.parameters(batch),
+            self._terms,
+            {"x": batch},
             repeatable=self._repeatable,
             apart=apart,
         )
 
     def write_free(self, batch: Batch) -> Written:
         """See what is current, and write what is free of it."""
-        parameters = self.parameters(batch)
+        parameters = {**self._terms, **_arrays(self._write.statement, {"x": batch})}
         # This read comes first: on CockroachDB it also settles rows that SKIP LOCKED
         # would skip.
         rows = self._statements.read(self._lane, self._write.current, parameters)
         current: set[UUID] = {row.id for row in rows}
-        rows = self._statements._run(self._lane, self._write.free, parameters)
+        rows = self._statements.run(self._lane, self._write.free, parameters)
         free = current & {row.id for row in rows}
         written = self._write_parts([row for row in batch if row[0] in free])
         return Written(written.rows, (current - free) | written.busy)

@@ -10,31 +10,25 @@ from uuid import UUID
 from go_scheduler.checks import check_type
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.stores.postgresql.added_instances import AddedInstances
-from go_scheduler.stores.postgresql.claimed_instances import ClaimedInstances
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, make_engines
-from go_scheduler.stores.postgresql.due_definitions import DueDefinitions
-from go_scheduler.stores.postgresql.due_instances import DueInstances
 from go_scheduler.stores.postgresql.executing import (
     Contacts,
     Deletions,
     Statements,
-    Writes,
 )
 from go_scheduler.stores.postgresql.listener import Listener
 from go_scheduler.stores.postgresql.newcomers import Newcomers, ServerPutting
 from go_scheduler.stores.postgresql.questions import QUESTIONS, examined
 from go_scheduler.stores.postgresql.server import ServerStatements
-from go_scheduler.stores.rules import note_forgotten, with_silences
-from go_scheduler.stores.sql.database import Classes, Database, Lane
-from go_scheduler.stores.sql.reader import earliest_first
-from go_scheduler.stores.sql.rows import silences_of
+from go_scheduler.stores.rules import note_forgotten
+from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.spare import Spare, connect_as
 from go_scheduler.stores.sql.store import SQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection
@@ -47,9 +41,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import (
         Addition,
         Announcement,
-        Answer,
         Claimant,
-        Fired,
         Firing,
         NodeContact,
         Retention,
@@ -149,7 +141,6 @@ class PostgreSQLStore(SQLStore):
 
     def _divide_the_work(self, dialect: PostgreSQLDialect) -> None:
         statements, reader = self._named, self._reader
-        self._writes = Writes(statements)
         newcomers = Newcomers(statements, shards=dialect.shards)
         self._putting = ServerPutting(self._database, newcomers, self._puts, reader)
         self._added_instances = AddedInstances(
@@ -159,17 +150,6 @@ class PostgreSQLStore(SQLStore):
             reader,
             shards=dialect.shards,
         )
-        self._due_definitions = DueDefinitions(
-            statements, self._writes, reader, shards=dialect.shards
-        )
-        self._classes = Classes(self._elapsed)
-        self._due_instances = DueInstances(
-            statements,
-            self._classes,
-            shards=dialect.shards,
-            reads_rows=dialect.reads_rows,
-        )
-        self._claimed_instances = ClaimedInstances(statements, self._writes, reader)
         self._contacts = Contacts(statements)
         self._deletions = Deletions(statements)
 
@@ -200,21 +180,6 @@ class PostgreSQLStore(SQLStore):
         started = self._putting.start(firing, claimant)
         return started or super().put_and_start(firing, claimant)
 
-    def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that fire soon."""
-        page = self._due_definitions.page(ahead, after, limit)
-        return self._classes.seen(page)
-
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
-        """Create the instances of each firing and move its definition on."""
-        return self._due_definitions.fire(firings)
-
-    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
-        """Fire definitions, and start what they make."""
-        return self._due_definitions.start(firings, claimant)
-
     # Instances.
 
     def add_instances(
@@ -244,37 +209,6 @@ class PostgreSQLStore(SQLStore):
         return self._added_instances.start(
             definition_id, additions, claimant, names=names
         )
-
-    def claim_instances(
-        self,
-        claimant: Claimant,
-        *,
-        ahead: timedelta,
-        lead: timedelta,
-        limit: int,
-        lapsed: timedelta | None,
-        deadline: datetime,
-    ) -> Sequence[TaskInstance]:
-        """Hand due instances to one node, and to no other."""
-        old, new = self._due_instances.take(
-            claimant,
-            ahead=ahead,
-            lead=lead,
-            limit=limit,
-            lapsed=lapsed,
-            deadline=deadline,
-        )
-        rows = [*old, *new]
-        claimed = self._reader.claimed(Lane.BY_TIME, rows, with_contents=True)
-        lapsed_first = with_silences(claimed[: len(old)], silences_of(old))
-        return earliest_first(lapsed_first) + earliest_first(claimed[len(old) :])
-
-    def list_claimed(
-        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
-    ) -> Sequence[TaskInstance]:
-        """Read a page of what a node has claimed and has not ended."""
-        last = UUID(int=0) if after is None else after.id
-        return self._claimed_instances.page(node, last, limit)
 
     # Nodes.
 

@@ -6,6 +6,7 @@ The text is PostgreSQL's. What it says besides:
   ``duration`` is whole microseconds.
 * ``task_instances@task_instances_pkey`` names the index by which rows are looked up. It
   becomes CockroachDB's hint, and nothing elsewhere.
+* ``AND on_sqlite(…)`` is a condition for SQLite alone.
 * ``is_sound(t)`` is false of a row that no claim can take: one that was written by other
   means than this package, and is out of all bounds.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -42,11 +44,11 @@ from go_scheduler.stores.sql.rows import (
 from go_scheduler.stores.sql.tables import contents, definitions, instances, nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Set
+    from collections.abc import Callable, Iterable, Iterator, Set
 
     from sqlalchemy.engine import Dialect
 
-    from go_scheduler.stores.sql.database import Lane
+    from go_scheduler.stores.sql.database import Lane, Sweep
 
 Batch: TypeAlias = Sequence[Sequence[Any]]
 Terms: TypeAlias = Mapping[str, Any]
@@ -156,6 +158,25 @@ class Statements(ABC):
     """Executes statements; each is a transaction of its own."""
 
     @abstractmethod
+    def sweep(self, scan: object) -> Sweep:
+        """How far the scan of this name has come."""
+
+    def met_a_lock(self, error: BaseException) -> bool:
+        """Whether an error says that somebody else has locked a row."""
+        return False
+
+    @contextmanager
+    def scanning(self, *sweeps: Sweep) -> Iterator[None]:
+        """Begin scans anew if what reads them fails, but for a lock."""
+        try:
+            yield
+        except BaseException as error:
+            if not self.met_a_lock(error):
+                for sweep in sweeps:
+                    sweep.start_over()
+            raise
+
+    @abstractmethod
     def run(
         self,
         lane: Lane,
@@ -164,6 +185,7 @@ class Statements(ABC):
         batches: Mapping[str, Batch] | None = None,
         *,
         repeatable: bool = True,
+        apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement, and fetch what it returns.
 
@@ -173,6 +195,7 @@ class Statements(ABC):
             terms: Its parameters.
             batches: The rows of its batches, whose columns are as it declares them.
             repeatable: As for ``Database.run``.
+            apart: Whether the definitions of ``t`` are left out, to be read after it.
         """
 
     @abstractmethod
@@ -186,6 +209,7 @@ class Statements(ABC):
         write: Write,
         batch: Batch,
         terms: Terms | None = None,
+        beside: Mapping[str, Batch] | None = None,
         *,
         repeatable: bool = True,
     ) -> Written:
@@ -196,6 +220,7 @@ class Statements(ABC):
             write: What is done.
             batch: The rows of the batch ``x``, each of which begins with its id.
             terms: The other parameters.
+            beside: The other batches.
             repeatable: As for ``Database.run``.
         """
 
@@ -212,7 +237,7 @@ class Step(NamedTuple):
         joined: The table whose rows are joined to those that come back: by the number
             of the row, which comes back first, if they are ``numbered``; else by their
             first value.
-        numbered: Whether the rows that are passed begin with their numbers.
+        numbered: Whether the rows of that are passed with their numbers before them.
         places: Which values of both rows make a row of the table.
     """
 
@@ -281,6 +306,9 @@ class _Steps:
                 continue
             [statement] = statements
             between = self._parts[order[part.name] + 1 : order[statement]]
+            returned = rf"\bRETURNING\b.*\b{part.name}\."
+            if re.search(returned, self._parts[order[statement]].body, re.DOTALL):
+                continue
             if not any(each.changes for each in between):
                 inlined[part.name] = statement
         return inlined
@@ -336,15 +364,11 @@ class _Steps:
         if not (own or rest.strip()):
             return step
         body = f"SELECT {', '.join([f'{table}.number', *own])} FROM {table}{rest}"
-        needed = sorted(set(re.findall(rf"\b{table}\.(\w+)", body)) - {"number"})
-        return step._replace(
-            sql=_with([(table, _json(table, ["number", *needed]))], body),
-            passed={table: [of.index(each) for each in needed]},
-            numbered=True,
-        )
+        made = self._made(part, body, numbered=table)
+        return step._replace(sql=made.sql, passed=made.passed, numbered=True)
 
-    def _made(self, part: _Part, body: str) -> Step:
-        """A statement with the tables that it reads."""
+    def _made(self, part: _Part, body: str, *, numbered: str = "") -> Step:
+        """A statement with the tables that it reads, and numbers for the rows of one."""
         inlined = [
             each for each in self._parts if self._inlined.get(each.name) == part.name
         ]
@@ -356,7 +380,8 @@ class _Steps:
                 words = set(re.findall(r"\w+", text))
                 needed = [each for each in columns if each in words]
                 passed[name] = [columns.index(each) for each in needed]
-                tables.append((name, _json(name, needed)))
+                number = ["number"] if name == numbered else []
+                tables.append((name, _json(name, [*number, *needed])))
         return Step(part.name, sql=_with([*tables, *inlined], body), passed=passed)
 
 
@@ -455,9 +480,12 @@ _SOUND = rf"""\1.attempt < {_HIGHEST} AND \1.runs < {_HIGHEST}
 _IS_SOUND = re.compile(r"\bis_sound\((\w+)\)")
 
 
+_ON_SQLITE = re.compile(r"\s+AND on_sqlite\(((?:[^()]|\([^()]*\))*)\)")
+
+
 def on_server(sql: str) -> str:
     """The text without what only this package knows, but for indexes and batches."""
-    return _IS_SOUND.sub(_SOUND, sql)
+    return _IS_SOUND.sub(_SOUND, _ON_SQLITE.sub("", sql))
 
 
 def with_batches(
@@ -484,6 +512,8 @@ _SQLITE = [
     (re.compile(pattern, re.DOTALL), word)
     for pattern, word in (
         (_IS_SOUND.pattern, _SOUND_ON_SQLITE),
+        (_ON_SQLITE.pattern, r" AND \1"),
+        (r"\s+OFFSET 0\b", ""),
         (r"\bnow\(\)", ":now"),
         (r"@\w+", ""),
         (_LOCKS, ""),

@@ -16,9 +16,11 @@ from go_scheduler.errors import (
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.rules import check_each_once
 from go_scheduler.stores.sql.additions import Additions, SQLByHand
-from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.claims import SQLClaims
+from go_scheduler.stores.sql.database import Classes, Lane
 from go_scheduler.stores.sql.edits import Edits, Tombstones, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
+from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.joined import Joined, join, when_committed
 from go_scheduler.stores.sql.lists import BOTH, due_queues, page_of_definitions
 from go_scheduler.stores.sql.puts import Puts, Sets
@@ -63,7 +65,7 @@ _LARGE_BATCH = 500
 _WAITS_TO_DECLARE = 4
 
 
-class SQLStore(SQLByHand, SQLRuns, SQLViews, TransactionalStore):
+class SQLStore(SQLByHand, SQLClaims, SQLFiring, SQLRuns, SQLViews, TransactionalStore):
     """Keeps definitions and instances in a database.
 
     Attributes:
@@ -93,6 +95,8 @@ class SQLStore(SQLByHand, SQLRuns, SQLViews, TransactionalStore):
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
         self._reviewing = Reviewing(database, dialect, self._reader)
         self._elapsed = (clock or SystemClock()).elapsed
+        self._classes = Classes(self._elapsed)
+        self._careful = {}
 
     @property
     def retries(self) -> Mapping[str, int]:

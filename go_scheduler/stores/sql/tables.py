@@ -406,10 +406,15 @@ class Dialect(ABC):
     Attributes:
         name: What SQLAlchemy calls it.
         shards: Over how many parts of an index what is due is spread.
+        reads_rows: Whether a scan that locks may read more rows than it takes: only
+            those that it takes are locked.
+        claims_together: Whether one statement claims in several places.
     """
 
     name: str
     shards = 1
+    reads_rows = True
+    claims_together = False
 
     @abstractmethod
     def now(self, connection: Connection) -> datetime:

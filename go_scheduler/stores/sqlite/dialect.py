@@ -31,6 +31,7 @@ class SQLiteDialect(Dialect):
     """
 
     name = "sqlite"
+    claims_together = True
 
     def __init__(self, time: Callable[[], datetime]) -> None:
         self._time = time

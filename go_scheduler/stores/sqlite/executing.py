@@ -12,6 +12,8 @@ from uuid import UUID
 
 from sqlalchemy.dialects import sqlite
 
+from go_scheduler.clock import SystemClock
+from go_scheduler.stores.sql.database import Sweep
 from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sql.statement import Statements, Written
 
@@ -41,6 +43,11 @@ class FileStatements(Statements):
     ) -> None:
         self._database = database
         self._microseconds = microseconds
+        self._whole = _Whole(SystemClock().elapsed)
+
+    def sweep(self, scan: object) -> Sweep:
+        """Every scan reads from the beginning: rows that are gone leave no traces."""
+        return self._whole
 
     def run(
         self,
@@ -50,6 +57,7 @@ class FileStatements(Statements):
         batches: Mapping[str, Batch] | None = None,
         *,
         repeatable: bool = True,
+        apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement in a transaction that has the write lock."""
         values = {name: _value(each) for name, each in terms.items()}
@@ -77,12 +85,14 @@ class FileStatements(Statements):
         write: Write,
         batch: Batch,
         terms: Terms | None = None,
+        beside: Mapping[str, Batch] | None = None,
         *,
         repeatable: bool = True,
     ) -> Written:
         """Write a batch: no row is locked for whoever has the write lock."""
+        batches = {**(beside or {}), "x": batch}
         rows = self.run(
-            lane, write.statement, terms or {}, {"x": batch}, repeatable=repeatable
+            lane, write.statement, terms or {}, batches, repeatable=repeatable
         )
         return Written(rows)
 
@@ -102,6 +112,19 @@ class FileStatements(Statements):
         return tables[step.name]
 
 
+class _Whole(Sweep):
+    """A scan of everything."""
+
+    @property
+    def back(self) -> timedelta:
+        """All that SQLite can count."""
+        return _LONGEST
+
+
+# Below the microseconds of any time, by 64 bits.
+_LONGEST = timedelta(days=100_000_000)
+
+
 def _step(
     connection: Connection,
     step: Step,
@@ -113,7 +136,9 @@ def _step(
     if step.sql is None:
         return [tuple([row[place] for place in step.places]) for row in joined]
     passed = {
-        name: _passed(tables[name], places, numbered=step.numbered)
+        name: _passed(
+            tables[name], places, numbered=step.numbered and name == step.joined
+        )
         for name, places in step.passed.items()
     }
     if passed and not any(tables[name] for name in passed):

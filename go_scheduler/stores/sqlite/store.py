@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import SystemClock
 from go_scheduler.models.values import changed
 from go_scheduler.stores.rules import note_forgotten
-from go_scheduler.stores.sql.database import Classes, Lane
+from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.puts import Putting
 from go_scheduler.stores.sql.rows import (
     read_contacts,
@@ -18,17 +18,16 @@ from go_scheduler.stores.sql.rows import (
 )
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.store import SQLStore
-from go_scheduler.stores.sqlite.claimed_instances import ClaimedInstances
 from go_scheduler.stores.sqlite.database import FileWatch, SQLiteDatabase
 from go_scheduler.stores.sqlite.dialect import SQLiteDialect
-from go_scheduler.stores.sqlite.due_definitions import DueDefinitions, delete_ended
+from go_scheduler.stores.sqlite.due_definitions import delete_ended
 from go_scheduler.stores.sqlite.executing import FileStatements
 from go_scheduler.stores.sqlite.newcomers import AddedInstances, Newcomers
 from go_scheduler.stores.sqlite.questions import findings
 from go_scheduler.stores.sqlite.statements import LIST_CONTACTS, NOTE_CONTACT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence, Set
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.messages import (
         Addition,
         Announcement,
-        Answer,
         Claimant,
         Firing,
         NodeContact,
@@ -102,11 +100,8 @@ class SQLiteStore(SQLStore):
         self._migrates = migrate
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._time = (clock or SystemClock()).now
-        parts = (database, self._reader, self._microseconds)
-        self._due_definitions = DueDefinitions(*parts)
-        self._classes = Classes(self._elapsed)
+
         self._statements = FileStatements(database, self._microseconds)
-        self._claimed_instances = ClaimedInstances(*parts, self._classes)
         self._newcomers = Newcomers(self._time)
         self._putting = Putting(database, self._newcomers, self._puts, self._reader)
         self._additions = AddedInstances(dialect)
@@ -157,17 +152,6 @@ class SQLiteStore(SQLStore):
         # One that was done, and is repeated, finds a definition that is not new.
         return self._database.transact(put, repeatable=False)
 
-    def due_definitions(
-        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that fire soon."""
-        page = self._due_definitions.page(ahead, after, limit)
-        return self._classes.seen(page)
-
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
-        """Create the instances of each firing and move its definition on."""
-        return self._due_definitions.fire(firings)
-
     # Instances.
 
     def add_and_start(
@@ -184,33 +168,6 @@ class SQLiteStore(SQLStore):
                 connection, definition_id, additions, claimant, names=names
             )
         )
-
-    def claim_instances(
-        self,
-        claimant: Claimant,
-        *,
-        ahead: timedelta,
-        lead: timedelta,
-        limit: int,
-        lapsed: timedelta | None,
-        deadline: datetime,
-    ) -> Sequence[TaskInstance]:
-        """Hand due instances to one node, and to no other."""
-        return self._claimed_instances.claim(
-            claimant,
-            ahead=ahead,
-            lead=lead,
-            limit=limit,
-            lapsed=lapsed,
-            deadline=deadline,
-        )
-
-    def list_claimed(
-        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
-    ) -> Sequence[TaskInstance]:
-        """Read a page of what a node has claimed and has not ended."""
-        last = "" if after is None else after.id.hex
-        return self._claimed_instances.page(node, last, limit)
 
     # Nodes.
 

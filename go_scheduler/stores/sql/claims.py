@@ -1,0 +1,510 @@
+"""How nodes claim instances: by queue, priority, shard and time.
+
+A *place* is a queue, a priority and a shard: a part of the index of what can be claimed.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from functools import lru_cache, partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from go_scheduler.checks import PRIORITIES
+from go_scheduler.clock import ZERO
+from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.stores.base import InstanceStore
+from go_scheduler.stores.rules import with_silences
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.reader import earliest_first, readable_claims
+from go_scheduler.stores.sql.rows import NO_ID, silences_of
+from go_scheduler.stores.sql.runs import LEASE
+from go_scheduler.stores.sql.statement import (
+    ALL,
+    CLAIMED,
+    CONTENTS,
+    DEFINITION,
+    INSTANCE,
+    Statement,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.messages import Claimant
+    from go_scheduler.stores.sql.database import Classes, Sweep
+    from go_scheduler.stores.sql.reader import Reader
+    from go_scheduler.stores.sql.statement import Statements, Terms
+    from go_scheduler.stores.sql.tables import Dialect
+
+Place: TypeAlias = "tuple[str, int, int]"
+
+# What has to have a slot is left to the start.
+_STARTS = "t.due_at <= now() + CAST(:lead AS interval) AND t.slot IS NULL"
+_MARKED = f"""
+     SET claimed_by = CAST(:node AS uuid), attempt = t.attempt + 1, claimable_at = NULL,
+         given_back = NULL,
+         runs = t.runs + CASE WHEN {_STARTS}
+                         THEN 1 ELSE 0 END,
+         started_at = CASE WHEN {_STARTS}
+                      THEN greatest(now(), t.due_at) END,
+         expires_at = greatest(now(), t.due_at)
+             + CASE WHEN {_STARTS}
+               THEN {LEASE}
+               ELSE CAST(:lease AS interval) END"""
+_FREE = """
+     AND t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.frozen"""
+# A row that was written by other means than this package may be out of all bounds: no
+# claim could take it, and it is to fill no batch.
+_SOUND = """
+     AND is_sound(t)"""
+# Of what has started and never fires again, nobody is likely to need them once more.
+_WITH_CONTENTS = """
+         LEFT JOIN task_contents@task_contents_pkey AS c
+                   ON c.key = CASE WHEN d.completed_at IS NOT NULL
+                                    AND t.started_at IS NOT NULL THEN d.key END"""
+
+
+def _in_place(number: int) -> str:
+    """Whether ``t`` can be claimed in a place, by its index alone."""
+    return f"""t.queue = CAST(:queue{number} AS text)
+     AND t.priority = CAST(:priority{number} AS bigint)
+     AND t.shard = CAST(:shard{number} AS bigint) AND t.claimable_at IS NOT NULL
+     AND t.claimable_at >= now() - CAST(:back{number} AS interval)
+     AND t.claimable_at <= now() + CAST(:ahead AS interval)"""
+
+
+_OF_INDEX = "task_instances@task_instances_claimable_idx AS t"
+
+
+@lru_cache(maxsize=256)
+def _claim(turns: Sequence[int], *, reads_rows: bool) -> Statement:
+    """Claims what nobody has claimed in some places, the earliest first.
+
+    Args:
+        turns: Of each place: the turn of its priority.
+        reads_rows: Whether rows are read before they are chosen, by conditions that no
+            index has, so that those that are locked are skipped.
+    """
+    only = _SOUND + _FREE if reads_rows else ""
+    if len(turns) == 1:
+        due = f"""
+  SELECT t.id, t.claimable_at AS place FROM {_OF_INDEX}
+   WHERE {_in_place(0)}{only}
+   ORDER BY t.claimable_at, t.due_at LIMIT :limit FOR UPDATE SKIP LOCKED"""
+    else:
+        places = [
+            f"""
+    SELECT * FROM (
+      SELECT t.id, {turn} AS turn, t.claimable_at AS place, t.due_at FROM {_OF_INDEX}
+       WHERE {_in_place(number)}{only}
+       ORDER BY t.claimable_at, t.due_at LIMIT :limit)"""
+            for number, turn in enumerate(turns)
+        ]
+        due = f"""
+  SELECT id, place FROM ({" UNION ALL".join(places)})
+   ORDER BY turn, place, due_at LIMIT :limit"""
+    return Statement(
+        f"""
+WITH due AS MATERIALIZED ({due}),
+t AS (
+  UPDATE task_instances@task_instances_pkey AS t{_MARKED}
+    FROM due
+   WHERE t.id = due.id{_SOUND}{_FREE}
+  RETURNING {INSTANCE}, due.place)
+SELECT {INSTANCE},
+       {DEFINITION},
+       {CONTENTS},
+       t.place, now() AS now
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key{_WITH_CONTENTS}
+""",
+        (*ALL, "place", "now"),
+    )
+
+
+_LAPSED = """t.claimed_by IS NOT NULL AND t.completed_at IS NULL AND NOT t.frozen
+     AND t.expires_at >= now() - CAST(:back AS interval)
+     AND t.expires_at <= now() - CAST(:lapsed AS interval)
+     AND t.queue = ANY(CAST(:queues AS text[]))"""
+_LOST = ("ran_by", "began", "taken_at", "due_by")
+
+
+@lru_cache(maxsize=2)
+def _claim_lapsed(*, reads_rows: bool) -> Statement:
+    """Claims anew what others had claimed, the longest lapsed first.
+
+    What is known of the runs that are lost comes back as well.
+    """
+    return Statement(
+        f"""
+WITH due AS MATERIALIZED (
+  SELECT t.id, t.expires_at AS place, t.attempt AS lost_as, t.claimed_by AS lost_by,
+         t.worker AS ran_by, t.started_at AS began,
+         t.accepted_at AS taken_at, t.start_by AS due_by,
+         CASE WHEN t.start_by IS NULL
+              THEN CASE WHEN t.accepted_at IS NOT NULL THEN 'started' END
+              WHEN t.accepted_at IS NULL THEN 'published' ELSE 'accepted' END AS lost_in
+    FROM task_instances@task_instances_lease_idx AS t
+   WHERE {_LAPSED}
+     AND now() <= CAST(:deadline AS timestamptz){_SOUND if reads_rows else ""}
+   ORDER BY t.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
+t AS (
+  UPDATE task_instances@task_instances_pkey AS t{_MARKED},
+         worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL
+    FROM due
+   WHERE t.id = due.id{_SOUND}
+     AND t.completed_at IS NULL AND t.expires_at <= now() - CAST(:lapsed AS interval)
+  RETURNING {INSTANCE}, due.place, due.ran_by, due.began, due.taken_at, due.due_by),
+kept AS (
+  INSERT INTO task_runs
+         (instance_id, attempt, node, worker, started_at, ended_at, outcome, lost_in)
+  SELECT t.id, due.lost_as, due.lost_by, due.ran_by, due.began, now(), 'lost',
+         due.lost_in
+    FROM t JOIN due ON due.id = t.id
+   WHERE due.began IS NOT NULL
+  ON CONFLICT DO NOTHING
+  RETURNING instance_id)
+SELECT {INSTANCE},
+       {DEFINITION},
+       {CONTENTS},
+       t.place, now() AS now, {", ".join(f"t.{name}" for name in _LOST)}
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key{_WITH_CONTENTS}
+""",
+        (*ALL, "place", "now", *_LOST),
+    )
+
+
+_LAPSED_HEAD = -1
+
+
+@lru_cache(maxsize=256)
+def _heads(places: int, looks: int, *, lapsed: bool) -> Statement:
+    """Says in which places there is anything to claim, by their numbers.
+
+    On CockroachDB a plain read of what a claim would take settles it: the claim finds
+    it.
+
+    Args:
+        places: So many.
+        looks: After those so many priorities of queues, in which anything may wait, due
+            or not.
+        lapsed: Whether to look for what has lapsed.
+    """
+    heads = [
+        f"""
+head{number} AS MATERIALIZED (
+  SELECT {number} AS head FROM {_OF_INDEX}
+   WHERE {_in_place(number)}
+   ORDER BY t.claimable_at LIMIT :limit)"""
+        for number in range(places)
+    ]
+    heads += [
+        f"""
+head{number} AS MATERIALIZED (
+  SELECT {number} AS head FROM {_OF_INDEX}
+   WHERE t.queue = CAST(:queue{number} AS text)
+     AND t.priority = CAST(:priority{number} AS bigint) AND t.claimable_at IS NOT NULL
+     AND t.claimable_at >= now() - CAST(:look_back AS interval) LIMIT 1)"""
+        for number in range(places, places + looks)
+    ]
+    every = [f"SELECT head FROM head{number}" for number in range(places + looks)]
+    if lapsed:
+        heads.append(f"""
+lapsed AS MATERIALIZED (
+  SELECT {_LAPSED_HEAD} AS head FROM task_instances@task_instances_lease_idx AS t
+   WHERE {_LAPSED} LIMIT 1)""")
+        every.append("SELECT head FROM lapsed")
+    union = "\n        UNION ALL ".join(every)
+    return Statement(
+        f"""
+WITH{",".join(heads)}
+SELECT DISTINCT head FROM ({union}) AS heads
+""",
+        ("head",),
+    )
+
+
+# No index has the node; that of the leases has all claimed instances, and is small.
+_LIST_CLAIMED = Statement(
+    f"""
+WITH t AS MATERIALIZED (
+  SELECT {INSTANCE} FROM task_instances@task_instances_lease_idx AS t
+   WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.frozen
+     AND t.handed_on IS DISTINCT FROM t.attempt
+     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid))
+SELECT {INSTANCE},
+       {DEFINITION}
+  FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
+                   ON d.key = t.definition_key
+ ORDER BY t.id LIMIT :limit
+""",
+    CLAIMED,
+)
+
+_CAREFUL_CLAIMS = 20
+_log = logging.getLogger(__name__)
+
+
+class SQLClaims(InstanceStore):
+    """Hands due instances to nodes."""
+
+    _statements: Statements
+    _reader: Reader
+    _dialect: Dialect
+    _classes: Classes
+    # By place: how many more claims read rows there, since one has met a lock.
+    _careful: dict[object, int]
+    _reported = False
+
+    def claim_instances(
+        self,
+        claimant: Claimant,
+        *,
+        ahead: timedelta,
+        lead: timedelta,
+        limit: int,
+        lapsed: timedelta | None,
+        deadline: datetime,
+    ) -> Sequence[TaskInstance]:
+        """Hand due instances to one node, and to no other."""
+        if not claimant.queues:
+            return []
+        terms = {
+            "node": claimant.node,
+            "lease": claimant.lease,
+            "expire_after": claimant.expire_after,
+            "lead": lead,
+        }
+        takes_over, places = self._look(claimant.queues, ahead, lapsed, limit)
+        old: list[Any] = []
+        new: list[Any] = []
+        claims: list[tuple[list[Any], Callable[[int], Sequence[Any]]]] = []
+        if takes_over and lapsed is not None:
+            again = {**terms, "deadline": deadline}
+            claims.append(
+                (old, partial(self._claim_lapsed, claimant.queues, again, lapsed))
+            )
+        together = self._dialect.claims_together
+        for part in [places] if together else [[each] for each in places]:
+            if part:
+                claims.append((new, partial(self._claim_free, part, terms, ahead)))
+        self._claim_each(claims, limit)
+        claimed = self._reader.claimed(Lane.BY_TIME, [*old, *new], with_contents=True)
+        lapsed_first = with_silences(claimed[: len(old)], silences_of(old))
+        return earliest_first(lapsed_first) + earliest_first(claimed[len(old) :])
+
+    def _look(
+        self,
+        queues: Sequence[str],
+        ahead: timedelta,
+        lapsed: timedelta | None,
+        limit: int,
+    ) -> tuple[bool, Sequence[Place]]:
+        """Whether anything may have lapsed, and where there may be anything to claim.
+
+        The places are in the order in which they are claimed. Within a priority the
+        order is random: nodes should not meet in one place.
+        """
+        shards = range(self._dialect.shards)
+        looks, known = self._classes.look(), self._classes.known
+        places = list(product(queues, known, shards))
+        if len(places) == 1 and not (looks or self._dialect.claims_together):
+            # A claim costs no more than a look.
+            return lapsed is not None, places
+        others = [each for each in PRIORITIES if looks and each not in known]
+        asked = [*places, *((*each, 0) for each in product(queues, others))]
+        sweeps = [self._statements.sweep(each) for each in places]
+        look = self._statements.sweep("priorities")
+        terms = {
+            **_place_terms(asked),
+            **{f"back{number}": each.back for number, each in enumerate(sweeps)},
+            "ahead": ahead,
+            "look_back": look.back,
+            "limit": 1 if self._dialect.reads_rows else limit,
+        }
+        if lapsed is not None:
+            terms |= self._lapsed_terms(queues, lapsed)
+        statement = _heads(
+            len(places), len(asked) - len(places), lapsed=lapsed is not None
+        )
+        rows = self._statements.read(Lane.BY_TIME, statement, terms)
+        heads = {row.head for row in rows}
+        for number, sweep in enumerate(sweeps):
+            if number not in heads:
+                sweep.finish()
+        found = [asked[number] for number in heads if number >= 0]
+        if looks:
+            look.finish()
+            self._classes.learn(priority for _, priority, _ in found)
+        # In which shards of those anything waits is not known yet.
+        full = [each for each in found if each[1] in known]
+        full += product(queues, {each[1] for each in found} - {*known}, shards)
+        random.shuffle(full)
+        in_turn = self._classes.in_turn()
+        full.sort(key=lambda place: in_turn.index(place[1]))
+        return _LAPSED_HEAD in heads, full
+
+    def _claim_each(
+        self,
+        claims: Iterable[tuple[list[Any], Callable[[int], Sequence[Any]]]],
+        limit: int,
+    ) -> None:
+        """Add to each list what its claim finds, until the limit is reached.
+
+        Raises:
+            StoreError: Nothing was claimed, and a claim has failed.
+        """
+        failure: StoreError | None = None
+        left = limit
+        for claimed, claim in claims:
+            if left <= 0:
+                break
+            try:
+                found = claim(left)
+            except StoreError as error:
+                unavailable = isinstance(error, StoreUnavailableError)
+                # Instances that have been claimed must not lapse meanwhile.
+                last = left < limit or failure or unavailable
+                failure = error
+                if last:
+                    break
+            else:
+                claimed += found
+                left -= len(found)
+        self._report(failure, raises=left == limit)
+
+    def _report(self, failure: StoreError | None, *, raises: bool) -> None:
+        """Raise it if nothing was claimed, else say so the first time in a row."""
+        if failure is not None and raises:
+            raise failure
+        if failure is not None and not self._reported:
+            _log.warning("some of what is due cannot be claimed: %s", failure)
+        self._reported = failure is not None
+
+    def _claim_free(
+        self, places: Sequence[Place], terms: Terms, ahead: timedelta, limit: int
+    ) -> Sequence[Any]:
+        sweeps = [self._statements.sweep(each) for each in places]
+        priorities = [priority for _, priority, _ in places]
+        turns = tuple(priorities.index(each) for each in priorities)
+
+        def claim(*, careful: bool) -> Sequence[Any]:
+            parameters = {
+                **terms,
+                **_place_terms(places),
+                **{f"back{number}": each.back for number, each in enumerate(sweeps)},
+                "ahead": ahead,
+                "limit": limit,
+            }
+            return self._claim(
+                _claim(turns, reads_rows=careful or self._dialect.reads_rows),
+                parameters,
+                sweeps,
+                careful=careful,
+            )
+
+        rows = self._past_locks(places[0], claim)
+        if len(rows) == limit and len(sweeps) == 1:
+            sweeps[0].go_on(rows[0].now - max(row.place for row in rows))
+        return rows
+
+    def _claim_lapsed(
+        self, queues: Sequence[str], terms: Terms, lapsed: timedelta, limit: int
+    ) -> Sequence[Any]:
+        sweep = self._lapsed_sweep(queues, lapsed)
+
+        def claim(*, careful: bool) -> Sequence[Any]:
+            parameters = {**terms, **self._lapsed_terms(queues, lapsed), "limit": limit}
+            return self._claim(
+                _claim_lapsed(reads_rows=careful or self._dialect.reads_rows),
+                parameters,
+                [sweep],
+                careful=careful,
+            )
+
+        return self._past_locks("lapsed", claim)
+
+    def _lapsed_terms(self, queues: Sequence[str], lapsed: timedelta) -> Terms:
+        back = self._lapsed_sweep(queues, lapsed).back + lapsed
+        return {"queues": list(queues), "lapsed": lapsed, "back": back}
+
+    def _lapsed_sweep(self, queues: Sequence[str], lapsed: timedelta) -> Sweep:
+        # A look for claims that lapsed long ago reaches no further than that.
+        return self._statements.sweep(("lapsed", tuple(queues), lapsed > ZERO))
+
+    def _claim(
+        self,
+        statement: Statement,
+        parameters: Terms,
+        sweeps: Sequence[Sweep],
+        *,
+        careful: bool,
+    ) -> Sequence[Any]:
+        with self._statements.scanning(*sweeps):
+            # A claim that was done, and is repeated, leaves instances to their lease.
+            rows = self._statements.run(
+                Lane.BY_TIME,
+                statement,
+                parameters,
+                repeatable=False,
+                apart=careful and not self._dialect.reads_rows,
+            )
+        if len(rows) < parameters["limit"]:
+            for sweep in sweeps:
+                sweep.finish()
+        return rows
+
+    def _past_locks(
+        self, place: object, claim: Callable[..., Sequence[Any]]
+    ) -> Sequence[Any]:
+        """Claim, past rows that a user's open transaction has locked.
+
+        PostgreSQL skips those. What it does not skip, such as the lock for a page that
+        another session adds to the table, is held for a moment: it is asked once more.
+
+        On CockroachDB such a lock may be on the row alone and not on the index that is
+        walked: a claim that does not read the row waits for it. It may be on the
+        definition: one that reads that waits as well. Reading all rows would lock more
+        of them than are claimed, and reading their definitions apart is one statement
+        more, so that is done only where it is needed.
+
+        Args:
+            place: Where, to be remembered.
+            claim: Executes the claim, or the careful form of it.
+        """
+        if careful := self._careful.get(place, 0):
+            self._careful[place] = careful - 1
+            return claim(careful=True)
+        try:
+            return claim(careful=False)
+        except StoreError as error:
+            if not self._statements.met_a_lock(error):
+                raise
+            if not self._dialect.reads_rows:
+                self._careful[place] = _CAREFUL_CLAIMS
+            return claim(careful=True)
+
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended."""
+        last = NO_ID if after is None else after.id
+        terms = {"node": node, "after": last, "limit": limit}
+        rows = self._statements.read(Lane.BY_TIME, _LIST_CLAIMED, terms)
+        return readable_claims(self._reader.claimed(Lane.BY_TIME, rows))
+
+
+def _place_terms(places: Sequence[Place]) -> dict[str, Any]:
+    """The parameters that name places by their numbers."""
+    terms: dict[str, Any] = {}
+    for number, (queue, priority, shard) in enumerate(places):
+        terms[f"queue{number}"] = queue
+        terms[f"priority{number}"] = priority
+        terms[f"shard{number}"] = shard
+    return terms

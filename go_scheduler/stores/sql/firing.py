@@ -1,0 +1,307 @@
+"""Definitions that are due: how they are read and fired."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from go_scheduler.clock import ZERO
+from go_scheduler.models import TaskInstance
+from go_scheduler.stores.base import DefinitionStore
+from go_scheduler.stores.messages import Answer, Fired
+from go_scheduler.stores.rules import fired
+from go_scheduler.stores.sql.database import LATE_AFTER, Lane
+from go_scheduler.stores.sql.locks import exclusion
+from go_scheduler.stores.sql.rows import (
+    DEFINITION_COLUMNS,
+    EARLIEST,
+    DefinitionRow,
+    read_time,
+)
+from go_scheduler.stores.sql.runs import LEASE
+from go_scheduler.stores.sql.statement import Statement, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence, Set
+    from uuid import UUID
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.messages import Claimant, Firing
+    from go_scheduler.stores.sql.database import Classes
+    from go_scheduler.stores.sql.reader import Reader
+    from go_scheduler.stores.sql.statement import Statements, Terms, Written
+    from go_scheduler.stores.sql.tables import Dialect
+
+# A definition that is due and not fired for longer than this is left to deeper looks:
+# every look would walk over all that has been fired since.
+_STILL_DUE = timedelta(minutes=5)
+
+_COLUMNS = ", ".join(DEFINITION_COLUMNS)
+_AFTER = """
+     AND (next_fire_time, id)
+         > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))"""
+
+
+@lru_cache(maxsize=8)
+def _due(shards: int, *, goes_on: bool) -> Statement:
+    """A page of what is due, in time or late, of every shard.
+
+    On SQLite a time that is no whole number is never due. One that is no time comes
+    first, for its definition to be reported.
+    """
+    after = _AFTER if goes_on else ""
+    in_time = [
+        f"""
+in_time{shard} AS MATERIALIZED (
+  SELECT {_COLUMNS}
+    FROM task_definitions@task_definitions_due_idx
+   WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
+     AND next_fire_time >= now() - CAST(:back AS interval)
+     AND next_fire_time <= now() + CAST(:ahead AS interval)
+     AND on_sqlite(typeof(next_fire_time) = 'integer'){after}
+   ORDER BY next_fire_time, id LIMIT :limit),"""
+        for shard in range(shards)
+    ]
+    parts = [*(f"in_time{shard}" for shard in range(shards)), "late"]
+    every = "\n        UNION ALL ".join(f"SELECT * FROM {part}" for part in parts)
+    return Statement(
+        f"""
+WITH{"".join(in_time)}
+late AS MATERIALIZED (
+  SELECT {_COLUMNS}
+    FROM task_definitions@task_definitions_late_idx
+   WHERE next_fire_time IS NOT NULL AND NOT paused AND late
+     AND next_fire_time <= now() + CAST(:ahead AS interval)
+     AND on_sqlite(typeof(next_fire_time) = 'integer'){after}
+   ORDER BY next_fire_time, id LIMIT :limit)
+SELECT {_COLUMNS}, now() AS now
+  FROM ({every}) AS due
+ ORDER BY next_fire_time, id LIMIT :limit
+""",
+        (*(f"d_{name}" for name in DEFINITION_COLUMNS), "now"),
+    )
+
+
+# For a batch in which some wait for the end of a run. In any other a server would be
+# free to look at more instances than it has to, and to wait for those that are locked.
+# By OFFSET 0 it is a look-up: PostgreSQL could read all that is open to join it.
+_NOTHING_OPEN = """
+     AND NOT EXISTS (
+           SELECT 1 FROM task_instances@task_instances_open_idx AS o
+            WHERE o.definition_key = d.key AND d.waits AND o.waits
+              AND o.completed_at IS NULL AND o.outcome IS NULL OFFSET 0)"""
+_FIRED = exclusion("d")
+_AT = "f.fire_time + f.later * interval '1 microsecond'"
+# On CockroachDB it is the row that is locked, and not an index's copy of it: the
+# revision makes it read the row.
+_FREE = Statement(
+    """
+SELECT id, revision FROM task_definitions@task_definitions_id_key
+ WHERE id IN (SELECT x.id FROM batch AS x (id uuid)) AND deleted_at IS NULL
+ ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+""",
+    ("id", "revision"),
+)
+_CURRENT = Statement(
+    """
+SELECT d.id
+  FROM batch AS x (id uuid, expected timestamptz, revision bigint)
+  JOIN task_definitions@task_definitions_id_key AS d
+    ON d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
+   AND d.next_fire_time IS NOT DISTINCT FROM x.expected AND d.revision = x.revision
+""",
+    ("id",),
+)
+
+
+def _fire(*, waits: bool = False, starts: bool = False) -> Write:
+    """Moves definitions on that are as they were read, and makes their instances.
+
+    Args:
+        waits: Whether any of them waits for the end of a run.
+        starts: Whether what is made is claimed and started.
+    """
+    claimable, columns, values = (
+        f"CASE WHEN f.reason IS NULL THEN greatest({_AT}, now()) END",
+        "",
+        "",
+    )
+    answer: tuple[str, ...] = ("id",)
+    if starts:
+        claimable = "NULL"
+        columns = """,
+          claimed_by, attempt, runs, started_at, expires_at"""
+        values = f""",
+         CAST(:node AS uuid), 1, 1, greatest(now(), {_AT}),
+         greatest(now(), {_AT})
+             + {LEASE.replace("t.", "d.")}"""
+        answer = ("id", "made_id", "started_at", "expires_at", "now")
+    sql = f"""
+WITH moved AS (
+  UPDATE task_definitions@task_definitions_id_key AS d
+     SET next_fire_time = x.next_at,
+         late = coalesce(x.next_at <= now() - CAST(:late AS interval), false),
+         completed_at = CASE WHEN x.next_at IS NULL AND NOT d.waits THEN now()
+                        END
+    FROM batch AS x (id uuid, expected timestamptz, revision bigint,
+                     next_at timestamptz)
+   WHERE d.id = x.id AND d.deleted_at IS NULL AND NOT d.paused
+     AND d.next_fire_time IS NOT DISTINCT FROM x.expected
+     AND d.revision = x.revision{_NOTHING_OPEN if waits else ""}
+  RETURNING d.key, d.id, d.queue, d.priority, d.expire_after, d.waits, d.slot,
+            d.overlap),
+made AS (
+  INSERT INTO task_instances
+         (id, definition_key, shard, queue, priority, expire_after, waits, slot,
+          overlap, fire_time, execute_at, due_at, claimable_at, outcome, completed_at,
+          skipped_first, skipped_last, skipped_count, skipped_reason, created_at{
+        columns
+    })
+  SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits,
+         {_FIRED.slot},
+         {_FIRED.overlap},
+         CASE WHEN f.reason IS NULL THEN f.fire_time END, {_AT},
+         {_AT},
+         {claimable},
+         CASE WHEN f.reason IS NOT NULL THEN 'skipped' END,
+         CASE WHEN f.reason IS NOT NULL THEN now() END,
+         CASE WHEN f.reason IS NOT NULL THEN f.fire_time END, f.last, f.count, f.reason,
+         now(){values}
+    FROM batch AS f (id uuid, definition_id uuid, shard bigint, fire_time timestamptz,
+                     later duration, last timestamptz, count bigint, reason text)
+    JOIN moved AS d ON d.id = f.definition_id
+   WHERE true
+  ON CONFLICT (definition_key, fire_time) DO NOTHING
+  RETURNING id, definition_key, started_at, expires_at)
+{
+        '''SELECT moved.id, made.id AS made_id, made.started_at, made.expires_at,
+       now() AS now
+  FROM moved LEFT JOIN made ON made.definition_key = moved.key'''
+        if starts
+        else "SELECT id FROM moved"
+    }
+"""
+    return Write(Statement(sql, answer), free=_FREE, current=_CURRENT)
+
+
+_FIRE = _fire()
+_FIRE_WAITING = _fire(waits=True)
+_FIRE_AND_START = _fire(starts=True)
+
+
+class SQLFiring(DefinitionStore):
+    """Reads what is due, and fires it."""
+
+    _statements: Statements
+    _reader: Reader
+    _dialect: Dialect
+    _classes: Classes
+
+    def due_definitions(
+        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that fire soon."""
+        sweep = self._statements.sweep("due")
+        terms: dict[str, Any] = {
+            "ahead": ahead,
+            # A fire time may have been so much late without being marked as late.
+            "back": sweep.back + LATE_AFTER,
+            "limit": limit,
+        }
+        if after is not None:
+            terms["after_time"] = after.next_fire_time or EARLIEST
+            terms["after_id"] = after.id
+        statement = _due(self._dialect.shards, goes_on=after is not None)
+        with self._statements.scanning(sweep):
+            rows = self._statements.read(Lane.BY_TIME, statement, terms)
+        if not rows:
+            # Definitions that were read are still due: only an empty page is the end.
+            sweep.finish()
+        times = filter(None, (read_time(row.d_next_fire_time) for row in rows))
+        if (earliest := min(times, default=None)) is not None:
+            sweep.go_on(min(rows[0].now - earliest, _STILL_DUE))
+        page = self._reader.definitions(
+            Lane.BY_TIME, [DefinitionRow(*row[:-1]) for row in rows]
+        )
+        return self._classes.seen(page)
+
+    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+        """Create the instances of each firing and move its definition on."""
+        if not firings:
+            return Answer(done=frozenset())
+        some_wait = any(each.definition.trigger.waits for each in firings)
+        rows, busy = self._fire(_FIRE_WAITING if some_wait else _FIRE, firings, {})
+        return Answer(done={row.id for row in rows}, busy=busy)
+
+    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
+        """Fire definitions, and start what they make."""
+        terms = {
+            "node": claimant.node,
+            "lease": claimant.lease,
+            "expire_after": claimant.expire_after,
+        }
+        by_id = {each.definition.id: each for each in firings}
+        rows, busy = self._fire(_FIRE_AND_START, firings, terms)
+        started = [
+            _started(by_id[row.id], row, claimant.node)
+            for row in rows
+            if row.made_id is not None
+        ]
+        return Fired(done={row.id for row in rows}, busy=busy, started=started)
+
+    def _fire(self, write: Write, firings: Sequence[Firing], terms: Terms) -> Written:
+        batch = [
+            (
+                each.definition.id,
+                each.definition.next_fire_time,
+                each.definition.revision,
+                each.next_fire_time,
+            )
+            for each in firings
+        ]
+        made = [row for each in firings for row in self._made_by(each)]
+        return self._statements.write(
+            Lane.BY_TIME,
+            write,
+            batch,
+            {**terms, "late": LATE_AFTER},
+            {"f": made},
+            # A fire that was done, and is repeated, answers that another node won.
+            repeatable=False,
+        )
+
+    def _made_by(self, firing: Firing) -> Iterator[tuple[object, ...]]:
+        """The rows of the instances that a firing makes."""
+        of, skipped = firing.definition.id, firing.skipped
+        if skipped is not None:
+            id = uuid4()
+            shard = id.int % self._dialect.shards
+            yield (
+                *(id, of, shard, skipped.first, ZERO),
+                *(skipped.last, skipped.count, skipped.reason),
+            )
+        for fire_time, execute_at in firing.instances():
+            id = uuid4()
+            shard = id.int % self._dialect.shards
+            later = execute_at - fire_time
+            yield id, of, shard, fire_time, later, None, None, None
+
+
+def _started(firing: Firing, row: Any, node: UUID) -> TaskInstance:
+    """The instance of a firing, as it was started."""
+    [(fire_time, execute_at)] = firing.instances()
+    return TaskInstance(
+        id=row.made_id,
+        definition=fired(firing.definition, firing.next_fire_time, row.now),
+        fire_time=fire_time,
+        execute_at=execute_at,
+        due_at=execute_at,
+        attempt=1,
+        runs=1,
+        claimed_by=node,
+        started_at=row.started_at,
+        expires_at=row.expires_at,
+        created_at=row.now,
+    )
