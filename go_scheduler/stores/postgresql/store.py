@@ -9,6 +9,7 @@ from uuid import UUID
 
 from go_scheduler.checks import check_type
 from go_scheduler.clock import StoreClock, SystemClock
+from go_scheduler.stores.messages import Put
 from go_scheduler.stores.postgresql.added_instances import AddedInstances
 from go_scheduler.stores.postgresql.claimed_instances import ClaimedInstances
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
@@ -33,7 +34,7 @@ from go_scheduler.stores.sql.spare import Spare, connect_as
 from go_scheduler.stores.sql.store import SQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence, Set
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection
@@ -186,21 +187,22 @@ class PostgreSQLStore(SQLStore):
     # Definitions.
 
     def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        firings: Sequence[Firing] = (),
+        claimant: Claimant | None = None,
+    ) -> Put:
         """Insert each definition, or replace the one with its id."""
         self._classes.seen(definitions)
-        if len(definitions) == 1 and (new := self._putting.put_new(definitions[0])):
-            return [new]
-        return super().put_definitions(definitions)
-
-    def put_and_start(
-        self, firing: Firing, claimant: Claimant
-    ) -> tuple[TaskDefinition, TaskInstance | None]:
-        """Put one definition, and start it if it is new."""
-        self._classes.seen([firing.definition])
-        started = self._putting.start(firing, claimant)
-        return started or super().put_and_start(firing, claimant)
+        if len(definitions) == 1:
+            if claimant is not None and firings:
+                new = self._putting.start(firings[0], claimant)
+            else:
+                new = self._putting.put_new(definitions[0])
+            if new is not None:
+                return new
+        return Put(definitions=self._put(definitions))
 
     def due_definitions(
         self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
@@ -209,21 +211,23 @@ class PostgreSQLStore(SQLStore):
         page = self._due_definitions.page(ahead, after, limit)
         return self._classes.seen(page)
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+    def fire_definitions(
+        self, firings: Sequence[Firing], *, claimant: Claimant | None = None
+    ) -> Fired:
         """Create the instances of each firing and move its definition on."""
-        return self._due_definitions.fire(firings)
-
-    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
-        """Fire definitions, and start what they make."""
-        return self._due_definitions.start(firings, claimant)
+        return self._due_definitions.fire(firings, claimant)
 
     # Instances.
 
     def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        *,
+        claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
-        return self._added_instances.add(definition_id, additions)
+        return self._added_instances.add(definition_id, additions, claimant)
 
     def _add_within(
         self,
@@ -233,19 +237,6 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition within a transaction."""
         return self._added_instances.add_within(connection, definition_id, additions)
-
-    def add_and_start(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        claimant: Claimant,
-        *,
-        names: Collection[str] | None,
-    ) -> Sequence[TaskInstance]:
-        """Make instances, and start those that are due."""
-        return self._added_instances.start(
-            definition_id, additions, claimant, names=names
-        )
 
     def claim_instances(
         self,

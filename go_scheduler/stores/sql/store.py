@@ -127,9 +127,7 @@ class SQLStore(SQLByHand, SQLViews, TransactionalStore):
 
     # Definitions, as users change and read them.
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+    def _put(self, definitions: Sequence[TaskDefinition]) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id."""
         if not definitions:
             return []
