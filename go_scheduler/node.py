@@ -173,12 +173,12 @@ class Node:
         if firing is None:
             return None
 
-        def tell(put: TaskDefinition, instance: TaskInstance | None) -> None:
+        def tell(put: TaskDefinition, started: bool) -> None:
             created(put)
-            if instance is None:
-                self.look(put)
-            else:
+            if started:
                 self._creation.tell_fired(firing)
+            else:
+                self.look(put)
 
         return self._execution.hand_over.put(firing, tell)
 

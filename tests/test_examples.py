@@ -375,5 +375,5 @@ def test_what_a_store_kept_in_its_file_is_there_for_another(tmp_path: Path) -> N
     path = tmp_path / "tasks.json"
     one, other = module.FileStore(path), module.FileStore(path)
     trigger = module.ExecuteOnceTrigger(one.now())
-    [stored] = one.put_definitions([module.TaskDefinition(trigger=trigger)])
+    [stored] = one.put_definitions([module.TaskDefinition(trigger=trigger)]).definitions
     assert other.get_definition(stored.id) == stored

@@ -320,7 +320,8 @@ class Scheduling(StoreAccess):
                 taken = taker.put(definitions[0], lambda put: tell([put]))
                 if taken is not None:
                     return [taken]
-        put = self._within(connection, self._look).put_definitions(definitions)
+        within = self._within(connection, self._look)
+        put = within.put_definitions(definitions).definitions
         if connection is None:
             for each in put:
                 self._look(each)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer, Fired, Firing
+    from go_scheduler.stores.messages import Fired, Firing
 
 
 def tell_fired(events: Teller, firings: Sequence[Firing]) -> None:
@@ -76,9 +76,7 @@ _FAILED_AT_MOST = timedelta(minutes=1)
 _MOST_ASIDE = 10_000
 _MOST_TOLD = 1_000
 
-Run: TypeAlias = (
-    "Callable[[Sequence[Firing], Callable[[Answer[Set[UUID]]], None]], Fired | None]"
-)
+Run: TypeAlias = "Callable[[Sequence[Firing], Callable[[Fired], None]], Fired | None]"
 _Key: TypeAlias = "tuple[int, int | None]"
 
 
@@ -269,17 +267,17 @@ class DefinitionScheduler:
         failed: set[UUID] = set()
         started: set[UUID] = set()
 
-        def write(some: Sequence[Firing]) -> Answer[Set[UUID]]:
-            def tell(answer: Answer[Set[UUID]]) -> None:
-                won = [each for each in some if each.definition.id in answer.done]
+        def write(some: Sequence[Firing]) -> Fired:
+            def tell(fired: Fired) -> None:
+                won = [each for each in some if each.definition.id in fired.done]
                 tell_fired(self._events, won)
 
-            if (fired := self._run(some, tell)) is not None:
-                started.update(each.definition.id for each in fired.started)
-                return fired
-            answer = self._store.fire_definitions(some)
-            tell(answer)
-            return answer
+            fired = self._run(some, tell)
+            if fired is None:
+                fired = self._store.fire_definitions(some)
+                tell(fired)
+            started.update(each.definition.id for each in fired.started)
+            return fired
 
         def fail(firing: Firing, error: Exception) -> None:
             failed.add(firing.definition.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from go_scheduler.handlers.registry import HandlerRegistry
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from go_scheduler.running.tally import Objective
     from go_scheduler.settings import Settings
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Claimant
 
 # Of more it is not told which they are: each node writes all of it every few seconds.
 _MOST_NAMES = 1000
@@ -50,7 +52,7 @@ class Announcing:
         self._tally = objective.tally
         self._handler = handler
         self.queues = () if handler is None else tuple(settings.queues)
-        self._lease = settings.lease
+        self._claimant = settings.claimant(node)
         self._host = socket.gethostname()
         self._pid = os.getpid()
         self.stopping = False
@@ -64,7 +66,7 @@ class Announcing:
             version=__version__,
             queues=self.queues,
             names=self.names,
-            lease=self._lease,
+            lease=self._claimant.lease,
             stopping=self.stopping,
         )
 
@@ -89,6 +91,11 @@ class Announcing:
             except BaseException:
                 self._tally.put_back()
                 raise
+
+    @property
+    def claimant(self) -> Claimant:
+        """The node as a store needs to know it, with the names that it can run now."""
+        return replace(self._claimant, names=self.names)
 
     @property
     def names(self) -> tuple[str, ...] | None:

@@ -19,18 +19,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import StoreClock
-    from go_scheduler.models import TaskDefinition, TaskInstance
+    from go_scheduler.models import TaskInstance
     from go_scheduler.running.keeper import Contact
     from go_scheduler.running.takeover import Unanswered
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import (
-        Addition,
-        Answer,
-        Claim,
-        Claimant,
-        Fired,
-        Firing,
-    )
+    from go_scheduler.stores.messages import Answer, Claim, Claimant
     from go_scheduler.ticking.ticker import Pace
 
 LONGEST_BACKOFF = timedelta(seconds=1)
@@ -104,25 +97,6 @@ class Claiming:
         self.contact.made()
         self.pace.took(self._clock.elapsed() - sent)
         return instances
-
-    def put(self, firing: Firing) -> tuple[TaskDefinition, TaskInstance | None]:
-        """Put, fire and start as ``Store.put_and_start`` does."""
-        return self._store.put_and_start(firing, self._claimant)
-
-    def fire(self, firings: Sequence[Firing]) -> Fired:
-        """Fire and start as ``Store.fire_and_start`` does."""
-        return self._store.fire_and_start(firings, self._claimant)
-
-    def add(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        names: Sequence[str] | None,
-    ) -> Sequence[TaskInstance]:
-        """Add and start as ``Store.add_and_start`` does."""
-        return self._store.add_and_start(
-            definition_id, additions, self._claimant, names=names
-        )
 
     def release(self, claims: Sequence[Claim]) -> None:
         """Give back what was not called."""

@@ -261,8 +261,9 @@ class Execution:
 
     def _make_hand_over(self, claiming: Claiming, starter: Starter) -> HandOver:
         return HandOver(
-            claiming,
+            self._store,
             self._clock,
+            claiming=claiming,
             announcing=self._announcing,
             runner=self._runner,
             admission=self.admission,

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from go_scheduler.running.instance_runner import InstanceRunner
     from go_scheduler.running.starter import Starter
     from go_scheduler.running.withdrawing import Watch
-    from go_scheduler.stores.messages import Addition, Fired, Firing
+    from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Addition, Claimant, Fired, Firing
 
 
 class HandOver:
@@ -38,8 +39,9 @@ class HandOver:
     otherwise it is for the instance runner to say what is next, and where.
 
     Args:
-        claiming: Writes in this node's name.
+        store: Where it is created.
         clock: The store's time, as this node has it.
+        claiming: Gives back, and looks after what is not answered.
         announcing: Knows what this node runs.
         runner: Says how many workers are free for it.
         admission: Keeps out what is not to be called here.
@@ -52,17 +54,19 @@ class HandOver:
 
     def __init__(
         self,
-        claiming: Claiming,
+        store: Store,
         clock: StoreClock,
         *,
+        claiming: Claiming,
         announcing: Announcing,
         runner: InstanceRunner,
         admission: Admission,
         starter: Starter,
         events: Events = LOG_ALONE,
     ) -> None:
-        self._claiming = claiming
+        self._store = store
         self._clock = clock
+        self._claiming = claiming
         self._announcing = announcing
         self._runner = runner
         self._admission = admission
@@ -122,29 +126,33 @@ class HandOver:
     def put(
         self,
         firing: Firing,
-        created: Callable[[TaskDefinition, TaskInstance | None], None],
+        created: Callable[[TaskDefinition, bool], None],
     ) -> TaskDefinition | None:
         """Put a definition that is due, and run it.
 
         Args:
-            firing: As for ``Store.put_and_start``.
-            created: Told of the answer of ``Store.put_and_start`` before it runs.
+            firing: As for ``Store.put_definitions``.
+            created: Told before it runs of the definition, as it was put, and whether
+                it was started.
 
         Returns:
             The definition, as it was put; None: it was not, or nobody knows.
         """
-        node = self._announcing
-        if not is_run_by(firing.definition, node.queues, node.names):
+        claimant = self._announcing.claimant
+        if not is_run_by(firing.definition, claimant):
             return None
         if not self._begin(1):
             return None
         try:
             watch = self._admission.watch()
             with self._claiming.noting():
-                put, instance = self._claiming.put(firing)
-                created(put, instance)
-                if instance is not None:
-                    self._pass_on([instance], watch)
+                answer = self._store.put_definitions(
+                    [firing.definition], firings=[firing], claimant=claimant
+                )
+                [put] = answer.definitions
+                created(put, bool(answer.started))
+                if answer.started:
+                    self._pass_on(answer.started, watch)
         except StoreUnavailableError:
             # Puts by themselves are tried again, and say what there is to say.
             return None
@@ -162,33 +170,21 @@ class HandOver:
             told: Told of the answer before any of it runs.
 
         Returns:
-            As ``Store.fire_and_start``; None: nothing was fired.
+            As ``Store.fire_definitions``; None: nothing was fired.
         """
-        now = self._clock.now()
-        may_start = all(self._may_start(each, now) for each in firings)
+        now, claimant = self._clock.now(), self._announcing.claimant
+        may_start = all(_may_start(each, claimant, now) for each in firings)
         if not (may_start and self._begin(len(firings))):
             return None
         try:
             watch = self._admission.watch()
             with self._claiming.noting():
-                fired = self._claiming.fire(firings)
+                fired = self._store.fire_definitions(firings, claimant=claimant)
                 told(fired)
                 self._starter.add(self._admission.admit(fired.started, watch))
         finally:
             self._end(len(firings))
         return fired
-
-    def _may_start(self, firing: Firing, now: datetime) -> bool:
-        """Whether what a firing makes is one instance, is due, and may run here."""
-        of, node = firing.definition, self._announcing
-        at = [execute_at for _, execute_at in firing.instances()]
-        return (
-            len(at) == 1
-            and at[0] <= now
-            and firing.skipped is None
-            and not (of.trigger.waits or uses_slot(of))
-            and is_run_by(of, node.queues, node.names)
-        )
 
     def add(
         self,
@@ -213,22 +209,25 @@ class HandOver:
         are_due = all(each.execute_at(now) <= now for each in additions)
         if not (are_due and self._begin(len(additions))):
             return None
-        ids, names = {each.id for each in additions}, self._announcing.names
+        ids, claimant = {each.id for each in additions}, self._announcing.claimant
         try:
             watch = self._admission.watch()
             with self._claiming.noting():
-                added = self._claiming.add(definition_id, additions, names)
+                added = self._store.add_instances(
+                    definition_id, additions, claimant=claimant
+                )
                 created(added)
-                mine = [each for each in added if each.id in ids and self._has(each)]
+                mine = [
+                    each
+                    for each in added
+                    if each.id in ids and each.claimed_by == claimant.node
+                ]
                 self._pass_on(mine, watch)
         finally:
             self._end(len(additions))
         if len(mine) < len(additions):
             self._runner.look()
         return added
-
-    def _has(self, instance: TaskInstance) -> bool:
-        return instance.claimed_by == self._announcing.node
 
     def _pass_on(self, started: Sequence[TaskInstance], watch: Watch) -> None:
         self._inbox.extend([(each, watch) for each in started])
@@ -269,3 +268,16 @@ class HandOver:
     def _end(self, count: int) -> None:
         with self._lock:
             self._writing -= count
+
+
+def _may_start(firing: Firing, claimant: Claimant, now: datetime) -> bool:
+    """Whether a firing makes one instance that is due and that the node may start."""
+    of = firing.definition
+    at = [execute_at for _, execute_at in firing.instances()]
+    return (
+        len(at) == 1
+        and at[0] <= now
+        and firing.skipped is None
+        and not (of.trigger.waits or uses_slot(of))
+        and is_run_by(of, claimant)
+    )

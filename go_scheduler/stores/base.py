@@ -4,8 +4,8 @@ A store moves rows and keeps the promises about them; policy lives above it. Eve
 method is one transaction. Losing a race is an answer, an absence from what comes back,
 and never an exception.
 
-A store may leave the methods of ``FiredStore``, ``ViewStore`` and ``HandOverStore`` as
-they stand here: they say the same of any store, and take as long as there is much in
+A store may leave ``find_instances`` and the methods of ``FiredStore`` and ``ViewStore``
+as they stand here: they say the same of any store, and take as long as there is much in
 it.
 """
 
@@ -26,7 +26,7 @@ from go_scheduler.errors import ConfigurationError, TaskInstanceNotFoundError
 from go_scheduler.models import RUNS, WAITING, Outcome, State, TaskInstance
 from go_scheduler.models.counts import Backlog, Counted
 from go_scheduler.stores import rules
-from go_scheduler.stores.messages import Fired, Position
+from go_scheduler.stores.messages import Position
 from go_scheduler.stores.rules import is_among, slot_of
 
 if TYPE_CHECKING:
@@ -51,8 +51,10 @@ if TYPE_CHECKING:
         Answer,
         Claim,
         Claimant,
+        Fired,
         Firing,
         NodeContact,
+        Put,
         Release,
         Renewal,
         Retention,
@@ -68,7 +70,11 @@ class ByHandStore(ABC):
 
     @abstractmethod
     def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        *,
+        claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'.
 
@@ -86,12 +92,18 @@ class ByHandStore(ABC):
         the last ones, are skipped as they are made: completed at the store's time, and
         ``skipped`` as ``FULL`` of ``go_scheduler.stores.rules`` says.
 
+        With a ``claimant``, what is made and due by the store's time is claimed and
+        started in the same step, as by ``claim_instances``, if it is not frozen, has to
+        have no slot, and ``is_run_by`` the claimant. A store may start none of it.
+
         Args:
             definition_id: The definition, completed or not.
             additions: What to make, each by its own ``id``.
+            claimant: The node that is to have what is due; None: nothing is started.
 
         Returns:
-            The instances in the order given.
+            The instances in the order given; those that were started have the claimant
+            as ``claimed_by``, and one that was there already comes back as it is.
 
         Raises:
             TaskDefinitionNotFoundError: There is none with this id. Nothing was made.
@@ -142,8 +154,12 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        firings: Sequence[Firing] = (),
+        claimant: Claimant | None = None,
+    ) -> Put:
         """Insert each definition, or replace the one with its id.
 
         A new one is kept as it is, paused with its ``note`` if it says so, at revision
@@ -185,14 +201,23 @@ class DefinitionStore(ABC):
         parked is claimable again. ``paused``, ``note``, ``paused_at`` and
         ``last_pause`` stay as stored.
 
+        With a ``claimant``, a new one that has a firing fires in the same step, as by
+        ``fire_definitions``, and its instance is claimed and started, as by
+        ``claim_instances``. A store may fire and start none.
+
         Args:
             definitions: Each id once; anchored, and with the ``next_fire_time`` that a
                 new trigger starts with, and whether it is ``overdue``. What else the
                 store keeps is ignored, but for a ``revision`` that is not None, and of
                 a new one ``paused`` and ``note``.
+            firings: The first firings of some of them, used with a claimant. Each has
+                one fire time, the ``next_fire_time`` of its definition, which is due;
+                it skips none. Its definition is not paused, excludes nothing, and
+                ``is_run_by`` the claimant.
+            claimant: The node that is to have the instances; None: nothing fires.
 
         Returns:
-            The definitions as they are now stored, in the order given.
+            The definitions as they are now stored, and what was started.
 
         Raises:
             ConflictError: A revision that was set is not the one stored or remembered.
@@ -359,7 +384,9 @@ class DefinitionStore(ABC):
         """
 
     @abstractmethod
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+    def fire_definitions(
+        self, firings: Sequence[Firing], *, claimant: Claimant | None = None
+    ) -> Fired:
         """Create the instances of each firing and move its definition on, in one step.
 
         A firing wins if the definition exists, is not paused, and has the
@@ -374,12 +401,19 @@ class DefinitionStore(ABC):
         their first; it has no ``fire_time``, and takes none. A definition without a
         ``next_fire_time`` is completed unless its trigger waits.
 
+        With a ``claimant`` the instances that are made are claimed and started in the
+        same step, as by ``claim_instances``. A store may start none of them.
+
         Args:
-            firings: At most one for each definition.
+            firings: At most one for each definition. With a claimant each has one fire
+                time that is due, and none that is skipped; its definition excludes
+                nothing, ``is_run_by`` the claimant, and has a trigger that does not
+                wait.
+            claimant: The node that is to have the instances; None: nothing is started.
 
         Returns:
-            The ids of the definitions whose firing won; of those that are busy it may
-            win yet.
+            The ids of the definitions whose firing won, and what was started; of those
+            that are busy the firing may win yet.
         """
 
 
@@ -630,6 +664,23 @@ class InstanceStore(ABC):
         Raises:
             TaskInstanceNotFoundError: There is none with this id.
         """
+
+    def find_instances(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
+        """Read many instances, which are said to go on or to have ended elsewhere.
+
+        As it stands here it reads one after the other.
+
+        Args:
+            ids: Of which; some thousand at most.
+
+        Returns:
+            Those that there are, by their ids.
+        """
+        found: dict[UUID, TaskInstance] = {}
+        for id in ids:
+            with suppress(TaskInstanceNotFoundError):
+                found[id] = self.get_instance(id)
+        return found
 
     @abstractmethod
     def slot_holder(self, slot: str) -> TaskInstance | None:
@@ -1135,106 +1186,7 @@ class NodeStore(ABC):
         """
 
 
-class HandOverStore(ByHandStore, InstanceStore, DefinitionStore):
-    """Lets a node have what it creates and is due: by the write that creates it.
-
-    As these methods stand here they create and start nothing of it, which is never
-    wrong: the loops find what has been created.
-    """
-
-    def put_and_start(
-        self, firing: Firing, claimant: Claimant
-    ) -> tuple[TaskDefinition, TaskInstance | None]:
-        """Put one definition, and have it fire and start, in one step.
-
-        It is put as by ``put_definitions``. If it is new, it fires then as by
-        ``fire_definitions``, and its instance is claimed and started as by
-        ``claim_instances``.
-
-        Args:
-            firing: Its definition is as for ``put_definitions``, is not paused, is in a
-                queue of the claimant's and excludes nothing. Its one fire time is the
-                ``next_fire_time`` of that, and it skips none.
-            claimant: The node that is to have the instance.
-
-        Returns:
-            The definition as it was put, before it fired; and the instance, with the
-            definition as it is now; None: nothing was started.
-
-        Raises:
-            ConflictError: As for ``put_definitions``.
-        """
-        [put] = self.put_definitions([firing.definition])
-        return put, None
-
-    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
-        """Fire definitions, and start what they make, in one step.
-
-        They fire as by ``fire_definitions``. The instances of those that win are
-        claimed and started as by ``claim_instances``.
-
-        Args:
-            firings: As for ``fire_definitions``, each of one fire time that is due, and
-                none that is skipped; their definitions are in queues of the claimant's,
-                exclude nothing, and have triggers that do not wait.
-            claimant: The node that is to have the instances.
-
-        Returns:
-            As ``fire_definitions``, and what was started.
-        """
-        answer = self.fire_definitions(firings)
-        return Fired(done=answer.done, busy=answer.busy)
-
-    def add_and_start(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        claimant: Claimant,
-        *,
-        names: Collection[str] | None,
-    ) -> Sequence[TaskInstance]:
-        """Make instances as ``add_instances`` does, and start those due, in one step.
-
-        What is made, and due by the store's time, is claimed and started as by
-        ``claim_instances``, if it is not frozen, has to have no slot, is in a queue of
-        the claimant's, and its definition has one of the names.
-
-        Args:
-            definition_id: The definition, completed or not.
-            additions: What to make, each by its own ``id``.
-            claimant: The node that is to have the instances.
-            names: Those that the node can run; None: all.
-
-        Returns:
-            The instances in the order given, those that were started with the
-            claimant as ``claimed_by``. One that was there already comes back as it is.
-
-        Raises:
-            TaskDefinitionNotFoundError: As for ``add_instances``.
-        """
-        return self.add_instances(definition_id, additions)
-
-    def find_instances(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
-        """Read many instances, which are said to go on or to have ended elsewhere.
-
-        As it stands here it reads one after the other.
-
-        Args:
-            ids: Of which; some thousand at most.
-
-        Returns:
-            Those that there are, by their ids.
-        """
-        found: dict[UUID, TaskInstance] = {}
-        for id in ids:
-            with suppress(TaskInstanceNotFoundError):
-                found[id] = self.get_instance(id)
-        return found
-
-
-def may_start(
-    instance: TaskInstance, claimant: Claimant, names: Collection[str] | None
-) -> bool:
+def may_start(instance: TaskInstance, claimant: Claimant) -> bool:
     """Whether a node may start an instance that has just been made and is due."""
     definition = instance.definition
     return (
@@ -1242,21 +1194,16 @@ def may_start(
         and instance.attempt == 0
         and not definition.paused
         and slot_of(definition, fired=False) is None
-        and is_run_by(definition, claimant.queues, names)
+        and is_run_by(definition, claimant)
     )
 
 
-def is_run_by(
-    definition: TaskDefinition, queues: Collection[str], names: Collection[str] | None
-) -> bool:
-    """Whether a node serves the queue of a definition, and can run its name.
-
-    Args:
-        definition: The definition.
-        queues: Those that the node serves.
-        names: Those that it can run; None: all.
-    """
-    return definition.queue in queues and (names is None or definition.name in names)
+def is_run_by(definition: TaskDefinition, claimant: Claimant) -> bool:
+    """Whether a node serves the queue of a definition, and can run its name."""
+    names = claimant.names
+    return definition.queue in claimant.queues and (
+        names is None or definition.name in names
+    )
 
 
 class JoinedStore(Protocol):
@@ -1265,9 +1212,7 @@ class JoinedStore(Protocol):
     A whole ``Store`` is one, too, whose methods are transactions of their own.
     """
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+    def put_definitions(self, definitions: Sequence[TaskDefinition]) -> Put:
         """Insert each definition, or replace the one with its id."""
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
@@ -1326,7 +1271,7 @@ STATS_KEPT = timedelta(days=2)
 """How long ago a minute may have begun whose counts are still kept."""
 
 
-class Store(NodeStore, HandOverStore, ViewStore):
+class Store(NodeStore, ByHandStore, ViewStore):
     """Where definitions and instances are kept.
 
     All methods may be called by any number of threads, and, if the store is shared, by

@@ -22,7 +22,7 @@ from go_scheduler.stores.postgresql.questions import within
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, Table
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.hints import Hints
-    from go_scheduler.stores.messages import Answer, Claimant, Fired, Firing
+    from go_scheduler.stores.messages import Claimant, Fired, Firing
     from go_scheduler.stores.sql.tables import Query, Read
 
 
@@ -89,16 +89,13 @@ class CockroachDBStore(PostgreSQLStore):
         """Polls: it has no NOTIFY."""
         return Polls(self._last_work)
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+    def fire_definitions(
+        self, firings: Sequence[Firing], *, claimant: Claimant | None = None
+    ) -> Fired:
         """Create the instances of each firing and move its definition on."""
         if firings:
             self._last_work.note()
-        return super().fire_definitions(firings)
-
-    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
-        """Fire definitions, and start what they make."""
-        self._last_work.note()
-        return super().fire_and_start(firings, claimant)
+        return super().fire_definitions(firings, claimant=claimant)
 
     def claim_instances(
         self,

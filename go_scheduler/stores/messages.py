@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -33,6 +33,7 @@ __all__ = [
     "Firing",
     "NodeContact",
     "Position",
+    "Put",
     "Release",
     "Renewal",
     "Retention",
@@ -62,6 +63,20 @@ class Answer(Generic[Done]):
 class Fired(Answer[Set[UUID]]):
     """The same to firings, and what was started, with its definitions as of now."""
 
+    started: Sequence[TaskInstance] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """What came of a put.
+
+    Attributes:
+        definitions: The definitions as they were stored, in the order given; those that
+            were started as they were before they fired.
+        started: The instances that were started, with their definitions as of now.
+    """
+
+    definitions: Sequence[TaskDefinition]
     started: Sequence[TaskInstance] = ()
 
 
@@ -97,12 +112,15 @@ class Claimant:
         queues: The queues it serves, each once.
         lease: How long a claim holds unless renewed.
         expire_after: For definitions that have none of their own.
+        names: The names of definitions that it can run; None: any. Only what is
+            started as it is created goes by them, and no claim does.
     """
 
     node: UUID
     queues: tuple[str, ...]
     lease: timedelta
     expire_after: timedelta
+    names: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

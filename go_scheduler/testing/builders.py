@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer
+    from go_scheduler.stores.messages import Answer, Put
     from go_scheduler.testing.clock import ManualClock
     from go_scheduler.triggers.base import Trigger
 
@@ -130,8 +130,14 @@ def task(**fields: Any) -> TaskDefinition:
 
 def put(store: Store, new: TaskDefinition | None = None) -> TaskDefinition:
     """Put one definition and return it as stored."""
-    [stored] = store.put_definitions([new or definition()])
+    [stored] = store.put_definitions([new or definition()]).definitions
     return stored
+
+
+def put_and_start(store: Store, step: Firing) -> Put:
+    """Put the definition of a firing, for a node that may have its instance."""
+    new = step.definition
+    return store.put_definitions([new], firings=[step], claimant=claimant())
 
 
 def revision_of(given: TaskDefinition) -> int:
@@ -310,10 +316,15 @@ def claimant(
     queues: Iterable[str] = ("default",),
     lease: timedelta = LEASE,
     expire_after: timedelta = EXPIRE_AFTER,
+    names: Collection[str] | None = None,
 ) -> Claimant:
     """A node, with what it needs to claim."""
     return Claimant(
-        node=node, queues=tuple(queues), lease=lease, expire_after=expire_after
+        node=node,
+        queues=tuple(queues),
+        lease=lease,
+        expire_after=expire_after,
+        names=names,
     )
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    get_args,
+)
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -34,7 +43,6 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.base import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
     Addition,
@@ -62,6 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Put
     from go_scheduler.triggers.base import Trigger
 
 SECOND = timedelta(seconds=1)
@@ -165,18 +174,44 @@ _FIRING = TRIGGERS[:3]
 if TYPE_CHECKING:
     # The first revision of a definition's life: the oracle's (True) and the store's.
     Life: TypeAlias = dict[bool, int]
-    Put: TypeAlias = Callable[
-        [Store, Sequence[TaskDefinition]], Sequence[TaskDefinition]
-    ]
+    PutBy: TypeAlias = Callable[[Store, Sequence[TaskDefinition]], Put]
 
 _T = TypeVar("_T")
+
+
+class Starts(NamedTuple):
+    """Whether a store starts what it puts for a node, and what it adds."""
+
+    put: bool
+    added: bool
+
+
+def starts_of(store: Store) -> Starts:
+    """Find out what a store starts that is due when it is made."""
+    at, node = store.now(), claimant_of(UUID(int=1), QUEUES)
+    of = TaskDefinition(trigger=IntervalTrigger(STEP).anchored(at), next_fire_time=at)
+    first = Firing(definition=of, fire_times=(at,), next_fire_time=at + STEP)
+    put = store.put_definitions([of], firings=[first], claimant=node)
+    [added] = store.add_instances(of.id, [Addition()], claimant=node)
+    return Starts(bool(put.started), added.claimed_by is not None)
+
+
+def claimant_of(node: UUID, queues: tuple[str, ...]) -> Claimant:
+    """A node, with what it needs to claim."""
+    return Claimant(node=node, queues=queues, lease=2 * STEP, expire_after=3 * STEP)
 
 
 class StorePair(RuleBasedStateMachine):
     """A store and a ``MemoryStore``; maps the ids of one to the ids of the other."""
 
+    _starts: ClassVar[Starts]
+
     def __init__(self) -> None:
         super().__init__()
+        # A store may start nothing; but one that does has to do it as MemoryStore does.
+        if "_starts" not in vars(type(self)):
+            with closing(self.make_store(ManualClock())) as store:
+                type(self)._starts = starts_of(store)
         self.clock = ManualClock()
         self.oracle: Store = MemoryStore(self.clock)
         self.oracle.initialize()
@@ -205,9 +240,6 @@ class StorePair(RuleBasedStateMachine):
         """Close the store."""
         self.store.close()
 
-    def _claimant(self, node: UUID, queues: tuple[str, ...]) -> Claimant:
-        return Claimant(node=node, queues=queues, lease=2 * STEP, expire_after=3 * STEP)
-
     def _note(self, claimed: Iterable[TaskInstance]) -> None:
         # Ids are random, and Hypothesis has to draw the same again.
         def order(instance: TaskInstance) -> tuple[UUID, datetime]:
@@ -230,7 +262,7 @@ class StorePair(RuleBasedStateMachine):
         )
 
     def _put(
-        self, *new: TaskDefinition, edits: int | None = None, by: Put | None = None
+        self, *new: TaskDefinition, edits: int | None = None, by: PutBy | None = None
     ) -> None:
         """Put definitions; a new one begins at a higher revision than a deleted one."""
         stored = {each.id for each in self._stored()}
@@ -238,20 +270,20 @@ class StorePair(RuleBasedStateMachine):
         for each in begin:
             self._lives.pop(each, None)
 
-        def put(store: Store) -> object:
+        def call(store: Store) -> object:
             mine = [self._edited(store, each, edits) for each in new]
             try:
-                answer = store.put_definitions(mine) if by is None else by(store, mine)
+                put = store.put_definitions(mine) if by is None else by(store, mine)
             except ConflictError as error:
                 of, first = error.definition_id, self._first(store, error.definition_id)
                 revisions = (error.expected, error.revision)
                 return of, [each and each - first for each in revisions]
-            for each in answer:
+            for each in put.definitions:
                 if each.id in begin:
                     self._begin(store, each)
-            return [self._definition(store, each) for each in answer]
+            return [self._definition(store, each) for each in put.definitions]
 
-        self._alike(put)
+        self._alike(call)
         for put_one in new:
             self._note_made(put_one.id)
 
@@ -362,11 +394,6 @@ def seen_of(given: TaskInstance) -> object:
     )
 
 
-def hands_over(store: Store) -> bool:
-    """Whether a store can start what it creates in the same write."""
-    return type(store).add_and_start is not HandOverStore.add_and_start
-
-
 class StoreMachine(StorePair):
     """Makes the same calls of a store and a ``MemoryStore``, and compares the answers.
 
@@ -380,8 +407,9 @@ class StoreMachine(StorePair):
     TestMyMachine = MyMachine.TestCase
     ```
 
-    ``make_store`` is called once for each example, and the store is closed after it;
-    what the store keeps elsewhere must be gone by then or cleared by ``make_store``.
+    ``make_store`` is called once for each example, and once before the first. The store
+    is closed after it; what it keeps elsewhere must be gone by then or cleared by
+    ``make_store``.
     """
 
     @initialize()
@@ -614,15 +642,15 @@ class StoreMachine(StorePair):
             for number, key in enumerate(keys)
         ]
 
+        # Of what may be full a store may start nothing.
+        limited = {each.id for each in self._stored() if each.max_queue is not None}
+        claimant = None
+        if node and self._starts.added and definition_id not in limited:
+            claimant = claimant_of(node, QUEUES)
+
         def add(store: Store) -> object:
             try:
-                if node is None or not hands_over(self.store):
-                    found = store.add_instances(definition_id, additions)
-                else:
-                    claimant = self._claimant(node, QUEUES)
-                    found = store.add_and_start(
-                        definition_id, additions, claimant, names=None
-                    )
+                found = store.add_instances(definition_id, additions, claimant=claimant)
             except (QueueFullError, TaskDefinitionNotFoundError) as error:
                 return type(error), error.definition_id
             self._twins.update((each.id, each.id) for each in found)
@@ -694,16 +722,14 @@ class StoreMachine(StorePair):
         new = defined(new_id, trigger.anchored(self.clock.now()), at, queue=queue)
         started: list[TaskInstance] = []
 
-        def put(
-            store: Store, given: Sequence[TaskDefinition]
-        ) -> Sequence[TaskDefinition]:
-            if type(self.store).put_and_start is HandOverStore.put_and_start:
-                return store.put_definitions(given)
-            firing = Firing(definition=given[0], fire_times=(at,), next_fire_time=later)
-            found, instance = store.put_and_start(firing, self._claimant(node, QUEUES))
-            if instance is not None:
-                started.append(instance)
-            return [found]
+        claimant = claimant_of(node, QUEUES) if self._starts.put else None
+
+        def put(store: Store, given: Sequence[TaskDefinition]) -> Put:
+            [of] = given
+            first = Firing(definition=of, fire_times=(at,), next_fire_time=later)
+            put = store.put_definitions(given, firings=[first], claimant=claimant)
+            started.extend(put.started)
+            return put
 
         self._put(new, by=put)
         self._note(started[:1])
@@ -720,7 +746,7 @@ class StoreMachine(StorePair):
     )
     def claim(self, node: UUID, queues: tuple[str, ...], **options: Any) -> None:
         """Claim for a node all that it can get."""
-        claimant = self._claimant(node, queues)
+        claimant = claimant_of(node, queues)
 
         def claim(store: Store) -> object:
             settle(store)
@@ -766,7 +792,7 @@ class StoreMachine(StorePair):
 
         def start(store: Store) -> object:
             mine = [self._claim(store, each) for each in claims]
-            started = store.start_instances(self._claimant(node, QUEUES), mine).done
+            started = store.start_instances(claimant_of(node, QUEUES), mine).done
             definitions = {
                 each.definition.id: self._definition(store, each.definition)
                 for each in started

@@ -308,7 +308,8 @@ class Faults:
         slow: How long each method takes.
         before: By the name of a method what happens once before it does anything.
         meanwhile: The same, between what it does and its answer.
-        asked: The names of the methods that were called.
+        asked: The names of the methods that were called; those that were to start what
+            they make end in ``and start``. By these names it is said what goes wrong.
         twice: Those of them that were to write one row twice, which no statement can.
     """
 
@@ -337,12 +338,14 @@ class Faults:
     def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
         def wrapped(*args: Any, **options: Any) -> Any:
-            self.asked.append(name)
-            self.before.pop(name, lambda: None)()
+            starts = options.get("claimant") is not None
+            asked = f"{name} and start" if starts else name
+            self.asked.append(asked)
+            self.before.pop(asked, lambda: None)()
             if self.away:
                 raise StoreUnavailableError("away")
-            if name in self.failing:
-                raise self.failing[name]
+            if asked in self.failing:
+                raise self.failing[asked]
             rows = _rows_of(name, args)
             if len({*map(_id_of, rows)}) < len(rows):
                 self.twice.add(name)
@@ -353,10 +356,10 @@ class Faults:
             answer = call(*_without(args, rows, busy), **options)
             if busy:
                 answer = replace(answer, busy={*answer.busy, *busy})
-            if name in self.slow:
-                take(self._clock, self.slow[name])
-            self.meanwhile.pop(name, lambda: None)()
-            if name in self.losing:
+            if asked in self.slow:
+                take(self._clock, self.slow[asked])
+            self.meanwhile.pop(asked, lambda: None)()
+            if asked in self.losing:
                 raise StoreUnavailableError("the answer is lost")
             return answer
 
@@ -369,7 +372,6 @@ _BATCHES = {
     "finish_instances": 0,
     "release_instances": 0,
     "fire_definitions": 0,
-    "fire_and_start": 0,
 }
 """The methods that write batches, and which argument that is."""
 

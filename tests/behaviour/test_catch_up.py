@@ -61,7 +61,7 @@ def starts_late(
     world: World, definition: TaskDefinition, late: timedelta, **settings: Any
 ) -> TaskDefinition:
     """Store a definition, and start a node so long after its first fire time."""
-    [stored] = world.store.put_definitions([definition])
+    [stored] = world.store.put_definitions([definition]).definitions
     world.clock.advance(late)
     world.node(world.note, **settings)
     return stored

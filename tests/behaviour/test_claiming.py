@@ -16,7 +16,6 @@ from go_scheduler import (
     OnDemandTrigger,
     RetryPolicy,
     State,
-    Store,
     StoreError,
     StoreUnavailableError,
     TaskDefinition,
@@ -394,7 +393,7 @@ def test_while_it_is_unknown_what_was_claimed_and_locked_it_is_tried_again(
     node = world.node(world.note)
     node.schedule(once(5))
     world.advance(3)
-    world.faults.losing = {"claim_instances", "fire_and_start"}
+    world.faults.losing = {"claim_instances", "fire_definitions and start"}
     world.advance(1.8)
     [instance] = world.store.list_instances()
     assert instance.state in (State.CLAIMED, State.RUNNING)
@@ -432,22 +431,23 @@ def test_on_a_slow_store_what_is_due_still_starts_on_time(
 
 
 class Settling(MemoryStore):
-    """Its scans leave out for a moment what has just been committed."""
+    """Its scans leave out for a moment what has just been committed.
+
+    It starts nothing by itself, but what is added.
+    """
 
     settling = seconds(0.2)
-    put_and_start = Store.put_and_start
-    fire_and_start = Store.fire_and_start
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._elapsed = clock.elapsed
         self._committed = {"put_definitions": -HOUR, "fire_definitions": -HOUR}
 
-    def put_definitions(self, *args: Any) -> Any:
+    def put_definitions(self, *args: Any, **_: Any) -> Any:
         self._committed["put_definitions"] = self._elapsed()
         return super().put_definitions(*args)
 
-    def fire_definitions(self, *args: Any) -> Any:
+    def fire_definitions(self, *args: Any, **_: Any) -> Any:
         self._committed["fire_definitions"] = self._elapsed()
         return super().fire_definitions(*args)
 

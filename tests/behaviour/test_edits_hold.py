@@ -128,12 +128,12 @@ def test_what_is_edited_while_it_fires_and_starts_in_one_is_not_called(
     scheduler = world.node(world.note)
     world.advance(10)
     definition = once(10)
-    world.faults.meanwhile["fire_and_start"] = lambda: edit(
+    world.faults.meanwhile["fire_definitions and start"] = lambda: edit(
         scheduler, kind, definition.id
     )
     scheduler.schedule(definition)
     world.advance(10)
-    assert "fire_and_start" in world.faults.asked
+    assert "fire_definitions and start" in world.faults.asked
     assert world.called == []
 
 
@@ -147,7 +147,7 @@ def test_what_is_edited_while_it_is_put_and_started_in_one_is_not_called(
     wait_until(
         lambda: all(each.last_good for each in scheduler.health().loops.values())
     )
-    threaded.faults.meanwhile["put_and_start"] = lambda: edit(
+    threaded.faults.meanwhile["put_definitions and start"] = lambda: edit(
         scheduler, kind, definition.id
     )
     scheduler.schedule(definition)

@@ -61,7 +61,7 @@ class Flaky(Trigger):
 def put(world: World, trigger: Trigger, fires: float = 0) -> TaskDefinition:
     """Store a definition as it may have been stored by somebody else."""
     new = TaskDefinition(trigger=trigger, next_fire_time=at(fires))
-    [stored] = world.store.put_definitions([new])
+    [stored] = world.store.put_definitions([new]).definitions
     return stored
 
 
@@ -313,7 +313,7 @@ def test_a_definition_that_cannot_be_written_costs_only_itself(world: World) -> 
     definitions = [client.schedule(once(2)) for _ in range(60)]
     bad = definitions[37].id
     world.faults.bad.add(bad)
-    world.faults.where = {"fire_definitions", "fire_and_start"}
+    world.faults.where = {"fire_definitions"}
     world.node(world.note, max_workers=100)
     world.advance(2)
     assert len(world.called) == 59
@@ -327,7 +327,7 @@ def test_a_definition_that_cannot_be_written_costs_only_itself(world: World) -> 
     world.advance(120)
     # A minute apart by now.
     asked = Counter(world.faults.asked)
-    assert asked["fire_definitions"] + asked["fire_and_start"] in (1, 2, 3)
+    assert asked["fire_definitions"] + asked["fire_definitions and start"] in (1, 2, 3)
     world.faults.bad.clear()
     world.advance(61)
     assert len(world.called) == 60
@@ -338,7 +338,7 @@ def test_a_locked_definition_delays_no_other_and_fires_soon(world: World) -> Non
     definitions = [client.schedule(once(5)) for _ in range(60)]
     locked = definitions[37].id
     world.faults.locked.add(locked)
-    world.faults.where = {"fire_definitions", "fire_and_start"}
+    world.faults.where = {"fire_definitions"}
     world.node(world.note, max_workers=100)
     world.advance(2.5)
     assert world.heard.of(DefinitionLocked) == []
@@ -354,7 +354,7 @@ def test_a_locked_definition_delays_no_other_and_fires_soon(world: World) -> Non
 
 def test_what_was_locked_and_then_fails_is_told_as_failing(world: World) -> None:
     stored = world.scheduler(None).schedule(once(1))
-    world.faults.where = {"fire_definitions", "fire_and_start"}
+    world.faults.where = {"fire_definitions"}
     world.faults.locked.add(stored.id)
     world.node(world.note)
     world.advance(0.5)
@@ -370,7 +370,7 @@ def test_what_was_locked_and_then_fails_is_told_as_failing(world: World) -> None
 def test_what_was_locked_and_is_deleted_is_waited_for_no_more(world: World) -> None:
     node = world.node(world.note)
     stored = node.schedule(once(30))
-    world.faults.where = {"fire_definitions", "fire_and_start"}
+    world.faults.where = {"fire_definitions"}
     world.faults.locked.add(stored.id)
     world.advance(28)
     node.delete_definition(stored.id)
@@ -388,7 +388,7 @@ def test_nothing_is_written_while_nothing_fires(world: World) -> None:
     world.faults.asked.clear()
     world.advance(60)
     asked = Counter(world.faults.asked)
-    assert asked["fire_definitions"] == asked["fire_and_start"] == 0
+    assert asked["fire_definitions"] == asked["fire_definitions and start"] == 0
     # One look a second, each of one statement.
     assert 50 <= asked["due_definitions"] <= 70
 
@@ -460,7 +460,7 @@ def store_hanging(world: ThreadedWorld, count: int) -> list[TaskDefinition]:
                 TaskDefinition(trigger=Hanging(number), next_fire_time=now)
                 for number in range(count)
             ]
-        )
+        ).definitions
     ]
 
 

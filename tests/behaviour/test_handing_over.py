@@ -14,7 +14,6 @@ from go_scheduler import (
     OnDemandTrigger,
     Scheduler,
     State,
-    Store,
     StoreUnavailableError,
     TaskDefinition,
     TaskDefinitionNotFoundError,
@@ -40,7 +39,11 @@ from tests.behaviour.house import (
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
     from go_scheduler import TaskInstance
+    from go_scheduler.stores import Fired, Put
 
 # No look of the loops comes to help.
 WIDE = {
@@ -143,7 +146,9 @@ def test_what_may_not_run_here_now_is_left_as_it_is(
     assert [each.definition.id == stored.id for each in called] == [False]
 
 
-@pytest.mark.parametrize("method", ["put_and_start", "add_and_start"])
+@pytest.mark.parametrize(
+    "method", ["put_definitions and start", "add_instances and start"]
+)
 def test_what_is_created_and_whose_answer_is_lost_runs_once(
     threaded: ThreadedWorld, method: str
 ) -> None:
@@ -151,7 +156,7 @@ def test_what_is_created_and_whose_answer_is_lost_runs_once(
     node.schedule(TASK)
     calm(node)
     threaded.faults.losing.add(method)
-    if method == "put_and_start":
+    if method == "put_definitions and start":
         node.schedule(threaded.now())
         threaded.faults.losing.clear()
     else:
@@ -183,10 +188,10 @@ def test_what_is_created_is_not_given_back_before_its_answer_is_there(
         last = claims() + 2
         wait_until(lambda: claims() >= last)
 
-    threaded.faults.meanwhile["add_and_start"] = lose_the_answer_to_a_claim
+    threaded.faults.meanwhile["add_instances and start"] = lose_the_answer_to_a_claim
     node.run_now(TASK.id)
     threaded.heard.wait(InstanceFinished)
-    assert "add_and_start" in asked
+    assert "add_instances and start" in asked
     assert threaded.heard.of(ClaimAnswerLost) == []
     [instance] = node.list_instances()
     assert (instance.attempt, instance.runs) == (1, 1)
@@ -195,7 +200,7 @@ def test_what_is_created_is_not_given_back_before_its_answer_is_there(
 def test_what_fires_here_and_whose_answer_is_lost_runs_once(world: World) -> None:
     node = world.node(world.note)
     world.advance(10)
-    world.faults.losing.add("fire_and_start")
+    world.faults.losing.add("fire_definitions and start")
     node.schedule(once(10))
     world.advance(0)
     assert world.called == []
@@ -245,7 +250,7 @@ def test_what_is_created_while_it_stops_is_left_to_others(
         going_on.set()
         assert go.wait(FAILED_AFTER)
 
-    threaded.faults.meanwhile["add_and_start"] = wait
+    threaded.faults.meanwhile["add_instances and start"] = wait
     adding = threading.Thread(target=lambda: node.run_now(TASK.id))
     adding.start()
     assert going_on.wait(FAILED_AFTER)
@@ -268,9 +273,16 @@ def test_what_is_created_while_it_stops_is_left_to_others(
 class Plain(MemoryStore):
     """One that leaves all starts to the loops."""
 
-    put_and_start = Store.put_and_start
-    fire_and_start = Store.fire_and_start
-    add_and_start = Store.add_and_start
+    def put_definitions(self, definitions: Any, **_: Any) -> Put:
+        return super().put_definitions(definitions)
+
+    def fire_definitions(self, firings: Any, **_: Any) -> Fired:
+        return super().fire_definitions(firings)
+
+    def add_instances(
+        self, definition_id: UUID, additions: Any, **_: Any
+    ) -> Sequence[TaskInstance]:
+        return super().add_instances(definition_id, additions)
 
 
 def test_a_store_that_starts_nothing_by_itself_leaves_it_to_the_loops() -> None:

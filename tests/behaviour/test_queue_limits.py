@@ -70,7 +70,7 @@ def test_many_that_are_due_at_once_fill_what_may_wait_and_no_more(
 def test_what_was_missed_and_what_has_no_room_are_one_record(world: World) -> None:
     policy = CatchUp(grace=seconds(1))
     definition = every(1, max_queue=1, catch_up=policy, next_fire_time=at(1))
-    [stored] = world.store.put_definitions([definition])
+    [stored] = world.store.put_definitions([definition]).definitions
     client = world.scheduler(None)
     client.run_now(stored.id)
     world.advance(20)

@@ -134,7 +134,7 @@ def test_a_store_that_is_away_sets_nothing_aside(world: World) -> None:
     for _ in range(5):
         node.schedule(once(5))
     world.faults.failing["fire_definitions"] = StoreUnavailableError("away")
-    world.faults.failing["fire_and_start"] = StoreUnavailableError("away")
+    world.faults.failing["fire_definitions and start"] = StoreUnavailableError("away")
     world.advance(10)
     world.faults.failing.clear()
     world.advance(6)

@@ -36,7 +36,7 @@ def lose(client: Client) -> UUID:
     first = store.now().replace(second=0, microsecond=0) - 10 * MINUTE
     trigger = IntervalTrigger(MINUTE, anchor=first)
     new = TaskDefinition(trigger=trigger, name="report", next_fire_time=first)
-    [stored] = store.put_definitions([new])
+    [stored] = store.put_definitions([new]).definitions
     fire(store, stored, first, first + 2 * MINUTE, next_fire_time=first + 99 * MINUTE)
     return stored.id
 

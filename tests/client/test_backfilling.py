@@ -342,7 +342,9 @@ def test_beside_an_open_transaction_nothing_is_made_twice(
     client: Client, store: Store, shop: Shop
 ) -> None:
     """The schedule finds its definition busy, and another backfill waits."""
-    [of] = store.put_definitions([replace(HOURLY, next_fire_time=YESTERDAY)])
+    [of] = store.put_definitions(
+        [replace(HOURLY, next_fire_time=YESTERDAY)]
+    ).definitions
     step = firing(of, *FIRST_THREE, next_fire_time=START)
     with ThreadPoolExecutor() as pool:
         with shop.engine.begin() as connection:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.messages import Put
     from go_scheduler.testing import ManualClock
 
 
@@ -217,7 +218,7 @@ class TestMany:
         written: list[int] = []
         put = store.put_definitions
 
-        def counting(given: Sequence[TaskDefinition]) -> Sequence[TaskDefinition]:
+        def counting(given: Sequence[TaskDefinition]) -> Put:
             written.append(len(given))
             return put(given)
 

@@ -95,10 +95,10 @@ class Away(MemoryStore):
 
     away = True
 
-    def put_definitions(self, definitions: Any) -> Any:
+    def put_definitions(self, *definitions: Any, **given: Any) -> Any:
         if self.away:
             raise StoreUnavailableError("away")
-        return super().put_definitions(definitions)
+        return super().put_definitions(*definitions, **given)
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ class TestScheduling:
         self, house: House
     ) -> None:
         class Broken(MemoryStore):
-            def put_definitions(self, _: object) -> Any:
+            def put_definitions(self, *_: object, **__: object) -> Any:
                 raise StoreError("full")
 
         house.handlers.task("send")(anything)

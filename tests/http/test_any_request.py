@@ -77,7 +77,9 @@ def test_no_request_is_an_error_of_the_servers() -> None:
 
         def send(operation: Any) -> None:
             ids = {
-                "definitions": str(store.put_definitions([definition()])[0].id),
+                "definitions": str(
+                    store.put_definitions([definition()]).definitions[0].id
+                ),
                 "instances": str(pending(store).id),
             }
 

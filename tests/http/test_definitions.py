@@ -556,7 +556,7 @@ def test_a_definition_of_an_unknown_kind_is_read_and_not_previewed(
     reason = "no class has it; these announced x"
     trigger = UnknownTrigger("lunar", {"phase": 1}, reason)
     store = shared_client._ready()
-    [kept] = store.put_definitions([TaskDefinition(trigger=trigger)])
+    [kept] = store.put_definitions([TaskDefinition(trigger=trigger)]).definitions
     read = shared.get(f"/v1/definitions/{kept.id}").json()
     assert read["trigger"] == {"kind": "lunar", "state": {"phase": 1}}
     assert read["description"] is None

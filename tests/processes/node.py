@@ -26,13 +26,12 @@ from go_scheduler.triggers import IntervalTrigger
 from tests.made import make_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Set
+    from collections.abc import Iterator
     from typing import Any
-    from uuid import UUID
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Answer, Claimant, Firing
+    from go_scheduler.stores.messages import Claimant, Fired, Firing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +97,8 @@ class Node:
         """Tell how many instances are created, and whenever it has claimed."""
         fire, claim = store.fire_definitions, store.claim_instances
 
-        def fire_definitions(firings: Sequence[Firing]) -> Answer[Set[UUID]]:
-            won = fire(firings)
+        def fire_definitions(firings: Sequence[Firing], **options: Any) -> Fired:
+            won = fire(firings, **options)
             created = [
                 len(e.fire_times) for e in firings if e.definition.id in won.done
             ]

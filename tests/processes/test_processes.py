@@ -135,7 +135,9 @@ def due_instances(
 ) -> Sequence[TaskInstance]:
     """So many definitions with so many instances that are due."""
     at = store.now() - SECOND
-    stored = store.put_definitions([definition(at) for _ in range(definitions)])
+    stored = store.put_definitions(
+        [definition(at) for _ in range(definitions)]
+    ).definitions
     times = [at + number * timedelta(microseconds=1) for number in range(each)]
     for read in stored:
         store.fire_definitions([firing(read, *times)])

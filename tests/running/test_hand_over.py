@@ -42,5 +42,5 @@ def test_what_may_be_due_by_the_store_is_handed_over_and_called_no_sooner(
     fire_at = threaded.clock.now() + seconds(0.2)
     node.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(fire_at)))
     threaded.heard.wait(InstanceFinished)
-    assert "put_and_start" in threaded.faults.asked
+    assert "put_definitions and start" in threaded.faults.asked
     assert called_at[0] >= fire_at

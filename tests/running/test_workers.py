@@ -135,7 +135,7 @@ def test_where_another_takes_the_last_place_meanwhile_the_loops_run_it(
     monkeypatch.setattr(HandOver, "_begin", lambda *_: False)
     node.schedule(threaded.now())
     threaded.heard.wait(InstanceFinished)
-    assert "put_and_start" not in threaded.faults.asked
+    assert "put_definitions and start" not in threaded.faults.asked
 
 
 def test_a_sync_handler_beside_async_ones_cannot_be_ended_at_its_timeout(
@@ -165,5 +165,5 @@ def test_nothing_is_handed_over_while_nothing_can_be_called(
     node.schedule(once(2))
     world.faults.asked.clear()
     world.advance(5)
-    assert not {"claim_instances", "fire_and_start"} & {*world.faults.asked}
+    assert not {"claim_instances", "fire_definitions and start"} & {*world.faults.asked}
     assert world.states() == {State.PENDING: 1}

@@ -309,7 +309,7 @@ def test_how_long_runs_took_is_read_from_their_history(clock: ManualClock) -> No
     instance = running(store, once)
     clock.advance(3 * MINUTE)
     assert finish(store, instance, Outcome.COMPLETED)
-    silent = store.put_definitions([definition(START + HOUR)])[0]
+    silent = store.put_definitions([definition(START + HOUR)]).definitions[0]
     stored = [store.get_definition(once.id), silent, every(HOUR)]
     assert durations_of(Client(store), stored) == {once.id: 3 * MINUTE}
 

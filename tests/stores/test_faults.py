@@ -196,7 +196,7 @@ def test_who_adds_to_a_limited_definition_waits_several_times_for_its_turn(
     real_store: PostgreSQLStore,
 ) -> None:
     task = TaskDefinition(trigger=OnDemandTrigger(), max_queue=2)
-    [task] = real_store.put_definitions([task])
+    [task] = real_store.put_definitions([task]).definitions
     real_store.add_instances(task.id, [Addition()])
     locked = ERRORS.LockNotAvailable
     with failing_statements(real_store, share=1, error=locked, most=3):

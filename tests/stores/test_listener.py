@@ -25,6 +25,7 @@ from go_scheduler.testing.builders import (
     definition,
     firing,
     put,
+    put_and_start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -147,19 +148,19 @@ def test_who_has_notified_is_silent_from_the_start_of_that_and_not_from_its_answ
 def test_what_a_node_cannot_run_itself_is_told_of(
     store: PostgreSQLStore, ear: Ear
 ) -> None:
-    store.put_and_start(firing(definition(START)), claimant())
+    put_and_start(store, firing(definition(START)))
     [mine, other] = store.put_definitions(
         [
             TaskDefinition(trigger=OnDemandTrigger(), queue=queue)
             for queue in ("default", "elsewhere")
         ]
-    )
+    ).definitions
     for of, addition, heard in (
         (mine, Addition(), 0),
         (other, Addition(at=START + HOUR), 0),
         (other, Addition(), 1),
     ):
-        store.add_and_start(of.id, [addition], claimant(), names=None)
+        store.add_instances(of.id, [addition], claimant=claimant())
         assert ear.count() == heard
 
 

@@ -160,7 +160,7 @@ def test_of_many_instances_those_that_are_locked_are_busy_and_the_others_done(
 def test_of_many_fires_those_of_locked_definitions_are_busy(
     store: PostgreSQLStore, store_url: str, few: int
 ) -> None:
-    read = store.put_definitions([definition() for _ in range(MANY)])
+    read = store.put_definitions([definition() for _ in range(MANY)]).definitions
     aside = read[::11][:few]
     later = START + HOUR
     with locked(store_url, DEFINITIONS, ids(aside)):
@@ -236,7 +236,7 @@ class TestLockedRows:
     ) -> None:
         held = many(store, 20)
         aside = ids(held[:few])
-        read = store.put_definitions([definition() for _ in range(20)])
+        read = store.put_definitions([definition() for _ in range(20)]).definitions
         with (
             locked(store_url, INSTANCES, aside),
             locked(store_url, DEFINITIONS, ids(read[:few])),
@@ -347,7 +347,7 @@ def test_a_run_that_is_repeated_does_not_wait_for_its_definition(
 def test_an_instance_that_somebody_has_made_and_not_committed_delays_no_other(
     store: PostgreSQLStore, store_url: str
 ) -> None:
-    given = store.put_definitions([definition() for _ in range(MANY)])
+    given = store.put_definitions([definition() for _ in range(MANY)]).definitions
     made = given[13]
     with made_by_hand(store_url, [made.id]):
         answer = store.fire_definitions([firing(each) for each in given])
@@ -402,7 +402,7 @@ def excluded(store: PostgreSQLStore, lock: str) -> TaskInstance:
 def test_of_many_locks_only_some_are_waited_for(
     store: PostgreSQLStore, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = store.put_definitions([definition() for _ in range(MANY)])
+    given = store.put_definitions([definition() for _ in range(MANY)]).definitions
     execute, waits = store._writes._execute, []
 
     def counting(*args: object) -> object:
@@ -477,7 +477,7 @@ def made(
     """So many definitions' instances, which nobody has claimed."""
     read = store.put_definitions(
         [definition(START + ahead, trigger=trigger) for _ in range(count)]
-    )
+    ).definitions
     fired = store.fire_definitions([firing(each) for each in read]).done
     assert fired == {*ids(read)}
     pending = store.list_instances(state=State.PENDING)

@@ -13,7 +13,6 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from go_scheduler.models import RUNS, DefinitionState, State
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.base import HandOverStore
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.rules import Declaration, exclusion_of, uses_slot
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Claim, Claimant
+    from go_scheduler.stores.messages import Claim, Claimant, Put
     from go_scheduler.testing.clock import ManualClock
 
 SETTINGS = settings(
@@ -154,11 +153,9 @@ class UnrevisedStore(MemoryStore):
 class FirstAgainStore(MemoryStore):
     """Begins at the first revision whatever has been deleted."""
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+    def put_definitions(self, *definitions: Any, **given: Any) -> Put:
         self._definitions._first = 1
-        return super().put_definitions(definitions)
+        return super().put_definitions(*definitions, **given)
 
 
 class ExclusiveStore(MemoryStore):
@@ -264,9 +261,10 @@ class PuttingMachine(StoreMachine):
 
 
 class PuttingStore(MemoryStore):
-    """Puts and starts by what every store has."""
+    """Starts nothing of what it puts."""
 
-    put_and_start = HandOverStore.put_and_start
+    def put_definitions(self, definitions: Any, **_: Any) -> Put:
+        return super().put_definitions(definitions)
 
 
 FIRST = UUID(int=1)

@@ -426,7 +426,7 @@ def live_through(store: Store, explained: Callable[[str], None]) -> None:
             )
             for number in range(BATCH)
         ]
-    )
+    ).definitions
     explained("put")
     due = store.due_definitions(ahead=HOUR / 2, limit=BATCH)
     assert {each.id for each in due} == {each.id for each in put}
@@ -495,17 +495,22 @@ def create(store: Store, explained: Callable[[str], None]) -> None:
         id=uuid4(), trigger=ExecuteOnceTrigger(store.now()), next_fire_time=store.now()
     )
     step = Firing(definition=once, fire_times=(store.now(),), next_fire_time=None)
-    assert store.put_and_start(step, NODE)[1]
+    assert store.put_definitions([once], firings=[step], claimant=NODE).started
     explained("put and start")
-    stored = store.put_definitions([replace(once, id=uuid4()) for _ in range(BATCH)])
+    stored = store.put_definitions(
+        [replace(once, id=uuid4()) for _ in range(BATCH)]
+    ).definitions
     explained("put")
     steps = [replace(step, definition=each) for each in stored]
-    assert len(store.fire_and_start(steps, NODE).started) == BATCH
+    assert len(store.fire_definitions(steps, claimant=NODE).started) == BATCH
     explained("fire and start")
-    [task] = store.put_definitions([TaskDefinition(trigger=OnDemandTrigger())])
+    [task] = store.put_definitions(
+        [TaskDefinition(trigger=OnDemandTrigger())]
+    ).definitions
     explained("put")
     additions = [Addition() for _ in range(BATCH)]
-    assert len(store.add_and_start(task.id, additions, NODE, names=None)) == BATCH
+    added = store.add_instances(task.id, additions, claimant=NODE)
+    assert len([each for each in added if each.claimed_by]) == BATCH
     explained("add and start")
 
 
@@ -516,7 +521,7 @@ def exclude(store: Store, explained: Callable[[str], None]) -> None:
             TaskDefinition(trigger=OnDemandTrigger(), lock="a"),
             TaskDefinition(trigger=OnDemandTrigger(), overlap=Overlap.SKIP),
         ]
-    )
+    ).definitions
     explained("put")
     for each in (locked, skipped):
         store.add_instances(each.id, [Addition() for _ in range(BATCH // 2)])
@@ -542,7 +547,7 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
         TaskDefinition(id=uuid4(), trigger=DelayTrigger(HOUR), next_fire_time=now)
         for _ in range(BATCH)
     ]
-    put = store.put_definitions(given)
+    put = store.put_definitions(given).definitions
     keys = [each.id for each in put]
     explained("put")
     store.put_definitions([replace(each, name="new", queue="new") for each in put[:5]])
@@ -597,7 +602,7 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     store.delete_definitions(keys)
     explained("delete")
     again = [replace(each, revision=None) for each in given]
-    assert store.put_definitions(again)[0].revision != 1
+    assert store.put_definitions(again).definitions[0].revision != 1
     explained("put again")
 
 

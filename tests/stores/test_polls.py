@@ -11,7 +11,7 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.hints import LastWork, News, Polls
-from go_scheduler.stores.messages import Answer, Fired
+from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.testing.builders import claimant, definition, firing
 from go_scheduler.triggers.times import LAST_INSTANT
@@ -19,10 +19,9 @@ from tests.conftest import seconds
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
-    from uuid import UUID
+    from collections.abc import Sequence
 
-    from go_scheduler.stores.messages import Firing
+    from go_scheduler.stores.messages import Claimant, Firing
     from go_scheduler.testing import ManualClock
 
 
@@ -82,18 +81,14 @@ def test_whoever_is_handed_something_polls(
 def test_whoever_fires_something_polls(
     monkeypatch: pytest.MonkeyPatch, fires: Sequence[Firing]
 ) -> None:
-    answer: Answer[Set[UUID]] = Answer(done=set())
-    monkeypatch.setattr(PostgreSQLStore, "fire_definitions", lambda *_: answer)
-    with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
-        assert store.fire_definitions(fires) is answer
-        assert store._last_work.is_recent == bool(fires)
+    def fire(_: object, firings: object, *, claimant: Claimant | None) -> Fired:
+        asked.append(claimant)
+        return answer
 
-
-def test_whoever_fires_and_starts_something_polls(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answer = Fired(done=set())
-    monkeypatch.setattr(PostgreSQLStore, "fire_and_start", lambda *_: answer)
-    with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
-        assert store.fire_and_start([firing(definition())], claimant()) is answer
-        assert store._last_work.is_recent
+    answer, asked = Fired(done=set()), list["Claimant | None"]()
+    monkeypatch.setattr(PostgreSQLStore, "fire_definitions", fire)
+    for node in (None, claimant()):
+        with closing(CockroachDBStore("cockroachdb://nowhere")) as store:
+            assert store.fire_definitions(fires, claimant=node) is answer
+            assert store._last_work.is_recent == bool(fires)
+    assert asked == [None, claimant()]

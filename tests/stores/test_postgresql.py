@@ -144,7 +144,7 @@ def test_a_users_connection_of_another_driver_is_given_words_that_all_drivers_kn
         monkeypatch.setattr(newcomers, "understands", lambda _: False)
         with monkeypatch.context() as patched:
             patched.setattr(store._named, "execute_plainly", None)
-            put_all = store.join(connection).put_definitions(given)
+            put_all = store.join(connection).put_definitions(given).definitions
         assert store.join(connection).add_instances(given[0].id, []) == []
     engine.dispose()
     assert put_all == [store.get_definition(each.id) for each in given]

@@ -161,14 +161,14 @@ def test_who_inserts_what_somebody_else_inserts_meanwhile_begins_again(
     others: list[TaskDefinition] = []
 
     def insert_first(_: object) -> None:
-        others.extend(store.put_definitions(new[:1]))
+        others.extend(store.put_definitions(new[:1]).definitions)
         # As the server says of what it did not see when it began.
         raise exc.IntegrityError("", {}, psycopg.errors.UniqueViolation())
 
     lane = Lane.NEW if count == 1 else Lane.BY_HAND
     insert = "INSERT INTO task_definitions"
     with interrupted(store, insert, insert_first, lane=lane):
-        stored = store.put_definitions(new)
+        stored = store.put_definitions(new).definitions
     assert stored[0] == others[0]
     assert [each.revision for each in stored] == [1] * count
     assert store.retries == {"overtaken": 1}

@@ -21,7 +21,6 @@ from go_scheduler.stores.hints import News
 from go_scheduler.stores.messages import (
     Addition,
     Announcement,
-    Firing,
     Position,
     Retention,
 )
@@ -35,7 +34,6 @@ from go_scheduler.testing.builders import (
     MINUTE,
     SECOND,
     claim,
-    claimant,
     clean_up,
     definition,
     ended,
@@ -44,6 +42,7 @@ from go_scheduler.testing.builders import (
     firing,
     pending,
     put,
+    put_and_start,
     running,
     start,
 )
@@ -319,9 +318,7 @@ class Editor:
 ONE = replace(definition(), id=UUID(int=1), name="one")
 PUTS: Mapping[str, Callable[[RedisStore], object]] = {
     "put": lambda store: store.put_definitions([ONE]),
-    "put_and_start": lambda store: store.put_and_start(
-        Firing(definition=ONE, fire_times=(START,)), claimant()
-    ),
+    "put and start": lambda store: put_and_start(store, firing(ONE)),
     "declare": lambda store: store.declare_definitions(
         Declaration(owner="me", definitions=[ONE], adopts=True)
     ),
@@ -371,7 +368,7 @@ def test_one_that_was_new_a_moment_ago_is_put_over(
                 other.put_definitions([replace(ONE, name="before")])
 
         with once_it_has_read(store, put_first):
-            [stored] = store.put_definitions([ONE])
+            [stored] = store.put_definitions([ONE]).definitions
     assert (stored.name, stored.revision) == ("one", 2)
 
 

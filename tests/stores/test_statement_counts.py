@@ -19,13 +19,13 @@ from go_scheduler.testing.builders import (
     HOUR,
     SECOND,
     claim,
-    claimant,
     claimed,
     definition,
     fire,
     firing,
     pending,
     put,
+    put_and_start,
     start,
 )
 from go_scheduler.testing.clock import START
@@ -136,8 +136,8 @@ def test_the_first_one_asks_for_the_time_and_later_ones_know_it(
 def test_what_is_due_costs_one_insert_more_to_be_started(store: SQLStore) -> None:
     new = definition(START, trigger=ExecuteOnceTrigger(START))
     with sent(store) as statements:
-        _, started = store.put_and_start(firing(new), claimant())
-    assert started is not None
+        started = put_and_start(store, firing(new)).started
+    assert len(started) == 1
     assert [each.split()[0] for each in statements] == [
         *LOOKS,
         "INSERT",
@@ -150,7 +150,7 @@ def test_what_is_due_costs_one_insert_more_to_be_started(store: SQLStore) -> Non
 def test_one_that_is_there_is_tried_as_a_new_one_once(store: SQLStore) -> None:
     old = put(store)
     with sent(store) as statements:
-        assert store.put_definitions([replace(old, revision=None)]) == [old]
+        assert store.put_definitions([replace(old, revision=None)]).definitions == [old]
     assert sum("INSERT INTO task_definitions" in each for each in statements) == 1
 
 
@@ -164,7 +164,7 @@ def test_many_more_are_inserted_by_statements_of_a_bounded_size(
     monkeypatch.setattr("concurrent.futures.thread._shutdown", at_the_end)
     given = [definition(key=key) for key in range(10)]
     with sent(store) as statements:
-        put_all = store.put_definitions(given)
+        put_all = store.put_definitions(given).definitions
     assert [each == "BEGIN" for each in statements] == [True, False, False, False]
     assert [each.id for each in put_all] == [each.id for each in given]
 
@@ -216,7 +216,7 @@ def test_what_is_put_is_claimed_and_started_without_its_contents_being_read(
     store: SQLStore,
 ) -> None:
     given = replace(definition(START + SECOND), metadata={"a": "'\\\"{,é"})
-    [new] = store.put_definitions([given])
+    [new] = store.put_definitions([given]).definitions
     fire(store, new, START + SECOND)
     with sent(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
         [instance] = claim(store, ahead=SECOND)

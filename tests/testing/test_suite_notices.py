@@ -14,7 +14,7 @@ import pytest
 from go_scheduler.clock import ZERO
 from go_scheduler.models import Cancelled, State
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.messages import Announcement, Answer, Claim, Position
+from go_scheduler.stores.messages import Announcement, Answer, Claim, Position, Put
 from go_scheduler.testing import ManualClock, StoreSuite
 from go_scheduler.testing.builders import Rig, at_once
 from go_scheduler.testing.clock import START
@@ -122,8 +122,9 @@ class ForgetsFrozen(MemoryStore):
 class PutsInPart(MemoryStore):
     """Puts what comes before the definition that conflicts."""
 
-    def put_definitions(self, definitions: Any) -> Any:
-        return [MemoryStore.put_definitions(self, [each])[0] for each in definitions]
+    def put_definitions(self, definitions: Any, **_: Any) -> Any:
+        put = [MemoryStore.put_definitions(self, [each]) for each in definitions]
+        return Put(definitions=[each for one in put for each in one.definitions])
 
 
 class FindsExactMetadata(MemoryStore):
@@ -155,7 +156,7 @@ class Racing(MemoryStore):
 class ChecksThenActs(Racing):
     """Compares in one step and sets in another."""
 
-    def fire_definitions(self, firings: Any) -> Any:
+    def fire_definitions(self, firings: Any, **_: Any) -> Any:
         unchanged = [
             each
             for each in firings

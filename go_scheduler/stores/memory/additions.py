@@ -10,7 +10,7 @@ from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models import Outcome, Skipped
 from go_scheduler.stores.base import may_start
 from go_scheduler.stores.memory.tables import StoredInstance
-from go_scheduler.stores.messages import Fired
+from go_scheduler.stores.messages import Fired, Put
 from go_scheduler.stores.rules import (
     FULL,
     Declared,
@@ -36,20 +36,29 @@ if TYPE_CHECKING:
 
 
 def add(
-    definition_id: UUID, additions: Sequence[Addition], tables: Tables, now: datetime
+    definition_id: UUID,
+    additions: Sequence[Addition],
+    claimant: Claimant | None,
+    tables: Tables,
+    now: datetime,
 ) -> Sequence[TaskInstance]:
     """Make instances, as ``Store.add_instances``."""
     of = tables.definitions.get(definition_id)
     if of is None:
         raise TaskDefinitionNotFoundError(definition_id)
     beyond = _dropped(of, additions, tables)
-    found = []
+    rows = []
     for each in additions:
         row = _row(of, each, tables, now)
         if each.id in beyond:
             _drop(row, tables, now)
-        found.append(row.view())
-    return found
+        rows.append(row)
+    if claimant is not None:
+        ids = {each.id for each in additions}
+        due = {row.id: row for row in rows if row.id in ids and row.due_at <= now}
+        mine = [row for row in due.values() if may_start(row.view(), claimant)]
+        _start(mine, tables, claimant, now)
+    return [row.view() for row in rows]
 
 
 def _dropped(
@@ -183,60 +192,44 @@ def declare(declaration: Declaration, tables: Tables, now: datetime) -> Declared
     )
 
 
-def put_and_start(
-    plan: PutPlan, firing: Firing, tables: Tables, claimant: Claimant, now: datetime
-) -> tuple[TaskDefinition, TaskInstance | None]:
-    """Put and start, as ``Store.put_and_start``."""
-    put = tables.definitions.put(plan, now)
-    if not plan.is_new:
-        return put, None
-    tables.definitions.fire(replace(firing, definition=put), now)
-    of = tables.definitions.get(put.id)
-    assert of is not None
-    [row] = of.rows
-    _start([row], tables, claimant, now)
-    return put, row.view()
-
-
-def fire_and_start(
-    firings: Sequence[Firing], tables: Tables, claimant: Claimant, now: datetime
-) -> Fired:
-    """Fire and start, as ``Store.fire_and_start``."""
-    done: set[UUID] = set()
-    started: list[StoredInstance] = []
-    for firing in firings:
-        [fire_time] = firing.fire_times
-        of = tables.definitions.get(firing.definition.id)
-        before = None if of is None else of.fired_at(fire_time)
-        if of is not None and tables.definitions.fire(firing, now):
-            done.add(firing.definition.id)
-            made = of.fired_at(fire_time)
-            if made is not None and before is None:
-                started.append(made)
-    _start(started, tables, claimant, now)
-    return Fired(done=done, started=[row.view() for row in started])
-
-
-def add_and_start(
-    definition_id: UUID,
-    additions: Sequence[Addition],
+def put(
+    plans: Sequence[PutPlan],
+    firings: Sequence[Firing],
+    claimant: Claimant | None,
     tables: Tables,
-    claimant: Claimant,
-    names: Collection[str] | None,
     now: datetime,
-) -> Sequence[TaskInstance]:
-    """Add and start, as ``Store.add_and_start``."""
-    rows = tables.instances
-    ids = {each.id for each in additions}
-    added = add(definition_id, additions, tables, now)
-    found = [row for each in added if (row := rows.get(each.id)) is not None]
-    startable = (
-        row
-        for row, each in zip(found, added, strict=True)
-        if each.id in ids and each.due_at <= now and may_start(each, claimant, names)
-    )
-    _start(startable, tables, claimant, now)
-    return [row.view() for row in found]
+) -> Put:
+    """Put definitions as planned, as ``Store.put_definitions``."""
+    put = [tables.definitions.put(plan, now) for plan in plans]
+    if claimant is None:
+        return Put(definitions=put)
+    first = {each.definition.id: each for each in firings}
+    steps = [
+        replace(first[each.id], definition=each)
+        for plan, each in zip(plans, put, strict=True)
+        if plan.is_new and each.id in first
+    ]
+    return Put(definitions=put, started=fire(steps, claimant, tables, now).started)
+
+
+def fire(
+    firings: Sequence[Firing],
+    claimant: Claimant | None,
+    tables: Tables,
+    now: datetime,
+) -> Fired:
+    """Fire definitions, as ``Store.fire_definitions``."""
+    done: set[UUID] = set()
+    made: list[StoredInstance] = []
+    for firing in firings:
+        rows = tables.definitions.fire(firing, now)
+        if rows is not None:
+            done.add(firing.definition.id)
+            made += rows
+    if claimant is None:
+        return Fired(done=done)
+    _start(made, tables, claimant, now)
+    return Fired(done=done, started=[row.view() for row in made])
 
 
 def _start(

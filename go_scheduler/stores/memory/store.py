@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.json import contains
-from go_scheduler.stores.base import HandOverStore, Store
-from go_scheduler.stores.memory.additions import (
-    add,
-    add_and_start,
-    backfill,
-    declare,
-    fire_and_start,
-    put_and_start,
-)
+from go_scheduler.stores.base import DefinitionStore, Store
+from go_scheduler.stores.memory.additions import add, backfill, declare, fire, put
 from go_scheduler.stores.memory.lists import Lists, MemoryInstanceLists
 from go_scheduler.stores.memory.runs import (
     cancel,
@@ -65,6 +58,7 @@ if TYPE_CHECKING:
         Fired,
         Firing,
         Position,
+        Put,
         Release,
         Renewal,
         Retention,
@@ -75,7 +69,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.rules import Declaration, Declared
 
 
-class MemoryDefinitions(HandOverStore):
+class MemoryDefinitions(DefinitionStore):
     """What a ``MemoryStore`` does with definitions, under its lock."""
 
     _lock: Lock
@@ -85,23 +79,18 @@ class MemoryDefinitions(HandOverStore):
     _lists: Lists
 
     def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        firings: Sequence[Firing] = (),
+        claimant: Claimant | None = None,
+    ) -> Put:
         """Insert each definition, or replace the one with its id."""
         check_each_once(definitions)
         with self._lock:
             # Comparing runs the triggers' own code: all of it comes before any change.
             plans = [self._definitions.plan_put(each) for each in definitions]
-            now = self._time()
-            return [self._definitions.put(plan, now) for plan in plans]
-
-    def put_and_start(
-        self, firing: Firing, claimant: Claimant
-    ) -> tuple[TaskDefinition, TaskInstance | None]:
-        """Put one definition, and start it if it is new."""
-        with self._lock:
-            plan = self._definitions.plan_put(firing.definition)
-            return put_and_start(plan, firing, self._tables, claimant, self._time())
+            return put(plans, firings, claimant, self._tables, self._time())
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""
@@ -192,21 +181,12 @@ class MemoryDefinitions(HandOverStore):
         with self._lock:
             return self._definitions.due(self._time() + ahead, after, limit)
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+    def fire_definitions(
+        self, firings: Sequence[Firing], *, claimant: Claimant | None = None
+    ) -> Fired:
         """Create the instances of each firing and move its definition on."""
         with self._lock:
-            now = self._time()
-            won = {
-                firing.definition.id
-                for firing in firings
-                if self._definitions.fire(firing, now)
-            }
-        return Answer(done=won)
-
-    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
-        """Fire definitions, and start what they make."""
-        with self._lock:
-            return fire_and_start(firings, self._tables, claimant, self._time())
+            return fire(firings, claimant, self._tables, self._time())
 
 
 class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
@@ -238,11 +218,15 @@ class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
         return self._time()
 
     def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        *,
+        claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
         with self._lock:
-            return add(definition_id, additions, self._tables, self._time())
+            return add(definition_id, additions, claimant, self._tables, self._time())
 
     def backfill_instances(
         self,
@@ -255,21 +239,6 @@ class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
         with self._lock:
             now = self._time()
             return backfill(definition, fire_times, overlap, self._tables, now)
-
-    def add_and_start(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        claimant: Claimant,
-        *,
-        names: Collection[str] | None,
-    ) -> Sequence[TaskInstance]:
-        """Make instances, and start those that are due."""
-        with self._lock:
-            now = self._time()
-            return add_and_start(
-                definition_id, additions, self._tables, claimant, names, now
-            )
 
     def claim_instances(
         self,

@@ -1307,30 +1307,31 @@ class DefinitionTable:
             if completed_at <= until
         ]
 
-    def fire(self, firing: Firing, now: datetime) -> bool:
-        """Create the instances of a firing, if its definition is as it was read."""
+    def fire(self, firing: Firing, now: datetime) -> Sequence[StoredInstance] | None:
+        """Create the instances of a firing; None: its definition is not as read."""
         read = firing.definition
         row = self._rows.get(read.id.int)
         if row is None or row.definition.paused:
-            return False
+            return None
         stored = row.definition
         if _as_read(stored) != _as_read(read):
-            return False
+            return None
         if stored.trigger.waits and row.open:
-            return False
+            return None
         self._unlist(row)
         if firing.skipped is not None:
             self._skip(row, firing.skipped, now)
+        made = []
         for fire_time, at in firing.instances():
             if row.instances is None or fire_time not in row.instances:
-                self._instances.add(
-                    StoredInstance(
-                        self._new_id(), row, at, fire_time=fire_time, created_at=now
-                    )
+                instance = StoredInstance(
+                    self._new_id(), row, at, fire_time=fire_time, created_at=now
                 )
+                self._instances.add(instance)
+                made.append(instance)
         row.definition = fired(stored, firing.next_fire_time, now)
         self._list(row)
-        return True
+        return made
 
     def _skip(self, row: StoredDefinition, skipped: Skipped, now: datetime) -> None:
         instance = StoredInstance(

@@ -18,7 +18,7 @@ from go_scheduler.stores.sql.rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -67,56 +67,16 @@ class AddedInstances:
         self._limited_within: dict[UUID, bool] = {}
 
     def add(
-        self, definition_id: UUID, additions: Sequence[Addition]
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        claimant: Claimant | None,
     ) -> Sequence[TaskInstance]:
         """Add, as ``Store.add_instances``."""
-        return self._add("add", definition_id, additions, {})
-
-    def start(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        claimant: Claimant,
-        *,
-        names: Collection[str] | None,
-    ) -> Sequence[TaskInstance]:
-        """Add and start, as ``Store.add_and_start``."""
-        start = {
-            "node": claimant.node,
-            "queues": dialect.texts(claimant.queues),
-            "names": None if names is None else dialect.texts(names),
-            "lease": claimant.lease,
-            "expire_after": claimant.expire_after,
-        }
-        return self._add("add_and_start", definition_id, additions, start)
-
-    def add_within(
-        self,
-        connection: Connection,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-    ) -> Sequence[TaskInstance]:
-        """Add within a transaction of the user's, as ``Additions.add``."""
-        # What is known of it may never be committed, and only says which lock to take
-        # first: of two who share one before each asks for its own, one has to repeat.
-        limited = self._limited_within.get(definition_id)
-        if limited is None:
-            limited = self._additions.is_limited(connection, definition_id)
-        add = self._additions.add_to_limited if limited else self._additions.add
-        found = add(connection, definition_id, additions)
-        for each in found[:1]:
-            _note_limit(self._limited_within, each.definition)
-        return found
-
-    def _add(
-        self,
-        name: str,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        start: Mapping[str, object],
-    ) -> Sequence[TaskInstance]:
         if self._is_limited(definition_id):
             return self._add_few(definition_id, additions)
+        start = {} if claimant is None else _start_of(claimant)
+        name = "add_and_start" if start else "add"
         # Of those with one key, only the first can be added.
         firsts = {each.key or each.id: each for each in reversed(additions)}
         # One order for all nodes, so that none waits for another in a circle.
@@ -154,6 +114,24 @@ class AddedInstances:
             else _made(each, definition, row.now, started)
             for each in additions
         ]
+
+    def add_within(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Add within a transaction of the user's, as ``Additions.add``."""
+        # What is known of it may never be committed, and only says which lock to take
+        # first: of two who share one before each asks for its own, one has to repeat.
+        limited = self._limited_within.get(definition_id)
+        if limited is None:
+            limited = self._additions.is_limited(connection, definition_id)
+        add = self._additions.add_to_limited if limited else self._additions.add
+        found = add(connection, definition_id, additions)
+        for each in found[:1]:
+            _note_limit(self._limited_within, each.definition)
+        return found
 
     def _add_few(
         self, definition_id: UUID, additions: Sequence[Addition]
@@ -207,6 +185,18 @@ def _note_limit(known: dict[UUID, bool], definition: TaskDefinition) -> None:
     if len(known) >= _MOST_KNOWN:
         known.clear()
     known[definition.id] = definition.max_queue is not None
+
+
+def _start_of(claimant: Claimant) -> Mapping[str, object]:
+    """What a statement has to know of a node to start what is due."""
+    names = claimant.names
+    return {
+        "node": claimant.node,
+        "queues": dialect.texts(claimant.queues),
+        "names": None if names is None else dialect.texts(names),
+        "lease": claimant.lease,
+        "expire_after": claimant.expire_after,
+    }
 
 
 def _started(row: Any, start: Mapping[str, object]) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from go_scheduler.clock import ZERO
 from go_scheduler.models import TaskInstance
-from go_scheduler.stores.messages import Answer, Fired
+from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.postgresql import dialect
 from go_scheduler.stores.postgresql.executing import Write
 from go_scheduler.stores.rules import fired
@@ -17,12 +17,12 @@ from go_scheduler.stores.sql.database import LATE_AFTER, Lane
 from go_scheduler.stores.sql.rows import DefinitionRow, read_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import Claimant, Firing
-    from go_scheduler.stores.postgresql.executing import Statements, Writes, Written
+    from go_scheduler.stores.postgresql.executing import Statements, Writes
     from go_scheduler.stores.sql.reader import Reader
 
 # A definition that is due and not fired for longer than this is left to deeper looks:
@@ -77,33 +77,22 @@ class DueDefinitions:
             Lane.BY_TIME, [DefinitionRow(*row[:-1]) for row in rows]
         )
 
-    def fire(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+    def fire(self, firings: Sequence[Firing], claimant: Claimant | None) -> Fired:
         """Fire, as ``Store.fire_definitions``."""
         if not firings:
-            return Answer(done=frozenset())
-        some_wait = any(each.definition.trigger.waits for each in firings)
-        rows, busy = self._fire("fire_waiting" if some_wait else "fire", firings, {})
-        return Answer(done={row.id for row in rows}, busy=busy)
-
-    def start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
-        """Fire and start, as ``Store.fire_and_start``."""
-        start = {
-            "node": claimant.node,
-            "lease": claimant.lease,
-            "expire_after": claimant.expire_after,
-        }
-        by_id = {each.definition.id: each for each in firings}
-        rows, busy = self._fire("fire_and_start", firings, start)
-        started = [
-            _started(by_id[row.id], row, claimant.node)
-            for row in rows
-            if row.made_id is not None
-        ]
-        return Fired(done={row.id for row in rows}, busy=busy, started=started)
-
-    def _fire(
-        self, name: str, firings: Sequence[Firing], start: Mapping[str, object]
-    ) -> Written:
+            return Fired(done=frozenset())
+        start: Mapping[str, object] = {}
+        if claimant is not None:
+            name = "fire_and_start"
+            start = {
+                "node": claimant.node,
+                "lease": claimant.lease,
+                "expire_after": claimant.expire_after,
+            }
+        elif any(each.definition.trigger.waits for each in firings):
+            name = "fire_waiting"
+        else:
+            name = "fire"
         write: Write[Firing] = Write(
             lane=Lane.BY_TIME,
             name=name,
@@ -117,7 +106,17 @@ class DueDefinitions:
         )
         # One order for all nodes, so that none waits for another in a circle.
         ordered = sorted(firings, key=lambda each: each.definition.id.int)
-        return self._writes.write(write, ordered)
+        rows, busy = self._writes.write(write, ordered)
+        done = {row.id for row in rows}
+        if claimant is None:
+            return Fired(done=done, busy=busy)
+        by_id = {each.definition.id: each for each in firings}
+        started = [
+            _started(by_id[row.id], row, claimant.node)
+            for row in rows
+            if row.made_id is not None
+        ]
+        return Fired(done=done, busy=busy, started=started)
 
     def _parameters(self, firings: Sequence[Firing]) -> Mapping[str, object]:
         made = [each for firing in firings for each in _made_by(firing)]

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from go_scheduler.models import TaskInstance
 from go_scheduler.models.values import changed
 from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL
+from go_scheduler.stores.messages import Put
 from go_scheduler.stores.postgresql import dialect
 from go_scheduler.stores.postgresql.dialect import may_notify
 from go_scheduler.stores.postgresql.executing import understands
@@ -124,7 +125,7 @@ class Newcomers:
 
         Args:
             connection: Of ours.
-            firing: As for ``Store.put_and_start``.
+            firing: As for ``Store.put_definitions``.
             claimant: Who has the instance.
 
         Returns:
@@ -238,7 +239,7 @@ class ServerPutting(Putting):
 
     _newcomers: Newcomers
 
-    def put_new(self, definition: TaskDefinition) -> TaskDefinition | None:
+    def put_new(self, definition: TaskDefinition) -> Put | None:
         """Put one if it is new: no transaction has to be begun and ended for it."""
         made = self._database.run(
             Lane.NEW,
@@ -248,7 +249,7 @@ class ServerPutting(Putting):
             return None
         if made.is_read_soon:
             self.remember([made])
-        return made.definition
+        return Put(definitions=[made.definition])
 
     def put(
         self, definitions: Sequence[TaskDefinition], *, late: bool, repeatable: bool
@@ -273,9 +274,7 @@ class ServerPutting(Putting):
             return super().put_within(connection, definitions, late=late)
         return self._puts.put(connection, definitions, late=late)
 
-    def start(
-        self, firing: Firing, claimant: Claimant
-    ) -> tuple[TaskDefinition, TaskInstance] | None:
+    def start(self, firing: Firing, claimant: Claimant) -> Put | None:
         """Put one that fires at once and start it; None: it is not new."""
         if firing.definition.revision is not None:
             return None
@@ -290,7 +289,7 @@ class ServerPutting(Putting):
         newcomer, instance = started
         if newcomer.definition.completed_at is None:
             self.remember([newcomer])
-        put = changed(
+        before = changed(
             newcomer.definition, next_fire_time=instance.fire_time, completed_at=None
         )
-        return put, instance
+        return Put(definitions=[before], started=[instance])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from go_scheduler.checks import check_type
 from go_scheduler.clock import StoreClock, SystemClock
+from go_scheduler.stores.messages import Put
 from go_scheduler.stores.postgresql.added_instances import AddedInstances
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, make_engines
@@ -28,8 +28,9 @@ from go_scheduler.stores.sql.spare import Spare, connect_as
 from go_scheduler.stores.sql.store import SQLStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
+    from uuid import UUID
 
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
@@ -164,29 +165,34 @@ class PostgreSQLStore(SQLStore):
     # Definitions.
 
     def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        firings: Sequence[Firing] = (),
+        claimant: Claimant | None = None,
+    ) -> Put:
         """Insert each definition, or replace the one with its id."""
         self._classes.seen(definitions)
-        if len(definitions) == 1 and (new := self._putting.put_new(definitions[0])):
-            return [new]
-        return super().put_definitions(definitions)
-
-    def put_and_start(
-        self, firing: Firing, claimant: Claimant
-    ) -> tuple[TaskDefinition, TaskInstance | None]:
-        """Put one definition, and start it if it is new."""
-        self._classes.seen([firing.definition])
-        started = self._putting.start(firing, claimant)
-        return started or super().put_and_start(firing, claimant)
+        if len(definitions) == 1:
+            if claimant is not None and firings:
+                new = self._putting.start(firings[0], claimant)
+            else:
+                new = self._putting.put_new(definitions[0])
+            if new is not None:
+                return new
+        return Put(definitions=self._put(definitions))
 
     # Instances.
 
     def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        *,
+        claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
-        return self._added_instances.add(definition_id, additions)
+        return self._added_instances.add(definition_id, additions, claimant)
 
     def _add_within(
         self,
@@ -196,19 +202,6 @@ class PostgreSQLStore(SQLStore):
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition within a transaction."""
         return self._added_instances.add_within(connection, definition_id, additions)
-
-    def add_and_start(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        claimant: Claimant,
-        *,
-        names: Collection[str] | None,
-    ) -> Sequence[TaskInstance]:
-        """Make instances, and start those that are due."""
-        return self._added_instances.start(
-            definition_id, additions, claimant, names=names
-        )
 
     # Nodes.
 

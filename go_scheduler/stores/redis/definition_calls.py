@@ -9,10 +9,10 @@ from uuid import UUID
 
 from go_scheduler.errors import StoreUnavailableError, TaskDefinitionNotFoundError
 from go_scheduler.models import RUNS_KEPT
-from go_scheduler.stores.base import HandOverStore
+from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.hints import SOON
-from go_scheduler.stores.messages import Answer, Fired
-from go_scheduler.stores.redis.lists import AHEAD, RedisCalls, parts
+from go_scheduler.stores.messages import Fired, Put
+from go_scheduler.stores.redis.lists import AHEAD, DUE, RedisCalls, parts
 from go_scheduler.stores.redis.rows import (
     fresh_id,
     given_time,
@@ -103,33 +103,29 @@ class Puts:
         self._reader = reader
         self._now = now
 
-    def put(self, given: Sequence[TaskDefinition]) -> list[TaskDefinition]:
-        """Put definitions, each once."""
+    def put(
+        self,
+        given: Sequence[TaskDefinition],
+        firings: Sequence[Firing],
+        claimant: Claimant | None,
+    ) -> Put:
+        """Put definitions, each once; for a claimant those that are new fire."""
+        node, first = {}, {}
+        if claimant is not None:
+            node = write_claimant(claimant)
+            first = {each.definition.id.hex: write_firing(each) for each in firings}
         for _ in range(_TRIES):
             found = self._read(given)
             plans = [_plan(new, found) for new in given]
-            answer = self._write("put_definitions", found, plans=plans)
-            if answer is not None:
-                return self._as_put(given, answer, found)
-        raise _overtaken()
-
-    def put_and_start(
-        self, firing: Firing, claimant: dict[str, object], written: dict[str, object]
-    ) -> tuple[TaskDefinition, TaskInstance | None]:
-        """Put one definition, and start its instance if it is new."""
-        new = firing.definition
-        for _ in range(_TRIES):
-            found = self._read([new])
-            plan = _plan(new, found)
             answer = self._write(
-                "put_and_start", found, plan=plan, firing=written, **claimant
+                "put_definitions", found, plans=plans, firings=first, **node
             )
             if answer is not None:
-                [put] = self._as_put([new], answer[:1], found)
-                if len(answer) == 1:
-                    return put, None
-                [instance] = self._reader.instances(answer[1])
-                return put, instance
+                put, started = answer
+                return Put(
+                    definitions=self._as_put(given, put, found),
+                    started=self._reader.instances(started),
+                )
         raise _overtaken()
 
     def declare(self, declaration: Declaration) -> Declared:
@@ -271,24 +267,23 @@ def _overtaken() -> StoreUnavailableError:
     )
 
 
-class RedisDefinitions(RedisCalls, HandOverStore):
+class RedisDefinitions(RedisCalls, DefinitionStore):
     """What a ``RedisStore`` does with definitions."""
 
     _puts: Puts
 
     def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        firings: Sequence[Firing] = (),
+        claimant: Claimant | None = None,
+    ) -> Put:
         """Insert each definition, or replace the one with its id."""
         check_each_once(definitions)
-        return self._puts.put(definitions) if definitions else []
-
-    def put_and_start(
-        self, firing: Firing, claimant: Claimant
-    ) -> tuple[TaskDefinition, TaskInstance | None]:
-        """Put one definition, and start it if it is new."""
-        written = write_firing(firing)
-        return self._puts.put_and_start(firing, write_claimant(claimant), written)
+        if not definitions:
+            return Put(definitions=[])
+        return self._puts.put(definitions, firings, claimant)
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""
@@ -388,26 +383,24 @@ class RedisDefinitions(RedisCalls, HandOverStore):
                 found[each.id] = each
         return list(found.values())
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+    def fire_definitions(
+        self, firings: Sequence[Firing], *, claimant: Claimant | None = None
+    ) -> Fired:
         """Create the instances of each firing and move its definition on."""
+        node = {} if claimant is None else write_claimant(claimant)
         lost: list[str] = []
-        for some in parts(firings, AHEAD):
-            lost += self._server.run(
+        started: list[TaskInstance] = []
+        for some in parts(firings, AHEAD if claimant is None else DUE):
+            lost_of_these, views = self._server.run(
                 "fire_definitions",
                 now=self._now(),
                 firings=[write_firing(each) for each in some],
+                **node,
             )
-        return Answer(done={each.definition.id for each in firings} - _ids(lost))
-
-    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
-        """Fire definitions, and start what they make."""
-        won, started = self._server.run(
-            "fire_and_start",
-            now=self._now(),
-            firings=[write_firing(each) for each in firings],
-            **write_claimant(claimant),
-        )
-        return Fired(done=_ids(won), started=self._reader.instances(started))
+            lost += lost_of_these
+            started += self._reader.instances(views)
+        done = {each.definition.id for each in firings} - _ids(lost)
+        return Fired(done=done, started=started)
 
 
 def write_firing(firing: Firing) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.models import RUNS_KEPT, Cancelled
 from go_scheduler.policies import Overlap
-from go_scheduler.stores.base import HandOverStore
+from go_scheduler.stores.base import ByHandStore, InstanceStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
 from go_scheduler.stores.redis.definition_calls import write_claimant
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.rules import Turns
 
 
-class RedisInstances(RedisCalls, HandOverStore):
+class RedisInstances(RedisCalls, InstanceStore):
     """What a ``RedisStore`` does with instances."""
 
     _turns: Turns
@@ -248,35 +248,25 @@ def _ids(found: Iterable[str]) -> Set[UUID]:
     return {read_id(each) for each in found}  # type: ignore[misc]
 
 
-class RedisAdditions(RedisCalls, HandOverStore):
+class RedisAdditions(RedisCalls, ByHandStore):
     """What a ``RedisStore`` makes by hand."""
 
     def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        *,
+        claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
-        return self._add(definition_id, additions, {})
-
-    def add_and_start(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        claimant: Claimant,
-        *,
-        names: Collection[str] | None,
-    ) -> Sequence[TaskInstance]:
-        """Make instances, and start those that are due."""
-        served: object = "all" if names is None else dict.fromkeys(names, True)
-        queues = dict.fromkeys(claimant.queues, True)
-        node = {"names": served, "queues": queues, **write_claimant(claimant)}
-        return self._add(definition_id, additions, node)
-
-    def _add(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        node: Mapping[str, object],
-    ) -> Sequence[TaskInstance]:
+        node: Mapping[str, object] = {}
+        if claimant is not None:
+            names = claimant.names
+            node = {
+                "names": "all" if names is None else dict.fromkeys(names, True),
+                "queues": dict.fromkeys(claimant.queues, True),
+                **write_claimant(claimant),
+            }
         answer = self._server.run(
             "add_instances",
             now=self._now(),

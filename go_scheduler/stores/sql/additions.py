@@ -372,15 +372,6 @@ class SQLByHand(ByHandStore):
 
     _database: Database
     _dialect: Dialect
-    _additions: Additions
-
-    def add_instances(
-        self, definition_id: UUID, additions: Sequence[Addition]
-    ) -> Sequence[TaskInstance]:
-        """Make instances of a definition that are no fire times'."""
-        return self._database.transact(
-            lambda connection: self._additions.add(connection, definition_id, additions)
-        )
 
     def backfill_instances(
         self,

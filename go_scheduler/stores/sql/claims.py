@@ -1,6 +1,6 @@
 """How nodes claim instances: by queue, priority, shard and time.
 
-A *place* is a queue, a priority and a shard: a part of the index of what can be claimed.
+A *place* is a queue, a priority and a shard: a part of the index of what is claimable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from go_scheduler.stores.rules import with_silences
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import earliest_first, readable_claims
 from go_scheduler.stores.sql.rows import NO_ID, silences_of
-from go_scheduler.stores.sql.runs import LEASE
+from go_scheduler.stores.sql.runs import LEASE, start_terms
 from go_scheduler.stores.sql.statement import (
     ALL,
     CLAIMED,
@@ -275,12 +275,7 @@ class SQLClaims(InstanceStore):
         """Hand due instances to one node, and to no other."""
         if not claimant.queues:
             return []
-        terms = {
-            "node": claimant.node,
-            "lease": claimant.lease,
-            "expire_after": claimant.expire_after,
-            "lead": lead,
-        }
+        terms = {**start_terms(claimant), "lead": lead}
         takes_over, places = self._look(claimant.queues, ahead, lapsed, limit)
         old: list[Any] = []
         new: list[Any] = []
@@ -291,9 +286,11 @@ class SQLClaims(InstanceStore):
                 (old, partial(self._claim_lapsed, claimant.queues, again, lapsed))
             )
         together = self._dialect.claims_together
-        for part in [places] if together else [[each] for each in places]:
-            if part:
-                claims.append((new, partial(self._claim_free, part, terms, ahead)))
+        claims += [
+            (new, partial(self._claim_free, part, terms, ahead))
+            for part in ([places] if together else [[each] for each in places])
+            if part
+        ]
         self._claim_each(claims, limit)
         claimed = self._reader.claimed(Lane.BY_TIME, [*old, *new], with_contents=True)
         lapsed_first = with_silences(claimed[: len(old)], silences_of(old))

@@ -10,7 +10,7 @@ from uuid import uuid4
 from go_scheduler.clock import ZERO
 from go_scheduler.models import TaskInstance
 from go_scheduler.stores.base import DefinitionStore
-from go_scheduler.stores.messages import Answer, Fired
+from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.rules import fired
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane
 from go_scheduler.stores.sql.locks import exclusion
@@ -20,18 +20,18 @@ from go_scheduler.stores.sql.rows import (
     DefinitionRow,
     read_time,
 )
-from go_scheduler.stores.sql.runs import LEASE
+from go_scheduler.stores.sql.runs import LEASE, start_terms
 from go_scheduler.stores.sql.statement import Statement, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence, Set
+    from collections.abc import Iterator, Sequence
     from uuid import UUID
 
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import Claimant, Firing
     from go_scheduler.stores.sql.database import Classes
     from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements, Terms, Written
+    from go_scheduler.stores.sql.statement import Statements
     from go_scheduler.stores.sql.tables import Dialect
 
 # A definition that is due and not fired for longer than this is left to deeper looks:
@@ -227,31 +227,20 @@ class SQLFiring(DefinitionStore):
         )
         return self._classes.seen(page)
 
-    def fire_definitions(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+    def fire_definitions(
+        self, firings: Sequence[Firing], *, claimant: Claimant | None = None
+    ) -> Fired:
         """Create the instances of each firing and move its definition on."""
         if not firings:
-            return Answer(done=frozenset())
-        some_wait = any(each.definition.trigger.waits for each in firings)
-        rows, busy = self._fire(_FIRE_WAITING if some_wait else _FIRE, firings, {})
-        return Answer(done={row.id for row in rows}, busy=busy)
-
-    def fire_and_start(self, firings: Sequence[Firing], claimant: Claimant) -> Fired:
-        """Fire definitions, and start what they make."""
-        terms = {
-            "node": claimant.node,
-            "lease": claimant.lease,
-            "expire_after": claimant.expire_after,
-        }
-        by_id = {each.definition.id: each for each in firings}
-        rows, busy = self._fire(_FIRE_AND_START, firings, terms)
-        started = [
-            _started(by_id[row.id], row, claimant.node)
-            for row in rows
-            if row.made_id is not None
-        ]
-        return Fired(done={row.id for row in rows}, busy=busy, started=started)
-
-    def _fire(self, write: Write, firings: Sequence[Firing], terms: Terms) -> Written:
+            return Fired(done=frozenset())
+        terms: dict[str, Any] = {"late": LATE_AFTER}
+        if claimant is not None:
+            write = _FIRE_AND_START
+            terms |= start_terms(claimant)
+        elif any(each.definition.trigger.waits for each in firings):
+            write = _FIRE_WAITING
+        else:
+            write = _FIRE
         batch = [
             (
                 each.definition.id,
@@ -262,15 +251,25 @@ class SQLFiring(DefinitionStore):
             for each in firings
         ]
         made = [row for each in firings for row in self._made_by(each)]
-        return self._statements.write(
+        rows, busy = self._statements.write(
             Lane.BY_TIME,
             write,
             batch,
-            {**terms, "late": LATE_AFTER},
+            terms,
             {"f": made},
             # A fire that was done, and is repeated, answers that another node won.
             repeatable=False,
         )
+        done = {row.id for row in rows}
+        if claimant is None:
+            return Fired(done=done, busy=busy)
+        by_id = {each.definition.id: each for each in firings}
+        started = [
+            _started(by_id[row.id], row, claimant.node)
+            for row in rows
+            if row.made_id is not None
+        ]
+        return Fired(done=done, busy=busy, started=started)
 
     def _made_by(self, firing: Firing) -> Iterator[tuple[object, ...]]:
         """The rows of the instances that a firing makes."""

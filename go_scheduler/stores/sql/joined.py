@@ -9,6 +9,7 @@ from sqlalchemy import Connection, event, select
 from sqlalchemy.orm import Session, scoped_session
 
 from go_scheduler.errors import ConfigurationError, TaskInstanceNotFoundError
+from go_scheduler.stores.messages import Put
 from go_scheduler.stores.rules import check_each_once
 from go_scheduler.stores.sql.additions import backfill
 from go_scheduler.stores.sql.edits import WITH_CONTENTS, definition_of
@@ -113,7 +114,7 @@ def _pass_on(session: Session) -> None:
 Answer = TypeVar("Answer")
 
 
-class Put(Protocol):
+class PutWithin(Protocol):
     """How a store puts definitions within a transaction."""
 
     def __call__(
@@ -159,7 +160,7 @@ class Joined:
         database: Database,
         dialect: Dialect,
         *,
-        put: Put,
+        put: PutWithin,
         sets: Sets,
         edits: Edits,
         add: Add,
@@ -175,13 +176,12 @@ class Joined:
     def _run(self, work: Callable[[Connection], Answer]) -> Answer:
         return self._database.run_once(lambda: work(self._connection))
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+    def put_definitions(self, definitions: Sequence[TaskDefinition]) -> Put:
         """Insert each definition, or replace the one with its id."""
         check_each_once(definitions)
         # The user may commit at any time later, below the bound of every scan.
-        return self._run(lambda each: self._put(each, definitions, late=True))
+        put = self._run(lambda each: self._put(each, definitions, late=True))
+        return Put(definitions=put)
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         RunOutcome,
     )
     from go_scheduler.stores.sql.reader import Reader
-    from go_scheduler.stores.sql.statement import Statements
+    from go_scheduler.stores.sql.statement import Statements, Terms
 
 _OWNED = """t.id = x.id AND t.attempt = x.attempt
      AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
@@ -336,8 +336,8 @@ def _finish(*, in_full: bool) -> Write:
                         THEN now() + x.retry_in * interval '1 microsecond' END"""
         returns = """, t.slot, x.attempt AS ran_as, x.started_at AS began,
             x.outcome AS ended_by, x.hung, x.error AS raised"""
-        parts = f"{_freed('e.ended_by IS NOT NULL')},{_gone_on(' AND e.ended_by IS NOT NULL')}"
-        parts += _KEPT
+        has_ended = "e.ended_by IS NOT NULL"
+        parts = f"{_freed(has_ended)},{_gone_on(f' AND {has_ended}')}{_KEPT}"
     else:
         batch = f"{in_any_case}, next_at timestamptz"
         sets = "\n         skipped_reason = NULL, claimable_at = NULL"
@@ -393,6 +393,15 @@ SELECT id, outcome FROM ended
 )
 
 
+def start_terms(claimant: Claimant) -> Terms:
+    """What a statement has to know of a node to start what it runs."""
+    return {
+        "node": claimant.node,
+        "lease": claimant.lease,
+        "expire_after": claimant.expire_after,
+    }
+
+
 class SQLRuns(InstanceStore):
     """Starts, renews, ends, gives back and cancels, each batch in one step."""
 
@@ -405,7 +414,7 @@ class SQLRuns(InstanceStore):
         """Record that handlers are about to be called."""
         if not claims:
             return Answer(done=[])
-        terms = {"lease": claimant.lease, "expire_after": claimant.expire_after}
+        terms = start_terms(claimant)
 
         def start(
             write: Write, some: Sequence[Claim]

@@ -7,8 +7,8 @@ The text is PostgreSQL's. What it says besides:
 * ``task_instances@task_instances_pkey`` names the index by which rows are looked up. It
   becomes CockroachDB's hint, and nothing elsewhere.
 * ``AND on_sqlite(…)`` is a condition for SQLite alone.
-* ``is_sound(t)`` is false of a row that no claim can take: one that was written by other
-  means than this package, and is out of all bounds.
+* ``is_sound(t)`` is false of a row that no claim can take: one that was written by
+  other means than this package, and is out of all bounds.
 
 PostgreSQL and CockroachDB execute it as one statement. SQLite has no statement that
 changes two tables. There each part of a WITH that changes rows is a statement of its
@@ -28,7 +28,6 @@ from functools import cached_property
 from itertools import count
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from uuid import UUID
 
 from sqlalchemy import column
 
@@ -45,6 +44,7 @@ from go_scheduler.stores.sql.tables import contents, definitions, instances, nod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
+    from uuid import UUID
 
     from sqlalchemy.engine import Dialect
 
@@ -368,7 +368,7 @@ class _Steps:
         return step._replace(sql=made.sql, passed=made.passed, numbered=True)
 
     def _made(self, part: _Part, body: str, *, numbered: str = "") -> Step:
-        """A statement with the tables that it reads, and numbers for the rows of one."""
+        """A statement with the tables that it reads; the rows of one are numbered."""
         inlined = [
             each for each in self._parts if self._inlined.get(each.name) == part.name
         ]

@@ -132,9 +132,7 @@ class SQLStore(SQLByHand, SQLClaims, SQLFiring, SQLRuns, SQLViews, Transactional
 
     # Definitions, as users change and read them.
 
-    def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+    def _put(self, definitions: Sequence[TaskDefinition]) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id."""
         if not definitions:
             return []

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT
-from go_scheduler.stores.messages import Answer
+from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane
 from go_scheduler.stores.sql.rows import DefinitionRow, to_microseconds, to_sqlite_time
 from go_scheduler.stores.sqlite import statements
@@ -74,10 +74,10 @@ class DueDefinitions:
             Lane.BY_TIME, [DefinitionRow(*row) for row in rows]
         )
 
-    def fire(self, firings: Sequence[Firing]) -> Answer[Set[UUID]]:
+    def fire(self, firings: Sequence[Firing]) -> Fired:
         """Fire, as ``Store.fire_definitions``."""
         if not firings:
-            return Answer(done=frozenset())
+            return Fired(done=frozenset())
         by_id = {each.definition.id.hex: each for each in firings}
         batch = [
             (
@@ -97,7 +97,7 @@ class DueDefinitions:
             write_all(connection, statements.MAKE, list(chain.from_iterable(made)))
             return {by_id[row.id].definition.id for row in won}
 
-        return Answer(done=self._database.transact(fire))
+        return Fired(done=self._database.transact(fire))
 
 
 _CONTACTS_KEPT = to_microseconds(CONTACTS_KEPT)

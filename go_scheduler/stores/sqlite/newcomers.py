@@ -61,31 +61,9 @@ class AddedInstances(Additions):
         connection: Connection,
         definition_id: UUID,
         additions: Sequence[Addition],
+        claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
-        """Add, as any ``Additions`` do it."""
-        return self._add(connection, definition_id, additions, None, names=None)
-
-    def start(
-        self,
-        connection: Connection,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        claimant: Claimant,
-        *,
-        names: Collection[str] | None,
-    ) -> Sequence[TaskInstance]:
-        """Add and start, as ``Store.add_and_start``."""
-        return self._add(connection, definition_id, additions, claimant, names=names)
-
-    def _add(
-        self,
-        connection: Connection,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        claimant: Claimant | None,
-        *,
-        names: Collection[str] | None,
-    ) -> Sequence[TaskInstance]:
+        """Add, as any ``Additions`` do it; start what is due for a claimant."""
         found = LIVE.fetch(connection, {"id": definition_id.hex})
         if not found:
             raise TaskDefinitionNotFoundError(definition_id)
@@ -97,7 +75,7 @@ class AddedInstances(Additions):
             return super().add(connection, definition_id, additions)
         now = self._dialect.now(connection)
         made = [each.made(definition, now) for each in additions]
-        if claimant is not None and may_start(made[0], claimant, names):
+        if claimant is not None and may_start(made[0], claimant):
             made = [
                 started(each, claimant, now) if each.due_at <= now else each
                 for each in made
@@ -204,7 +182,7 @@ class Newcomers:
 
         Args:
             connection: In a transaction of ours.
-            firing: As for ``Store.put_and_start``.
+            firing: As for ``Store.put_definitions``.
             claimant: Who has the instance.
 
         Returns:

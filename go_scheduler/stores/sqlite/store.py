@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.models.values import changed
+from go_scheduler.stores.messages import Put
 from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.puts import Putting
@@ -27,7 +28,7 @@ from go_scheduler.stores.sqlite.questions import findings
 from go_scheduler.stores.sqlite.statements import LIST_CONTACTS, NOTE_CONTACT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -129,43 +130,44 @@ class SQLiteStore(SQLStore):
     # Definitions.
 
     def put_definitions(
-        self, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        firings: Sequence[Firing] = (),
+        claimant: Claimant | None = None,
+    ) -> Put:
         """Insert each definition, or replace the one with its id."""
-        return super().put_definitions(self._classes.seen(definitions))
+        given = self._classes.seen(definitions)
+        if claimant is None or not len(given) == len(firings) == 1:
+            return Put(definitions=self._put(given))
+        [firing] = firings
 
-    def put_and_start(
-        self, firing: Firing, claimant: Claimant
-    ) -> tuple[TaskDefinition, TaskInstance | None]:
-        """Put one definition, and start it if it is new."""
-        [new] = self._classes.seen([firing.definition])
-
-        def put(connection: Connection) -> tuple[TaskDefinition, TaskInstance | None]:
+        def put(connection: Connection) -> Put:
             started = self._newcomers.start(connection, firing, claimant)
-            if started is not None:
-                newcomer, instance = started
-                fires_at = {"next_fire_time": instance.fire_time, "completed_at": None}
-                return changed(newcomer.definition, **fires_at), instance
-            [put] = self._puts.put(connection, [new])
-            return put, None
+            if started is None:
+                stored = self._puts.put(connection, [firing.definition])
+                return Put(definitions=stored)
+            newcomer, instance = started
+            fires_at = {"next_fire_time": instance.fire_time, "completed_at": None}
+            before = changed(newcomer.definition, **fires_at)
+            return Put(definitions=[before], started=[instance])
 
         # One that was done, and is repeated, finds a definition that is not new.
         return self._database.transact(put, repeatable=False)
 
     # Instances.
 
-    def add_and_start(
+    def add_instances(
         self,
         definition_id: UUID,
         additions: Sequence[Addition],
-        claimant: Claimant,
         *,
-        names: Collection[str] | None,
+        claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
-        """Make instances, and start those that are due."""
+        """Make instances of a definition that are no fire times'."""
         return self._database.transact(
-            lambda connection: self._additions.start(
-                connection, definition_id, additions, claimant, names=names
+            lambda connection: self._additions.add(
+                connection, definition_id, additions, claimant
             )
         )
 

@@ -39,6 +39,7 @@ from go_scheduler.testing.builders import (
     firing,
     ids,
     kept_by_store,
+    put_and_start,
     renewal_of,
     task,
 )
@@ -536,7 +537,8 @@ def add(
     names: Collection[str] | None = None,
 ) -> Sequence[TaskInstance]:
     """Add instances for a node that may start them."""
-    return rig.store.add_and_start(to.id, additions, claimant(), names=names)
+    node = claimant(names=names)
+    return rig.store.add_instances(to.id, additions, claimant=node)
 
 
 def started(found: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
@@ -559,7 +561,7 @@ def check_is_stored(rig: Rig, given: TaskInstance) -> None:
 
 
 class HandOverTests(StoreTests):
-    """``add_and_start``, ``put_and_start`` and ``fire_and_start``."""
+    """``add_instances``, ``put_definitions`` and ``fire_definitions`` for a node."""
 
     def test_what_is_added_and_due_is_started_or_left_to_claims(self, rig: Rig) -> None:
         stored = rig.put(task(name="send", expire_after=SECOND))
@@ -598,17 +600,18 @@ class HandOverTests(StoreTests):
 
     def test_nothing_is_added_to_what_does_not_exist(self, rig: Rig) -> None:
         with pytest.raises(TaskDefinitionNotFoundError):
-            rig.store.add_and_start(NOBODY, [Addition()], claimant(), names=None)
+            rig.store.add_instances(NOBODY, [Addition()], claimant=claimant())
 
     def test_a_new_definition_fires_and_may_start_at_once(self, rig: Rig) -> None:
         on, waits = definition(), definition(trigger=WAITING)
         for step in (firing(ONCE), firing(on, next_fire_time=START + HOUR)):
-            found, instance = rig.store.put_and_start(step, claimant())
+            put = put_and_start(rig.store, step)
+            [found] = put.definitions
             assert (found.next_fire_time, found.completed_at) == (START, None)
-            if instance is None:
+            if not put.started:
                 assert found in rig.due()
                 continue
-            assert started([instance]) == [instance]
+            [instance] = started(put.started)
             check_is_stored(rig, instance)
             stored = instance.definition
             check(stored, revision=found.revision, next_fire_time=step.next_fire_time)
@@ -616,29 +619,59 @@ class HandOverTests(StoreTests):
             assert (instance.fire_time, instance.due_at) == (START, START)
             assert rig.claim() == []
             assert rig.finish(instance)
-        found, instance = rig.store.put_and_start(firing(waits), claimant())
-        if instance is None:
+        put = put_and_start(rig.store, firing(waits))
+        [found] = put.definitions
+        if not put.started:
             assert found in rig.due()
             return
+        [instance] = started(put.started)
         assert instance.definition.completed_at is None
         assert rig.finish(instance, next_fire_time=START + HOUR)
         assert rig.read(found).next_fire_time == START + HOUR
 
     def test_one_that_is_stored_already_is_put_and_not_started(self, rig: Rig) -> None:
         stored = rig.put(ONCE)
-        assert rig.store.put_and_start(firing(ONCE), claimant()) == (stored, None)
+        put = put_and_start(rig.store, firing(ONCE))
+        assert (list(put.definitions), list(put.started)) == ([stored], [])
         assert ids(rig.due()) == [ONCE.id]
-        edited = replace(ONCE, name="another")
-        found, instance = rig.store.put_and_start(firing(edited), claimant())
-        assert (found.name, instance) == ("another", None)
+        put = put_and_start(rig.store, firing(replace(ONCE, name="another")))
+        [found] = put.definitions
+        assert (found.name, list(put.started)) == ("another", [])
         assert rig.instances(found) == []
         with pytest.raises(ConflictError):
-            rig.store.put_and_start(firing(replace(ONCE, revision=7)), claimant())
+            put_and_start(rig.store, firing(replace(ONCE, revision=7)))
+
+    def test_of_several_definitions_each_is_started_or_due(self, rig: Rig) -> None:
+        old, new, other, later = (definition(key=key) for key in range(1, 5))
+        rig.put(old)
+        put = rig.store.put_definitions(
+            [old, new, other, later],
+            firings=[firing(each) for each in (other, old, new)],
+            claimant=claimant(),
+        )
+        assert ids(put.definitions) == [old.id, new.id, other.id, later.id]
+        assert {each.next_fire_time for each in put.definitions} == {START}
+        mine = [each.definition.id for each in started(put.started)]
+        assert sorted([*mine, *ids(rig.due())]) == ids(put.definitions)
+        assert {*mine} <= {new.id, other.id}
+        for each in put.started:
+            check_is_stored(rig, each)
+
+    def test_without_a_node_nothing_is_started(self, rig: Rig) -> None:
+        put = rig.store.put_definitions([ONCE], firings=[firing(ONCE)])
+        assert list(put.started) == []
+        [due] = rig.due()
+        assert due == put.definitions[0]
+        fired = rig.store.fire_definitions([firing(due)])
+        assert (fired.done, list(fired.started)) == ({due.id}, [])
+        [added] = rig.store.add_instances(due.id, [Addition()])
+        assert added.claimed_by is None
+        assert len(rig.claim()) == 2
 
     def test_what_fires_is_started_or_left_to_claims(self, rig: Rig) -> None:
         once, on = rig.put(ONCE), rig.put()
         steps = [firing(once), firing(on, next_fire_time=START + HOUR)]
-        fired = rig.store.fire_and_start(steps, claimant())
+        fired = rig.store.fire_definitions(steps, claimant=claimant())
         assert (fired.done, fired.busy) == ({once.id, on.id}, set())
         assert rig.due(ahead=SECOND) == []
         assert rig.read(once).completed_at == START
@@ -657,7 +690,8 @@ class HandOverTests(StoreTests):
         settle(rig.store)
         at = START + SECOND
         step = replace(firing(stored), execute_times=(at,))
-        for each in rig.store.fire_and_start([step], claimant()).started:
+        fired = rig.store.fire_definitions([step], claimant=claimant())
+        for each in fired.started:
             assert (each.fire_time, each.execute_at, each.due_at) == (START, at, at)
             assert each.started_at == START + HOUR
             assert each == rig.read(each)
@@ -667,13 +701,13 @@ class HandOverTests(StoreTests):
         [run] = rig.fire(first, next_fire_time=START + HOUR)
         lost = [firing(first), firing(ONCE)]
         for steps in (lost, []):
-            fired = rig.store.fire_and_start(steps, claimant())
+            fired = rig.store.fire_definitions(steps, claimant=claimant())
             assert (fired.done, list(fired.started)) == (set(), [])
         # Nor is the instance of a fire time that has one.
         [later] = rig.due(ahead=HOUR)
         back = replace(firing(later, next_fire_time=START), fire_times=())
         assert rig.fire_steps(back) == [first.id]
         [again] = rig.due()
-        fired = rig.store.fire_and_start([firing(again)], claimant())
+        fired = rig.store.fire_definitions([firing(again)], claimant=claimant())
         assert (fired.done, list(fired.started)) == ({first.id}, [])
         assert ids(rig.instances(again)) == [run.id]

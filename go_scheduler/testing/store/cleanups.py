@@ -154,7 +154,7 @@ class CleanupTests(StoreTests):
         rig.clean_up()
         # As at the next start of the program: what it counts from is another moment.
         again = anchored_now("other")
-        *over, new = rig.store.put_definitions([*again, _once(7)])
+        *over, new = rig.store.put_definitions([*again, _once(7)]).definitions
         assert over == again
         assert [kept_by_store(each) for each in over] == [
             kept_by_store(replace(each, next_fire_time=None)) for each in last
@@ -236,7 +236,7 @@ class CleanupTests(StoreTests):
         assert rig.delete(gone, over) == {over.id: set()}
         rig.clean_up()
         assert rig.store.list_tombstones([gone.id, over.id]) == []
-        again = rig.store.put_definitions([gone, over])
+        again = rig.store.put_definitions([gone, over]).definitions
         assert [each.completed_at for each in again] == [None, None]
 
     def test_ids_are_forgotten_after_their_time(self, rig: Rig) -> None:

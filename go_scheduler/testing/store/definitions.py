@@ -105,14 +105,14 @@ class PutTests(StoreTests):
         new[0] = replace(new[0], metadata={"c": 1}, expire_after=MINUTE, note="why")
         retry, catch_up = RetryPolicy(max_attempts=2), CatchUp(grace=HOUR)
         new[0] = replace(new[0], completed_at=START, retry=retry, catch_up=catch_up)
-        stored = rig.store.put_definitions(new)
+        stored = rig.store.put_definitions(new).definitions
         assert stored == new
         for given, answered in zip(new, stored, strict=True):
             found = rig.read(given)
             assert found == given
             for each in (answered, found):
                 assert kept_by_store(each) == (START, False, None, None, 1)
-        assert rig.store.put_definitions([]) == []
+        assert rig.store.put_definitions([]).definitions == []
 
     @pytest.mark.parametrize("exists", [False, True])
     def test_a_repeated_id_is_refused_with_all(self, rig: Rig, *, exists: bool) -> None:

@@ -345,7 +345,7 @@ class OnDemandTests(StoreTests):
     def test_one_on_demand_is_active_and_never_due(self, rig: Rig) -> None:
         new, other, _ = rig.store.put_definitions(
             [task(), task(), definition(START + 2 * YEAR)]
-        )
+        ).definitions
         rig.add(other)
         assert len(rig.run_due()) == 1
         rig.advance(YEAR)

@@ -416,7 +416,7 @@ class ThreadTests(StoreTests):
         def edit(number: int) -> int:
             turned = new if number % 2 else new[::-1]
             named = [replace(each, name=str(number)) for each in turned]
-            return len(rig.store.put_definitions(named))
+            return len(rig.store.put_definitions(named).definitions)
 
         answers = at_once(*(partial(edit, number) for number in range(THREADS)))
         assert answers == [len(new)] * THREADS

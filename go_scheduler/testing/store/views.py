@@ -641,13 +641,13 @@ class OriginTests(StoreTests):
         rig.advance(MINUTE)
         new = definition(START)
         firing = Firing(definition=new, fire_times=(START,))
-        _, put_in = rig.store.put_and_start(firing, claimant())
-        fired = rig.store.fire_and_start(
-            [Firing(definition=fires, fire_times=(START,))], claimant()
-        )
-        added = rig.store.add_and_start(adds.id, [Addition()], claimant(), names=None)
-        assert made_at([*fired.started, *added]) == [MADE] * (len(fired.started) + 1)
-        assert put_in is None or put_in.created_at == MADE
+        node = claimant()
+        put = rig.store.put_definitions([new], firings=[firing], claimant=node)
+        step = Firing(definition=fires, fire_times=(START,))
+        fired = rig.store.fire_definitions([step], claimant=node)
+        added = rig.store.add_instances(adds.id, [Addition()], claimant=node)
+        made = [*put.started, *fired.started, *added]
+        assert made_at(made) == [MADE] * len(made)
         assert set(made_at(rig.store.list_instances())) == {MADE}
 
     def test_that_of_a_definition_stays_until_it_is_changed(self, rig: Rig) -> None:
@@ -681,7 +681,7 @@ class OriginTests(StoreTests):
             assert each.own_trace_context == expected
             assert each.trace_context == (expected or of.trace_context)
         given = [Addition(trace_context=ANOTHER)]
-        [at_once] = rig.store.add_and_start(of.id, given, claimant(), names=None)
+        [at_once] = rig.store.add_instances(of.id, given, claimant=claimant())
         assert at_once.own_trace_context == own
         assert rig.read(at_once) == at_once
 

@@ -18,7 +18,7 @@ from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http.access.caller import SCOPES, Caller
 from go_scheduler.http.problems import Problem
 from go_scheduler.http.work.crews import Crew, Crews, GatheredWrites
-from go_scheduler.models import State, TaskDefinition
+from go_scheduler.models import State
 from go_scheduler.models.values import changed
 from go_scheduler.running.desk import HandedOut
 from go_scheduler.scheduler import Scheduler
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from go_scheduler.http.work.crews import Work
     from go_scheduler.models import TaskInstance
+    from go_scheduler.stores.messages import Put
     from go_scheduler.testing import ManualClock
 
 
@@ -227,15 +228,17 @@ class Noted(MemoryStore):
         super().__init__()
         self.started: list[bool] = []
 
-    def add_and_start(self, *args: Any, **given: Any) -> Sequence[TaskInstance]:
-        found = super().add_and_start(*args, **given)
-        self.started += [each.state is State.RUNNING for each in found]
+    def add_instances(self, *args: Any, **given: Any) -> Sequence[TaskInstance]:
+        found = super().add_instances(*args, **given)
+        if "claimant" in given:
+            self.started += [each.state is State.RUNNING for each in found]
         return found
 
-    def put_and_start(self, *args: Any) -> tuple[TaskDefinition, TaskInstance | None]:
-        put, instance = super().put_and_start(*args)
-        self.started.append(instance is not None)
-        return put, instance
+    def put_definitions(self, *args: Any, **given: Any) -> Put:
+        put = super().put_definitions(*args, **given)
+        if "claimant" in given:
+            self.started.append(bool(put.started))
+        return put
 
 
 @pytest.mark.slow

@@ -1,10 +1,17 @@
--- with: definitions rows instances firing
--- Create the instances of each firing, and move its definition on.
-local lost = {}
+-- with: definitions rows instances firing claiming
+-- Create the instances of each firing, and move its definition on; for a node, start
+-- what is made.
+local lost, started = {}, {}
 fetch_ids(ids_of(A.firings))
 for _, firing in ipairs(A.firings) do
-  if not fire(firing) then
+  local made = fire(firing)
+  if not made then
     lost[#lost + 1] = firing.id
+  elseif A.node then
+    for _, row in ipairs(made) do
+      started[#started + 1] = row
+    end
   end
 end
-return done(lost)
+start_made(started)
+return done({ lost, views(started) })
