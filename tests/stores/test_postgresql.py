@@ -22,11 +22,11 @@ from go_scheduler.errors import (
 from go_scheduler.models import Silence, Stage
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.messages import Addition
-from go_scheduler.stores.postgresql import added_instances, driver, newcomers
+from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
-from go_scheduler.stores.sql import reader
+from go_scheduler.stores.sql import inserts, reader
 from go_scheduler.stores.sql.database import Fault, Overtaken
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
@@ -113,7 +113,7 @@ def test_triggers_are_asked_for_their_state_in_the_context_of_the_caller(
             seen.append(tenant.get())
             return super().to_dict()
 
-    monkeypatch.setattr(newcomers, "_LARGEST", 1)
+    monkeypatch.setattr(inserts, "_LARGEST", 1)
     given = [definition(trigger=Seeing(START), key=key) for key in range(3)]
     token = tenant.set("somebody")
     store.put_definitions(given)
@@ -127,8 +127,8 @@ def test_what_was_written_down_ahead_is_left_if_a_batch_fails(
     def fail(*_: object) -> None:
         raise StoreError("away")
 
-    monkeypatch.setattr(newcomers, "_LARGEST", 4)
-    monkeypatch.setattr(store._named, "execute_plainly", fail)
+    monkeypatch.setattr(inserts, "_LARGEST", 4)
+    monkeypatch.setattr(store._statements, "execute", fail)
     before = set(threading.enumerate())
     with pytest.raises(StoreError, match="away"):
         store.put_definitions([definition(key=key) for key in range(10)])
@@ -141,9 +141,9 @@ def test_a_users_connection_of_another_driver_is_given_words_that_all_drivers_kn
     given = [definition(key=key) for key in range(3)]
     engine = create_engine(store._url)
     with engine.begin() as connection:
-        monkeypatch.setattr(newcomers, "understands", lambda _: False)
+        monkeypatch.setattr(store._dialect, "understands", lambda _: False)
         with monkeypatch.context() as patched:
-            patched.setattr(store._named, "execute_plainly", None)
+            patched.setattr(store._statements, "execute", None)
             put_all = store.join(connection).put_definitions(given).definitions
         assert store.join(connection).add_instances(given[0].id, []) == []
     engine.dispose()
@@ -169,10 +169,10 @@ def test_what_is_rolled_back_is_not_known(
 def test_no_more_is_known_of_limits_than_there_is_room_for(
     store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(added_instances, "_MOST_KNOWN", 1)
+    monkeypatch.setattr(inserts, "_MOST_KNOWN", 1)
     for of in [put(store, definition()) for _ in range(2)]:
         store.add_instances(of.id, [Addition()])
-    assert list(store._added_instances._limited) == [of.id]
+    assert list(store._limited) == [of.id]
 
 
 def contents_row(name: str, kind: str = "interval") -> Any:

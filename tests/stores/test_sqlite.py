@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import shutil
 import sqlite3
 import threading
 from collections import deque
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -256,23 +254,6 @@ def test_two_that_make_a_write_ahead_log_do_not_fail(
         store._database._use_log(answering(exc.OperationalError("", {}, error)))
     with pytest.raises(StoreError, match="has the journal delete"):
         store._database._use_log(answering("delete"))
-
-
-def test_what_is_inserted_since_the_look_is_put_as_known(
-    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = put(store, definition())
-    looks: list[str] = []
-
-    def ids_of(ids: list[str]) -> str:
-        looks.append("look")
-        # At first it finds nothing.
-        return json.dumps(ids if looks[1:] else [])
-
-    module = "go_scheduler.stores.sqlite.newcomers.json"
-    monkeypatch.setattr(module, SimpleNamespace(dumps=ids_of))
-    assert put(store, replace(first, revision=None, queue="other")).revision == 2
-    assert len(looks) == 2
 
 
 def test_a_write_lock_that_is_not_passed_on_is_given_up() -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
 from go_scheduler.models import TaskDefinition
-from go_scheduler.stores.postgresql import newcomers
+from go_scheduler.stores.sql import inserts
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing.builders import (
@@ -70,6 +70,11 @@ def sent(store: SQLStore, *lanes: Lane) -> Iterator[list[str]]:
     for engine in engines:
         event.remove(engine, "before_cursor_execute", note)
         event.remove(engine, "begin", begin)
+
+
+def look(store: SQLStore) -> None:
+    """Have a claim look for other priorities: for a second, the next ones do not."""
+    assert claim(store, queues=["another"]) == []
 
 
 def soon() -> TaskDefinition:
@@ -159,7 +164,7 @@ def test_one_that_is_there_is_tried_as_a_new_one_once(store: SQLStore) -> None:
 def test_many_more_are_inserted_by_statements_of_a_bounded_size(
     store: SQLStore, monkeypatch: pytest.MonkeyPatch, *, at_the_end: bool
 ) -> None:
-    monkeypatch.setattr(newcomers, "_LARGEST", 4)
+    monkeypatch.setattr(inserts, "_LARGEST", 4)
     # So it is once the main thread has ended, though others go on.
     monkeypatch.setattr("concurrent.futures.thread._shutdown", at_the_end)
     given = [definition(key=key) for key in range(10)]
@@ -218,6 +223,7 @@ def test_what_is_put_is_claimed_and_started_without_its_contents_being_read(
     given = replace(definition(START + SECOND), metadata={"a": "'\\\"{,é"})
     [new] = store.put_definitions([given]).definitions
     fire(store, new, START + SECOND)
+    look(store)
     with sent(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
         [instance] = claim(store, ahead=SECOND)
         [started] = start(store, instance)
@@ -234,6 +240,7 @@ def test_contents_that_are_needed_but_once_are_read_by_the_claim_and_not_remembe
     given = claimed(store) if lapsed else pending(store)
     clock.advance(HOUR)
     store._reader._contents = ContentsCache()
+    look(store)
     with sent(store, Lane.BY_TIME) as statements:
         [instance] = claim(store, lapsed=lapsed)
     assert instance.definition == given.definition
@@ -250,6 +257,7 @@ def test_contents_that_are_needed_again_are_read_apart_and_remembered(
     fire(store, goes_on, START, next_fire_time=START + HOUR)
     is_to_start = pending(store, definition(START + SECOND))
     store._reader._contents = ContentsCache()
+    look(store)
     with sent(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
         taken = claim(store, ahead=SECOND)
         start(store, *(each for each in taken if each.started_at is None))

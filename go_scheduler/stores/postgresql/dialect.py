@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 
 from go_scheduler.clock import ZERO
-from go_scheduler.stores.hints import SOON, News, is_any_soon
+from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL, News, is_any_soon
 from go_scheduler.stores.sql.rows import from_server_time, to_microseconds
 from go_scheduler.stores.sql.tables import Dialect, contents
 
@@ -116,24 +116,23 @@ def may_notify(connection: Connection) -> bool:
     return not isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 
-def hinted(notifies: bool, news: News, *, made: str, at: str) -> str:
-    """The column that says whether others were notified of what was made.
+def notified(notifies: bool, made: str, at: str, news: str) -> str:
+    """Whether others were notified of what was made, as SQL.
 
     Args:
         notifies: Whether they are at all.
-        news: What of.
-        made: The relation of what was made.
+        made: The table of what was made.
         at: Its column that says when that is due.
+        news: What they are told, of ``NEWS``.
     """
     if not notifies:
-        return "CAST(NULL AS boolean) AS hinted"
-    [about] = (word for word, each in NEWS.items() if each is news)
+        return "CAST(NULL AS boolean)"
     return f"""(SELECT pg_notify(
                  {CHANNEL},
-                 '{about.decode()}') IS NOT NULL
+                 '{news}') IS NOT NULL
           FROM {made} AS m
          WHERE m.{at} <= now() + CAST(:hint_within AS interval)
-         LIMIT 1) AS hinted"""
+         LIMIT 1)"""
 
 
 class Notices:
@@ -231,6 +230,15 @@ class PostgreSQLDialect(Dialect):
             and may_notify(connection)
         ):
             connection.execute(text(NOTIFY))
+
+    def hint_within(self, connection: Connection, *, late: bool) -> timedelta | None:
+        """By NOTIFY: of what has not committed nobody has been notified yet."""
+        soon = SOON_AFTER_ALL if late else SOON
+        return soon if may_notify(connection) else None
+
+    def understands(self, connection: Connection) -> bool:
+        """Whether its driver is ours, and not another that a user has."""
+        return connection.dialect.driver == "psycopg"
 
     def by_index(self, index: str) -> str:
         """The hint behind a table's name: rows are looked up by this index only."""

@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_type
 from go_scheduler.clock import StoreClock, SystemClock
-from go_scheduler.stores.messages import Put
-from go_scheduler.stores.postgresql.added_instances import AddedInstances
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, make_engines
 from go_scheduler.stores.postgresql.executing import (
-    Contacts,
-    Deletions,
-    Statements,
+    ServerStatements,
 )
 from go_scheduler.stores.postgresql.listener import Listener
-from go_scheduler.stores.postgresql.newcomers import Newcomers, ServerPutting
 from go_scheduler.stores.postgresql.questions import QUESTIONS, examined
-from go_scheduler.stores.postgresql.server import ServerStatements
-from go_scheduler.stores.rules import note_forgotten
 from go_scheduler.stores.sql.database import Database, Lane
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.spare import Spare, connect_as
@@ -29,24 +22,14 @@ from go_scheduler.stores.sql.store import SQLStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime, timedelta
-    from uuid import UUID
+    from datetime import datetime
 
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
-    from go_scheduler.stores.messages import (
-        Addition,
-        Announcement,
-        Claimant,
-        Firing,
-        NodeContact,
-        Retention,
-    )
 
 
 _SHOWN = ("host", "port")
@@ -78,7 +61,6 @@ class PostgreSQLStore(SQLStore):
     _kind = EngineKind.POSTGRESQL
     _questions = QUESTIONS
     _dialect: PostgreSQLDialect
-    _putting: ServerPutting
 
     def __init__(
         self,
@@ -108,10 +90,8 @@ class PostgreSQLStore(SQLStore):
         schema = Schema(dialect.name, migrate)
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._url = engines[Lane.BY_HAND].url
-        self._named = Statements(database, dialect, clock=clock)
         self._statements = ServerStatements(database, dialect, clock=clock)
         self._copy = StoreClock(SystemClock(), self.now, at_start=1)
-        self._divide_the_work(dialect)
 
     def __repr__(self) -> str:
         query = {key: each for key, each in self._url.query.items() if key in _SHOWN}
@@ -140,20 +120,6 @@ class PostgreSQLStore(SQLStore):
     def _make_dialect(self, clock: Clock | None) -> PostgreSQLDialect:
         return PostgreSQLDialect(clock, notifies=self._hints is not False)
 
-    def _divide_the_work(self, dialect: PostgreSQLDialect) -> None:
-        statements, reader = self._named, self._reader
-        newcomers = Newcomers(statements, shards=dialect.shards)
-        self._putting = ServerPutting(self._database, newcomers, self._puts, reader)
-        self._added_instances = AddedInstances(
-            self._database,
-            statements,
-            self._additions,
-            reader,
-            shards=dialect.shards,
-        )
-        self._contacts = Contacts(statements)
-        self._deletions = Deletions(statements)
-
     def now_between(self) -> tuple[datetime, datetime]:
         """By an answer that is at most ten seconds old, or a new one."""
         if self.clock is not None:
@@ -161,73 +127,3 @@ class PostgreSQLStore(SQLStore):
         self._copy.refresh(waits=True)
         now = self._copy.now()
         return now, now + self._copy.round_trip
-
-    # Definitions.
-
-    def put_definitions(
-        self,
-        definitions: Sequence[TaskDefinition],
-        *,
-        firings: Sequence[Firing] = (),
-        claimant: Claimant | None = None,
-    ) -> Put:
-        """Insert each definition, or replace the one with its id."""
-        self._classes.seen(definitions)
-        if len(definitions) == 1:
-            if claimant is not None and firings:
-                new = self._putting.start(firings[0], claimant)
-            else:
-                new = self._putting.put_new(definitions[0])
-            if new is not None:
-                return new
-        return Put(definitions=self._put(definitions))
-
-    # Instances.
-
-    def add_instances(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        *,
-        claimant: Claimant | None = None,
-    ) -> Sequence[TaskInstance]:
-        """Make instances of a definition that are no fire times'."""
-        return self._added_instances.add(definition_id, additions, claimant)
-
-    def _add_within(
-        self,
-        connection: Connection,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-    ) -> Sequence[TaskInstance]:
-        """Make instances of a definition within a transaction."""
-        return self._added_instances.add_within(connection, definition_id, additions)
-
-    # Nodes.
-
-    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
-        """Record that a node has been in contact with the store up to now."""
-        self._contacts.note(announced, unbroken)
-
-    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
-        """Read when nodes were in contact with the store."""
-        return self._contacts.within(within)
-
-    # Cleanup.
-
-    def delete_finished(self, retention: Retention, *, limit: int) -> int:
-        """Delete what ended long ago."""
-
-        def forget(made: int) -> None:
-            forgotten = self._database.run(
-                Lane.BY_TIME,
-                lambda connection: self._forget(
-                    connection, retention.remembered, made=made, limit=limit
-                ),
-            )
-            note_forgotten(forgotten, most=self.most_remembered)
-
-        deleted = self._deletions.delete(retention, limit, forget=forget)
-        # Nobody waits for a cleanup.
-        self._database.replace_one()
-        return deleted

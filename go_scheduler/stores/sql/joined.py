@@ -122,8 +122,6 @@ class PutWithin(Protocol):
         connection: Connection,
         definitions: Sequence[TaskDefinition],
         /,
-        *,
-        late: bool,
     ) -> Sequence[TaskDefinition]:
         """Insert each definition, or replace the one with its id."""
 
@@ -179,8 +177,7 @@ class Joined:
     def put_definitions(self, definitions: Sequence[TaskDefinition]) -> Put:
         """Insert each definition, or replace the one with its id."""
         check_each_once(definitions)
-        # The user may commit at any time later, below the bound of every scan.
-        put = self._run(lambda each: self._put(each, definitions, late=True))
+        put = self._run(lambda each: self._put(each, definitions))
         return Put(definitions=put)
 
     def declare_definitions(self, declaration: Declaration) -> Declared:

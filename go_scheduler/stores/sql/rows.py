@@ -181,6 +181,23 @@ class Id(_Exact):
         return dialect.type_descriptor(Uuid())
 
 
+class Ids(TypeDecorator[Any]):
+    """Several UUIDs, as a statement tells them: an array, and JSON on SQLite."""
+
+    impl = Text
+    cache_ok = True
+
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[Any], Any] | None:
+        """The ids."""
+        return _read_ids if dialect.name == "sqlite" else None
+
+
+def _read_ids(value: str | None) -> Sequence[UUID] | None:
+    return None if value is None else [UUID(each) for each in json.loads(value)]
+
+
 class Object(TypeDecorator[Any]):
     """A JSON object, as text: no JSON type keeps every number as it is."""
 

@@ -7,6 +7,9 @@ The text is PostgreSQL's. What it says besides:
 * ``task_instances@task_instances_pkey`` names the index by which rows are looked up. It
   becomes CockroachDB's hint, and nothing elsewhere.
 * ``AND on_sqlite(…)`` is a condition for SQLite alone.
+* ``as_jsonb(c.metadata)`` is a copy that serves to search; empty on SQLite.
+* ``notified(made, claimable_at, i)`` tells other processes if any row of ``made`` is
+  soon, and says whether it did; see ``hints``.
 * ``is_sound(t)`` is false of a row that no claim can take: one that was written by
   other means than this package, and is out of all bounds.
 
@@ -27,7 +30,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import column
 
@@ -37,6 +40,7 @@ from go_scheduler.stores.sql.rows import (
     DEFINITION_COLUMNS,
     Columns,
     ContentsRow,
+    Ids,
     to_microseconds,
     to_sqlite_time,
 )
@@ -46,10 +50,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
     from uuid import UUID
 
+    from sqlalchemy import Connection
     from sqlalchemy.engine import Dialect
 
     from go_scheduler.stores.sql.database import Lane, Sweep
 
+Result = TypeVar("Result")
 Batch: TypeAlias = Sequence[Sequence[Any]]
 Terms: TypeAlias = Mapping[str, Any]
 
@@ -77,6 +83,7 @@ _TYPES = {
     **{f"d_{each.name}": each.type for each in definitions.c},
     **{f"c_{each.name}": each.type for each in contents.c},
     "made_id": instances.c.id.type,
+    "ids": Ids(),
     **dict.fromkeys(
         ("place", "now", "began", "taken_at", "due_by"), instances.c.due_at.type
     ),
@@ -85,9 +92,10 @@ _TYPES = {
 _BATCH = re.compile(r"\bbatch AS (\w+)\s*\(([^)]*)\)")
 _PART = re.compile(r"\s*(\w+) AS (?:MATERIALIZED )?\(")
 _TABLES = re.compile(r"\b(?:FROM|JOIN|USING)\s+(\w+)\b")
+_TARGET = re.compile(r"\s*(?:UPDATE|DELETE FROM)\s+\w+\s+AS\s+(\w+)")
 _RETURNING = re.compile(r"\bRETURNING\s+(.*)\Z", re.DOTALL)
 _ITEM = re.compile(r"(?:(\w+)\.)?(\w+)(?:\s+AS\s+(\w+))?")
-_SELECT = re.compile(r"\s*SELECT\s+(.*?)\s+FROM\s+(\w+)\b(.*)\Z", re.DOTALL)
+_FROM = re.compile(r"\s*FROM\s+(\w+)\b(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +207,24 @@ class Statements(ABC):
         """
 
     @abstractmethod
+    def execute(
+        self,
+        connection: Connection,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+    ) -> Sequence[Any]:
+        """Execute a statement on a connection, which may be in a transaction.
+
+        Raises:
+            Overtaken: Somebody else has inserted the same at this moment.
+        """
+
+    @abstractmethod
+    def within(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
+        """Call ``work``, whose first statement alone changes something."""
+
+    @abstractmethod
     def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
         """Execute a statement that only reads, and wait for nobody's lock."""
 
@@ -239,6 +265,7 @@ class Step(NamedTuple):
             first value.
         numbered: Whether the rows of that are passed with their numbers before them.
         places: Which values of both rows make a row of the table.
+        needs_rows: Whether nothing comes of it if all tables that are passed are empty.
     """
 
     name: str
@@ -248,6 +275,7 @@ class Step(NamedTuple):
     joined: str | None = None
     numbered: bool = False
     places: Sequence[int] = ()
+    needs_rows: bool = True
 
 
 class _Part(NamedTuple):
@@ -316,19 +344,20 @@ class _Steps:
     def _step(self, part: _Part) -> Step:
         if part.changes:
             return self._change(part)
-        select = _SELECT.match(part.body)
-        if part.name == _ANSWER and select is not None and select[2] in self._columns:
-            return self._pick(part, *select.groups())
-        names = [_name_of(each) for each in _items(_list_of(part.body))]
-        return self._made(part, part.body)._replace(columns=names)
+        listed = _list_of(part.body)
+        source = _FROM.fullmatch(part.body, part.body.index(listed) + len(listed))
+        if part.name == _ANSWER and source is not None and source[1] in self._columns:
+            return self._pick(part, listed, *source.groups())
+        names = [_name_of(each) for each in _items(listed)]
+        return self._made(part, part.body)._replace(columns=names, needs_rows=False)
 
     def _change(self, part: _Part) -> Step:
         """A statement that changes rows, and returns what is asked for of it."""
         found = _RETURNING.search(part.body)
         if found is None or part.name not in (*self._used, _ANSWER):
             return self._made(part, part.body[: found and found.start()])
-        words = part.body.split()
-        target = words[words.index("AS") + 1] if words[0] != "INSERT" else ""
+        named = _TARGET.match(part.body)
+        target = "" if named is None else named[1]
         items = [_parsed(each) for each in _items(found[1])]
         joined = {table for table, *_ in items} - {"", target}
         own = [f"{each[1]} AS {each[2]}" for each in items if each[0] not in joined]
@@ -433,7 +462,7 @@ def _items(listed: str) -> list[str]:
 
 def _list_of(select: str) -> str:
     """What a SELECT selects."""
-    depth, start = 0, select.index("SELECT") + len("SELECT")
+    depth, start = 0, select.index("SELECT") + len("SELECT ")
     for position in range(start, len(select)):
         depth += {"(": 1, ")": -1}.get(select[position], 0)
         if not depth and re.match(r"\sFROM\b", select[position:]):
@@ -483,8 +512,12 @@ _IS_SOUND = re.compile(r"\bis_sound\((\w+)\)")
 _ON_SQLITE = re.compile(r"\s+AND on_sqlite\(((?:[^()]|\([^()]*\))*)\)")
 
 
+_AS_JSONB = re.compile(r"\bas_jsonb\(([\w.]+)\)")
+
+
 def on_server(sql: str) -> str:
     """The text without what only this package knows, but for indexes and batches."""
+    sql = _AS_JSONB.sub(r"CAST(\1 AS jsonb)", sql)
     return _IS_SOUND.sub(_SOUND, _ON_SQLITE.sub("", sql))
 
 
@@ -514,6 +547,8 @@ _SQLITE = [
         (_IS_SOUND.pattern, _SOUND_ON_SQLITE),
         (_ON_SQLITE.pattern, r" AND \1"),
         (r"\s+OFFSET 0\b", ""),
+        (r"\bas_jsonb\([\w.]+\)|\bnotified\([^)]*\)", "NULL"),
+        (r"\bARRAY\(SELECT ([\w.]+) FROM", r"(SELECT json_group_array(\1) FROM"),
         (r"\bnow\(\)", ":now"),
         (r"@\w+", ""),
         (_LOCKS, ""),
@@ -523,7 +558,7 @@ _SQLITE = [
             r"= ANY\(CAST\((:\w+) AS \w+\[\]\)\)",
             r"IN (SELECT value FROM json_each(\1))",
         ),
-        (r"CAST\((:\w+) AS \w+\)", r"\1"),
+        (r"CAST\((:\w+) AS \w+(?:\[\])?\)", r"\1"),
         (r"\bgreatest\(", "max("),
         (r"\bleast\(", "min("),
         (r"\bIS NOT DISTINCT FROM\b", "IS"),
@@ -532,7 +567,7 @@ _SQLITE = [
         (r"(?<!LEFT )(?<!CROSS )\bJOIN\b", "CROSS JOIN"),
         (
             _DELETE,
-            r"DELETE FROM \1 WHERE rowid IN (SELECT \2.rowid FROM \3 AS \4"
+            r"DELETE FROM \1 AS \2 WHERE rowid IN (SELECT \2.rowid FROM \3 AS \4"
             r" CROSS JOIN \1 AS \2 WHERE \5) ",
         ),
     )

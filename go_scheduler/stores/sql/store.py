@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from go_scheduler.checks import LONGEST
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import (
     TaskDefinitionNotFoundError,
@@ -17,10 +16,12 @@ from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.rules import check_each_once
 from go_scheduler.stores.sql.additions import Additions, SQLByHand
 from go_scheduler.stores.sql.claims import SQLClaims
+from go_scheduler.stores.sql.cleanup import SQLCleanup
 from go_scheduler.stores.sql.database import Classes, Lane
 from go_scheduler.stores.sql.edits import Edits, Tombstones, definition_of
 from go_scheduler.stores.sql.finishing import finish_run
 from go_scheduler.stores.sql.firing import SQLFiring
+from go_scheduler.stores.sql.inserts import SQLInserts
 from go_scheduler.stores.sql.joined import Joined, join, when_committed
 from go_scheduler.stores.sql.lists import BOTH, due_queues, page_of_definitions
 from go_scheduler.stores.sql.puts import Puts, Sets
@@ -44,11 +45,9 @@ if TYPE_CHECKING:
         DefinitionState,
         QueueStats,
         TaskDefinition,
-        TaskInstance,
     )
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
-        Addition,
         Position,
         Reviewed,
         RunOutcome,
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     )
     from go_scheduler.stores.rules import Declaration, Declared
     from go_scheduler.stores.sql.database import Database
-    from go_scheduler.stores.sql.puts import Putting
     from go_scheduler.stores.sql.schema import Schema
     from go_scheduler.stores.sql.tables import Dialect
 
@@ -65,14 +63,17 @@ _LARGE_BATCH = 500
 _WAITS_TO_DECLARE = 4
 
 
-class SQLStore(SQLByHand, SQLClaims, SQLFiring, SQLRuns, SQLViews, TransactionalStore):
-    """Keeps definitions and instances in a database.
-
-    Attributes:
-        _putting: How an engine puts definitions.
-    """
-
-    _putting: Putting
+class SQLStore(
+    SQLByHand,
+    SQLInserts,
+    SQLClaims,
+    SQLFiring,
+    SQLRuns,
+    SQLCleanup,
+    SQLViews,
+    TransactionalStore,
+):
+    """Keeps definitions and instances in a database."""
 
     def __init__(
         self,
@@ -97,6 +98,8 @@ class SQLStore(SQLByHand, SQLClaims, SQLFiring, SQLRuns, SQLViews, Transactional
         self._elapsed = (clock or SystemClock()).elapsed
         self._classes = Classes(self._elapsed)
         self._careful = {}
+        self._limited = {}
+        self._limited_within = {}
 
     @property
     def retries(self) -> Mapping[str, int]:
@@ -120,32 +123,6 @@ class SQLStore(SQLByHand, SQLClaims, SQLFiring, SQLRuns, SQLViews, Transactional
     def _ask_for_time(self, connection: Connection) -> tuple[datetime, timedelta]:
         return self._dialect.now(connection), self._elapsed()
 
-    def _forget(
-        self, connection: Connection, remember: timedelta, *, made: int, limit: int
-    ) -> int:
-        """Forget ids that ended long ago, or are too many; say how many those were."""
-        until = self._dialect.now(connection) - min(remember, LONGEST)
-        self._tombstones.forget_ended(connection, until, limit=limit)
-        return self._tombstones.forget_most(
-            connection, self.most_remembered, made=made, limit=limit
-        )
-
-    # Definitions, as users change and read them.
-
-    def _put(self, definitions: Sequence[TaskDefinition]) -> Sequence[TaskDefinition]:
-        """Insert each definition, or replace the one with its id."""
-        if not definitions:
-            return []
-        check_each_once(definitions)
-        return self._putting.put(
-            definitions,
-            # Writing a large batch takes so long that its first rows may lie below the
-            # bound of every scan when they become visible.
-            late=len(definitions) > _LARGE_BATCH,
-            # A put of a revision that was done, and is repeated, conflicts with itself.
-            repeatable=all(each.revision is None for each in definitions),
-        )
-
     def join(
         self, connection: object, *, committed: Callable[[], None] | None = None
     ) -> JoinedStore:
@@ -157,20 +134,11 @@ class SQLStore(SQLByHand, SQLClaims, SQLFiring, SQLRuns, SQLViews, Transactional
             joined,
             self._database,
             self._dialect,
-            put=self._putting.put_within,
+            put=self._put_within,
             sets=self._sets,
             edits=self._edits,
             add=self._add_within,
         )
-
-    def _add_within(
-        self,
-        connection: Connection,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-    ) -> Sequence[TaskInstance]:
-        """Make instances of a definition within a transaction."""
-        return self._additions.add(connection, definition_id, additions)
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""

@@ -49,7 +49,7 @@ from go_scheduler.stores.sql.rows import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from sqlalchemy import ColumnElement, Connection, Delete, Row, Select, Update
@@ -475,6 +475,14 @@ class Dialect(ABC):
             now: When it was put.
             late: Whether that may commit only much later.
         """
+
+    def hint_within(self, connection: Connection, *, late: bool) -> timedelta | None:
+        """How soon it must be due what others are told of; None: of nothing."""
+        return None
+
+    def understands(self, connection: Connection) -> bool:
+        """Whether our statements can be executed on a connection of the user's."""
+        return True
 
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]

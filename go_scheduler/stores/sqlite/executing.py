@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy.dialects import sqlite
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
 
 _DIALECT = sqlite.dialect()
+Result = TypeVar("Result")
 
 
 class FileStatements(Statements):
@@ -60,22 +61,33 @@ class FileStatements(Statements):
         apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement in a transaction that has the write lock."""
-        values = {name: _value(each) for name, each in terms.items()}
-        rows = {
-            name: _encoded(each, statement.batches[name])
-            for name, each in (batches or {}).items()
-        }
+        given = self._given(statement, terms, batches)
         found = self._database.transact(
-            lambda connection: self._execute(connection, statement, values, rows),
+            lambda connection: self._steps(connection, statement, *given),
             repeatable=repeatable,
         )
         return _columns(statement).read(found)
 
+    def within(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
+        """Call ``work`` in a transaction that has the write lock."""
+        return self._database.transact(work)
+
+    def execute(
+        self,
+        connection: Connection,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+    ) -> Sequence[Any]:
+        """Execute a statement on a connection, which is in a transaction."""
+        given = self._given(statement, terms, batches)
+        return _columns(statement).read(self._steps(connection, statement, *given))
+
     def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
         """Execute a statement that only reads: nobody waits for it."""
-        values = {name: _value(each) for name, each in terms.items()}
+        given = self._given(statement, terms, None)
         found = self._database.run(
-            lane, lambda connection: self._execute(connection, statement, values, {})
+            lane, lambda connection: self._steps(connection, statement, *given)
         )
         return _columns(statement).read(found)
 
@@ -96,7 +108,21 @@ class FileStatements(Statements):
         )
         return Written(rows)
 
-    def _execute(
+    def _given(
+        self,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None,
+    ) -> tuple[Mapping[str, object], Mapping[str, Batch]]:
+        """Parameters and batches as a file takes them."""
+        values = {name: _value(each) for name, each in terms.items()}
+        rows = {
+            name: _encoded(each, statement.batches[name])
+            for name, each in (batches or {}).items()
+        }
+        return values, rows
+
+    def _steps(
         self,
         connection: Connection,
         statement: Statement,
@@ -141,7 +167,7 @@ def _step(
         )
         for name, places in step.passed.items()
     }
-    if passed and not any(tables[name] for name in passed):
+    if step.needs_rows and passed and not any(tables[name] for name in passed):
         return []
     found = connection.exec_driver_sql(step.sql, {**values, **passed})
     if not step.columns:

@@ -1,0 +1,213 @@
+"""What is deleted because it is over, and what nodes tell of themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from go_scheduler.checks import LONGEST
+from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
+from go_scheduler.stores.rules import note_forgotten
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.rows import (
+    CONTACT_COLUMNS,
+    read_contacts,
+    write_announcement,
+)
+from go_scheduler.stores.sql.statement import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from go_scheduler.stores.messages import Announcement, NodeContact, Retention
+    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.edits import Tombstones
+    from go_scheduler.stores.sql.statement import Statements
+    from go_scheduler.stores.sql.tables import Dialect
+
+
+# No index has ``attempt``: rows are read before they are chosen, and those that are
+# locked are skipped then.
+def _delete_instances(index: str, equal: str) -> Statement:
+    """Deletes instances that ended long ago, those that failed or all others."""
+    return Statement(
+        f"""
+WITH old AS MATERIALIZED (
+  SELECT id, attempt, error IS NOT NULL OR outcome <> 'completed' AS failed,
+         now() AS now
+    FROM task_instances@{index}
+   WHERE completed_at IS NOT NULL AND outcome {equal} 'failed'
+     AND completed_at >= now() - CAST(:back AS interval)
+     AND completed_at <= now() - CAST(:older_than AS interval)
+   ORDER BY completed_at LIMIT :limit FOR UPDATE SKIP LOCKED),
+runs AS (
+  DELETE FROM task_runs@task_runs_pkey AS r USING old AS old
+   WHERE r.instance_id = old.id AND (old.attempt > 1 OR old.failed)
+  RETURNING r.attempt)
+DELETE FROM task_instances@task_instances_pkey AS t USING old AS old
+ WHERE t.id = old.id
+RETURNING t.id, t.completed_at, old.now
+""",
+        ("id", "completed_at", "now"),
+    )
+
+
+def _delete_definitions(index: str, since: str) -> Statement:
+    """Deletes definitions without instances, and remembers ids of those that ended."""
+    return Statement(
+        f"""
+WITH old AS MATERIALIZED (
+  SELECT d.key, d.revision FROM task_definitions@{index} AS d
+   WHERE d.{since} IS NOT NULL AND d.{since} <= now() - CAST(:older_than AS interval)
+     AND NOT EXISTS (SELECT 1 FROM task_instances@task_instances_fire_key AS i
+                      WHERE i.definition_key = d.key)
+   ORDER BY d.{since} LIMIT :limit FOR UPDATE SKIP LOCKED),
+gone AS (
+  DELETE FROM task_definitions@task_definitions_pkey AS d USING old AS old
+   WHERE d.key = old.key AND d.{since} <= now() - CAST(:older_than AS interval)
+  RETURNING d.key, d.id, d.revision, d.completed_at, d.named),
+emptied AS (
+  DELETE FROM task_contents@task_contents_pkey AS c USING gone AS g
+   WHERE c.key = g.key
+  RETURNING c.key, c.trigger_kind, c.trigger_state),
+remembered AS (
+  INSERT INTO task_tombstones (id, trigger_kind, trigger_state, revision, completed_at)
+  SELECT g.id, e.trigger_kind, e.trigger_state, g.revision, g.completed_at
+    FROM gone AS g JOIN emptied AS e ON e.key = g.key
+   WHERE g.named AND g.completed_at IS NOT NULL
+  ON CONFLICT (id) DO UPDATE
+     SET trigger_kind = excluded.trigger_kind, trigger_state = excluded.trigger_state,
+         revision = excluded.revision, completed_at = excluded.completed_at
+  RETURNING id)
+SELECT key FROM gone
+""",
+        ("d_key",),
+    )
+
+
+_DELETE_ENDED = _delete_instances("task_instances_ended_idx", "<>")
+_DELETE_FAILED = _delete_instances("task_instances_failed_idx", "=")
+_DELETE_COMPLETED = _delete_definitions(
+    "task_definitions_completed_idx", "completed_at"
+)
+_DELETE_DELETED = _delete_definitions("task_definitions_deleted_idx", "deleted_at")
+# What was counted goes with it: by itself it would be one way more to a server.
+_DELETE_CONTACTS = Statement(
+    """
+WITH old AS MATERIALIZED (
+  SELECT every, begins_at, queue, node FROM task_stats@task_stats_pkey
+   WHERE every = 60000000 AND begins_at < now() - CAST(:stats_kept AS interval)
+   ORDER BY every, begins_at, queue, node LIMIT 5000 FOR UPDATE SKIP LOCKED),
+counted AS (
+  DELETE FROM task_stats@task_stats_pkey AS s USING old AS old
+   WHERE s.every = old.every AND s.begins_at = old.begins_at AND s.queue = old.queue
+     AND s.node = old.node
+  RETURNING s.every)
+DELETE FROM task_nodes WHERE seen_at < now() - CAST(:kept AS interval) RETURNING node
+""",
+    ("node",),
+)
+_NOTE_CONTACT = Statement(
+    """
+INSERT INTO task_nodes (node, contact_since, seen_at, queues, names, host, pid, version,
+                        lease, stopping)
+VALUES (CAST(:node AS uuid), now() - CAST(:unbroken AS interval), now(),
+        CAST(:queues AS text), CAST(:names AS text), CAST(:host AS text),
+        CAST(:pid AS bigint), CAST(:version AS text), CAST(:lease AS bigint),
+        CAST(:stopping AS boolean))
+ON CONFLICT (node) DO UPDATE
+   SET contact_since = excluded.contact_since, seen_at = excluded.seen_at,
+       queues = excluded.queues, names = excluded.names, host = excluded.host,
+       pid = excluded.pid, version = excluded.version, lease = excluded.lease,
+       stopping = excluded.stopping
+RETURNING node
+""",
+    ("node",),
+)
+_LIST_CONTACTS = Statement(
+    f"""
+SELECT {", ".join(CONTACT_COLUMNS)}
+  FROM task_nodes
+ WHERE seen_at >= now() - CAST(:within AS interval)
+""",
+    CONTACT_COLUMNS,
+)
+
+
+class SQLCleanup(Store):
+    """Deletes what is over, and keeps what nodes tell of themselves."""
+
+    _statements: Statements
+    _database: Database
+    _dialect: Dialect
+    _tombstones: Tombstones
+
+    def delete_finished(self, retention: Retention, *, limit: int) -> int:
+        """Delete what ended long ago."""
+        older_than = min(retention.ended, LONGEST)
+        failed = min(retention.failed, LONGEST)
+        left = limit - self._delete_instances(_DELETE_ENDED, older_than, limit)
+        if left:
+            left -= self._delete_instances(_DELETE_FAILED, failed, left)
+        if left:
+            completed = self._delete(_DELETE_COMPLETED, older_than, left)
+            left -= completed
+            # Rows that a delete has left behind for their history count for nobody.
+            self._delete(_DELETE_DELETED, older_than, limit)
+            kept = {"kept": CONTACTS_KEPT, "stats_kept": STATS_KEPT}
+            self._statements.run(Lane.BY_TIME, _DELETE_CONTACTS, kept)
+            self._forget(retention.remembered, made=completed, limit=limit)
+        # Nobody waits for a cleanup.
+        self._database.replace_one()
+        return limit - left
+
+    def _delete_instances(
+        self, statement: Statement, older_than: timedelta, limit: int
+    ) -> int:
+        sweep = self._statements.sweep((statement, older_than))
+        terms = {
+            "older_than": older_than,
+            "back": sweep.back + older_than,
+            "limit": limit,
+        }
+        with self._statements.scanning(sweep):
+            rows = self._statements.run(Lane.BY_TIME, statement, terms)
+        if len(rows) < limit:
+            sweep.finish()
+        else:
+            last = max(row.completed_at for row in rows)
+            sweep.go_on(rows[0].now - last - older_than)
+        return len(rows)
+
+    def _delete(self, statement: Statement, older_than: timedelta, limit: int) -> int:
+        terms = {"older_than": older_than, "limit": limit}
+        return len(self._statements.run(Lane.BY_TIME, statement, terms))
+
+    def _forget(self, remember: timedelta, *, made: int, limit: int) -> None:
+        """Forget ids that ended long ago, or are too many."""
+
+        def forget(connection: Connection) -> int:
+            until = self._dialect.now(connection) - min(remember, LONGEST)
+            self._tombstones.forget_ended(connection, until, limit=limit)
+            return self._tombstones.forget_most(
+                connection, self.most_remembered, made=made, limit=limit
+            )
+
+        forgotten = self._statements.within(Lane.BY_TIME, forget)
+        note_forgotten(forgotten, most=self.most_remembered)
+
+    def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
+        """Record that a node has been in contact with the store up to now."""
+        terms = {
+            "node": announced.node,
+            "unbroken": unbroken,
+            **write_announcement(announced),
+        }
+        self._statements.run(Lane.RENEWALS, _NOTE_CONTACT, terms)
+
+    def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
+        """Read when nodes were in contact with the store."""
+        terms = {"within": within}
+        return read_contacts(self._statements.read(Lane.BY_TIME, _LIST_CONTACTS, terms))
