@@ -17,9 +17,6 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
-from go_scheduler.stores.postgresql.due_instances import DueInstances
-from go_scheduler.stores.postgresql.executing import Statements
-from go_scheduler.stores.postgresql.statements import APART
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import ContentsCache
@@ -51,7 +48,8 @@ if TYPE_CHECKING:
     from go_scheduler.testing.clock import ManualClock
 
 PAST = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
-READS = "attempt < 9000000000000000000 AND runs < 9000000000000000000\n     AND due"
+READS = "attempt < 9000000000000000000"
+APART = " AND false"
 NEVER = "no claim says this"
 
 
@@ -210,20 +208,6 @@ def store(postgresql_url: str, clock: ManualClock) -> Iterator[PostgreSQLStore]:
         yield store
 
 
-class ReadsNoRows(PostgreSQLDialect):
-    """Claims read no rows unless they have to, as on CockroachDB."""
-
-    reads_rows = False
-
-
-def let_claims_read_no_rows(store: PostgreSQLStore) -> None:
-    dialect = ReadsNoRows(store.clock)
-    statements = Statements(store._database, dialect, clock=store.clock)
-    store._due_instances = DueInstances(
-        statements, store._classes, shards=1, reads_rows=False
-    )
-
-
 @contextmanager
 def before_each(
     store: PostgreSQLStore, lane: Lane, call: Callable[..., object], **how: bool
@@ -244,7 +228,8 @@ def locked(
     error: type[psycopg.Error] = LockNotAvailable,
 ) -> Iterator[Counter[bool]]:
     """Let claims of a queue meet a lock, unless they say this; count who did."""
-    let_claims_read_no_rows(store)
+    # As on CockroachDB.
+    store._dialect.reads_rows = False
     claims: Counter[bool] = Counter()
 
     def wait(
@@ -254,7 +239,7 @@ def locked(
         parameters: Mapping[str, Any],
         *_: object,
     ) -> None:
-        queues = (parameters.get("queue"), *parameters.get("queues", []))
+        queues = (parameters.get("queue0"), *parameters.get("queues", []))
         if "UPDATE task_instances" in statement and queue in queues:
             says_so = unless in statement.partition("FOR UPDATE")[0]
             claims[says_so] += 1
@@ -365,7 +350,7 @@ def test_a_claim_that_failed_claims_nothing_and_the_next_one_sees_all(
     reads_rows: bool,
 ) -> None:
     if not reads_rows:
-        let_claims_read_no_rows(store)
+        store._dialect.reads_rows = False
     instance = pending(store)
     with (
         failing_statements(store, share=1, error=error) as failed,
@@ -449,7 +434,7 @@ def test_what_met_a_lock_reads_the_definitions_past_it(
         if "UPDATE task_instances" in statement and APART not in statement:
             raise exc.OperationalError("", {}, LockNotAvailable())
 
-    let_claims_read_no_rows(store)
+    store._dialect.reads_rows = False
     lane = Lane.BY_KEY if write == "start" else Lane.BY_TIME
     with before_each(store, lane, wait):
         if write == "start":
