@@ -192,7 +192,8 @@ first AS MATERIALIZED (
    ORDER BY slot, priority, due_at, execute_at, id),
 made AS (
   INSERT INTO task_slots (name, instance_id) SELECT slot, id FROM first ORDER BY slot
-  ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING name, instance_id),
+  ON CONFLICT (name, number) DO UPDATE SET name = excluded.name
+  RETURNING name, instance_id),
 has AS MATERIALIZED (
   SELECT name, instance_id FROM made
   UNION ALL SELECT name, instance_id FROM taken),

@@ -7,8 +7,9 @@ definition: after a delete the row stays, marked, until its history is gone, and
 same ``id`` may begin another life under a new key. Of one that has ended and is gone
 ``task_tombstones`` keeps what says whether it would run again.
 
-Columns and tables that nothing uses yet are empty. They are for policies, workers and
-figures still to come, so that no database has to be changed for those.
+Columns and tables marked *not yet* are empty: no statement names them. They are for
+limits, follow-ups, results and others still to come, so that no database has to be
+changed for those.
 
 Durations are whole microseconds. There are no foreign keys: a delete takes the rows it
 has to, in batches, and a row without its definition harms nobody.
@@ -96,6 +97,27 @@ definitions = Table(
     # The set that it was declared in.
     Column("owner", Text),
     Column("created_at", Time, nullable=False),
+    # Not yet, for keys: the key that users give it, which they know it by.
+    Column("label", Text),
+    # Not yet, for limits: the row of task_limits by which its runs are counted.
+    Column("limit_name", Text),
+    # Not yet, for limits: the name in a payload whose values are counted apart.
+    Column("limit_per", Text),
+    # Not yet, for rates: the row of task_limits by which its starts are counted.
+    Column("rate_name", Text),
+    # Not yet, for rates: the name in a payload whose values are counted apart.
+    Column("rate_per", Text),
+    # Not yet, for follow-ups: what runs after a success or a failure, as JSON.
+    Column("follow_up", Text),
+    # Not yet, for pause_after: how many of its instances in a row failed for good.
+    Column("failures", BigInteger),
+    # Not yet, for pause_after: how many such failures pause it.
+    Column("pause_after", BigInteger),
+    # Not yet, for windows of execution: the hours in which it may run, as JSON.
+    Column("run_window", Text),
+    # Not yet, for edits beside a retention of zero: the latest fire time that was ever
+    # fired, by whichever trigger. It is not fired again.
+    Column("fired_until", Time),
 )
 _is_due = text("next_fire_time IS NOT NULL AND NOT paused AND NOT late")
 _is_late = text("next_fire_time IS NOT NULL AND NOT paused AND late")
@@ -106,6 +128,7 @@ _is_listed = text("deleted_at IS NULL AND queue >= ''")
 _is_deleted = text("deleted_at IS NOT NULL")
 _is_completed = text("completed_at IS NOT NULL")
 _is_owned = text("owner IS NOT NULL AND deleted_at IS NULL")
+_is_labelled = text("label IS NOT NULL AND deleted_at IS NULL")
 
 contents = Table(
     "task_contents",
@@ -119,6 +142,8 @@ contents = Table(
     Column("trigger_kind", Text, nullable=False),
     Column("trigger_state", Text, nullable=False),
     Column("policies", Text, nullable=False),
+    # Not yet, for audits: since when the definition has this trigger.
+    Column("trigger_set_at", Time),
 )
 
 instances = Table(
@@ -186,6 +211,28 @@ instances = Table(
     # Not in a column family of its own: beside one, CockroachDB skips no locked rows.
     Column("payload", Object),
     Column("trace_context", Text),
+    # Not yet, for jobs: its own priority, retry and timeouts instead of its
+    # definition's, as JSON.
+    Column("overrides", Text),
+    # Not yet, for limits: its definition's.
+    Column("limit_name", Text),
+    # Not yet, for limits: the value in its payload that is counted apart.
+    Column("limit_value", Text),
+    # Not yet, for rates: its definition's.
+    Column("rate_name", Text),
+    # Not yet, for rates: the value in its payload that is counted apart.
+    Column("rate_value", Text),
+    # Not yet, for follow-ups: its definition's, or its own.
+    Column("follow_up", Text),
+    # Not yet, for follow-ups: the instance after whose end this one runs.
+    Column("follows", Id),
+    # Not yet, for results: whether somebody may ask for its result.
+    Column("keeps_result", Boolean),
+    # Not yet, for debouncing: the key that it shares with later calls, which move it
+    # instead of making another one. The write that begins it empties it.
+    Column("debounce_key", Text),
+    # Not yet, for windows of execution: its definition's.
+    Column("run_window", Text),
     UniqueConstraint("definition_key", "fire_time", name="task_instances_fire_key"),
     CheckConstraint(
         "(completed_at IS NULL) = (outcome IS NULL)", name="task_instances_end_check"
@@ -220,6 +267,8 @@ nodes = Table(
     Column("lease", BigInteger),
     # Whether it takes nothing more.
     Column("stopping", Boolean, nullable=False, server_default=_NO),
+    # Not yet, for shards that nodes own: whether it fires definitions.
+    Column("fires", Boolean),
 )
 
 stats = Table(
@@ -256,7 +305,46 @@ slots = Table(
     "task_slots",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("instance_id", Id, nullable=False),
+    # Not yet, for limits: which of the slots of that name. A lock has one.
+    Column(
+        "number",
+        BigInteger,
+        primary_key=True,
+        autoincrement=False,
+        server_default=_ZERO,
+    ),
+    # Not yet, for limits: empty while nobody has the slot.
+    Column("instance_id", Id),
+    # Not yet, for limits: which run of the instance has the slot.
+    Column("attempt", BigInteger),
+)
+
+# Not yet, for limits and rates: how many may run at once, and start within a time.
+limits = Table(
+    "task_limits",
+    metadata,
+    Column("name", Text, primary_key=True),
+    # Limits: how many may run at once.
+    Column("n", BigInteger),
+    # Rates: how many may start within so many microseconds, and how many at once.
+    Column("rate", BigInteger),
+    Column("every", BigInteger),
+    Column("burst", BigInteger),
+    # Whether nothing more is let go on.
+    Column("paused", Boolean, nullable=False, server_default=_NO),
+    # The set that it was declared in.
+    Column("owner", Text),
+    # Which of its edits this is.
+    Column("revision", BigInteger, nullable=False),
+)
+
+# Not yet, for rates: from when on each may let another instance start.
+tokens = Table(
+    "task_tokens",
+    metadata,
+    # The rate, with the value that is counted apart.
+    Column("name", Text, primary_key=True),
+    Column("free_at", Time, nullable=False),
 )
 
 # What an application declares at its start, as a whole.
@@ -287,6 +375,7 @@ _has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
 _has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")
 _ended_unrun = text("completed_at IS NOT NULL AND outcome IN ('cancelled', 'skipped')")
 _has_key = text("key IS NOT NULL")
+_is_debounced = text("debounce_key IS NOT NULL AND completed_at IS NULL")
 # SQLite, which has no statistics, would take it where nearly all are in one queue, too.
 ON_SERVERS = {"task_definitions_queue_idx"}
 
@@ -354,6 +443,15 @@ indexes = (
         _made.definition_key,
         _made.key,
         where=_has_key,
+        unique=True,
+    ),
+    # Of what has no such key, which is all today, these two have no entry.
+    _index("task_definitions_label_key", _of.label, where=_is_labelled, unique=True),
+    _index(
+        "task_instances_debounce_key",
+        _made.definition_key,
+        _made.debounce_key,
+        where=_is_debounced,
         unique=True,
     ),
     Index("task_tombstones_completed_idx", tombstones.c.completed_at, tombstones.c.id),

@@ -218,7 +218,7 @@ SELECT slot, id FROM task_instances
  ORDER BY priority, due_at, execute_at, id
 """
 TAKE_SLOT = """
-INSERT INTO task_slots (name, instance_id) VALUES (?, ?) ON CONFLICT (name) DO NOTHING
+INSERT INTO task_slots (name, instance_id) VALUES (?, ?) ON CONFLICT DO NOTHING
 """
 START_IN_SLOTS = of_instances(f"""
 WITH x AS MATERIALIZED (
