@@ -255,6 +255,23 @@ def test_another_one_is_refused_and_left_as_it_is(
     assert schema(made) == before
 
 
+@pytest.mark.parametrize("migrate", [True, False])
+def test_a_database_of_another_number_of_shards_is_refused(
+    made: str, engine: str, migrate: bool
+) -> None:
+    number = 16 if engine == "cockroachdb" else 1
+    shards = "FROM task_settings WHERE name = 'shards'"
+    assert execute(made, f"SELECT value {shards}") == [(str(number),)]
+    execute(made, "UPDATE task_settings SET value = '8' WHERE name = 'shards'")
+    said = f"made with 8 shards, .* go_scheduler has {number}: use"
+    with pytest.raises(StoreError, match=said):
+        initialize(made, migrate=migrate)
+    # One that has run nothing yet is made by whoever comes first.
+    execute(made, f"DELETE {shards}")
+    initialize(made, migrate=migrate)
+    assert execute(made, f"SELECT value {shards}") == [(str(number),)]
+
+
 @pytest.fixture
 def user(made: str) -> Iterator[str]:
     """The URL of a user of that database who may do nothing yet."""

@@ -302,11 +302,15 @@ that were made by them. What is to be different is a revision of its own."""
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_revision_is_ever_edited(dialect: str) -> None:
     found = {
-        each.revision: sha256(" ".join(sql_of([each], dialect).split()).encode())
+        # SQLAlchemy has not always written the same.
+        each.revision: sql_of([each], dialect).replace("DEFAULT (0)", "DEFAULT 0")
         for each in history().after(None)
     }
-    digests = {name: each.hexdigest()[:16] for name, each in found.items()}
-    assert digests == {name: each[dialect] for name, each in MADE.items()}
+    digests = {
+        revision: sha256(" ".join(sql.split()).encode()).hexdigest()[:16]
+        for revision, sql in found.items()
+    }
+    assert digests == {revision: each[dialect] for revision, each in MADE.items()}
 
 
 # Printed SQL.
