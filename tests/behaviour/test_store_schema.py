@@ -237,7 +237,10 @@ def test_one_that_is_missing_is_named_when_it_may_not_be_made(
     ("change", "said"),
     [
         ("UPDATE {} SET version_num = '9999'", "revision 9999,.* newer go_scheduler"),
-        ("UPDATE {} SET version_num = '0019'", "0019, .*before the first .*: recreate"),
+        (
+            "UPDATE {} SET version_num = '0019'",
+            "0019, .*before .*, the first that .*: recreate",
+        ),
         ("INSERT INTO {} VALUES ('0003')", "says 0003, .*, and should say one"),
         ("ALTER TABLE task_definitions DROP COLUMN note", r"\bnote\b"),
         ("ALTER TABLE task_instances DROP COLUMN skipped_reason", "skipped_reason"),
