@@ -512,6 +512,11 @@ _AFTER = """
          > (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid))"""
 
 
+def _of_shard(shard: object, shards: int) -> str:
+    """The condition of one part of an index, where there are several."""
+    return f"shard = {shard} AND " if shards > 1 else ""
+
+
 def _due(shards: int, after: str = "") -> str:
     """A page of what is due, in time or late, of every shard."""
     in_time = [
@@ -519,7 +524,8 @@ def _due(shards: int, after: str = "") -> str:
 in_time{shard} AS MATERIALIZED (
   SELECT {_COLUMNS}
     FROM task_definitions@task_definitions_due_idx
-   WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
+   WHERE {_of_shard(shard, shards)}next_fire_time IS NOT NULL
+     AND NOT paused AND NOT late
      AND next_fire_time >= now() - CAST(:back AS interval)
      AND next_fire_time <= now() + CAST(:ahead AS interval){after}
    ORDER BY next_fire_time, id LIMIT :limit),"""
@@ -791,7 +797,7 @@ head{place} AS MATERIALIZED (
   SELECT {place} AS head, claimable_at
     FROM task_instances@task_instances_claimable_idx
    WHERE queue = CAST(:queue{queue} AS text) AND priority = {priority}
-     AND shard = {shard} AND claimable_at IS NOT NULL
+     AND {_of_shard(shard, shards)}claimable_at IS NOT NULL
      AND claimable_at >= now() - CAST(:back{place} AS interval)
      AND claimable_at <= now() + CAST(:ahead AS interval)
    ORDER BY claimable_at LIMIT :limit)"""
@@ -856,13 +862,14 @@ _WITH_CONTENTS = """
                                     AND t.started_at IS NOT NULL THEN d.key END"""
 
 
-def _claim(only: str = "", apart: str = "", looked: str = "") -> Statement:
+def _claim(shards: int, only: str = "", apart: str = "", looked: str = "") -> Statement:
     """Claims what nobody has claimed in one place, the earliest first."""
+    of_shard = _of_shard("CAST(:shard AS bigint)", shards)
     sql = f"""
 WITH due AS MATERIALIZED (
   SELECT id, claimable_at AS place FROM task_instances@task_instances_claimable_idx
    WHERE queue = CAST(:queue AS text) AND priority = CAST(:priority AS bigint)
-     AND shard = CAST(:shard AS bigint) AND claimable_at IS NOT NULL
+     AND {of_shard}claimable_at IS NOT NULL
      AND claimable_at >= now() - CAST(:back AS interval)
      AND claimable_at <= now() + CAST(:ahead AS interval){only}
    ORDER BY claimable_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED),
@@ -973,14 +980,14 @@ def claim_statements(shards: int, *, reads_rows: bool) -> Mapping[str, Statement
     if reads_rows:
         return {
             **named,
-            "claim": _claim(_SOUND + _FREE),
-            "claim_and_look": _claim(_SOUND + _FREE, looked=_looked()),
+            "claim": _claim(shards, _SOUND + _FREE),
+            "claim_and_look": _claim(shards, _SOUND + _FREE, looked=_looked()),
             "claim_lapsed": _claim_lapsed(_SOUND),
         }
     return {
         **named,
-        "claim": _claim(),
-        "claim_past_locks": _claim(_SOUND + _FREE, APART),
+        "claim": _claim(shards),
+        "claim_past_locks": _claim(shards, _SOUND + _FREE, APART),
         "claim_lapsed": _claim_lapsed(),
         "claim_lapsed_past_locks": _claim_lapsed(_SOUND, APART),
     }

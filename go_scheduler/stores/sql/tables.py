@@ -35,6 +35,7 @@ from sqlalchemy import (
     false,
     select,
     text,
+    true,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -376,29 +377,65 @@ _has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")
 _ended_unrun = text("completed_at IS NOT NULL AND outcome IN ('cancelled', 'skipped')")
 _has_key = text("key IS NOT NULL")
 _is_debounced = text("debounce_key IS NOT NULL AND completed_at IS NULL")
-# SQLite, which has no statistics, would take it where nearly all are in one queue, too.
-ON_SERVERS = {"task_definitions_queue_idx"}
+_ALL = ("cockroachdb", "postgresql", "sqlite")
+_SHARDED, _NOT_SHARDED, _SERVERS = _ALL[:1], _ALL[1:], _ALL[:2]
 
 
-def _index(name: str, *columns: Column[object], where: object, unique: bool = False):  # type: ignore[no-untyped-def]
-    return Index(
-        name, *columns, unique=unique, postgresql_where=where, sqlite_where=where
+def _index(  # type: ignore[no-untyped-def]
+    name: str,
+    *columns: Column[object],
+    where: object,
+    unique: bool = False,
+    on: Collection[str] = _ALL,
+):
+    # It takes several dialects, and its types say one.
+    index: Any = Index(
+        name,
+        *columns,
+        unique=unique,
+        postgresql_where=where,
+        sqlite_where=where,
+        info={"on": on},
     )
+    return index.ddl_if(dialect=tuple(on))
+
+
+def is_on(index: Index, engine: str) -> bool:
+    """Whether an engine has an index, by its name for SQLAlchemy."""
+    return engine in index.info.get("on", _ALL)
 
 
 _of, _made = definitions.c, instances.c
 indexes = (
     _index("task_definitions_id_key", _of.id, where=_is_live, unique=True),
     _index(
-        "task_definitions_due_idx", _of.shard, _of.next_fire_time, _of.id, where=_is_due
+        "task_definitions_due_idx",
+        _of.shard,
+        _of.next_fire_time,
+        _of.id,
+        where=_is_due,
+        on=_SHARDED,
+    ),
+    _index(
+        "task_definitions_due_idx",
+        _of.next_fire_time,
+        _of.id,
+        where=_is_due,
+        on=_NOT_SHARDED,
     ),
     _index("task_definitions_late_idx", _of.next_fire_time, _of.id, where=_is_late),
     _index("task_definitions_completed_idx", _of.completed_at, where=_is_completed),
     _index("task_definitions_deleted_idx", _of.deleted_at, where=_is_deleted),
     _index("task_definitions_former_idx", _of.id, where=_is_deleted),
     _index("task_definitions_owner_idx", _of.owner, _of.id, where=_is_owned),
-    _index("task_definitions_queue_idx", _of.queue, _of.id, where=_is_listed).ddl_if(
-        dialect=("postgresql", "cockroachdb")
+    # SQLite, which has no statistics, would take it where nearly all are in one queue,
+    # too.
+    _index(
+        "task_definitions_queue_idx",
+        _of.queue,
+        _of.id,
+        where=_is_listed,
+        on=_SERVERS,
     ),
     _index(
         "task_instances_claimable_idx",
@@ -408,6 +445,16 @@ indexes = (
         _made.claimable_at,
         _made.due_at,
         where=_is_claimable,
+        on=_SHARDED,
+    ),
+    _index(
+        "task_instances_claimable_idx",
+        _made.queue,
+        _made.priority,
+        _made.claimable_at,
+        _made.due_at,
+        where=_is_claimable,
+        on=_NOT_SHARDED,
     ),
     _index(
         "task_instances_parked_idx",
@@ -508,6 +555,12 @@ class Dialect(ABC):
 
     name: str
     shards = 1
+
+    def parts(self, shard: ColumnElement[Any]) -> Sequence[ColumnElement[bool]]:
+        """The condition of each part of an index that begins with its shard, if any."""
+        if self.shards == 1:
+            return [true()]
+        return [shard == number for number in range(self.shards)]
 
     @abstractmethod
     def now(self, connection: Connection) -> datetime:

@@ -145,7 +145,7 @@ def claim(queues: int, classes: tuple[int, ...]) -> Statement:
         f"""
     SELECT * FROM (
       SELECT id, {turn} AS turn, claimable_at, due_at FROM task_instances
-       WHERE queue = :queue{number} AND priority = {priority} AND shard = 0
+       WHERE queue = :queue{number} AND priority = {priority}
      AND claimable_at IS NOT NULL AND claimable_at <= :until{_SOUND}
        ORDER BY claimable_at, due_at LIMIT :limit)"""
         for number in range(queues)
@@ -165,7 +165,7 @@ LOOK = f"""
 SELECT EXISTS (
          SELECT 1 FROM task_instances
           WHERE queue IN (SELECT value FROM json_each(:queues))
-            AND priority IN ({", ".join(map(str, PRIORITIES))}) AND shard = 0
+            AND priority IN ({", ".join(map(str, PRIORITIES))})
             AND claimable_at IS NOT NULL AND claimable_at <= :until)
     OR EXISTS (
          SELECT 1 FROM task_instances
@@ -357,7 +357,7 @@ def _due(after: str = "") -> Statement:
 SELECT * FROM (
   SELECT {DEFINITION}
     FROM task_definitions
-   WHERE shard = 0 AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
+   WHERE next_fire_time IS NOT NULL AND NOT paused AND NOT late
      AND next_fire_time <= :until AND typeof(next_fire_time) = 'integer'{after}
    ORDER BY next_fire_time, id LIMIT :limit)
 UNION ALL
@@ -404,10 +404,10 @@ SELECT x.value AS id
 """
 INSERT_NEW = """
 INSERT INTO task_definitions
-       (key, id, shard, queue, priority, expire_after, waits, slot, overlap,
+       (key, id, queue, priority, expire_after, waits, slot, overlap,
         next_fire_time, late, paused, note, paused_at, completed_at, revision, named,
         created_at)
-VALUES (?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)"""
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)"""
 INSERT_CONTENTS = """
 INSERT INTO task_contents (key, name, metadata, trigger_kind, trigger_state, policies)
 VALUES (?, ?, ?, ?, ?, ?)"""

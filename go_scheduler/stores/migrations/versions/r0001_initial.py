@@ -279,8 +279,9 @@ def _index_definitions(op: Operations) -> None:
     in_time, late = f"{due} AND NOT late", f"{due} AND late"
     over, owned = "completed_at IS NOT NULL", f"owner IS NOT NULL AND {live}"
     in_turn = ["next_fire_time", "id"]
+    due_in_turn = [*_shards(op), *in_turn]
     _create_index(op, table, "id_key", ["id"], where=live, unique=True)
-    _create_index(op, table, "due_idx", ["shard", *in_turn], where=in_time)
+    _create_index(op, table, "due_idx", due_in_turn, where=in_time)
     _create_index(op, table, "late_idx", in_turn, where=late)
     _create_index(op, table, "completed_idx", ["completed_at"], where=over)
     _create_index(op, table, "deleted_idx", ["deleted_at"], where=deleted)
@@ -303,7 +304,7 @@ def _index_definitions(op: Operations) -> None:
 
 def _index_instances(op: Operations) -> None:
     table = "task_instances"
-    claimable = ["queue", "priority", "shard", "claimable_at", "due_at"]
+    claimable = ["queue", "priority", *_shards(op), "claimable_at", "due_at"]
     parked = "parked AND NOT frozen"
     in_turn = ["due_at", "execute_at"]
     claimed = "claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen"
@@ -327,6 +328,10 @@ def _index_instances(op: Operations) -> None:
     of_debounce = ["definition_key", "debounce_key"]
     debounced = "debounce_key IS NOT NULL AND completed_at IS NULL"
     _create_index(op, table, "debounce_key", of_debounce, where=debounced, unique=True)
+
+
+def _shards(op: Operations) -> list[str]:
+    return ["shard"] if op.get_context().dialect.name == "cockroachdb" else []
 
 
 def _create_table(op: Operations, name: str, *items: SchemaItem) -> None:
