@@ -7,5 +7,5 @@ WHERE = {
     "cockroachdb": "on CockroachDB",
     "redis": "on Redis",
 }
-SHARDS = {"postgresql": 1, "cockroachdb": 8}
+SHARDS = {"postgresql": 1, "cockroachdb": 16}
 """By how many numbers rows are spread, as the schema has it."""

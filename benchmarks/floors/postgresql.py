@@ -32,7 +32,7 @@ _THREADS = 8
 _CLAIM = """
 WITH due AS MATERIALIZED (
   SELECT id FROM task_instances
-   WHERE queue = 'default' AND priority = 1 AND shard = {shard}
+   WHERE queue = 'default' AND priority = 1{of_shard}
      AND claimable_at IS NOT NULL AND claimable_at <= now()
    ORDER BY claimable_at, due_at LIMIT {limit}
      FOR UPDATE SKIP LOCKED)
@@ -97,7 +97,7 @@ class _Pool:
         while self._claimed < self._instances:
             with self._room:
                 self._room.wait_for(lambda: self._claimed - self._recorded < _AHEAD)
-            claim = _CLAIM.format(shard=shard, limit=_BATCH).encode()
+            claim = _claim(shard, self._shards, limit=_BATCH)
             rows = self._claiming.execute(claim, [node]).fetchall()
             self._claimed += len(rows)
             for each in rows:
@@ -127,6 +127,11 @@ class _Pool:
         return rows
 
 
+def _claim(shard: int, shards: int, *, limit: int) -> bytes:
+    of_shard = f" AND shard = {shard}" if shards > 1 else ""
+    return _CLAIM.format(of_shard=of_shard, limit=limit).encode()
+
+
 def drain(url: str, *, instances: int, shards: int) -> dict[str, float]:
     """Claim, call and record all that is due."""
     return _Pool(url, instances, shards).drain()
@@ -144,7 +149,7 @@ def batches(url: str, *, size: int, count: int, shards: int) -> dict[str, float]
             nonlocal shard
             rows: list[Row] = []
             while len(rows) < size:
-                claim = _CLAIM.format(shard=shard, limit=size - len(rows)).encode()
+                claim = _claim(shard, shards, limit=size - len(rows))
                 rows += claiming.execute(claim, [node]).fetchall()
                 if len(rows) < size:
                     shard = (shard + 1) % shards

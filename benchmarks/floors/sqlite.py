@@ -17,7 +17,7 @@ UPDATE task_instances
        started_at = ?, expires_at = ?
  WHERE id IN (
    SELECT id FROM task_instances
-    WHERE queue = 'default' AND priority = 1 AND shard = 0
+    WHERE queue = 'default' AND priority = 1
       AND claimable_at IS NOT NULL AND claimable_at <= ?
     ORDER BY claimable_at, due_at LIMIT {_BATCH})
 RETURNING id, definition_key, fire_time, execute_at, due_at, attempt, expires_at"""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class CockroachDBStore(PostgreSQLStore):
     """Keeps everything in a CockroachDB cluster that any number of nodes share.
 
-    It needs v24.3 or later. What is due is spread over eight parts of an index, so that
-    nodes do not all write to one range.
+    It needs v24.3 or later. What is due is spread over sixteen parts of an index, so
+    that nodes do not all write to one range.
 
     Args:
         url: Such as ``cockroachdb://user:password@host:26257/database``; what follows a
@@ -133,7 +133,7 @@ class CockroachDBDialect(PostgreSQLDialect):
     """
 
     name = "cockroachdb"
-    shards = 8
+    shards = 16
     reads_rows = False
 
     def __init__(self, clock: Clock | None, *, follower_reads: bool) -> None:

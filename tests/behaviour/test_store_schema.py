@@ -237,7 +237,10 @@ def test_one_that_is_missing_is_named_when_it_may_not_be_made(
     ("change", "said"),
     [
         ("UPDATE {} SET version_num = '9999'", "revision 9999,.* newer go_scheduler"),
-        ("UPDATE {} SET version_num = '0019'", "0019, .*before the first .*: recreate"),
+        (
+            "UPDATE {} SET version_num = '0019'",
+            "0019, .*before .*, the first that .*: recreate",
+        ),
         ("INSERT INTO {} VALUES ('0003')", "says 0003, .*, and should say one"),
         ("ALTER TABLE task_definitions DROP COLUMN note", r"\bnote\b"),
         ("ALTER TABLE task_instances DROP COLUMN skipped_reason", "skipped_reason"),
@@ -253,6 +256,23 @@ def test_another_one_is_refused_and_left_as_it_is(
         initialize(made, migrate=migrate)
     assert type(refused.value) is StoreError
     assert schema(made) == before
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+def test_a_database_of_another_number_of_shards_is_refused(
+    made: str, engine: str, migrate: bool
+) -> None:
+    number = 16 if engine == "cockroachdb" else 1
+    shards = "FROM task_settings WHERE name = 'shards'"
+    assert execute(made, f"SELECT value {shards}") == [(str(number),)]
+    execute(made, "UPDATE task_settings SET value = '8' WHERE name = 'shards'")
+    said = f"made with 8 shards, .* go_scheduler has {number}: use"
+    with pytest.raises(StoreError, match=said):
+        initialize(made, migrate=migrate)
+    # One that has run nothing yet is made by whoever comes first.
+    execute(made, f"DELETE {shards}")
+    initialize(made, migrate=migrate)
+    assert execute(made, f"SELECT value {shards}") == [(str(number),)]
 
 
 @pytest.fixture

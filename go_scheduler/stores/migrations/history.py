@@ -73,8 +73,8 @@ class History:
         if found[0] < self._revisions[0]:
             raise StoreError(
                 f"the database's schema is at revision {found[0]}, which was made"
-                " before the first release and leads to no later one: recreate the"
-                " database, or name another one"
+                f" before {self._revisions[0]}, the first that leads to later ones:"
+                " recreate the database, or name another one"
             )
         if found[0] not in self._revisions:
             raise StoreError(

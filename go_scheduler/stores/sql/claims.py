@@ -27,6 +27,7 @@ from go_scheduler.stores.sql.statement import (
     DEFINITION,
     INSTANCE,
     Statement,
+    of_shard,
 )
 
 if TYPE_CHECKING:
@@ -69,11 +70,12 @@ _WITH_CONTENTS = """
                                     AND t.started_at IS NOT NULL THEN d.key END"""
 
 
-def _in_place(number: int) -> str:
+def _in_place(number: int, shards: int) -> str:
     """Whether ``t`` can be claimed in a place, by its index alone."""
+    shard = of_shard(f"CAST(:shard{number} AS bigint)", shards)
     return f"""t.queue = CAST(:queue{number} AS text)
      AND t.priority = CAST(:priority{number} AS bigint)
-     AND t.shard = CAST(:shard{number} AS bigint) AND t.claimable_at IS NOT NULL
+     AND {shard}t.claimable_at IS NOT NULL
      AND t.claimable_at >= now() - CAST(:back{number} AS interval)
      AND t.claimable_at <= now() + CAST(:ahead AS interval)"""
 
@@ -82,11 +84,12 @@ _OF_INDEX = "task_instances@task_instances_claimable_idx AS t"
 
 
 @lru_cache(maxsize=256)
-def _claim(turns: Sequence[int], *, reads_rows: bool) -> Statement:
+def _claim(turns: Sequence[int], *, shards: int, reads_rows: bool) -> Statement:
     """Claims what nobody has claimed in some places, the earliest first.
 
     Args:
         turns: Of each place: the turn of its priority.
+        shards: Over how many parts of the index instances are spread.
         reads_rows: Whether rows are read before they are chosen, by conditions that no
             index has, so that those that are locked are skipped.
     """
@@ -94,14 +97,14 @@ def _claim(turns: Sequence[int], *, reads_rows: bool) -> Statement:
     if len(turns) == 1:
         due = f"""
   SELECT t.id, t.claimable_at AS place FROM {_OF_INDEX}
-   WHERE {_in_place(0)}{only}
+   WHERE {_in_place(0, shards)}{only}
    ORDER BY t.claimable_at, t.due_at LIMIT :limit FOR UPDATE SKIP LOCKED"""
     else:
         places = [
             f"""
     SELECT * FROM (
       SELECT t.id, {turn} AS turn, t.claimable_at AS place, t.due_at FROM {_OF_INDEX}
-       WHERE {_in_place(number)}{only}
+       WHERE {_in_place(number, shards)}{only}
        ORDER BY t.claimable_at, t.due_at LIMIT :limit)"""
             for number, turn in enumerate(turns)
         ]
@@ -184,7 +187,7 @@ _LAPSED_HEAD = -1
 
 
 @lru_cache(maxsize=256)
-def _heads(places: int, looks: int, *, lapsed: bool) -> Statement:
+def _heads(places: int, looks: int, *, shards: int, lapsed: bool) -> Statement:
     """Says in which places there is anything to claim, by their numbers.
 
     On CockroachDB a plain read of what a claim would take settles it: the claim finds
@@ -194,13 +197,14 @@ def _heads(places: int, looks: int, *, lapsed: bool) -> Statement:
         places: So many.
         looks: After those so many priorities of queues, in which anything may wait, due
             or not.
+        shards: Over how many parts of the index instances are spread.
         lapsed: Whether to look for what has lapsed.
     """
     heads = [
         f"""
 head{number} AS MATERIALIZED (
   SELECT {number} AS head FROM {_OF_INDEX}
-   WHERE {_in_place(number)}
+   WHERE {_in_place(number, shards)}
    ORDER BY t.claimable_at LIMIT :limit)"""
         for number in range(places)
     ]
@@ -328,7 +332,10 @@ class SQLClaims(InstanceStore):
         if lapsed is not None:
             terms |= self._lapsed_terms(queues, lapsed)
         statement = _heads(
-            len(places), len(asked) - len(places), lapsed=lapsed is not None
+            len(places),
+            len(asked) - len(places),
+            shards=self._dialect.shards,
+            lapsed=lapsed is not None,
         )
         rows = self._statements.read(Lane.BY_TIME, statement, terms)
         heads = {row.head for row in rows}
@@ -400,7 +407,11 @@ class SQLClaims(InstanceStore):
                 "limit": limit,
             }
             return self._claim(
-                _claim(turns, reads_rows=careful or self._dialect.reads_rows),
+                _claim(
+                    turns,
+                    shards=self._dialect.shards,
+                    reads_rows=careful or self._dialect.reads_rows,
+                ),
                 parameters,
                 sweeps,
                 careful=careful,

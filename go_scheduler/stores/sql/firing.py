@@ -21,7 +21,7 @@ from go_scheduler.stores.sql.rows import (
     read_time,
 )
 from go_scheduler.stores.sql.runs import LEASE, start_terms
-from go_scheduler.stores.sql.statement import Statement, Write
+from go_scheduler.stores.sql.statement import Statement, Write, of_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +57,8 @@ def _due(shards: int, *, goes_on: bool) -> Statement:
 in_time{shard} AS MATERIALIZED (
   SELECT {_COLUMNS}
     FROM task_definitions@task_definitions_due_idx
-   WHERE shard = {shard} AND next_fire_time IS NOT NULL AND NOT paused AND NOT late
+   WHERE {of_shard(shard, shards)}next_fire_time IS NOT NULL
+     AND NOT paused AND NOT late
      AND next_fire_time >= now() - CAST(:back AS interval)
      AND next_fire_time <= now() + CAST(:ahead AS interval)
      AND on_sqlite(typeof(next_fire_time) = 'integer'){after}

@@ -357,6 +357,7 @@ def in_order_of_ends(index: ColumnElement[bool]) -> Select[Any]:
 
 def counts_among(
     connection: Connection,
+    dialect: Dialect,
     most: int,
     queues: Collection[str] | None,
     owners: Collection[str] | None,
@@ -373,7 +374,7 @@ def counts_among(
         found |= theirs.counts(
             claimed, with_state(CLAIMED).order_by(_column.expires_at)
         )
-        found[State.PENDING] = theirs.waiting()
+        found[State.PENDING] = theirs.waiting(dialect)
     for each in (State.FAILED, State.COMPLETED, *UNRUN):
         found |= theirs.counts([each], in_order_of_ends(ended_as(each)))
     return found
@@ -403,10 +404,11 @@ class _Theirs:
         more = seen > self.most
         return {each: at_least(counts, each, self.most, more=more) for each in states}
 
-    def waiting(self) -> Counted:
+    def waiting(self, dialect: Dialect) -> Counted:
         """How many can be claimed, or will be when they are due."""
         waits = with_state(_column.claimable_at.is_not(None))
-        order = (_column.priority, _column.shard, _column.claimable_at)
+        shard = [_column.shard] if dialect.shards > 1 else []
+        order = (_column.priority, *shard, _column.claimable_at)
         parts = [waits.order_by(_column.queue, *order)]
         if self.queues is not None:
             # That of what is open follows the definition's. Without the whole order of
@@ -545,10 +547,7 @@ def _soonest(
             _definition.next_fire_time >= after.at,
             or_(later, _definition.id > after.id),
         )
-    due = (
-        query.where(and_(_definition.shard == shard, _IS_DUE))
-        for shard in range(dialect.shards)
-    )
+    due = (query.where(part, _IS_DUE) for part in dialect.parts(_definition.shard))
     heads = [select(each.subquery()) for each in (*due, query.where(_IS_LATE))]
     found = union_all(*heads).subquery()
     order = (found.c.next_fire_time, found.c.id)

@@ -23,7 +23,7 @@ from go_scheduler.stores.findings import (
 )
 from go_scheduler.stores.migrations.history import history
 from go_scheduler.stores.migrations.version import read_revisions
-from go_scheduler.stores.sql.tables import ON_SERVERS, indexes, metadata
+from go_scheduler.stores.sql.tables import indexes, is_on, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -98,7 +98,7 @@ def expected_indexes(dialect: Dialect) -> Mapping[str, Mapping[str, str]]:
     """For each table its indexes, and the statement that makes each."""
     expected: dict[str, dict[str, str]] = {each: {} for each in TABLES}
     for each in indexes:
-        if dialect.name == "sqlite" and each.name in ON_SERVERS:
+        if not is_on(each, dialect.name):
             continue
         made = str(CreateIndex(each, if_not_exists=True).compile(dialect=dialect))
         if dialect.name == "postgresql":

@@ -135,7 +135,7 @@ first AS MATERIALIZED (
 made AS (
   INSERT INTO task_slots (name, instance_id)
   SELECT slot, id FROM first WHERE turn = 1 ORDER BY slot
-  ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING name, instance_id),
+  ON CONFLICT (name, number) DO UPDATE SET name = excluded.name RETURNING name, instance_id),
 has AS MATERIALIZED (
   SELECT name, instance_id FROM made
   UNION ALL SELECT name, instance_id FROM taken),

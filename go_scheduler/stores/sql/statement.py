@@ -78,6 +78,12 @@ CLAIMED = (*CLAIMED_COLUMNS, *(f"d_{name}" for name in _OTHERS))
 ALL = (*CLAIMED, *(f"c_{name}" for name in ContentsRow._fields))
 """The names of all three."""
 
+
+def of_shard(shard: object, shards: int) -> str:
+    """The condition of one part of an index, where there are several."""
+    return f"shard = {shard} AND " if shards > 1 else ""
+
+
 _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{f"d_{each.name}": each.type for each in definitions.c},

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.tables import Dialect
 
 
+SHARDS = "shards"
+"""The setting that has the number of shards with which the database was made."""
+
+
 def keep_setting(
     connection: Connection, dialect: Dialect, *, name: str, value: str
 ) -> str:

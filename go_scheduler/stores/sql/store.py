@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import (
-    TaskDefinitionNotFoundError,
-)
+from go_scheduler.errors import StoreError, TaskDefinitionNotFoundError
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.rules import check_each_once
 from go_scheduler.stores.sql.additions import Additions, SQLByHand
@@ -28,7 +26,12 @@ from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import Reviewing, reopen
 from go_scheduler.stores.sql.runs import SQLRuns
-from go_scheduler.stores.sql.stats import keep_setting, list_stats, note_stats
+from go_scheduler.stores.sql.stats import (
+    SHARDS,
+    keep_setting,
+    list_stats,
+    note_stats,
+)
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.views import SQLViews
 
@@ -109,6 +112,13 @@ class SQLStore(
     def initialize(self) -> None:
         """Bring the schema up to date, or check that it is."""
         self._schema.prepare(self._database)
+        made = self.keep_setting(SHARDS, mine := str(self._dialect.shards))
+        if made != mine:
+            raise StoreError(
+                f"the database was made with {made} shards, which it keeps for good,"
+                f" and this version of go_scheduler has {mine}: use a version that has"
+                f" {made}, or another database"
+            )
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""

@@ -7,8 +7,9 @@ definition: after a delete the row stays, marked, until its history is gone, and
 same ``id`` may begin another life under a new key. Of one that has ended and is gone
 ``task_tombstones`` keeps what says whether it would run again.
 
-Columns and tables that nothing uses yet are empty. They are for policies, workers and
-figures still to come, so that no database has to be changed for those.
+Columns and tables marked *not yet* are empty: no statement names them. They are for
+limits, follow-ups, results and others still to come, so that no database has to be
+changed for those.
 
 Durations are whole microseconds. There are no foreign keys: a delete takes the rows it
 has to, in batches, and a row without its definition harms nobody.
@@ -34,6 +35,7 @@ from sqlalchemy import (
     false,
     select,
     text,
+    true,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -96,6 +98,27 @@ definitions = Table(
     # The set that it was declared in.
     Column("owner", Text),
     Column("created_at", Time, nullable=False),
+    # Not yet, for keys: the key that users give it, which they know it by.
+    Column("label", Text),
+    # Not yet, for limits: the row of task_limits by which its runs are counted.
+    Column("limit_name", Text),
+    # Not yet, for limits: the name in a payload whose values are counted apart.
+    Column("limit_per", Text),
+    # Not yet, for rates: the row of task_limits by which its starts are counted.
+    Column("rate_name", Text),
+    # Not yet, for rates: the name in a payload whose values are counted apart.
+    Column("rate_per", Text),
+    # Not yet, for follow-ups: what runs after a success or a failure, as JSON.
+    Column("follow_up", Text),
+    # Not yet, for pause_after: how many of its instances in a row failed for good.
+    Column("failures", BigInteger),
+    # Not yet, for pause_after: how many such failures pause it.
+    Column("pause_after", BigInteger),
+    # Not yet, for windows of execution: the hours in which it may run, as JSON.
+    Column("run_window", Text),
+    # Not yet, for edits beside a retention of zero: the latest fire time that was ever
+    # fired, by whichever trigger. It is not fired again.
+    Column("fired_until", Time),
 )
 _is_due = text("next_fire_time IS NOT NULL AND NOT paused AND NOT late")
 _is_late = text("next_fire_time IS NOT NULL AND NOT paused AND late")
@@ -106,6 +129,7 @@ _is_listed = text("deleted_at IS NULL AND queue >= ''")
 _is_deleted = text("deleted_at IS NOT NULL")
 _is_completed = text("completed_at IS NOT NULL")
 _is_owned = text("owner IS NOT NULL AND deleted_at IS NULL")
+_is_labelled = text("label IS NOT NULL AND deleted_at IS NULL")
 
 contents = Table(
     "task_contents",
@@ -119,6 +143,8 @@ contents = Table(
     Column("trigger_kind", Text, nullable=False),
     Column("trigger_state", Text, nullable=False),
     Column("policies", Text, nullable=False),
+    # Not yet, for audits: since when the definition has this trigger.
+    Column("trigger_set_at", Time),
 )
 
 instances = Table(
@@ -186,6 +212,28 @@ instances = Table(
     # Not in a column family of its own: beside one, CockroachDB skips no locked rows.
     Column("payload", Object),
     Column("trace_context", Text),
+    # Not yet, for jobs: its own priority, retry and timeouts instead of its
+    # definition's, as JSON.
+    Column("overrides", Text),
+    # Not yet, for limits: its definition's.
+    Column("limit_name", Text),
+    # Not yet, for limits: the value in its payload that is counted apart.
+    Column("limit_value", Text),
+    # Not yet, for rates: its definition's.
+    Column("rate_name", Text),
+    # Not yet, for rates: the value in its payload that is counted apart.
+    Column("rate_value", Text),
+    # Not yet, for follow-ups: its definition's, or its own.
+    Column("follow_up", Text),
+    # Not yet, for follow-ups: the instance after whose end this one runs.
+    Column("follows", Id),
+    # Not yet, for results: whether somebody may ask for its result.
+    Column("keeps_result", Boolean),
+    # Not yet, for debouncing: the key that it shares with later calls, which move it
+    # instead of making another one. The write that begins it empties it.
+    Column("debounce_key", Text),
+    # Not yet, for windows of execution: its definition's.
+    Column("run_window", Text),
     UniqueConstraint("definition_key", "fire_time", name="task_instances_fire_key"),
     CheckConstraint(
         "(completed_at IS NULL) = (outcome IS NULL)", name="task_instances_end_check"
@@ -220,6 +268,8 @@ nodes = Table(
     Column("lease", BigInteger),
     # Whether it takes nothing more.
     Column("stopping", Boolean, nullable=False, server_default=_NO),
+    # Not yet, for shards that nodes own: whether it fires definitions.
+    Column("fires", Boolean),
 )
 
 stats = Table(
@@ -256,7 +306,46 @@ slots = Table(
     "task_slots",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("instance_id", Id, nullable=False),
+    # Not yet, for limits: which of the slots of that name. A lock has one.
+    Column(
+        "number",
+        BigInteger,
+        primary_key=True,
+        autoincrement=False,
+        server_default=_ZERO,
+    ),
+    # Not yet, for limits: empty while nobody has the slot.
+    Column("instance_id", Id),
+    # Not yet, for limits: which run of the instance has the slot.
+    Column("attempt", BigInteger),
+)
+
+# Not yet, for limits and rates: how many may run at once, and start within a time.
+limits = Table(
+    "task_limits",
+    metadata,
+    Column("name", Text, primary_key=True),
+    # Limits: how many may run at once.
+    Column("n", BigInteger),
+    # Rates: how many may start within so many microseconds, and how many at once.
+    Column("rate", BigInteger),
+    Column("every", BigInteger),
+    Column("burst", BigInteger),
+    # Whether nothing more is let go on.
+    Column("paused", Boolean, nullable=False, server_default=_NO),
+    # The set that it was declared in.
+    Column("owner", Text),
+    # Which of its edits this is.
+    Column("revision", BigInteger, nullable=False),
+)
+
+# Not yet, for rates: from when on each may let another instance start.
+tokens = Table(
+    "task_tokens",
+    metadata,
+    # The rate, with the value that is counted apart.
+    Column("name", Text, primary_key=True),
+    Column("free_at", Time, nullable=False),
 )
 
 # What an application declares at its start, as a whole.
@@ -287,29 +376,66 @@ _has_ended = text("completed_at IS NOT NULL AND outcome <> 'failed'")
 _has_failed = text("completed_at IS NOT NULL AND outcome = 'failed'")
 _ended_unrun = text("completed_at IS NOT NULL AND outcome IN ('cancelled', 'skipped')")
 _has_key = text("key IS NOT NULL")
-# SQLite, which has no statistics, would take it where nearly all are in one queue, too.
-ON_SERVERS = {"task_definitions_queue_idx"}
+_is_debounced = text("debounce_key IS NOT NULL AND completed_at IS NULL")
+_ALL = ("cockroachdb", "postgresql", "sqlite")
+_SHARDED, _NOT_SHARDED, _SERVERS = _ALL[:1], _ALL[1:], _ALL[:2]
 
 
-def _index(name: str, *columns: Column[object], where: object, unique: bool = False):  # type: ignore[no-untyped-def]
-    return Index(
-        name, *columns, unique=unique, postgresql_where=where, sqlite_where=where
+def _index(  # type: ignore[no-untyped-def]
+    name: str,
+    *columns: Column[object],
+    where: object,
+    unique: bool = False,
+    on: Collection[str] = _ALL,
+):
+    # It takes several dialects, and its types say one.
+    index: Any = Index(
+        name,
+        *columns,
+        unique=unique,
+        postgresql_where=where,
+        sqlite_where=where,
+        info={"on": on},
     )
+    return index.ddl_if(dialect=tuple(on))
+
+
+def is_on(index: Index, engine: str) -> bool:
+    """Whether an engine has an index, by its name for SQLAlchemy."""
+    return engine in index.info.get("on", _ALL)
 
 
 _of, _made = definitions.c, instances.c
 indexes = (
     _index("task_definitions_id_key", _of.id, where=_is_live, unique=True),
     _index(
-        "task_definitions_due_idx", _of.shard, _of.next_fire_time, _of.id, where=_is_due
+        "task_definitions_due_idx",
+        _of.shard,
+        _of.next_fire_time,
+        _of.id,
+        where=_is_due,
+        on=_SHARDED,
+    ),
+    _index(
+        "task_definitions_due_idx",
+        _of.next_fire_time,
+        _of.id,
+        where=_is_due,
+        on=_NOT_SHARDED,
     ),
     _index("task_definitions_late_idx", _of.next_fire_time, _of.id, where=_is_late),
     _index("task_definitions_completed_idx", _of.completed_at, where=_is_completed),
     _index("task_definitions_deleted_idx", _of.deleted_at, where=_is_deleted),
     _index("task_definitions_former_idx", _of.id, where=_is_deleted),
     _index("task_definitions_owner_idx", _of.owner, _of.id, where=_is_owned),
-    _index("task_definitions_queue_idx", _of.queue, _of.id, where=_is_listed).ddl_if(
-        dialect=("postgresql", "cockroachdb")
+    # SQLite, which has no statistics, would take it where nearly all are in one queue,
+    # too.
+    _index(
+        "task_definitions_queue_idx",
+        _of.queue,
+        _of.id,
+        where=_is_listed,
+        on=_SERVERS,
     ),
     _index(
         "task_instances_claimable_idx",
@@ -319,6 +445,16 @@ indexes = (
         _made.claimable_at,
         _made.due_at,
         where=_is_claimable,
+        on=_SHARDED,
+    ),
+    _index(
+        "task_instances_claimable_idx",
+        _made.queue,
+        _made.priority,
+        _made.claimable_at,
+        _made.due_at,
+        where=_is_claimable,
+        on=_NOT_SHARDED,
     ),
     _index(
         "task_instances_parked_idx",
@@ -354,6 +490,15 @@ indexes = (
         _made.definition_key,
         _made.key,
         where=_has_key,
+        unique=True,
+    ),
+    # Of what has no such key, which is all today, these two have no entry.
+    _index("task_definitions_label_key", _of.label, where=_is_labelled, unique=True),
+    _index(
+        "task_instances_debounce_key",
+        _made.definition_key,
+        _made.debounce_key,
+        where=_is_debounced,
         unique=True,
     ),
     Index("task_tombstones_completed_idx", tombstones.c.completed_at, tombstones.c.id),
@@ -415,6 +560,12 @@ class Dialect(ABC):
     shards = 1
     reads_rows = True
     claims_together = False
+
+    def parts(self, shard: ColumnElement[Any]) -> Sequence[ColumnElement[bool]]:
+        """The condition of each part of an index that begins with its shard, if any."""
+        if self.shards == 1:
+            return [true()]
+        return [shard == number for number in range(self.shards)]
 
     @abstractmethod
     def now(self, connection: Connection) -> datetime:

@@ -291,7 +291,9 @@ class SQLViews(SQLFired, ViewStore):
         # Whose each is has to be looked up.
         few = min(most, LOOKED_AT)
         return self._list(
-            lambda connection: counts_among(connection, few, queues, owners)
+            lambda connection: counts_among(
+                connection, self._dialect, few, queues, owners
+            )
         )
 
     def list_backlog(
@@ -332,7 +334,7 @@ class SQLViews(SQLFired, ViewStore):
             .where(
                 _column.queue == queue,
                 _column.priority == priority,
-                _column.shard == shard,
+                part,
                 _column.claimable_at.is_not(None),
                 condition,
             )
@@ -340,7 +342,7 @@ class SQLViews(SQLFired, ViewStore):
             .limit(most)
             .subquery()
             for priority in PRIORITIES
-            for shard in range(self._dialect.shards)
+            for part in self._dialect.parts(_column.shard)
         ]
 
     def list_waiting(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
     from sqlalchemy.schema import SchemaItem
 
-revision = "2026.11.28a"
+revision = "2026.11.29a"
 down_revision = None
 
 _TIME = TIMESTAMP(timezone=True).with_variant(BigInteger(), "sqlite")
@@ -67,6 +67,16 @@ def _create_definitions(op: Operations) -> None:
         Column("named", Boolean(), nullable=False, server_default=false()),
         Column("owner", Text()),
         Column("created_at", _TIME, nullable=False),
+        Column("label", Text()),
+        Column("limit_name", Text()),
+        Column("limit_per", Text()),
+        Column("rate_name", Text()),
+        Column("rate_per", Text()),
+        Column("follow_up", Text()),
+        Column("failures", BigInteger()),
+        Column("pause_after", BigInteger()),
+        Column("run_window", Text()),
+        Column("fired_until", _TIME),
     )
 
 
@@ -81,6 +91,7 @@ def _create_tables_beside_definitions(op: Operations) -> None:
         Column("trigger_kind", Text(), nullable=False),
         Column("trigger_state", Text(), nullable=False),
         Column("policies", Text(), nullable=False),
+        Column("trigger_set_at", _TIME),
     )
     _create_table(
         op,
@@ -156,6 +167,16 @@ def _columns_of_instances() -> list[Column[Any]]:
         Column("skipped_reason", Text()),
         Column("payload", Text()),
         Column("trace_context", Text()),
+        Column("overrides", Text()),
+        Column("limit_name", Text()),
+        Column("limit_value", Text()),
+        Column("rate_name", Text()),
+        Column("rate_value", Text()),
+        Column("follow_up", Text()),
+        Column("follows", Uuid()),
+        Column("keeps_result", Boolean()),
+        Column("debounce_key", Text()),
+        Column("run_window", Text()),
     ]
 
 
@@ -173,6 +194,7 @@ def _create_tables_of_nodes(op: Operations) -> None:
         Column("version", Text()),
         Column("lease", BigInteger()),
         Column("stopping", Boolean(), nullable=False, server_default=false()),
+        Column("fires", Boolean()),
     )
     _create_table(
         op,
@@ -204,7 +226,33 @@ def _create_tables_of_runs(op: Operations) -> None:
         op,
         "task_slots",
         Column("name", Text(), primary_key=True),
-        Column("instance_id", Uuid(), nullable=False),
+        Column(
+            "number",
+            BigInteger(),
+            primary_key=True,
+            autoincrement=False,
+            server_default=text("0"),
+        ),
+        Column("instance_id", Uuid()),
+        Column("attempt", BigInteger()),
+    )
+    _create_table(
+        op,
+        "task_limits",
+        Column("name", Text(), primary_key=True),
+        Column("n", BigInteger()),
+        Column("rate", BigInteger()),
+        Column("every", BigInteger()),
+        Column("burst", BigInteger()),
+        Column("paused", Boolean(), nullable=False, server_default=false()),
+        Column("owner", Text()),
+        Column("revision", BigInteger(), nullable=False),
+    )
+    _create_table(
+        op,
+        "task_tokens",
+        Column("name", Text(), primary_key=True),
+        Column("free_at", _TIME, nullable=False),
     )
 
 
@@ -231,13 +279,16 @@ def _index_definitions(op: Operations) -> None:
     in_time, late = f"{due} AND NOT late", f"{due} AND late"
     over, owned = "completed_at IS NOT NULL", f"owner IS NOT NULL AND {live}"
     in_turn = ["next_fire_time", "id"]
+    due_in_turn = [*_shards(op), *in_turn]
     _create_index(op, table, "id_key", ["id"], where=live, unique=True)
-    _create_index(op, table, "due_idx", ["shard", *in_turn], where=in_time)
+    _create_index(op, table, "due_idx", due_in_turn, where=in_time)
     _create_index(op, table, "late_idx", in_turn, where=late)
     _create_index(op, table, "completed_idx", ["completed_at"], where=over)
     _create_index(op, table, "deleted_idx", ["deleted_at"], where=deleted)
     _create_index(op, table, "former_idx", ["id"], where=deleted)
     _create_index(op, table, "owner_idx", ["owner", "id"], where=owned)
+    labelled = f"label IS NOT NULL AND {live}"
+    _create_index(op, table, "label_key", ["label"], where=labelled, unique=True)
     if op.get_context().dialect.name != "sqlite":
         listed = f"{live} AND queue >= ''"
         _create_index(op, table, "queue_idx", ["queue", "id"], where=listed)
@@ -253,7 +304,7 @@ def _index_definitions(op: Operations) -> None:
 
 def _index_instances(op: Operations) -> None:
     table = "task_instances"
-    claimable = ["queue", "priority", "shard", "claimable_at", "due_at"]
+    claimable = ["queue", "priority", *_shards(op), "claimable_at", "due_at"]
     parked = "parked AND NOT frozen"
     in_turn = ["due_at", "execute_at"]
     claimed = "claimed_by IS NOT NULL AND completed_at IS NULL AND NOT frozen"
@@ -274,6 +325,13 @@ def _index_instances(op: Operations) -> None:
     by_end = ["outcome", "completed_at", "id"]
     _create_index(op, table, "unrun_idx", by_end, where=unrun)
     _create_index(op, table, "key_key", of_key, where=keyed, unique=True)
+    of_debounce = ["definition_key", "debounce_key"]
+    debounced = "debounce_key IS NOT NULL AND completed_at IS NULL"
+    _create_index(op, table, "debounce_key", of_debounce, where=debounced, unique=True)
+
+
+def _shards(op: Operations) -> list[str]:
+    return ["shard"] if op.get_context().dialect.name == "cockroachdb" else []
 
 
 def _create_table(op: Operations, name: str, *items: SchemaItem) -> None:

@@ -1,8 +1,10 @@
-"""An index of that table."""
+"""An index of that column."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from go_scheduler.stores.migrations.steps import create_index
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -13,4 +15,10 @@ down_revision = "0002"
 
 def upgrade(op: Operations) -> None:
     """Create the index."""
-    op.create_index("task_extras_name_idx", "task_extras", ["name"], if_not_exists=True)
+    create_index(
+        op,
+        "task_instances_extra_idx",
+        "task_instances",
+        ["extra"],
+        where="extra <> 'none'",
+    )
