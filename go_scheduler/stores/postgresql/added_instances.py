@@ -66,6 +66,24 @@ class AddedInstances:
         self._limited: dict[UUID, bool] = {}
         self._limited_within: dict[UUID, bool] = {}
 
+    def add_within(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Add within a transaction of the user's, as ``Additions.add``."""
+        # What is known of it may never be committed, and only says which lock to take
+        # first: of two who share one before each asks for its own, one has to repeat.
+        limited = self._limited_within.get(definition_id)
+        if limited is None:
+            limited = self._additions.is_limited(connection, definition_id)
+        add = self._additions.add_to_limited if limited else self._additions.add
+        found = add(connection, definition_id, additions)
+        for each in found[:1]:
+            _note_limit(self._limited_within, each.definition)
+        return found
+
     def add(
         self,
         definition_id: UUID,
@@ -114,24 +132,6 @@ class AddedInstances:
             else _made(each, definition, row.now, started)
             for each in additions
         ]
-
-    def add_within(
-        self,
-        connection: Connection,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-    ) -> Sequence[TaskInstance]:
-        """Add within a transaction of the user's, as ``Additions.add``."""
-        # What is known of it may never be committed, and only says which lock to take
-        # first: of two who share one before each asks for its own, one has to repeat.
-        limited = self._limited_within.get(definition_id)
-        if limited is None:
-            limited = self._additions.is_limited(connection, definition_id)
-        add = self._additions.add_to_limited if limited else self._additions.add
-        found = add(connection, definition_id, additions)
-        for each in found[:1]:
-            _note_limit(self._limited_within, each.definition)
-        return found
 
     def _add_few(
         self, definition_id: UUID, additions: Sequence[Addition]
