@@ -16,8 +16,16 @@ from go_scheduler.policies import Overlap
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.rules import Declaration, exclusion_of, uses_slot
+from go_scheduler.testing.builders import claimant, firing, put
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.machine import ALL, QUEUES, TRIGGERS, StoreMachine
+from go_scheduler.testing.machine import (
+    ALL,
+    QUEUES,
+    TRIGGERS,
+    Starts,
+    StoreMachine,
+    starts_of,
+)
 from go_scheduler.triggers.stored import dump_trigger
 from tests.conftest import SHARED
 from tests.made import make_store
@@ -192,6 +200,12 @@ class UnboundedStore(MemoryStore):
 @pytest.mark.exhaustive
 def test_the_reference_store_is_like_itself() -> None:
     run_state_machine_as_test(MemoryMachine, settings=SETTINGS)
+
+
+def test_our_stores_start_what_they_make_for_a_node(store: Store, engine: str) -> None:
+    assert starts_of(store) == Starts(put=True, added=True)
+    fired = store.fire_definitions([firing(put(store))], claimant=claimant())
+    assert len(fired.started) == (0 if engine == "sqlite" else 1)
 
 
 @pytest.mark.slow
