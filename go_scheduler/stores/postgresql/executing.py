@@ -18,9 +18,9 @@ from go_scheduler.stores.postgresql.driver import met_a_lock
 from go_scheduler.stores.sql.database import Overtaken, Sweep
 from go_scheduler.stores.sql.rows import to_microseconds
 from go_scheduler.stores.sql.statement import (
+    HIGHEST,
     Statements,
     Written,
-    on_server,
     with_batches,
 )
 
@@ -43,6 +43,20 @@ Result = TypeVar("Result")
 _DRIVER = psycopg.dialect()  # type: ignore[no-untyped-call] # it has no types
 _PARAMETER = re.compile(r":(\w+)")
 _INDEX = re.compile(r"@(\w+)")
+_WORDS = [
+    (
+        re.compile(r"\bis_sound\((\w+)\)"),
+        rf"""\1.attempt < {HIGHEST} AND \1.runs < {HIGHEST}
+     AND \1.due_at < now() + interval '36525 days'""",
+    ),
+    (re.compile(r"\s+AND on_sqlite\(((?:[^()]|\([^()]*\))*)\)"), ""),
+    (re.compile(r"\bas_jsonb\(([\w.]+)\)"), r"CAST(\1 AS jsonb)"),
+    (
+        re.compile(r"\bids_unless_all\((\w+)\.id, (:\w+)\)"),
+        r"""CASE WHEN (SELECT count(*) FROM \1) < CAST(\2 AS bigint)
+       THEN ARRAY(SELECT id FROM \1) END""",
+    ),
+]
 _NOTIFIED = re.compile(r"notified\((\w+), (\w+), (\w)\)")
 _OF_DEFINITION = "ON d.key = t.definition_key"
 # A wait takes as long as a loop waits for a lock. So many find one row among thousands.
@@ -214,7 +228,9 @@ def _made(
     statement: Statement, dialect: PostgreSQLDialect, *, clocked: bool, apart: bool
 ) -> _Made:
     """Make it once; none of it is a connection's."""
-    sql = with_batches(on_server(statement.sql), _unnested)
+    sql = with_batches(statement.sql, _unnested)
+    for pattern, word in _WORDS:
+        sql = pattern.sub(word, sql)
     sql = _INDEX.sub(lambda found: dialect.by_index(found[1]), sql).strip()
     if clocked:
         sql = sql.replace("now()", "CAST(:now AS timestamptz)")

@@ -84,7 +84,9 @@ _OF_INDEX = "task_instances@task_instances_claimable_idx AS t"
 
 
 @lru_cache(maxsize=256)
-def _claim(turns: Sequence[int], *, shards: int, reads_rows: bool) -> Statement:
+def _claim(
+    turns: Sequence[int], *, shards: int, reads_rows: bool, swept: bool
+) -> Statement:
     """Claims what nobody has claimed in some places, the earliest first.
 
     Args:
@@ -92,7 +94,9 @@ def _claim(turns: Sequence[int], *, shards: int, reads_rows: bool) -> Statement:
         shards: Over how many parts of the index instances are spread.
         reads_rows: Whether rows are read before they are chosen, by conditions that no
             index has, so that those that are locked are skipped.
+        swept: Whether the places of the rows in the index come back as well.
     """
+    placed = ", due.place" if swept else ""
     only = _SOUND + _FREE if reads_rows else ""
     if len(turns) == 1:
         due = f"""
@@ -118,15 +122,15 @@ t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED}
     FROM due
    WHERE t.id = due.id{_SOUND}{_FREE}
-  RETURNING {INSTANCE}, due.place)
+  RETURNING {INSTANCE}{placed})
 SELECT {INSTANCE},
        {DEFINITION},
        {CONTENTS},
-       t.place, now() AS now
+       now() AS now{", t.place" if swept else ""}
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key{_WITH_CONTENTS}
 """,
-        (*ALL, "place", "now"),
+        (*ALL, "now", "place") if swept else (*ALL, "now"),
     )
 
 
@@ -411,6 +415,7 @@ class SQLClaims(InstanceStore):
                     turns,
                     shards=self._dialect.shards,
                     reads_rows=careful or self._dialect.reads_rows,
+                    swept=len(sweeps) == 1 and not self._dialect.claims_together,
                 ),
                 parameters,
                 sweeps,
@@ -418,7 +423,7 @@ class SQLClaims(InstanceStore):
             )
 
         rows = self._past_locks(places[0], claim)
-        if len(rows) == limit and len(sweeps) == 1:
+        if len(rows) == limit and not self._dialect.claims_together:
             sweeps[0].go_on(rows[0].now - max(row.place for row in rows))
         return rows
 

@@ -39,7 +39,6 @@ from go_scheduler.stores.sql.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import (
-        Collection,
         Generator,
         Iterable,
         Iterator,
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.puts import Puts
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.rows import ContentsRow
-    from go_scheduler.stores.sql.statement import Batch, Statements, Terms
+    from go_scheduler.stores.sql.statement import Batch, Statements
     from go_scheduler.stores.sql.tables import Dialect
 
 _LEASE_OF_DEFINITION = LEASE.replace("t.", "d.")
@@ -101,15 +100,12 @@ kept AS (
                      trigger_state text, policies text)
     JOIN made ON made.key = c.key
   RETURNING key)"""
-# The ids are told if not all are new.
 _INSERT_NEW = Statement(
     f"""{_INSERT}
-SELECT now() AS now,
-       CASE WHEN (SELECT count(made.key) FROM made) < CAST(:given AS bigint)
-       THEN ARRAY(SELECT made.id FROM made) END AS ids,
-       notified(made, next_fire_time, d) AS hinted
+SELECT now() AS now, made.id, notified(made, next_fire_time, d) AS hinted
+  FROM made
 """,
-    ("now", "ids", "hinted"),
+    ("now", "id", "hinted"),
 )
 _INSERT_AND_START = Statement(
     f"""{_INSERT},
@@ -125,10 +121,10 @@ started AS (
     FROM batch AS f (key uuid, id uuid, shard bigint, at timestamptz)
     JOIN made AS d ON d.key = f.key
   RETURNING definition_key, started_at, expires_at)
-SELECT now() AS now, started.started_at, started.expires_at
-  FROM started
+SELECT now() AS now, started.started_at, started.expires_at, made.id
+  FROM started CROSS JOIN made
 """,
-    ("now", "started_at", "expires_at"),
+    ("now", "started_at", "expires_at", "id"),
 )
 _LARGE_BATCH = 500
 _LARGEST = 2000
@@ -201,8 +197,7 @@ made AS (
                         AND i.key IS NOT NULL OFFSET 0)
   RETURNING id, claimable_at)
 SELECT {", ".join(f"d.{name}" for name in DEFINITION_COLUMNS)}, now() AS now,
-       CASE WHEN (SELECT count(made.id) FROM made) < CAST(:given AS bigint)
-       THEN ARRAY(SELECT made.id FROM made) END AS ids,
+       ids_unless_all(made.id, :given) AS ids,
        notified(made, claimable_at, i) AS hinted{answer}
   FROM d{join}
 """
@@ -242,13 +237,11 @@ class _Batch:
             ],
         }
 
-    def inserted(
-        self, now: datetime, ids: Collection[UUID] | None
-    ) -> Iterator[Inserted]:
-        """Those that were inserted at this time: these, or all."""
-        which = None if ids is None else frozenset(ids)
+    def inserted(self, rows: Sequence[Any]) -> Iterator[Inserted]:
+        """Those that were inserted, by what the statement answers."""
+        made_at = {row.id: row.now for row in rows}
         for each, key, of in zip(self._new, self.keys, self._contents, strict=True):
-            if which is None or each.id in which:
+            if (now := made_at.get(each.id)) is not None:
                 yield Inserted(created(each, now, revision=1), key, of, now)
 
 
@@ -358,16 +351,16 @@ class SQLInserts(ByHandStore, DefinitionStore):
         Nothing is inserted that is not asked for.
         """
         soon = self._dialect.hint_within(connection, late=late)
-        terms = {"is_late": late, "hint_within": soon}
+        terms = {"is_late": late, "late": LATE_AFTER, "hint_within": soon}
         new = [each for each in given if each.revision is None]
         # One order for all nodes, so that none waits for another in a circle.
         new.sort(key=attrgetter("id.int"))
         with closing(self._batches(new)) as batches:
             for batch in batches:
-                [row] = self._statements.execute(
-                    connection, _INSERT_NEW, _terms(batch, terms), batch.batches
+                rows = self._statements.execute(
+                    connection, _INSERT_NEW, terms, batch.batches
                 )
-                yield from batch.inserted(row.now, row.ids)
+                yield from batch.inserted(rows)
 
     def _batches(self, new: Sequence[TaskDefinition]) -> Generator[_Batch, None, None]:
         """So many by one statement that it is not noticed what each of them costs.
@@ -393,10 +386,9 @@ class SQLInserts(ByHandStore, DefinitionStore):
     def _insert_one(self, given: TaskDefinition) -> Put | None:
         """Insert one definition if its id is new: no transaction is begun for it."""
         batch = _Batch([given], shards=self._dialect.shards)
-        [row] = self._statements.run(
-            Lane.NEW, _INSERT_NEW, _terms(batch, {"is_late": False}), batch.batches
-        )
-        inserted = list(batch.inserted(row.now, row.ids))
+        terms = {"is_late": False, "late": LATE_AFTER}
+        rows = self._statements.run(Lane.NEW, _INSERT_NEW, terms, batch.batches)
+        inserted = list(batch.inserted(rows))
         self._remember(each for each in inserted if each.is_read_soon)
         if not inserted:
             return None
@@ -412,7 +404,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
         rows = self._statements.run(
             Lane.NEW,
             _INSERT_AND_START,
-            _terms(batch, {"is_late": False, **start_terms(claimant)}),
+            {"is_late": False, "late": LATE_AFTER, **start_terms(claimant)},
             {**batch.batches, "f": fires},
             # One that was done, and is repeated, finds an id that is not new.
             repeatable=False,
@@ -420,7 +412,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
         if not rows:
             return None
         [row] = rows
-        [inserted] = batch.inserted(row.now, None)
+        [inserted] = batch.inserted(rows)
         if inserted.definition.completed_at is None:
             self._remember([inserted])
         started = TaskInstance(
@@ -556,10 +548,6 @@ class SQLInserts(ByHandStore, DefinitionStore):
             addition.delay,
             addition.trace_context,
         )
-
-
-def _terms(batch: _Batch, terms: Terms) -> Terms:
-    return {**terms, "late": LATE_AFTER, "given": len(batch.keys)}
 
 
 def _note_limit(known: dict[UUID, bool], found: Sequence[TaskInstance]) -> None:

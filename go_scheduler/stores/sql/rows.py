@@ -182,7 +182,7 @@ class Id(_Exact):
 
 
 class Ids(TypeDecorator[Any]):
-    """Several UUIDs, as a statement tells them: an array, and JSON on SQLite."""
+    """Several UUIDs, as a statement tells them: texts on SQLite."""
 
     impl = Text
     cache_ok = True
@@ -194,8 +194,8 @@ class Ids(TypeDecorator[Any]):
         return _read_ids if dialect.name == "sqlite" else None
 
 
-def _read_ids(value: str | None) -> Sequence[UUID] | None:
-    return None if value is None else [UUID(each) for each in json.loads(value)]
+def _read_ids(values: Sequence[str] | None) -> Sequence[UUID] | None:
+    return None if values is None else [UUID(each) for each in values]
 
 
 class Object(TypeDecorator[Any]):

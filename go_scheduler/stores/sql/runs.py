@@ -135,7 +135,8 @@ first AS MATERIALIZED (
 made AS (
   INSERT INTO task_slots (name, instance_id)
   SELECT slot, id FROM first WHERE turn = 1 ORDER BY slot
-  ON CONFLICT (name, number) DO UPDATE SET name = excluded.name RETURNING name, instance_id),
+  ON CONFLICT (name, number) DO UPDATE SET name = excluded.name
+  RETURNING name, instance_id),
 has AS MATERIALIZED (
   SELECT name, instance_id FROM made
   UNION ALL SELECT name, instance_id FROM taken),
@@ -206,7 +207,8 @@ def _freed(condition: str, rows: str = "ended") -> str:
     return f"""
 freed AS (
   DELETE FROM task_slots@task_slots_pkey AS s USING {rows} AS e
-   WHERE {condition} AND s.name = e.slot AND s.instance_id = e.id
+   WHERE e.slot IS NOT NULL AND {condition} AND s.name = e.slot
+     AND s.instance_id = e.id
   RETURNING s.name)"""
 
 

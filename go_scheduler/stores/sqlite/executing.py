@@ -16,6 +16,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.stores.sql.database import Sweep
 from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sql.statement import Statements, Written
+from go_scheduler.stores.sqlite.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     from go_scheduler.stores.sql.database import Lane
     from go_scheduler.stores.sql.rows import Columns
-    from go_scheduler.stores.sql.statement import Batch, Statement, Step, Terms, Write
+    from go_scheduler.stores.sql.statement import Batch, Statement, Terms, Write
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
+    from go_scheduler.stores.sqlite.steps import Computed, Step
 
 _DIALECT = sqlite.dialect()
 Result = TypeVar("Result")
@@ -133,7 +135,7 @@ class FileStatements(Statements):
         tables = dict(batches)
         # Asked for under the write lock.
         values = {**values, "now": self._microseconds()}
-        for step in statement.steps:
+        for step in steps_of(statement):
             tables[step.name] = _step(connection, step, values, tables)
         return tables[step.name]
 
@@ -159,16 +161,31 @@ def _step(
 ) -> Batch:
     """Execute one step; the rows of its table."""
     joined = () if step.joined is None else tables[step.joined]
+    added = [_computed(each, values, tables) for each in step.computed]
     if step.sql is None:
-        return [tuple([row[place] for place in step.places]) for row in joined]
+        pick = _picker(step.places)
+        return [pick((*row, *added)) for row in joined]
+    sources = dict(tables)
+    for name, (place, not_null) in step.filters.items():
+        sources[name] = [
+            row
+            for row in tables[name]
+            if (row[place] is not None if not_null else row[place])
+        ]
+        if not sources[name]:
+            return []
+    if (
+        step.needs_rows
+        and step.passed
+        and not any(sources[name] for name in step.passed)
+    ):
+        return []
     passed = {
         name: _passed(
-            tables[name], places, numbered=step.numbered and name == step.joined
+            sources[name], places, numbered=step.numbered and name == step.joined
         )
         for name, places in step.passed.items()
     }
-    if step.needs_rows and passed and not any(tables[name] for name in passed):
-        return []
     found = connection.exec_driver_sql(step.sql, {**values, **passed})
     if not step.columns:
         return []
@@ -178,8 +195,26 @@ def _step(
     of: Any = joined
     if not step.numbered:
         of = {row[0]: row for row in joined}
-    pick = itemgetter(*step.places)
-    return [pick((*of[row[0]], *row)) for row in rows]
+    pick = _picker(step.places)
+    return [pick((*of[row[0]], *row, *added)) for row in rows]
+
+
+def _computed(
+    value: Computed, values: Mapping[str, object], tables: Mapping[str, Batch]
+) -> object:
+    if value.is_now:
+        return values["now"]
+    if value.ids_of is None:
+        return None
+    ids = [row[0] for row in tables[value.ids_of]]
+    return None if len(ids) == values[value.given] else ids
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    if len(places) == 1:
+        [place] = places
+        return lambda row: (row[place],)
+    return itemgetter(*places)
 
 
 def _passed(rows: Batch, places: Sequence[int], *, numbered: bool) -> str:
