@@ -403,13 +403,13 @@ def test_of_many_locks_only_some_are_waited_for(
     store: PostgreSQLStore, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = store.put_definitions([definition() for _ in range(MANY)]).definitions
-    execute, waits = store._writes._execute, []
+    run, waits = store._statements.run, []
 
-    def counting(*args: object) -> object:
+    def counting(*args: Any, **how: Any) -> Sequence[Any]:
         waits.append(args)
-        return execute(*args)  # type: ignore[arg-type]
+        return run(*args, **how)
 
-    monkeypatch.setattr(store._writes, "_execute", counting)
+    monkeypatch.setattr(store._statements, "run", counting)
     with made_by_hand(store_url, ids(given)):
         answer = store.fire_definitions([firing(each) for each in given])
     assert_divided(answer, given, ids(given))
@@ -423,6 +423,8 @@ def test_a_claim_that_meets_a_lock_for_a_moment_is_made_again(
     read = put(store)
     fire(store, read)
     engine = store._database._engines[Lane.BY_TIME]
+    # For a second from now on a claim looks for no other priorities.
+    assert claim(store, queues=["another"]) == []
     with transaction(store_url) as connection:
         connection.execute("LOCK TABLE task_instances")
 
@@ -450,17 +452,17 @@ def test_another_error_beside_a_lock_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run, other = running(store), running(store)
-    execute = store._writes._execute
+    write = store._statements.run
 
-    def failing_later(*args: object) -> object:
+    def failing_later(*args: Any, **how: Any) -> Sequence[Any]:
         monkeypatch.undo()
         try:
-            return execute(*args)  # type: ignore[arg-type]
+            return write(*args, **how)
         finally:
             fails.__enter__()
 
     fails = failing_statements(store, share=1, error=error)
-    monkeypatch.setattr(store._writes, "_execute", failing_later)
+    monkeypatch.setattr(store._statements, "run", failing_later)
     with locked(store_url, INSTANCES, [other.id]), pytest.raises(raised):
         store.finish_instances([ended(run), ended(other)])
     fails.__exit__(None, None, None)

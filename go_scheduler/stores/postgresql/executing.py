@@ -232,13 +232,13 @@ def _made(
     for pattern, word in _WORDS:
         sql = pattern.sub(word, sql)
     sql = _INDEX.sub(lambda found: dialect.by_index(found[1]), sql).strip()
+    sql = _NOTIFIED.sub(
+        lambda found: words.notified(dialect.notifies, *found.groups()), sql
+    )
     if clocked:
         sql = sql.replace("now()", "CAST(:now AS timestamptz)")
     if apart:
         sql = sql.replace(_OF_DEFINITION, f"{_OF_DEFINITION} AND false")
-    sql = _NOTIFIED.sub(
-        lambda found: words.notified(dialect.notifies, *found.groups()), sql
-    )
     sql = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
     return _Made(sql, statement.columns(_DRIVER), "hint_within" in sql)
 

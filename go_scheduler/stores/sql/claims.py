@@ -346,6 +346,8 @@ class SQLClaims(InstanceStore):
         for number, sweep in enumerate(sweeps):
             if number not in heads:
                 sweep.finish()
+        if lapsed is not None and _LAPSED_HEAD not in heads:
+            self._lapsed_sweep(queues, lapsed).finish()
         found = [asked[number] for number in heads if number >= 0]
         if looks:
             look.finish()

@@ -9,7 +9,6 @@ behind it as JSON.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
@@ -20,7 +19,7 @@ from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sql.statement import HIGHEST, with_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from go_scheduler.stores.sql.statement import Statement
 
