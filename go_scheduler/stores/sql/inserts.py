@@ -121,10 +121,10 @@ started AS (
     FROM batch AS f (key uuid, id uuid, shard bigint, at timestamptz)
     JOIN made AS d ON d.key = f.key
   RETURNING definition_key, started_at, expires_at)
-SELECT now() AS now, started.started_at, started.expires_at, made.id
-  FROM started CROSS JOIN made
+SELECT now() AS now, started.started_at, started.expires_at
+  FROM started
 """,
-    ("now", "started_at", "expires_at", "id"),
+    ("now", "started_at", "expires_at"),
 )
 _LARGE_BATCH = 500
 _LARGEST = 2000
@@ -237,9 +237,8 @@ class _Batch:
             ],
         }
 
-    def inserted(self, rows: Sequence[Any]) -> Iterator[Inserted]:
-        """Those that were inserted, by what the statement answers."""
-        made_at = {row.id: row.now for row in rows}
+    def inserted(self, made_at: Mapping[UUID, datetime]) -> Iterator[Inserted]:
+        """Those that were inserted, by the times at which they were."""
         for each, key, of in zip(self._new, self.keys, self._contents, strict=True):
             if (now := made_at.get(each.id)) is not None:
                 yield Inserted(created(each, now, revision=1), key, of, now)
@@ -360,7 +359,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
                 rows = self._statements.execute(
                     connection, _INSERT_NEW, terms, batch.batches
                 )
-                yield from batch.inserted(rows)
+                yield from batch.inserted({row.id: row.now for row in rows})
 
     def _batches(self, new: Sequence[TaskDefinition]) -> Generator[_Batch, None, None]:
         """So many by one statement that it is not noticed what each of them costs.
@@ -388,7 +387,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
         batch = _Batch([given], shards=self._dialect.shards)
         terms = {"is_late": False, "late": LATE_AFTER}
         rows = self._statements.run(Lane.NEW, _INSERT_NEW, terms, batch.batches)
-        inserted = list(batch.inserted(rows))
+        inserted = list(batch.inserted({row.id: row.now for row in rows}))
         self._remember(each for each in inserted if each.is_read_soon)
         if not inserted:
             return None
@@ -412,7 +411,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
         if not rows:
             return None
         [row] = rows
-        [inserted] = batch.inserted(rows)
+        [inserted] = batch.inserted({new.id: row.now})
         if inserted.definition.completed_at is None:
             self._remember([inserted])
         started = TaskInstance(
