@@ -295,6 +295,40 @@ def test_each_step_does_no_harm_when_repeated(store: SQLStore) -> None:
         previous = script.revision
 
 
+def test_labels_and_keys_of_debouncing_are_unique_only_while_they_count(
+    engine: str, store: SQLStore
+) -> None:
+    store.initialize()
+    now = "0" if engine == "sqlite" else "now()"
+
+    def define(number: int, label: str, deleted_at: str = "NULL") -> None:
+        execute(
+            store,
+            "INSERT INTO task_definitions"
+            " (key, id, queue, revision, created_at, label, deleted_at) VALUES"
+            f" ('{number:032}', '{number:032}', 'q', 1, {now}, {label}, {deleted_at})",
+        )
+
+    def debounce(number: int, key: str, ended: str = "NULL, NULL") -> None:
+        execute(
+            store,
+            "INSERT INTO task_instances (id, definition_key, queue, execute_at, due_at,"
+            f" debounce_key, completed_at, outcome) VALUES ('{number:032}',"
+            f" '{1:032}', 'q', {now}, {now}, {key}, {ended})",
+        )
+
+    for insert, former in (
+        (define, now),
+        (debounce, f"{now}, 'skipped'"),
+    ):
+        insert(1, "'a'")
+        insert(2, "'a'", former)
+        insert(3, "NULL")
+        insert(4, "NULL")
+        with pytest.raises(StoreError, match=r"(?i)unique"):
+            insert(5, "'a'")
+
+
 MADE = {
     "2026.11.29a": {
         "cockroachdb": "6d736e92999407f9",
