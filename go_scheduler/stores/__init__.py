@@ -13,6 +13,13 @@ from go_scheduler.models import (
     State,
 )
 from go_scheduler.stores.base import JoinedStore, Store
+from go_scheduler.stores.filters import (
+    DefinitionFilter,
+    DefinitionOrder,
+    Filter,
+    Order,
+    Page,
+)
 from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.memory.tables import Snapshot
@@ -50,7 +57,10 @@ __all__ = [
     "Claimant",
     "Declaration",
     "Declared",
+    "DefinitionFilter",
+    "DefinitionOrder",
     "DefinitionState",
+    "Filter",
     "Fired",
     "Firing",
     "Hints",
@@ -58,7 +68,9 @@ __all__ = [
     "MemoryStore",
     "News",
     "NodeContact",
+    "Order",
     "Outcome",
+    "Page",
     "Pause",
     "Position",
     "Release",

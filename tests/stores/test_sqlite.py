@@ -30,6 +30,7 @@ from go_scheduler.testing.builders import (
     SECOND,
     claim,
     claim_of,
+    counts_by_state,
     definition,
     finish,
     fire,
@@ -112,7 +113,7 @@ class TestLocks:
             connection.execute("BEGIN IMMEDIATE")
             at_the_first_error(store, partial(connection.execute, "COMMIT"))
             store.initialize()
-            assert store.list_definitions() == []
+            assert store.select_definitions() == []
 
     def test_a_transaction_that_fails_is_over(self, store: SQLiteStore) -> None:
         def delete_and_fail(connection: Connection) -> None:
@@ -127,7 +128,7 @@ class TestLocks:
 
         new = put(store)
         assert store._database.run(Lane.BY_KEY, fail) is False
-        assert store.list_definitions() == [new]
+        assert store.select_definitions() == [new]
 
     def test_threads_are_served_in_turn(self, store: SQLiteStore) -> None:
         served: list[str] = []
@@ -184,7 +185,7 @@ class TestProcesses:
                 answers: list[list[UUID]] = drained.get(FAILED_AFTER)
             taken = [each for answer in answers for each in answer]
             assert len(taken) == len(set(taken)) == 300
-            assert store.counts()[State.COMPLETED] == 300
+            assert counts_by_state(store)[State.COMPLETED] == 300
 
 
 def drain(url: str) -> list[UUID]:
@@ -210,7 +211,7 @@ def test_what_sqlite_cannot_keep_is_an_error_of_the_store(store: SQLiteStore) ->
     with pytest.raises(StoreError, match="cannot be kept"):
         finish(store, instance, Outcome.FAILED, error="\ud800")
     with pytest.raises(StoreError, match="cannot keep"):
-        store.list_definitions(limit=2**70)
+        store.select_definitions(limit=2**70)
     assert finish(store, instance)
 
 

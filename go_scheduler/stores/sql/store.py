@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import LONGEST
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import (
-    TaskDefinitionNotFoundError,
-)
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.rules import check_each_once
 from go_scheduler.stores.sql.additions import Additions, SQLByHand
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.edits import Edits, Tombstones, definition_of
+from go_scheduler.stores.sql.edits import Edits, Tombstones
 from go_scheduler.stores.sql.finishing import finish_run
 from go_scheduler.stores.sql.joined import Joined, join, when_committed
-from go_scheduler.stores.sql.lists import BOTH, due_queues, page_of_definitions
+from go_scheduler.stores.sql.lists import BOTH, due_queues
 from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import Reviewing, reopen
 from go_scheduler.stores.sql.stats import keep_setting, list_stats, note_stats
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sql.views import SQLViews
+from go_scheduler.stores.sql.views import SQLReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -36,9 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
     from go_scheduler.models import (
-        DefinitionState,
         QueueStats,
         TaskDefinition,
         TaskInstance,
@@ -46,7 +41,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
         Addition,
-        Position,
         Reviewed,
         RunOutcome,
         Tombstone,
@@ -62,7 +56,7 @@ _LARGE_BATCH = 500
 _WAITS_TO_DECLARE = 4
 
 
-class SQLStore(SQLByHand, SQLViews, TransactionalStore):
+class SQLStore(SQLByHand, SQLReads, TransactionalStore):
     """Keeps definitions and instances in a database.
 
     Attributes:
@@ -190,53 +184,6 @@ class SQLStore(SQLByHand, SQLViews, TransactionalStore):
 
     def _connection_of(self, connection: object) -> Connection:
         return self._database.run_once(lambda: join(connection, self._dialect))
-
-    def get_definition(self, definition_id: UUID) -> TaskDefinition:
-        """Read one definition."""
-        found = self._database.run(
-            Lane.BY_HAND,
-            lambda connection: self._edits.live(connection, [definition_id]),
-        )
-        if not found:
-            raise TaskDefinitionNotFoundError(definition_id)
-        return definition_of(found[0])
-
-    def list_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        owner: str | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        state: DefinitionState | None = None,
-        soonest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given."""
-        conditions = {
-            "ids": ids,
-            "metadata": metadata,
-            "name": name,
-            "queue": queue,
-            "owner": owner,
-            "queues": queues,
-            "owners": owners,
-            "state": state,
-            "soonest_first": soonest_first,
-            "after": after,
-        }
-
-        def read(connection: Connection) -> Sequence[TaskDefinition]:
-            rows = page_of_definitions(
-                connection, self._dialect, limit=limit, **conditions
-            )
-            return [definition_of(row) for row in rows]
-
-        return self._list(read)
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
