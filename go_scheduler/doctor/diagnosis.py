@@ -414,7 +414,7 @@ _MOST = 1000
 _DAY = timedelta(days=1)
 _MARGIN = timedelta(minutes=1)
 # Each stretch looks at ten thousand ended instances at most.
-_STRETCHES = 10
+_PAGES = 10
 _LATE = ("late by ", "missed by ")
 
 
@@ -493,7 +493,7 @@ def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
     since = facts.now - _DAY
     found: list[TaskInstance] = []
     position = None
-    for _ in range(_STRETCHES):
+    for _ in range(_PAGES):
         page = facts.store.select(
             Filter(states=[State(outcome.value)]),
             order=Order.END,

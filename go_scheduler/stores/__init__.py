@@ -19,6 +19,7 @@ from go_scheduler.stores.filters import (
     Filter,
     Order,
     Page,
+    sorted_page,
 )
 from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.memory.store import MemoryStore
@@ -86,4 +87,5 @@ __all__ = [
     "Tombstone",
     "contains",
     "open_store",
+    "sorted_page",
 ]

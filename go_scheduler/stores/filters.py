@@ -224,7 +224,7 @@ class Page(list[Item]):
         self.next = next
 
 
-def pick(
+def sorted_page(
     rows: Iterable[Item],
     position: Callable[[Item], Position | None],
     *,

@@ -21,13 +21,17 @@ from sqlalchemy import event, exc
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import OPEN, Outcome, State
+from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
 from go_scheduler.stores.messages import RunOutcome
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sqlite.database import FileWatch, WriteLock
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing.builders import (
+    HOUR,
+    NOBODY,
     SECOND,
+    START,
     claim,
     claim_of,
     counts_by_state,
@@ -327,3 +331,52 @@ def test_a_watch_ends_when_the_version_is_another_one() -> None:
     assert watch.wait()
     assert watch.wait()
     assert not list(versions)
+
+
+LAST_FIRST = {"order": Order.END, "descending": True, "scan_limit": 9}
+
+
+@pytest.mark.parametrize(
+    ("where", "read", "index"),
+    [
+        (CLAIMED, {"order": Order.EXPIRY}, "task_instances_lease_idx"),
+        (
+            CLAIMABLE,
+            {"order": Order.DUE, "scan_limit": 9},
+            "task_instances_claimable_idx",
+        ),
+        (Filter(states=[State.FAILED]), LAST_FIRST, "task_instances_failed_idx"),
+        (Filter(states=[State.COMPLETED]), LAST_FIRST, "task_instances_ended_idx"),
+        (Filter(states=[State.SKIPPED]), LAST_FIRST, "task_instances_unrun_idx"),
+        (Filter(definition_id=NOBODY, states=OPEN), {}, "task_instances_open_idx"),
+        (Filter(definition_id=NOBODY, key="a"), {}, "task_instances_key_key"),
+        (
+            Filter(definition_id=NOBODY, fired_since=START),
+            {"order": Order.FIRE_TIME},
+            "task_instances_2 (definition_key=? AND fire_time>?)",
+        ),
+    ],
+)
+def test_a_page_is_read_by_its_index(
+    store: SQLiteStore, path: Path, where: Filter, read: dict[str, Any], index: str
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def note(_: object, __: object, text: str, values: object, *___: object) -> None:
+        asked.append((text, values))
+
+    engine = store._database._engines[Lane.BY_HAND]
+    event.listen(engine, "before_cursor_execute", note)
+    for number in range(2):
+        # What waits is read queue by queue.
+        pending(store, definition(START + HOUR, key=number))
+    store.select(where, **read)
+    with closing(sqlite3.connect(path)) as by_hand:
+        plans = [
+            step[3]
+            for text, values in asked
+            if "FROM task_instances" in text
+            for step in by_hand.execute(f"EXPLAIN QUERY PLAN {text}", values)
+        ]
+    assert any(index in each for each in plans), plans
+    assert not any(each == "SCAN task_instances" for each in plans), plans

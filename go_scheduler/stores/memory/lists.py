@@ -20,7 +20,7 @@ from go_scheduler.stores.filters import (
     Page,
     counted,
     page_of,
-    pick,
+    sorted_page,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class MemoryReads(ReadStore):
             found = filter(where.matches, self._in_order(where, after, descending))
             return page_of(list(islice(found, limit)), order.position, limit=limit)
         every = self._in_order(where) if rows is None else self._views(rows)
-        return pick(
+        return sorted_page(
             filter(where.matches, every),
             order.position,
             descending=descending,
@@ -119,7 +119,7 @@ class MemoryReads(ReadStore):
             found = filter(where.matches, self._by_id(where.ids, after))
             return page_of(list(islice(found, limit)), order.position, limit=limit)
         every = filter(where.matches, self._by_id(where.ids))
-        return pick(every, order.position, after=after, limit=limit)
+        return sorted_page(every, order.position, after=after, limit=limit)
 
     def _by_id(
         self, ids: Collection[UUID] | None, after: Position | None = None

@@ -25,7 +25,7 @@ from go_scheduler.stores.filters import (
     Page,
     counted,
     page_of,
-    pick,
+    sorted_page,
 )
 from go_scheduler.stores.redis.rows import (
     choices_of,
@@ -183,7 +183,7 @@ class RedisReads(RedisCalls, ReadStore):
         if found is None and not index.is_ordered:
             found = islice(self._walk_index(index, _CHUNK), scan_limit)
         if found is not None:
-            return pick(
+            return sorted_page(
                 filter(where.matches, found),
                 order.position,
                 descending=descending,
@@ -278,7 +278,7 @@ class RedisReads(RedisCalls, ReadStore):
         """Read a page of the definitions that meet a filter."""
         if where.ids is not None:
             found = filter(where.matches, self._by_ids(where.ids))
-            return pick(found, order.position, after=after, limit=limit)
+            return sorted_page(found, order.position, after=after, limit=limit)
         walked = self._walk_definitions(where, order, after, limit, scan_limit)
         page = list(islice(filter(where.matches, walked), limit))
         return page_of(page, order.position, limit=limit)

@@ -22,7 +22,6 @@ from go_scheduler.stores.sql.lists import (
     ended_as,
     instance_state,
     live_key,
-    needs_definitions,
 )
 from go_scheduler.stores.sql.tables import definitions, instances
 
@@ -35,6 +34,10 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.tables import Dialect
 
 _column = instances.c
+# No engine reads the definitions if no condition is on them.
+_BOTH = instances.outerjoin(
+    definitions, definitions.c.key == instances.c.definition_key
+)
 _STATES = {each.value: each for each in State}
 _UNRUN_ALONE = [[each] for each in UNRUN]
 
@@ -68,7 +71,8 @@ def count(
 def _count_all(
     connection: Connection, dialect: Dialect, where: Filter
 ) -> Mapping[State, Counted]:
-    query = _of(select(instance_state, func.count()), where)
+    source = instances if where == Filter() else _BOTH
+    query = select(instance_state, func.count()).select_from(source)
     query = query.where(*conditions(dialect, where)).group_by(instance_state)
     found: Counter[State] = Counter()
     for state, number in connection.execute(query):
@@ -81,14 +85,18 @@ def _count_some(
 ) -> Sequence[Mapping[State, Counted]]:
     """Count the first instances of each filter, all by one statement."""
     ids = {each.definition_id for each in filters if each.definition_id is not None}
-    keys = {id: live_key(dialect, id).cte(f"definition_{id.hex}") for id in ids}
+    # Numbered, so that the text of the statement is the same for any definition.
+    keys = {
+        id: live_key(dialect, id).cte(f"definition_{number}")
+        for number, id in enumerate(ids)
+    }
     heads = []
     for number, where in enumerate(filters):
         key = None
         if where.definition_id is not None:
             key = select(keys[where.definition_id].c.key).scalar_subquery()
-        query = _of(select(instance_state.label("state")), where)
-        query = query.add_columns(literal(number).label("part"))
+        query = select(instance_state.label("state"), literal(number).label("part"))
+        query = query.select_from(_BOTH)
         query = query.where(*conditions(dialect, where, key))
         if where.fired_since is not None:
             query = query.order_by(_column.fire_time)
@@ -106,14 +114,6 @@ def _count_some(
         }
         for each in counts
     ]
-
-
-def _of(query: Select[Any], where: Filter) -> Select[Any]:
-    if not needs_definitions(where):
-        return query.select_from(instances)
-    return query.outerjoin_from(
-        instances, definitions, definitions.c.key == _column.definition_key
-    )
 
 
 def _state(value: str) -> State:

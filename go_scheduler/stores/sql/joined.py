@@ -258,8 +258,9 @@ class Joined:
         scan_limit: int | None = None,
     ) -> Page[TaskInstance]:
         """Read a page of the instances that meet a filter."""
+        both = self._dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
         query = instances_like(
-            BOTH, self._dialect, where, order, descending=descending, after=after
+            both, self._dialect, where, order, descending=descending, after=after
         )
 
         def read(connection: Connection) -> Sequence[TaskInstance]:

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
-    Boolean,
     Connection,
     and_,
     case,
@@ -100,12 +99,11 @@ def instances_like(
         query = dialect.looked_up(query, instances, index)
     column = instances.c[order.value]
     columns = [column, instances.c.id]
-    if order is Order.ID:
-        columns = [column]
-    else:
+    if column.nullable:
         query = query.where(column.is_not(None))
-    if order is Order.FIRE_TIME and where.definition_id is not None:
-        # Each fire time of a definition has one instance: the index has this order.
+    of_one = order is Order.FIRE_TIME and where.definition_id is not None
+    if order is Order.ID or of_one:
+        # Each fire time of a definition has one instance: its index has this order.
         columns = [column]
     query = query.order_by(*((each.desc() if descending else each) for each in columns))
     if after is not None:
@@ -148,7 +146,7 @@ def conditions(
     if where.key is not None:
         found.append(_column.key == where.key)
     found += _of_states(where)
-    if where.parked is not None:
+    if where.parked is not None and not where.is_claimable:
         found.append(_column.parked.is_(where.parked))
     if where.unstarted:
         found.append(UNSTARTED)
@@ -175,6 +173,11 @@ def _of_states(where: Filter) -> list[ColumnElement[bool]]:
     """The conditions on state and pause, as the indexes have them."""
     found: list[ColumnElement[bool]] = []
     states = None if where.states is None else set(where.states)
+    # Beside these conditions, those of another index would let SQLite take that one.
+    if where.definition_id is None and where.is_claimable:
+        return [_column.claimable_at.is_not(None)]
+    if where.definition_id is None and states == HELD and where.paused is False:
+        return [CLAIMED]
     if where.is_open:
         # By this alone it is known that the index of what is open has them all.
         found.append(IS_OPEN)
@@ -187,17 +190,10 @@ def _of_states(where: Filter) -> list[ColumnElement[bool]]:
     if states not in (None, HELD, {*OPEN}):
         found.append(instance_state.in_([each.value for each in states or ()]))
     if where.paused is not None and where.is_open:
-        found.append(_FROZEN if where.paused else not_(_FROZEN))
+        found.append(_column.frozen if where.paused else _NOT_FROZEN)
     elif where.paused is not None:
         found.append(definitions.c.paused.is_(where.paused))
     return found
-
-
-def needs_definitions(where: Filter) -> bool:
-    """Whether any condition is on a column of the definition."""
-    by_queue = where.queues is not None and not where.is_open
-    by_pause = where.paused is not None and not where.is_open
-    return by_queue or by_pause or where.owners is not None
 
 
 def live_key(dialect: Dialect, definition_id: UUID) -> Select[Any]:
@@ -286,10 +282,11 @@ HAS_ENDED = and_(_column.completed_at.is_not(None), _column.outcome != _FAILED)
 UNRUN = (State.CANCELLED, State.SKIPPED)
 _WORDS: list[ColumnElement[str]] = [literal_column(f"'{each.value}'") for each in UNRUN]
 _ENDED_UNRUN = and_(_column.completed_at.is_not(None), _column.outcome.in_(_WORDS))
-_FROZEN: ColumnElement[bool] = literal_column("task_instances.frozen", Boolean)
+# As the index says it, and without a type: SQLite would be asked for frozen = 0.
+_NOT_FROZEN: ColumnElement[bool] = literal_column("NOT task_instances.frozen")
 HELD = {State.CLAIMED, *RUNS}
 CLAIMED = and_(
-    _column.claimed_by.is_not(None), _column.completed_at.is_(None), not_(_FROZEN)
+    _column.claimed_by.is_not(None), _column.completed_at.is_(None), _NOT_FROZEN
 )
 UNSTARTED = or_(
     _column.claimed_by.is_(None),
