@@ -31,7 +31,6 @@ from go_scheduler.testing.builders import (
     HOUR,
     NOBODY,
     SECOND,
-    START,
     claim,
     claim_of,
     counts_by_state,
@@ -43,6 +42,7 @@ from go_scheduler.testing.builders import (
     put,
     running,
 )
+from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
 from tests.patience import FAILED_AFTER
 
