@@ -46,6 +46,7 @@ from go_scheduler import (
 )
 from go_scheduler.stores import (
     Announcement,
+    Filter,
     NodeContact,
     Outcome,
     SetVersion,
@@ -137,8 +138,9 @@ class FileStore(MemoryStore):
 
     put_definitions = in_file(MemoryStore.put_definitions)
     declare_definitions = in_file(MemoryStore.declare_definitions)
-    get_definition = in_file(MemoryStore.get_definition)
-    list_definitions = in_file(MemoryStore.list_definitions)
+    select = in_file(MemoryStore.select)
+    select_definitions = in_file(MemoryStore.select_definitions)
+    count = in_file(MemoryStore.count)
     delete_definitions = in_file(MemoryStore.delete_definitions)
     list_tombstones = in_file(MemoryStore.list_tombstones)
     pause_definitions = in_file(MemoryStore.pause_definitions)
@@ -161,11 +163,8 @@ class FileStore(MemoryStore):
     list_contacts = in_file(MemoryStore.list_contacts)
     keep_setting = in_file(MemoryStore.keep_setting)
     list_due_queues = in_file(MemoryStore.list_due_queues)
-    get_instance = in_file(MemoryStore.get_instance)
     list_runs = in_file(MemoryStore.list_runs)
     reopen_instances = in_file(MemoryStore.reopen_instances)
-    list_instances = in_file(MemoryStore.list_instances)
-    counts = in_file(MemoryStore.counts)
     note_stats, list_stats = Store.note_stats, Store.list_stats  # which keep nothing
 
 
@@ -271,7 +270,8 @@ def main() -> None:
         second = Scheduler(handler, FileStore(path), max_workers=1)
         second.run()
         # And one that only looks.
-        done, left = map(FileStore(path).counts().get, [State.COMPLETED, State.PENDING])
+        [counts] = FileStore(path).count([Filter()])
+        done, left = counts[State.COMPLETED], counts[State.PENDING]
         print(f"third: {done} completed, {left} pending")
 
 

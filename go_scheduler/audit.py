@@ -22,11 +22,11 @@ from go_scheduler.errors import StoreError, TaskDefinitionNotFoundError
 from go_scheduler.formatting import duration_text, shown
 from go_scheduler.models import Outcome, State, TaskDefinition
 from go_scheduler.stores.base import Store
-from go_scheduler.stores.messages import Position
+from go_scheduler.stores.filters import DefinitionFilter, Filter, Order
 from go_scheduler.triggers.base import Trigger, checked_fire_time
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.on_demand import OnDemandTrigger
-from go_scheduler.triggers.times import FIRST_INSTANT, MICROSECOND
+from go_scheduler.triggers.times import MICROSECOND
 from go_scheduler.triggers.trigger_timeouts import ask
 
 if TYPE_CHECKING:
@@ -159,15 +159,15 @@ class Audit:
             TaskDefinitionNotFoundError: There is no definition with one of the ids.
         """
         after = None
+        where = DefinitionFilter(ids=ids)
         missing = {*(ids or ())}
         while True:
-            page = self.store.list_definitions(ids=ids, after=after, limit=_PAGE)
+            page = self.store.select_definitions(where, after=after, limit=_PAGE)
             for each in page:
                 yield from self._answers(each)
             missing -= {each.id for each in page}
-            if len(page) < _PAGE:
+            if (after := page.next) is None:
                 break
-            after = Position.of_definition(page[-1])
         for id in missing:
             raise TaskDefinitionNotFoundError(id)
 
@@ -175,7 +175,8 @@ class Audit:
         """The answer about a definition; none if it is deleted meanwhile."""
         found = self._answer(definition)
         if found.broken:
-            now = self.store.list_definitions(ids=[definition.id], limit=1)
+            where = DefinitionFilter(ids=[definition.id])
+            now = self.store.select_definitions(where, limit=1)
             if not now:
                 return
             # What was read of it before its instances may be out of date.
@@ -226,15 +227,19 @@ class Audit:
         return None if len(first) > self.limit else first
 
     def _fired(self, definition: TaskDefinition) -> Iterator[TaskInstance]:
-        since = self.since
+        where = Filter(
+            definition_id=definition.id,
+            fired_since=self.since,
+            fired_before=self.until,
+        )
+        after = None
         while True:
-            page = self.store.list_fired(
-                definition.id, since=since, before=self.until, limit=_PAGE
+            page = self.store.select(
+                where, order=Order.FIRE_TIME, after=after, limit=_PAGE
             )
             yield from page
-            if len(page) < _PAGE or page[-1].fire_time is None:
+            if (after := page.next) is None:
                 return
-            since = page[-1].fire_time + MICROSECOND
 
 
 class _Schedule:
@@ -316,12 +321,11 @@ class _Schedule:
     @cached_property
     def _earlier(self) -> datetime | None:
         """Its last fire time before the audited time that has an instance."""
-        found = self._audit.store.list_fired(
-            self._definition.id,
-            since=FIRST_INSTANT,
-            before=self._audit.since,
-            newest_first=True,
-            limit=1,
+        where = Filter(
+            definition_id=self._definition.id, fired_before=self._audit.since
+        )
+        found = self._audit.store.select(
+            where, order=Order.FIRE_TIME, descending=True, limit=1
         )
         # What was backfilled may be older than its schedule.
         fired = found and found[0].backfilled is None
@@ -372,21 +376,17 @@ class _Schedule:
         return records
 
     def _read_records(self) -> Iterator[Skipped]:
+        where = Filter(definition_id=self._definition.id, states=[State.SKIPPED])
         after = None
         while True:
-            page = self._audit.store.list_instances(
-                definition_id=self._definition.id,
-                state=State.SKIPPED,
-                newest_first=True,
-                after=after,
-                limit=_PAGE,
+            page = self._audit.store.select(
+                where, descending=True, after=after, limit=_PAGE
             )
             for each in page:
                 if each.skipped is not None and not (each.fire_time or each.key):
                     yield each.skipped
-            if len(page) < _PAGE:
+            if (after := page.next) is None:
                 return
-            after = Position.of_instance(page[-1])
 
     def _of_instances(self, at: datetime, found: Sequence[TaskInstance]) -> AuditedTime:
         first = found[0]

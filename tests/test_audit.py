@@ -24,6 +24,7 @@ from go_scheduler import (
 from go_scheduler.audit import AuditedTime, Verdict
 from go_scheduler.client import Client
 from go_scheduler.models import Outcome, Skipped
+from go_scheduler.stores.filters import Filter, Order, Page
 from go_scheduler.stores.messages import Addition, Firing
 from go_scheduler.testing.builders import (
     HOUR,
@@ -110,8 +111,14 @@ def test_each_fire_time_has_one_verdict(store: Store, clock: ManualClock) -> Non
     of = fired(store, of, 3, then=5)
     cancel(
         store,
-        *store.list_fired(
-            of.id, since=START + 3 * HOUR, before=clock.now() + TICK, limit=1
+        *store.select(
+            Filter(
+                definition_id=of.id,
+                fired_since=START + 3 * HOUR,
+                fired_before=clock.now() + TICK,
+            ),
+            order=Order.FIRE_TIME,
+            limit=1,
         ),
     )
     clock.advance(3 * HOUR)
@@ -271,7 +278,7 @@ def test_what_began_too_soon_is_early(clock: ManualClock) -> None:
     store = MemoryStore(clock)
     fired(store, scheduled(store), 0, then=1)
     run(store)
-    [given] = store.list_instances()
+    [given] = store.select()
     early = replace(given, started_at=START - SECOND)
     assert one_of(store, clock, [early]).reason == "it began 1 s too soon"
     assert one_of(store, clock, [early]).verdict is Verdict.EARLY
@@ -283,7 +290,7 @@ def test_what_has_run_too_often_for_all_to_be_known_is_retried(
     store = MemoryStore(clock)
     fired(store, scheduled(store), 0, then=1)
     run(store)
-    [given] = store.list_instances()
+    [given] = store.select()
     time = one_of(store, clock, [replace(given, runs=30)])
     assert (time.verdict, time.late, time.reason) == (
         Verdict.RETRIED,
@@ -298,8 +305,9 @@ def one_of(
     """The first fire time, if the store had these instances of it."""
 
     class Changed(MemoryStore):
-        def list_fired(self, *args: object, **kwargs: object) -> Sequence[TaskInstance]:
-            return given
+        def select(self, *where: Any, **page: Any) -> Page[TaskInstance]:
+            is_fired = page.get("order") is Order.FIRE_TIME
+            return Page(given) if is_fired else super().select(*where, **page)
 
     store.__class__ = Changed
     clock.advance(TICK)
@@ -365,7 +373,7 @@ def test_if_nothing_was_changed_what_is_not_there_is_missed(
         "missed",
     ]
     run(store)
-    of = store.list_definitions()[0]
+    of = store.select_definitions()[0]
     other = put(store, replace(of, trigger=IntervalTrigger(HOUR, anchor=at)))
     assert other.revision != 1
     [found] = Client(store).audit(START + 2 * HOUR, at + HOUR, unchanged_since=START)
@@ -431,7 +439,7 @@ def test_a_store_that_goes_away_is_no_error_of_a_definition(
     def away(*_: object, **__: object) -> None:
         raise StoreUnavailableError("away")
 
-    monkeypatch.setattr(MemoryStore, "list_fired", away)
+    monkeypatch.setattr(MemoryStore, "select", away)
     with pytest.raises(StoreUnavailableError):
         next(Client(store).audit(START))
 
@@ -491,8 +499,8 @@ class ChangedMeanwhile(MemoryStore):
 
     change: Callable[[ChangedMeanwhile, TaskDefinition], object] | None = None
 
-    def list_definitions(self, **asked: Any) -> Sequence[TaskDefinition]:
-        found = super().list_definitions(**asked)
+    def select_definitions(self, *where: Any, **page: Any) -> Page[TaskDefinition]:
+        found = super().select_definitions(*where, **page)
         change, self.change = self.change, None
         if change is not None:
             change(self, found[0])
@@ -572,7 +580,7 @@ def test_what_ended_before_its_time_is_early(clock: ManualClock) -> None:
     store = MemoryStore(clock)
     fired(store, scheduled(store), 0, then=1)
     run(store)
-    [given] = store.list_instances()
+    [given] = store.select()
     ended = replace(given, completed_at=START - TICK)
     assert one_of(store, clock, [ended]).verdict is Verdict.EARLY
 

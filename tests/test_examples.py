@@ -246,7 +246,7 @@ def test_the_readmes_durable_program_has_one_definition_after_three_starts(
         run_python("-c", started, cwd=tmp_path)
     store = open_store(f"sqlite:///{tmp_path}/tasks.db")
     store.initialize()
-    assert len(store.list_definitions()) == 1
+    assert len(store.select_definitions()) == 1
     store.close()
 
 

@@ -31,6 +31,7 @@ from go_scheduler.testing.builders import (
     at_once,
     claim,
     claim_of,
+    counts_by_state,
     finish,
     fire,
     pending,
@@ -159,11 +160,11 @@ def test_a_list_from_the_past_waits_for_no_open_transaction(
         age = func.now() - func.follower_read_timestamp()
         connection.execute(select(func.pg_sleep(func.extract("epoch", age))))
     with closing(CockroachDBStore(store_url, follower_reads=True)) as past:
-        assert past.list_definitions() == [new]
+        assert past.select_definitions() == [new]
         with shop.engine.begin() as connection:
             client.schedule(replace(new, name="new"), connection=connection)
-            assert [each.name for each in past.list_definitions()] == [None]
-            assert set(past.counts().values()) == {0}
+            assert [each.name for each in past.select_definitions()] == [None]
+            assert set(counts_by_state(past).values()) == {0}
 
 
 # Being told of the commit.

@@ -15,7 +15,7 @@ from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
 from go_scheduler.json import check_text, freeze
 from go_scheduler.models import METADATA_LIMIT
-from go_scheduler.stores.messages import Position
+from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
@@ -126,20 +126,11 @@ def metadata_query(metadata: Mapping[str, JSON]) -> Mapping[str, JSON]:
     return freeze(metadata, name="metadata", limit=METADATA_LIMIT)
 
 
-class Conditions(TypedDict):
-    """The conditions that a definition must meet, as for ``list_definitions``.
-
-    Attributes:
-        ids: Their ids.
-        metadata: What theirs contains.
-        name: Theirs.
-        queue: Theirs.
-    """
-
-    ids: Collection[UUID] | None
-    metadata: Mapping[str, JSON] | None
-    name: str | None
-    queue: str | None
+def in_both(one: str | None, several: Collection[str] | None) -> Collection[str] | None:
+    """What a list may have that meets both conditions; None: anything."""
+    if one is None:
+        return several
+    return [one] if several is None or one in several else []
 
 
 def conditions(
@@ -148,7 +139,7 @@ def conditions(
     metadata: Mapping[str, JSON] | None,
     name: str | None,
     queue: str | None,
-) -> Conditions:
+) -> DefinitionFilter:
     """The conditions, checked.
 
     Raises:
@@ -156,37 +147,37 @@ def conditions(
     """
     check_searched("name", name)
     check_searched("queue", queue)
-    return {
-        "ids": None if ids is None else checked_ids(ids),
-        "metadata": None if metadata is None else metadata_query(metadata),
-        "name": name,
-        "queue": queue,
-    }
+    return DefinitionFilter(
+        ids=None if ids is None else checked_ids(ids),
+        metadata=None if metadata is None else metadata_query(metadata),
+        name=name,
+        queues=None if queue is None else [queue],
+    )
 
 
-def only(definition_id: UUID) -> Conditions:
+def only(definition_id: UUID) -> DefinitionFilter:
     """The condition that is met by one definition alone, checked.
 
     Raises:
         ConfigurationError: It is no id.
     """
     check_definition_id(definition_id)
-    return {"ids": [definition_id], "metadata": None, "name": None, "queue": None}
+    return DefinitionFilter(ids=[definition_id])
 
 
-def batches(store: JoinedStore, which: Conditions) -> Iterator[Collection[UUID]]:
+def batches(store: JoinedStore, which: DefinitionFilter) -> Iterator[Collection[UUID]]:
     """The ids of the definitions that meet every condition, a hundred at a time.
 
     If only ids were given, these are returned, whether the definitions exist or not.
     """
-    ids, *others = which.values()
-    if ids is not None and others == [None] * len(others):
-        yield which["ids"] or ()
+    if which.ids is not None and which == DefinitionFilter(ids=which.ids):
+        yield which.ids
         return
     after = None
-    while page := store.list_definitions(**which, after=after):
+    while page := store.select_definitions(which, after=after):
         yield [each.id for each in page]
-        after = Position.of_definition(page[-1])
+        if (after := page.next) is None:
+            return
 
 
 @write_instead('Job(payload={"order": 7}, key="order 7")')

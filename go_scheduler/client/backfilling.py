@@ -21,6 +21,7 @@ from go_scheduler.events.definition_events import InstancesBackfilled
 from go_scheduler.events.event import of_definition
 from go_scheduler.models.values import changed
 from go_scheduler.policies.overlap import check_overlap
+from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.triggers.base import fire_times, utc
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import dump_trigger
@@ -186,7 +187,8 @@ class Backfilling(StoreAccess):
 
 
 def _read(store: JoinedStore, definition_id: UUID) -> TaskDefinition:
-    found = store.list_definitions(ids=[definition_id], limit=1)
+    where = DefinitionFilter(ids=[definition_id])
+    found = store.select_definitions(where, limit=1)
     if not found:
         raise TaskDefinitionNotFoundError(definition_id)
     return found[0]

@@ -11,25 +11,29 @@ from go_scheduler.client.arguments import (
     check_searched,
     checked_ids,
     conditions,
+    in_both,
     metadata_query,
     one_of,
     only,
     whose,
 )
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.pages import Order, page_of, read_cursor
+from go_scheduler.client.pages import ListOrder, page_of, read_cursor
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.errors import ConfigurationError, TaskDefinitionNotFoundError
 from go_scheduler.events.definition_events import Change, DefinitionDeleted
 from go_scheduler.models import DefinitionState, Deleted, TaskDefinition
 from go_scheduler.running.withdrawing import Kind
-from go_scheduler.stores.messages import Position
+from go_scheduler.stores.filters import (
+    ANY_DEFINITION,
+    DefinitionFilter,
+    DefinitionOrder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
     from uuid import UUID
 
-    from go_scheduler.client.arguments import Conditions
     from go_scheduler.client.pages import Page
     from go_scheduler.json import JSON
 
@@ -93,22 +97,27 @@ class Definitions(StoreAccess):
         check_searched("queue", queue)
         check_searched("owner", owner)
         check_type("soonest_first", soonest_first, bool)
-        order = Order.DEFINITIONS_BY_ID
+        order = ListOrder.DEFINITIONS_BY_ID
         if soonest_first:
-            order = Order.DEFINITIONS_SOONEST_FIRST
-        found = self._ready().list_definitions(
+            order = ListOrder.DEFINITIONS_SOONEST_FIRST
+        by = whose(queues, owners)
+        where = DefinitionFilter(
             ids=None if ids is None else checked_ids(ids),
             metadata=None if metadata is None else metadata_query(metadata),
             name=name,
-            queue=queue,
-            owner=owner,
-            **whose(queues, owners),
+            queues=in_both(queue, by["queues"]),
+            owners=in_both(owner, by["owners"]),
             state=None if state is None else one_of(DefinitionState, state),
-            soonest_first=soonest_first,
+        )
+        found = self._ready().select_definitions(
+            where,
+            order=(
+                DefinitionOrder.NEXT_FIRE_TIME if soonest_first else DefinitionOrder.ID
+            ),
             after=read_cursor(after, order),
             limit=limit,
         )
-        return page_of(found, order, limit=limit, position=Position.of_definition)
+        return page_of(found, order)
 
     alist_definitions = awaitable(list_definitions)
     """Await what ``list_definitions`` does; see there."""
@@ -164,7 +173,7 @@ class Definitions(StoreAccess):
             StoreUnavailableError: As for ``delete_definition``.
         """
         which = conditions(ids=ids, metadata=metadata, name=name, queue=queue)
-        if not any(each is not None for each in which.values()):
+        if which == ANY_DEFINITION:
             raise ConfigurationError(
                 "say which definitions to delete: ids, metadata, name or queue"
             )
@@ -173,7 +182,9 @@ class Definitions(StoreAccess):
     adelete_definitions = awaitable(delete_definitions)
     """Await what ``delete_definitions`` does; see there."""
 
-    def _delete(self, which: Conditions, connection: object) -> Mapping[UUID, int]:
+    def _delete(
+        self, which: DefinitionFilter, connection: object
+    ) -> Mapping[UUID, int]:
         """Delete definitions; return how many instances of each run on."""
         running: dict[UUID, int] = {}
 
@@ -315,7 +326,7 @@ class Pauses(StoreAccess):
     """Await what ``resume_definitions`` does; see there."""
 
     def _pause(
-        self, which: Conditions, note: str | None, connection: object
+        self, which: DefinitionFilter, note: str | None, connection: object
     ) -> Sequence[TaskDefinition]:
         if note is not None:
             note = check_note(note)
@@ -336,7 +347,7 @@ class Pauses(StoreAccess):
         return paused
 
     def _resume(
-        self, which: Conditions, connection: object
+        self, which: DefinitionFilter, connection: object
     ) -> Sequence[TaskDefinition]:
         store = self._within(connection, self._look_at_all)
         resumed: list[TaskDefinition] = []

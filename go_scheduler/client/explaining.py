@@ -20,6 +20,8 @@ from go_scheduler.errors import (
     TaskInstanceNotFoundError,
 )
 from go_scheduler.models import OPEN, State
+from go_scheduler.stores.base import count_unstarted
+from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.rules import slot_taken_by
 from go_scheduler.triggers.base import fire_times, utc
@@ -211,7 +213,7 @@ class Explaining(Nodes):
             nodes=nodes,
             holder=holder,
             retention=self._retention,
-            waiting=most and store.count_waiting(definition.id, most=most),
+            waiting=most and count_unstarted(store, definition.id, most=most),
         )
 
 
@@ -238,12 +240,12 @@ def _standing(store: Store, definition: TaskDefinition) -> Sequence[TaskInstance
     """The open instances of the most urgent kind, and those that ended last."""
     of = definition.id
     for state in OPEN:
-        found = store.list_instances(definition_id=of, state=state, limit=_MOST)
+        found = store.select(Filter(definition_id=of, states=[state]), limit=_MOST)
         if found:
             break
-    last = store.list_instances(
-        definition_id=of,
-        newest_first=True,
+    last = store.select(
+        Filter(definition_id=of),
+        descending=True,
         # Only what was due by now can have ended.
         after=Position(at=store.now(), id=_LAST_ID),
         limit=_MOST,
@@ -258,19 +260,19 @@ def _around(
     of, before = definition.id, Position(at=at, id=_LAST_ID)
     return _once(
         # By a jitter an instance may run long after its fire time.
-        store.list_instances(
-            definition_id=of, fired_since=at, fired_before=at + _SECOND, limit=_MOST
+        store.select(
+            Filter(definition_id=of, fired_since=at, fired_before=at + _SECOND),
+            limit=_MOST,
         ),
-        store.list_instances(definition_id=of, since=at, limit=_MOST),
-        store.list_instances(
-            definition_id=of,
-            state=State.SKIPPED,
-            newest_first=True,
+        store.select(Filter(definition_id=of, since=at), limit=_MOST),
+        store.select(
+            Filter(definition_id=of, states=[State.SKIPPED]),
+            descending=True,
             after=before,
             limit=_MOST,
         ),
-        store.list_instances(
-            definition_id=of, newest_first=True, after=before, limit=_MOST
+        store.select(
+            Filter(definition_id=of), descending=True, after=before, limit=_MOST
         ),
     )
 

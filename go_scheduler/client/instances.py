@@ -22,13 +22,14 @@ from go_scheduler.client.arguments import (
     whose,
 )
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.pages import Order, page_of, read_cursor
+from go_scheduler.client.pages import ListOrder, page_of, read_cursor
 from go_scheduler.client.scheduling import next_after_end
 from go_scheduler.client.store_access import StoreAccess
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import (
     ConfigurationError,
     TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
     TaskInstanceStateError,
 )
 from go_scheduler.events.event import of_instance
@@ -48,7 +49,8 @@ from go_scheduler.models import (
 from go_scheduler.running.defaults import Defaults
 from go_scheduler.running.desk import Desk, progress_text, result_text
 from go_scheduler.running.withdrawing import Kind
-from go_scheduler.stores.messages import Claim, Position
+from go_scheduler.stores.filters import Filter
+from go_scheduler.stores.messages import Claim
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
@@ -120,21 +122,24 @@ class Instances(StoreAccess):
         check_searched("name", name)
         check_searched("key", key)
         check_type("newest_first", newest_first, bool)
-        order = Order.INSTANCES_OLDEST_FIRST
+        order = ListOrder.INSTANCES_OLDEST_FIRST
         if newest_first:
-            order = Order.INSTANCES_NEWEST_FIRST
-        found = self._ready().list_instances(
+            order = ListOrder.INSTANCES_NEWEST_FIRST
+        where = Filter(
             definition_id=definition_id,
             name=name,
             key=key,
-            state=None if state is None else one_of(State, state),
+            states=None if state is None else [one_of(State, state)],
             since=None if since is None else utc(since, name="since"),
             **whose(queues, owners),
-            newest_first=newest_first,
+        )
+        found = self._ready().select(
+            where,
+            descending=newest_first,
             after=read_cursor(after, order),
             limit=limit,
         )
-        return page_of(found, order, limit=limit, position=Position.of_instance)
+        return page_of(found, order)
 
     alist_instances = awaitable(list_instances)
     """Await what ``list_instances`` does; see there."""
@@ -170,7 +175,8 @@ class Instances(StoreAccess):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        return self._ready().counts(**whose(queues, owners))
+        [counts] = self._ready().count([Filter(**whose(queues, owners))])
+        return {state: each.count for state, each in counts.items()}
 
     acounts = awaitable(counts)
     """Await what ``counts`` does; see there."""
@@ -208,7 +214,10 @@ class Instances(StoreAccess):
             self._tell_all(happened)
 
         store = self._within(connection, committed)
-        instance = store.get_instance(instance_id)
+        found = store.select(Filter(ids=[instance_id]), limit=1)
+        if not found:
+            raise TaskInstanceNotFoundError(instance_id)
+        [instance] = found
         next_fire_time = next_after_end(instance.definition, self._store.now())
         answer = store.cancel_instances({instance_id: next_fire_time}).get(instance_id)
         if answer is Cancelled.CANCELLED:

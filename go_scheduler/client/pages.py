@@ -16,12 +16,14 @@ from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
+
+    from go_scheduler.stores import filters
 
 _Item = TypeVar("_Item")
 
 
-class Order(StrEnum):
+class ListOrder(StrEnum):
     """The order of a list. A cursor can be used in its own order only."""
 
     DEFINITIONS_BY_ID = "d"
@@ -33,9 +35,9 @@ class Order(StrEnum):
 
 # The orders in which each item has a time.
 _BY_TIME = (
-    Order.INSTANCES_OLDEST_FIRST,
-    Order.INSTANCES_NEWEST_FIRST,
-    Order.INSTANCES_ENDED_LAST_FIRST,
+    ListOrder.INSTANCES_OLDEST_FIRST,
+    ListOrder.INSTANCES_NEWEST_FIRST,
+    ListOrder.INSTANCES_ENDED_LAST_FIRST,
 )
 
 
@@ -53,20 +55,13 @@ class Page(list[_Item]):
         self.next = next
 
 
-def page_of(
-    found: Sequence[_Item],
-    order: Order,
-    *,
-    limit: int,
-    position: Callable[[_Item], Position],
-) -> Page[_Item]:
-    """Make a page of what was read; if it is full, it has a ``next``."""
-    if len(found) < limit:
-        return Page(found)
-    return Page(found, next=cursor_of(order, position(found[-1])))
+def page_of(found: filters.Page[_Item], order: ListOrder) -> Page[_Item]:
+    """A page of a store, with a cursor that says where to go on."""
+    next = None if found.next is None else cursor_of(order, found.next)
+    return Page(found, next=next)
 
 
-def read_cursor(after: object, order: Order) -> Position | None:
+def read_cursor(after: object, order: ListOrder) -> Position | None:
     """The position that a cursor stands for.
 
     Raises:
@@ -79,7 +74,11 @@ def read_cursor(after: object, order: Order) -> Position | None:
     try:
         of, at, id = json.loads(urlsafe_b64decode(after.encode()))
         position = Position(
-            at=None if at is None else utc(datetime.fromisoformat(at), name="at"),
+            at=(
+                None
+                if at is None or order is ListOrder.DEFINITIONS_BY_ID
+                else utc(datetime.fromisoformat(at), name="at")
+            ),
             id=UUID(id),
         )
     # Anybody can cause a RecursionError: brackets within brackets.
@@ -96,10 +95,10 @@ def read_cursor(after: object, order: Order) -> Position | None:
 def from_id(id: UUID) -> str:
     """The cursor after which a list in the order of ids begins with this one."""
     before = UUID(int=max(0, id.int - 1))
-    return cursor_of(Order.DEFINITIONS_BY_ID, Position(at=None, id=before))
+    return cursor_of(ListOrder.DEFINITIONS_BY_ID, Position(at=None, id=before))
 
 
-def cursor_of(order: Order, position: Position) -> str:
+def cursor_of(order: ListOrder, position: Position) -> str:
     """The cursor that stands for a position, for the next page of the same list."""
     at = None if position.at is None else position.at.isoformat()
     text = json.dumps([order.value, at, str(position.id)])

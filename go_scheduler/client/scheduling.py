@@ -26,6 +26,7 @@ from go_scheduler.json import freeze
 from go_scheduler.models import TaskDefinition
 from go_scheduler.models.values import changed
 from go_scheduler.stores.base import Store, transactional
+from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.rules import is_over
 from go_scheduler.triggers.base import (
     STATE_LIMIT,
@@ -346,7 +347,8 @@ def _unchanged(store: Store, prepared: Sequence[TaskDefinition]) -> Set[UUID]:
     if not prepared:
         return set()
     ids = [each.id for each in prepared]
-    stored = {each.id: each for each in store.list_definitions(ids=ids, limit=len(ids))}
+    found = store.select_definitions(DefinitionFilter(ids=ids), limit=len(ids))
+    stored = {each.id: each for each in found}
     ended = {each.id: each for each in store.list_tombstones(ids)}
     return {
         each.id

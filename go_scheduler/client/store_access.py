@@ -14,6 +14,7 @@ from go_scheduler.events.event_bus import LOG_ALONE, Events, Teller
 from go_scheduler.events.instrument import Instrument, Put
 from go_scheduler.running.withdrawing import Edit, Kind, withdraw
 from go_scheduler.stores.base import Store, transactional
+from go_scheduler.stores.filters import DefinitionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence, Set
@@ -90,7 +91,7 @@ class StoreAccess:
             StoreError: It cannot be used.
         """
         # With an unused id no row that an open transaction has locked is read.
-        self._ready().list_definitions(ids=[_NOBODYS], limit=1)
+        self._ready().select_definitions(DefinitionFilter(ids=[_NOBODYS]), limit=1)
         self._schedule_tasks()
 
     acheck = awaitable(check)

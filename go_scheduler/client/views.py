@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_definition_id, check_type
@@ -16,9 +17,17 @@ from go_scheduler.client.arguments import (
     whose,
 )
 from go_scheduler.client.awaitable import awaitable
-from go_scheduler.client.pages import Order, Page, cursor_of, read_cursor
+from go_scheduler.client.pages import ListOrder, page_of, read_cursor
 from go_scheduler.client.store_access import StoreAccess
-from go_scheduler.models import COUNTED, Backlog, Counted, Outcome
+from go_scheduler.models import COUNTED, Backlog, Counted, Outcome, State
+from go_scheduler.stores.base import ENDED_LOOKED_AT, KEYS_LOOKED_AT, LOOKED_AT
+from go_scheduler.stores.filters import (
+    CLAIMABLE,
+    CLAIMED,
+    DefinitionFilter,
+    Filter,
+    Order,
+)
 from go_scheduler.triggers.base import utc
 
 if TYPE_CHECKING:
@@ -26,7 +35,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import State, TaskDefinition, TaskInstance
+    from go_scheduler.client.pages import Page
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.base import Store
 
 _LOOKED_AT = 500
@@ -46,7 +56,12 @@ def backlog_of(
     """
     due = store.list_backlog(most, queues=queues)
     now = store.now()
-    waiting = store.list_waiting(queues=queues, limit=_LOOKED_AT)
+    waiting = store.select(
+        replace(CLAIMABLE, queues=queues),
+        order=Order.DUE,
+        limit=_LOOKED_AT,
+        scan_limit=LOOKED_AT,
+    )
     again = [each for each in waiting if now < each.due_at and _was_due(each, now)]
     return _with(due, again, most)
 
@@ -110,7 +125,9 @@ class Views(StoreAccess):
         Raises:
             ConfigurationError: An argument is wrong.
         """
-        return self._ready().counts_up_to(checked_most(most), **whose(queues, owners))
+        where = Filter(**whose(queues, owners))
+        [counts] = self._ready().count([where], most=checked_most(most))
+        return counts
 
     acounts_up_to = awaitable(counts_up_to)
     """Await what ``counts_up_to`` does; see there."""
@@ -168,15 +185,17 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        order = Order.INSTANCES_ENDED_LAST_FIRST
-        found = self._ready().list_ended(
-            one_of(Outcome, outcome),
-            **whose(queues, owners),
-            before=read_cursor(after, order),
+        order = ListOrder.INSTANCES_ENDED_LAST_FIRST
+        state = State(one_of(Outcome, outcome).value)
+        found = self._ready().select(
+            Filter(states=[state], **whose(queues, owners)),
+            order=Order.END,
+            descending=True,
+            after=read_cursor(after, order),
             limit=limit,
+            scan_limit=ENDED_LOOKED_AT,
         )
-        after = None if found.next is None else cursor_of(order, found.next)
-        return Page(found.found, next=after)
+        return page_of(found, order)
 
     alist_ended = awaitable(list_ended)
     """Await what ``list_ended`` does; see there."""
@@ -202,7 +221,12 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        return self._ready().list_waiting(**whose(queues, owners), limit=limit)
+        return self._ready().select(
+            replace(CLAIMABLE, **whose(queues, owners)),
+            order=Order.DUE,
+            limit=limit,
+            scan_limit=LOOKED_AT,
+        )
 
     alist_waiting = awaitable(list_waiting)
     """Await what ``list_waiting`` does; see there."""
@@ -227,7 +251,12 @@ class Views(StoreAccess):
             ConfigurationError: An argument is wrong.
         """
         check_limit(limit)
-        return self._ready().list_claims(**whose(queues, owners), limit=limit)
+        return self._ready().select(
+            replace(CLAIMED, **whose(queues, owners)),
+            order=Order.EXPIRY,
+            limit=limit,
+            scan_limit=LOOKED_AT,
+        )
 
     alist_claims = awaitable(list_claims)
     """Await what ``list_claims`` does; see there."""
@@ -254,7 +283,11 @@ class Views(StoreAccess):
         check_limit(limit)
         check_type("prefix", prefix, str)
         check_searched("prefix", prefix)
-        return self._ready().search_names(prefix, **whose(queues, owners), limit=limit)
+        return self._ready().select_definitions(
+            DefinitionFilter(name_prefix=prefix, **whose(queues, owners)),
+            limit=limit,
+            scan_limit=LOOKED_AT,
+        )
 
     asearch_names = awaitable(search_names)
     """Await what ``search_names`` does; see there."""
@@ -284,7 +317,11 @@ class Views(StoreAccess):
         check_limit(limit)
         check_type("key", key, str)
         check_searched("key", key)
-        return self._ready().search_key(key, **whose(queues, owners), limit=limit)
+        return self._ready().select(
+            Filter(key=key, **whose(queues, owners)),
+            limit=limit,
+            scan_limit=KEYS_LOOKED_AT,
+        )
 
     asearch_key = awaitable(search_key)
     """Await what ``search_key`` does; see there."""
@@ -320,12 +357,13 @@ class DefinitionHistory(StoreAccess):
         check_definition_id(definition_id)
         check_type("newest_first", newest_first, bool)
         check_limit(limit)
-        return self._ready().list_fired(
-            definition_id,
-            since=utc(since, name="since"),
-            before=utc(before, name="before"),
-            newest_first=newest_first,
-            limit=limit,
+        where = Filter(
+            definition_id=definition_id,
+            fired_since=utc(since, name="since"),
+            fired_before=utc(before, name="before"),
+        )
+        return self._ready().select(
+            where, order=Order.FIRE_TIME, descending=newest_first, limit=limit
         )
 
     alist_fired = awaitable(list_fired)
@@ -349,7 +387,14 @@ class DefinitionHistory(StoreAccess):
         """
         check_definition_id(definition_id)
         times = checked_bounds(bounds)
-        return self._ready().count_fired(definition_id, times, most=checked_most(most))
+        spans = [
+            Filter(definition_id=definition_id, fired_since=since, fired_before=before)
+            for since, before in pairwise(times)
+        ]
+        return [
+            {state: each.count for state, each in counts.items() if each.count}
+            for counts in self._ready().count(spans, most=checked_most(most))
+        ]
 
     acount_fired = awaitable(count_fired)
     """Await what ``count_fired`` does; see there."""
@@ -374,7 +419,12 @@ class DefinitionHistory(StoreAccess):
         """
         check_definition_id(definition_id)
         check_limit(limit)
-        return self._ready().list_unscheduled(definition_id, limit=limit)
+        return self._ready().select(
+            Filter(definition_id=definition_id, fired=False),
+            descending=True,
+            limit=limit,
+            scan_limit=LOOKED_AT,
+        )
 
     alist_unscheduled = awaitable(list_unscheduled)
     """Await what ``list_unscheduled`` does; see there."""

@@ -42,12 +42,14 @@ from go_scheduler.running.desk import (
     result_text,
     times_text,
 )
+from go_scheduler.stores.filters import Filter, Order
 from go_scheduler.stores.messages import Claim
 from go_scheduler.ticking.ticker import Ticker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
+    from uuid import UUID
 
     from go_scheduler.clock import Clock
     from go_scheduler.dispatch.bus import Delivery, MessageBus
@@ -525,13 +527,19 @@ class Recording:
         if look:
             self._scheduler._look_at_all()
 
+    def _read(self, ids: Collection[UUID]) -> Sequence[TaskInstance]:
+        if not ids:
+            return ()
+        where, store = Filter(ids=ids), self._scheduler._ready()
+        return store.select(where, order=Order.ID, limit=len(ids))
+
     def _report(
         self, desk: Desk, going: Sequence[Going], settle: Callable[[Heard], None]
     ) -> bool:
         asked: list[tuple[Going, Reporting]] = []
         known = {each.claim: self._handed_out.get(each.claim) for each in going}
         others = {each.instance_id for each, instance in known.items() if not instance}
-        found = self._scheduler._ready().find_instances(others) if others else {}
+        found = {each.id: each for each in self._read(others)}
         for each in going:
             instance = known[each.claim] or found.get(each.claim.instance_id)
             if instance is None:

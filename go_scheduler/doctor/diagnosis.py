@@ -18,9 +18,10 @@ from go_scheduler.clock import ZERO, Clock, SystemClock
 from go_scheduler.errors import ConfigurationError, StoreError
 from go_scheduler.formatting import duration_text, shown, summary
 from go_scheduler.handlers.registry import HandlerRegistry
-from go_scheduler.models import OPEN, DefinitionState, Outcome
+from go_scheduler.models import OPEN, DefinitionState, Outcome, State
 from go_scheduler.models.counts import COUNTED, Counted
-from go_scheduler.stores.base import CONTACTS_KEPT, Store
+from go_scheduler.stores.base import CONTACTS_KEPT, ENDED_LOOKED_AT, LOOKED_AT, Store
+from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
 from go_scheduler.stores.findings import (
     OF_STORES,
     SCHEMA_MISSING,
@@ -31,7 +32,6 @@ from go_scheduler.stores.findings import (
     unanswered,
     well,
 )
-from go_scheduler.stores.messages import Position
 from go_scheduler.triggers.on_demand import OnDemandTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 from go_scheduler.version import __version__
@@ -77,12 +77,12 @@ class Facts:
     def definitions(self) -> Sequence[TaskDefinition]:
         """The first definitions, by id."""
         found: list[TaskDefinition] = []
+        after = None
         while len(found) < self.most:
             limit = min(_PAGE, self.most - len(found))
-            after = Position.of_definition(found[-1]) if found else None
-            page = self.store.list_definitions(after=after, limit=limit)
+            page = self.store.select_definitions(after=after, limit=limit)
             found += page
-            if len(page) < limit:
+            if (after := page.next) is None:
                 break
         return found
 
@@ -96,7 +96,9 @@ class Facts:
     @cached_property
     def waiting(self) -> Sequence[TaskInstance]:
         """The first instances that wait for a node."""
-        return self.store.list_waiting(limit=_PAGE)
+        return self.store.select(
+            CLAIMABLE, order=Order.DUE, limit=_PAGE, scan_limit=LOOKED_AT
+        )
 
 
 _NOTICE, _WARNING, _ERROR = Severity.NOTICE, Severity.WARNING, Severity.ERROR
@@ -363,11 +365,8 @@ def _is_over(definition: TaskDefinition, facts: Facts) -> bool:
     if definition.next_fire_time is not None or definition.paused:
         return False
     # It fires after the end of a run, so an open instance will make it fire again.
-    list_instances = facts.store.list_instances
-    return not any(
-        list_instances(definition_id=definition.id, state=each, limit=1)
-        for each in OPEN
-    )
+    is_open = Filter(definition_id=definition.id, states=OPEN)
+    return not facts.store.select(is_open, limit=1)
 
 
 def _kind(definition: TaskDefinition) -> str:
@@ -415,7 +414,7 @@ _MOST = 1000
 _DAY = timedelta(days=1)
 _MARGIN = timedelta(minutes=1)
 # Each stretch looks at ten thousand ended instances at most.
-_STRETCHES = 10
+_PAGES = 10
 _LATE = ("late by ", "missed by ")
 
 
@@ -436,7 +435,9 @@ def backlog(facts: Facts) -> Iterator[Finding]:
 
 def running(facts: Facts) -> Iterator[Finding]:
     """Which runs take too long, or belong to a dead node."""
-    found = facts.store.list_claims(limit=_MOST)
+    found = facts.store.select(
+        CLAIMED, order=Order.EXPIRY, limit=_MOST, scan_limit=LOOKED_AT
+    )
     lapsed = [each for each in found if _has_lapsed(each, facts)]
     stuck = [each for each in found if _is_stuck(each, facts) and each not in lapsed]
     for each in lapsed[:SHOWN]:
@@ -492,10 +493,17 @@ def _of_last_day(facts: Facts, outcome: Outcome) -> Sequence[TaskInstance]:
     since = facts.now - _DAY
     found: list[TaskInstance] = []
     position = None
-    for _ in range(_STRETCHES):
-        stretch = facts.store.list_ended(outcome, before=position, limit=_MOST)
-        found += [each for each in stretch.found if _end(each) >= since]
-        position = stretch.next
+    for _ in range(_PAGES):
+        page = facts.store.select(
+            Filter(states=[State(outcome.value)]),
+            order=Order.END,
+            descending=True,
+            after=position,
+            limit=_MOST,
+            scan_limit=ENDED_LOOKED_AT,
+        )
+        found += [each for each in page if _end(each) >= since]
+        position = page.next
         if position is None or len(found) >= _MOST or (position.at or since) < since:
             break
     return found

@@ -19,6 +19,8 @@ from go_scheduler.firing.steps import (
 )
 from go_scheduler.formatting import shown
 from go_scheduler.policies import CatchUp
+from go_scheduler.stores.base import count_unstarted
+from go_scheduler.stores.filters import Filter
 from go_scheduler.ticking.ticker import Ticker
 from go_scheduler.triggers.base import is_own
 
@@ -294,14 +296,16 @@ class Planner:
         most = firing.definition.max_queue
         if most is None or firing.definition.trigger.waits or not firing.fire_times:
             return firing
-        waiting = self._store.count_waiting(firing.definition.id, most=most)
+        waiting = count_unstarted(self._store, firing.definition.id, most=most)
         return within_queue(firing, most - waiting)
 
     def _last_fired(self, definition: TaskDefinition) -> LastFired:
         last, since = None, _EARLIEST
         # By a jitter an earlier fire time may run later: each look is behind the last.
-        while newest := self._store.list_instances(
-            definition_id=definition.id, fired_since=since, newest_first=True, limit=1
+        while newest := self._store.select(
+            Filter(definition_id=definition.id, fired_since=since),
+            descending=True,
+            limit=1,
         ):
             fired = newest[0].fire_time
             assert fired is not None

@@ -10,7 +10,6 @@ from go_scheduler.events.definition_events import DefinitionsMoved
 from go_scheduler.events.event_bus import LOG_ALONE, Events
 from go_scheduler.firing.definition_scheduler import tell_fired
 from go_scheduler.firing.planner import MOST_DISPLACED
-from go_scheduler.stores.messages import Position
 from go_scheduler.ticking.retry_later import write_in_halves
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from go_scheduler.firing.planner import Planner
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.base import Store
-    from go_scheduler.stores.messages import Firing
+    from go_scheduler.stores.messages import Firing, Position
 
 # A node that starts has other things to do.
 _WALK_AFTER = timedelta(minutes=1)
@@ -77,10 +76,10 @@ class ZoneWatch:
     def _walk(self) -> timedelta | None:
         """Walk over a page; answer when the next one is; None: it was the last."""
         self._clock.refresh()
-        page = self._store.list_definitions(after=self._after, limit=_PAGE)
+        page = self._store.select_definitions(after=self._after, limit=_PAGE)
         self._move(page)
-        if len(page) == _PAGE:
-            self._after = Position.of_definition(page[-1])
+        if page.next is not None:
+            self._after = page.next
             return self._clock.elapsed() + _PAUSE
         if self._moved:
             self._events.tell(DefinitionsMoved(count=self._moved))

@@ -32,6 +32,7 @@ from go_scheduler.running.calling.error_text import kept_text
 from go_scheduler.running.keeper import GRACE
 from go_scheduler.running.outcomes import EndedRun, Failure, is_completed_by
 from go_scheduler.running.recorder import failure_event
+from go_scheduler.stores.filters import Filter, Order
 from go_scheduler.stores.messages import Claim, Release, Renewal, RunOutcome
 from go_scheduler.stores.rules import uses_slot
 from go_scheduler.ticking.retry_later import write_in_halves
@@ -598,7 +599,10 @@ class DeskEnds:
             return None
 
     def _find_all(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
-        return self._store.find_instances(ids) if ids else {}
+        if not ids:
+            return {}
+        found = self._store.select(Filter(ids=ids), order=Order.ID, limit=len(ids))
+        return {each.id: each for each in found}
 
     def _has_completed(self, claim: Claim) -> bool:
         """Whether its run has completed the instance, as somebody else has said."""

@@ -16,7 +16,7 @@ from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, ScheduleWarning
 from go_scheduler.formatting import shown
-from go_scheduler.models import RUNS, WAITING, Outcome
+from go_scheduler.models import OPEN, Outcome
 from go_scheduler.policies import Overlap, RetryPolicy
 from go_scheduler.simulation.nodes import Fault, FaultKind, Setting, World
 from go_scheduler.simulation.simulating import (
@@ -24,7 +24,7 @@ from go_scheduler.simulation.simulating import (
     checked,
     lengths_of,
 )
-from go_scheduler.stores.messages import Position
+from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.rules import slot_of
 from go_scheduler.triggers.base import utc
 
@@ -460,20 +460,20 @@ def _is_in_record(instance: TaskInstance, record: TaskInstance) -> bool:
 
 def _open(store: Store, end: datetime) -> Iterator[bool]:
     """True for each fire time and each instance up to the end that has not ended."""
-    for definition in store.list_definitions(limit=_MOST_DEFINITIONS):
+    for definition in store.select_definitions(limit=_MOST_DEFINITIONS):
         at = definition.next_fire_time
         yield at is not None and at < end and not definition.paused
-    for state in (*WAITING, *RUNS):
-        for each in store.list_instances(state=state, limit=_PAGE):
+    for state in OPEN:
+        for each in store.select(Filter(states=[state]), limit=_PAGE):
             yield each.execute_at < end and not each.definition.paused
 
 
 def _all(store: Store) -> Iterator[TaskInstance]:
-    page = store.list_instances(limit=_PAGE)
-    while page:
+    page = store.select(limit=_PAGE)
+    yield from page
+    while page.next is not None:
+        page = store.select(after=page.next, limit=_PAGE)
         yield from page
-        after = Position.of_instance(page[-1])
-        page = store.list_instances(after=after, limit=_PAGE)
 
 
 _MOST_DEFINITIONS = 1_000_000

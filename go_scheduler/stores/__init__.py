@@ -13,6 +13,14 @@ from go_scheduler.models import (
     State,
 )
 from go_scheduler.stores.base import JoinedStore, Store
+from go_scheduler.stores.filters import (
+    DefinitionFilter,
+    DefinitionOrder,
+    Filter,
+    Order,
+    Page,
+    sorted_page,
+)
 from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.memory.tables import Snapshot
@@ -51,7 +59,10 @@ __all__ = [
     "Claimant",
     "Declaration",
     "Declared",
+    "DefinitionFilter",
+    "DefinitionOrder",
     "DefinitionState",
+    "Filter",
     "Fired",
     "Firing",
     "Hints",
@@ -59,7 +70,9 @@ __all__ = [
     "MemoryStore",
     "News",
     "NodeContact",
+    "Order",
     "Outcome",
+    "Page",
     "Pause",
     "Position",
     "Put",
@@ -76,4 +89,5 @@ __all__ = [
     "Tombstone",
     "contains",
     "open_store",
+    "sorted_page",
 ]

@@ -4,45 +4,51 @@ A store moves rows and keeps the promises about them; policy lives above it. Eve
 method is one transaction. Losing a race is an answer, an absence from what comes back,
 and never an exception.
 
-A store may leave ``find_instances`` and the methods of ``FiredStore`` and ``ViewStore``
-as they stand here: they say the same of any store, and take as long as there is much in
-it.
+A store may leave the methods of ``ReadStore`` that are not abstract as they stand here:
+they say the same of any store, and take as long as there is much in it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
-from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from go_scheduler.checks import check_type
 from go_scheduler.clock import ZERO, Clock
-from go_scheduler.errors import ConfigurationError, TaskInstanceNotFoundError
-from go_scheduler.models import RUNS, WAITING, Outcome, State, TaskInstance
+from go_scheduler.errors import (
+    ConfigurationError,
+    TaskDefinitionNotFoundError,
+    TaskInstanceNotFoundError,
+)
+from go_scheduler.models import State, TaskInstance
 from go_scheduler.models.counts import Backlog, Counted
-from go_scheduler.stores import rules
-from go_scheduler.stores.messages import Position
-from go_scheduler.stores.rules import is_among, slot_of
+from go_scheduler.stores.filters import (
+    ANY,
+    ANY_DEFINITION,
+    CLAIMABLE,
+    DefinitionFilter,
+    DefinitionOrder,
+    Filter,
+    Order,
+)
+from go_scheduler.stores.rules import slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Set
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.json import JSON
     from go_scheduler.models import (
         Cancelled,
-        DefinitionState,
         QueueStats,
         TaskDefinition,
         TaskRun,
     )
     from go_scheduler.policies import Overlap
+    from go_scheduler.stores.filters import Page
     from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import (
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
         Fired,
         Firing,
         NodeContact,
+        Position,
         Put,
         Release,
         Renewal,
@@ -87,7 +94,7 @@ class ByHandStore(ABC):
         If an instance has its ``id`` already, or the definition has an instance with
         its ``key``, ended or not, nothing is made, and that is the answer.
 
-        If more would wait than its ``max_queue``, as ``count_waiting`` says, and its
+        If more would be ``unstarted`` than its ``max_queue``, and its
         ``when_full`` is ``"drop"``, those of the additions for which there is no room,
         the last ones, are skipped as they are made: completed at the store's time, and
         ``skipped`` as ``FULL`` of ``go_scheduler.stores.rules`` says.
@@ -150,7 +157,7 @@ class ByHandStore(ABC):
 
 
 class DefinitionStore(ABC):
-    """Puts, lists, pauses and deletes definitions, and fires those that are due."""
+    """Puts, pauses and deletes definitions, and fires those that are due."""
 
     @abstractmethod
     def put_definitions(
@@ -256,52 +263,6 @@ class DefinitionStore(ABC):
             ConfigurationError: ``check_owners`` refuses it, or an id is there twice.
                 Nothing has changed.
             ConflictError: As for ``put_definitions``. Nothing has changed.
-        """
-
-    @abstractmethod
-    def get_definition(self, definition_id: UUID) -> TaskDefinition:
-        """Read one definition.
-
-        Raises:
-            TaskDefinitionNotFoundError: There is none with this id.
-        """
-
-    @abstractmethod
-    def list_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        owner: str | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        state: DefinitionState | None = None,
-        soonest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given.
-
-        Args:
-            ids: Their id is among these.
-            metadata: Their metadata contains this: each key with a value that contains
-                the one given; an array contains those whose items it all contains.
-            name: They have this name.
-            queue: They have this queue.
-            owner: They are in the declared set of this owner.
-            queues: Their queue is among these.
-            owners: They are in the declared set of one of these owners.
-            state: They are in this state.
-            soonest_first: In the order of ``(next_fire_time, id)``, those that have no
-                ``next_fire_time`` at the end.
-            after: They come after this: where the page before ends.
-            limit: Most definitions to return; at least 1.
-
-        Returns:
-            The definitions in the order of their ids, unless told otherwise; empty if
-            there are no more.
         """
 
     @abstractmethod
@@ -418,7 +379,7 @@ class DefinitionStore(ABC):
 
 
 class InstanceStore(ABC):
-    """Hands instances to nodes, records what becomes of them, and lists them."""
+    """Hands instances to nodes, and records what becomes of them."""
 
     @abstractmethod
     def claim_instances(
@@ -657,30 +618,182 @@ class InstanceStore(ABC):
             The ids of the instances that run again.
         """
 
+
+LOOKED_AT = 5_000
+"""The ``scan_limit`` of lists that people look at."""
+ENDED_LOOKED_AT = 1_000
+"""The same of lists of what has ended, which go on behind them."""
+KEYS_LOOKED_AT = 1_000
+"""In so many definitions a key is looked for."""
+
+_PAGE = 1_000
+
+
+class ReadStore(ABC):
+    """Reads definitions and instances.
+
+    Two methods have to be written, ``select`` and ``select_definitions``. The others
+    are made of them. A store that has an index for what they ask may do better.
+    """
+
     @abstractmethod
+    def now(self) -> datetime:
+        """The store's time."""
+
+    @abstractmethod
+    def select(
+        self,
+        where: Filter = ANY,
+        *,
+        order: Order = Order.EXECUTION,
+        descending: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+        scan_limit: int | None = None,
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that meet a filter.
+
+        Instances whose definition has been deleted are among them, unless the filter
+        names a definition. With ``ids`` they are read as they are at this moment. Other
+        reads may be a few seconds old.
+
+        Args:
+            where: What they have to meet.
+            order: Their order. Those that do not have its time are left out.
+            descending: Whether the order is backwards.
+            after: They come after this: the ``next`` of the page before. It may have
+                gone since.
+            limit: Most instances to return; at least 1.
+            scan_limit: So many rows are looked at, about, so that the read takes no
+                longer where there are many. It may then leave out some that are hard
+                to find, and return fewer than there are, with a ``next``. None: all
+                are looked at that have to be. A store may always do so.
+
+        Returns:
+            The page. Its ``next`` is None if there are no more.
+        """
+
+    @abstractmethod
+    def select_definitions(
+        self,
+        where: DefinitionFilter = ANY_DEFINITION,
+        *,
+        order: DefinitionOrder = DefinitionOrder.ID,
+        after: Position | None = None,
+        limit: int = 100,
+        scan_limit: int | None = None,
+    ) -> Page[TaskDefinition]:
+        """Read a page of the definitions that meet a filter.
+
+        With ``ids`` they are read as they are at this moment. Other reads may be a few
+        seconds old.
+
+        Args:
+            where: What they have to meet.
+            order: Their order.
+            after: They come after this: the ``next`` of the page before. It may have
+                gone since.
+            limit: Most definitions to return; at least 1.
+            scan_limit: As for ``select``.
+
+        Returns:
+            The page. Its ``next`` is None if there are no more.
+        """
+
+    def count(
+        self, filters: Sequence[Filter], *, most: int | None = None
+    ) -> Sequence[Mapping[State, Counted]]:
+        """How many instances meet each of some filters, by their state.
+
+        Args:
+            filters: Some hundred at most.
+            most: So many are counted of each state. A state that has more says
+                ``more``. So may one whose instances are among more than so many
+                others, with fewer counted than there are. None: all are counted.
+
+        Returns:
+            For each filter the numbers of all states.
+        """
+        return [self._count(each, most) for each in filters]
+
+    def _count(self, where: Filter, most: int | None) -> Mapping[State, Counted]:
+        if most is None:
+            found = Counter(each.state for each in self._walk(where))
+            return {state: Counted(count=found[state]) for state in State}
+        if where.definition_id is not None:
+            order = Order.EXECUTION if where.fired_since is None else Order.FIRE_TIME
+            page = self.select(where, order=order, limit=most + 1)
+            found = Counter(each.state for each in page)
+            more = len(page) > most
+            return {
+                state: Counted(count=min(found[state], most), more=more)
+                for state in State
+            }
+        counts: dict[State, Counted] = {}
+        for state in State if where.states is None else where.states:
+            alone = replace(where, states=(state,))
+            page = self.select(
+                alone, descending=True, limit=most + 1, scan_limit=most + 1
+            )
+            more = len(page) > most or page.next is not None
+            counts[state] = Counted(count=min(len(page), most), more=more)
+        return {**dict.fromkeys(State, Counted(count=0)), **counts}
+
+    def _walk(
+        self, where: Filter, order: Order = Order.EXECUTION
+    ) -> Iterator[TaskInstance]:
+        """All instances that meet a filter, a page at a time."""
+        page = self.select(where, order=order, limit=_PAGE)
+        yield from page
+        while page.next is not None:
+            page = self.select(where, order=order, after=page.next, limit=_PAGE)
+            yield from page
+
+    def list_backlog(
+        self, most: int, *, queues: Collection[str] | None = None
+    ) -> Sequence[Backlog]:
+        """What is due and has not been claimed, by queue.
+
+        What is frozen or parked is not due.
+
+        Args:
+            most: So many are counted of a queue.
+            queues: Of these alone; None: of all.
+
+        Returns:
+            At most a hundred queues in which anything is due, by their names.
+        """
+        now = self.now()
+        due: dict[str, list[datetime]] = {}
+        for each in self._walk(replace(CLAIMABLE, queues=queues), Order.DUE):
+            if each.due_at > now:
+                break
+            due.setdefault(each.definition.queue, []).append(each.due_at)
+        return [
+            Backlog(queue=queue, due=Counted.up_to(most, len(times)), oldest=min(times))
+            for queue, times in sorted(due.items())[:100]
+        ]
+
     def get_instance(self, instance_id: UUID) -> TaskInstance:
         """Read one instance.
 
         Raises:
             TaskInstanceNotFoundError: There is none with this id.
         """
+        for found in self.select(Filter(ids=(instance_id,)), limit=1):
+            return found
+        raise TaskInstanceNotFoundError(instance_id)
 
-    def find_instances(self, ids: Collection[UUID]) -> Mapping[UUID, TaskInstance]:
-        """Read many instances, which are said to go on or to have ended elsewhere.
+    def get_definition(self, definition_id: UUID) -> TaskDefinition:
+        """Read one definition.
 
-        As it stands here it reads one after the other.
-
-        Args:
-            ids: Of which; some thousand at most.
-
-        Returns:
-            Those that there are, by their ids.
+        Raises:
+            TaskDefinitionNotFoundError: There is none with this id.
         """
-        found: dict[UUID, TaskInstance] = {}
-        for id in ids:
-            with suppress(TaskInstanceNotFoundError):
-                found[id] = self.get_instance(id)
-        return found
+        where = DefinitionFilter(ids=(definition_id,))
+        for found in self.select_definitions(where, limit=1):
+            return found
+        raise TaskDefinitionNotFoundError(definition_id)
 
     @abstractmethod
     def slot_holder(self, slot: str) -> TaskInstance | None:
@@ -701,408 +814,6 @@ class InstanceStore(ABC):
             The runs, earliest attempt first; empty if there are none, or is no such
             instance.
         """
-
-    @abstractmethod
-    def list_instances(
-        self,
-        *,
-        definition_id: UUID | None = None,
-        name: str | None = None,
-        key: str | None = None,
-        state: State | None = None,
-        since: datetime | None = None,
-        fired_since: datetime | None = None,
-        fired_before: datetime | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        newest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskInstance]:
-        """Read a page of the instances that meet every condition given.
-
-        Args:
-            definition_id: They belong to this definition; None: to any, or to one that
-                has been deleted.
-            name: Their definition has this name.
-            key: They have this ``key``, of those made by hand.
-            state: They are in this state.
-            since: Their ``execute_at`` is not before this.
-            fired_since: They have a ``fire_time``, not before this.
-            fired_before: They have a ``fire_time``, before this.
-            queues: Their definition's queue is among these.
-            owners: Their definition is in the declared set of one of these owners.
-            newest_first: In the order of ``(execute_at, id)`` backwards.
-            after: They come after this: where the page before ends.
-            limit: Most instances to return; at least 1.
-
-        Returns:
-            The instances in the order of ``(execute_at, id)``, unless told otherwise;
-            empty if there are no more.
-        """
-
-    @abstractmethod
-    def counts(
-        self,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-    ) -> Mapping[State, int]:
-        """How many instances are in each state; every state has a number.
-
-        What deleted definitions have left is counted as well.
-
-        Args:
-            queues: Their definition's queue is among these; None: any.
-            owners: Their definition is in the declared set of one of these owners;
-                None: of any, or in none.
-        """
-
-
-_PAGE = 1_000
-
-
-class FiredStore(InstanceStore):
-    """Reads a definition's instances by fire time, and those that have none."""
-
-    def list_fired(
-        self,
-        definition_id: UUID,
-        *,
-        since: datetime,
-        before: datetime,
-        newest_first: bool = False,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read what a definition has fired, in the order of fire times.
-
-        Args:
-            definition_id: Which; of one that is not there nothing is found.
-            since: Their ``fire_time`` is not before this.
-            before: It is before this.
-            newest_first: Whether the latest come first.
-            limit: Most instances to return; at least 1.
-        """
-        found = sorted(
-            self._every(None, definition_id, since=since, before=before),
-            key=rules.by_fire_time,
-            reverse=newest_first,
-        )
-        return found[:limit]
-
-    def count_fired(
-        self, definition_id: UUID, bounds: Sequence[datetime], *, most: int
-    ) -> Sequence[Mapping[State, int]]:
-        """How many a definition has fired, by their state, in some spans of time.
-
-        Args:
-            definition_id: Which; of one that is not there nothing is found.
-            bounds: Each span goes from one of them to the next, which is not in it.
-            most: So many are counted of a span, those with the earliest fire times.
-
-        Returns:
-            The numbers of each span; states that have none are left out.
-        """
-        spans = pairwise(bounds)
-        found = (
-            self.list_fired(definition_id, since=since, before=before, limit=most)
-            for since, before in spans
-        )
-        return [Counter(each.state for each in fired) for fired in found]
-
-    def list_unscheduled(
-        self, definition_id: UUID, *, limit: int
-    ) -> Sequence[TaskInstance]:
-        """Read what a definition has without a fire time, the latest first.
-
-        That is what was made by hand or on demand, and records of what was skipped. Of
-        more than five thousand it is any five thousand of which the latest are taken.
-
-        Args:
-            definition_id: Which; of one that is not there nothing is found.
-            limit: Most instances to return; at least 1.
-
-        Returns:
-            They, in the order of ``(execute_at, id)`` backwards.
-        """
-        found = [
-            each for each in self._every(None, definition_id) if each.fire_time is None
-        ]
-        return sorted(found, key=rules.by_execution, reverse=True)[:limit]
-
-    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
-        """How many instances of a definition have not ended, and have not begun.
-
-        A run on a bus has not begun while it has a ``start_by``: it is published, or
-        accepted. Any other that is running has begun.
-
-        Args:
-            definition_id: Which; of one that is not there none does.
-            most: So many are counted at most.
-        """
-        waiting = (
-            each
-            for state in (*WAITING, *RUNS)
-            for each in self._every(state, definition_id)
-            if state in WAITING or each.start_by is not None
-        )
-        return sum(1 for _ in islice(waiting, most))
-
-    def _every(
-        self,
-        state: State | None,
-        definition_id: UUID | None = None,
-        *,
-        since: datetime | None = None,
-        before: datetime | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        newest_first: bool = False,
-    ) -> Iterator[TaskInstance]:
-        """All that there are, a page at a time."""
-        after = None
-        while True:
-            page = self.list_instances(
-                state=state,
-                definition_id=definition_id,
-                fired_since=since,
-                fired_before=before,
-                queues=queues,
-                owners=owners,
-                newest_first=newest_first,
-                after=after,
-                limit=_PAGE,
-            )
-            yield from page
-            if len(page) < _PAGE:
-                return
-            after = Position.of_instance(page[-1])
-
-
-LOOKED_AT = 5_000
-"""Of so many rows a list is picked at most."""
-STRETCH = 1_000
-"""Of so many that ended, at most; then it says where to go on."""
-KEYS_LOOKED_AT = 1_000
-"""In so many definitions a key is looked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """A part of a list, which ends where it is full, or where enough was looked at.
-
-    Attributes:
-        found: What is in it.
-        next: Where to go on; None: that was all.
-    """
-
-    found: Sequence[TaskInstance]
-    next: Position | None
-
-
-class ViewStore(FiredStore, DefinitionStore):
-    """Reads what pages show, in a time that does not depend on how much there is."""
-
-    @abstractmethod
-    def now(self) -> datetime:
-        """The store's time."""
-
-    def counts_up_to(
-        self,
-        most: int,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-    ) -> Mapping[State, Counted]:
-        """How many instances are in each state, as far as they have to be counted.
-
-        Args:
-            most: So many; of a state that has more, ``more`` is said. One that is amid
-                more than so many others may have fewer counted than there are, and says
-                ``more`` as well. Of some queues or owners a store may look at fewer.
-            queues: Their definition's queue is among these; None: any.
-            owners: It is in the declared set of one of these; None: of any, or none.
-
-        Returns:
-            Every state has a number.
-        """
-        counts = self.counts()
-        if queues is None and owners is None:
-            return {state: Counted.up_to(most, counts[state]) for state in State}
-        seen, theirs = Counter[State](), Counter[State]()
-        for each in islice(self._every(None, newest_first=True), most):
-            seen[each.state] += 1
-            theirs[each.state] += is_among(each.definition, queues, owners)
-        return {
-            state: Counted(count=theirs[state], more=counts[state] > seen[state])
-            for state in State
-        }
-
-    def list_backlog(
-        self, most: int, *, queues: Collection[str] | None = None
-    ) -> Sequence[Backlog]:
-        """What is due and has not been claimed, by queue.
-
-        What is frozen or parked is not due.
-
-        Args:
-            most: So many are counted of a queue.
-            queues: Of these alone; None: of all.
-
-        Returns:
-            At most a hundred queues in which anything is due, by their names.
-        """
-        now = self.now()
-        due: dict[str, list[datetime]] = {}
-        for each in self._every(State.PENDING, queues=queues):
-            definition = each.definition
-            if each.due_at <= now and not (each.parked or definition.paused):
-                due.setdefault(definition.queue, []).append(each.due_at)
-        return [
-            Backlog(queue=queue, due=Counted.up_to(most, len(times)), oldest=min(times))
-            for queue, times in sorted(due.items())[:100]
-        ]
-
-    def list_ended(
-        self,
-        outcome: Outcome,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        before: Position | None = None,
-        limit: int,
-    ) -> Stretch:
-        """Read instances that ended in one way, those that ended last first.
-
-        Args:
-            outcome: How they ended.
-            queues: Their definition's queue is among these; None: any.
-            owners: It is in the declared set of one of these; None: of any, or none.
-            before: They come after this: the ``next`` of a stretch, whose ``at`` is a
-                ``completed_at``.
-            limit: Most instances to return; at least 1.
-
-        Returns:
-            They, in the order of ``(completed_at, id)`` backwards. With fewer than
-            ``limit`` there may be more behind ``next``.
-        """
-        ended = self._every(State(outcome.value), queues=queues, owners=owners)
-        found = sorted(ended, key=rules.by_end, reverse=True)
-        if before is not None:
-            last = (before.at, before.id)
-            found = [each for each in found if rules.by_end(each) < last]
-        more = len(found) > limit
-        page = found[:limit]
-        return Stretch(found=page, next=_ended_position(page[-1]) if more else None)
-
-    def list_waiting(
-        self,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read what can be claimed, or will be when it is due, earliest due first.
-
-        What is frozen or parked is not among it. Where owners are asked for, some that
-        come behind many of others may be missing.
-
-        Args:
-            queues: Their definition's queue is among these; None: any.
-            owners: It is in the declared set of one of these; None: of any, or none.
-            limit: Most instances to return; at least 1.
-        """
-        found = [
-            each
-            for each in self._every(State.PENDING, queues=queues, owners=owners)
-            if not (each.parked or each.definition.paused)
-        ]
-        return sorted(found, key=rules.by_due)[:limit]
-
-    def list_claims(
-        self,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read what nodes hold and run, those first whose claims expire first.
-
-        What is frozen, as its definition has been paused, may be left out.
-
-        Args:
-            queues: Their definition's queue is among these; None: any.
-            owners: It is in the declared set of one of these; None: of any, or none.
-            limit: Most instances to return; at least 1.
-        """
-        found = [
-            each
-            for state in (*RUNS, State.CLAIMED)
-            for each in self._every(state, queues=queues, owners=owners)
-        ]
-        return sorted(found, key=rules.by_expiry)[:limit]
-
-    def search_names(
-        self,
-        prefix: str,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        limit: int,
-    ) -> Sequence[TaskDefinition]:
-        """Read definitions whose name begins with a text, in the order of their ids.
-
-        Args:
-            prefix: How it begins.
-            queues: Their queue is among these; None: any.
-            owners: They are in the set of one of these; None: of any, or none.
-            limit: Most definitions to return; at least 1.
-        """
-        found: list[TaskDefinition] = []
-        after = None
-        while len(found) < limit:
-            page = self.list_definitions(
-                queues=queues, owners=owners, after=after, limit=_PAGE
-            )
-            found += [each for each in page if (each.name or "").startswith(prefix)]
-            if len(page) < _PAGE:
-                break
-            after = Position.of_definition(page[-1])
-        return found[:limit]
-
-    def search_key(
-        self,
-        key: str,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read the instances that have a key, of a thousand definitions at most.
-
-        Args:
-            key: The key.
-            queues: Their definition's queue is among these; None: any.
-            owners: It is in the declared set of one of these; None: of any, or none.
-            limit: Most instances to return; at least 1.
-
-        Returns:
-            They, in the order of ``(execute_at, id)``.
-        """
-        definitions = self.list_definitions(
-            queues=queues, owners=owners, limit=KEYS_LOOKED_AT
-        )
-        found = [
-            each
-            for definition in definitions
-            for each in self._every(None, definition.id)
-            if each.key == key
-        ]
-        return sorted(found, key=rules.by_execution)[:limit]
-
-
-def _ended_position(instance: TaskInstance) -> Position:
-    return Position(at=instance.completed_at, id=instance.id)
 
 
 class NodeStore(ABC):
@@ -1186,6 +897,13 @@ class NodeStore(ABC):
         """
 
 
+def count_unstarted(store: ReadStore, definition_id: UUID, *, most: int) -> int:
+    """How many instances of a definition have not begun, counted up to ``most``."""
+    where = Filter(definition_id=definition_id, unstarted=True)
+    [counts] = store.count([where], most=most)
+    return min(most, sum(each.count for each in counts.values()))
+
+
 def may_start(instance: TaskInstance, claimant: Claimant) -> bool:
     """Whether a node may start an instance that has just been made and is due."""
     definition = instance.definition
@@ -1218,17 +936,16 @@ class JoinedStore(Protocol):
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""
 
-    def list_definitions(
+    def select_definitions(
         self,
+        where: DefinitionFilter = ANY_DEFINITION,
         *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
+        order: DefinitionOrder = DefinitionOrder.ID,
         after: Position | None = None,
         limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given."""
+        scan_limit: int | None = None,
+    ) -> Page[TaskDefinition]:
+        """Read a page of the definitions that meet a filter."""
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
@@ -1255,8 +972,17 @@ class JoinedStore(Protocol):
     ) -> Sequence[datetime]:
         """Make instances for fire times of a definition that have none."""
 
-    def get_instance(self, instance_id: UUID) -> TaskInstance:
-        """Read one instance."""
+    def select(
+        self,
+        where: Filter = ANY,
+        *,
+        order: Order = Order.EXECUTION,
+        descending: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+        scan_limit: int | None = None,
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that meet a filter."""
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
@@ -1271,7 +997,7 @@ STATS_KEPT = timedelta(days=2)
 """How long ago a minute may have begun whose counts are still kept."""
 
 
-class Store(NodeStore, ByHandStore, ViewStore):
+class Store(NodeStore, ByHandStore, InstanceStore, DefinitionStore, ReadStore):
     """Where definitions and instances are kept.
 
     All methods may be called by any number of threads, and, if the store is shared, by

@@ -400,20 +400,9 @@ class Position:
     """Where a page of a list ends, and the next one goes on.
 
     Attributes:
-        at: The last one's time, if the list is in the order of times: the
-            ``next_fire_time`` of a definition, the ``execute_at`` of an instance.
+        at: The last one's time, if the order is one of times.
         id: Its id.
     """
 
     at: datetime | None
     id: UUID
-
-    @classmethod
-    def of_definition(cls, last: TaskDefinition) -> Position:
-        """Behind this one."""
-        return cls(at=last.next_fire_time, id=last.id)
-
-    @classmethod
-    def of_instance(cls, last: TaskInstance) -> Position:
-        """Behind this one."""
-        return cls(at=last.execute_at, id=last.id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import cycle
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from uuid import UUID
@@ -456,17 +456,6 @@ def was_removed(definition: TaskDefinition) -> bool:
     return definition.paused and owner is not None and note == removal_note(owner)
 
 
-def is_among(
-    definition: TaskDefinition,
-    queues: Collection[str] | None,
-    owners: Collection[str] | None,
-) -> bool:
-    """Whether a definition has one of these queues and owners; None: any will do."""
-    return (queues is None or definition.queue in queues) and (
-        owners is None or definition.owner in owners
-    )
-
-
 FULL = "%d of it wait, and no more may (max_queue)"
 """Why something is recorded as skipped, with the ``max_queue``."""
 
@@ -502,46 +491,6 @@ def dropped(
     if beyond and definition.when_full == "refuse":
         raise QueueFullError(definition.id, most)
     return frozenset(beyond)
-
-
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
-
-
-def by_end(instance: TaskInstance) -> tuple[datetime, UUID]:
-    """When it ended."""
-    return instance.completed_at or _EARLIEST, instance.id
-
-
-def by_due(instance: TaskInstance) -> tuple[datetime, UUID]:
-    """When it is due."""
-    return instance.due_at, instance.id
-
-
-def by_expiry(instance: TaskInstance) -> datetime:
-    """When its claim expires."""
-    return instance.expires_at or _EARLIEST
-
-
-def by_fire_time(instance: TaskInstance) -> datetime:
-    """For when it fired."""
-    return instance.fire_time or _EARLIEST
-
-
-def by_execution(instance: TaskInstance) -> tuple[datetime, UUID]:
-    """When it is to run."""
-    return instance.execute_at, instance.id
-
-
-def is_fired_within(
-    instance: TaskInstance, since: datetime | None, before: datetime | None
-) -> bool:
-    """Whether its fire time is within these bounds; without one, if there are none."""
-    fire_time = instance.fire_time
-    if fire_time is None:
-        return since is None and before is None
-    return (since is None or fire_time >= since) and (
-        before is None or fire_time < before
-    )
 
 
 NORMAL = 1

@@ -29,6 +29,7 @@ from go_scheduler.models import (
     TaskDefinition,
     TaskInstance,
 )
+from go_scheduler.stores.filters import Filter, Page
 from go_scheduler.stores.messages import (
     Addition,
     Claim,
@@ -186,7 +187,14 @@ def add(store: Store, /, to: TaskDefinition, **fields: Any) -> TaskInstance:
 
 def instances(store: Store, of: TaskDefinition) -> Sequence[TaskInstance]:
     """The instances of a definition, as stored."""
-    return store.list_instances(definition_id=of.id)
+    return store.select(Filter(definition_id=of.id))
+
+
+def counts_by_state(store: Store, **conditions: Any) -> dict[State, int]:
+    """How many instances are in each state, of those that meet all conditions."""
+    [found] = store.count([Filter(**conditions)])
+    assert not any(each.more for each in found.values()), "without a bound all count"
+    return {state: each.count for state, each in found.items()}
 
 
 def due(
@@ -222,6 +230,24 @@ def in_pages(
         assert len(found) < _MOST_LISTED, "a page is listed again and again"
         after = position(found[-1])
     return found
+
+
+def all_pages(read: Callable[..., Page[_T]], *, limit: int) -> list[_T]:
+    """Read all pages of a list; no page may have more items than the limit.
+
+    Args:
+        read: Reads the page that comes after its argument ``after``.
+        limit: How many a page may have.
+    """
+    found: list[_T] = []
+    after = None
+    while True:
+        page = read(after=after, limit=limit)
+        assert len(page) <= limit, f"a page has {len(page)} items, and not {limit}"
+        found += page
+        assert len(found) < _MOST_LISTED, "a page is listed again and again"
+        if (after := page.next) is None:
+            return found
 
 
 def clean_up(

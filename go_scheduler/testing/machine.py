@@ -43,6 +43,12 @@ from go_scheduler.models import (
     TaskInstance,
 )
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.filters import (
+    DefinitionFilter,
+    DefinitionOrder,
+    Filter,
+    Order,
+)
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import (
     Addition,
@@ -50,14 +56,13 @@ from go_scheduler.stores.messages import (
     Claim,
     Claimant,
     Firing,
-    Position,
     Release,
     Renewal,
     Retention,
     RunOutcome,
 )
 from go_scheduler.stores.rules import LOCK, Declaration, Removed
-from go_scheduler.testing.builders import in_pages, revision_of
+from go_scheduler.testing.builders import all_pages, counts_by_state, revision_of
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.testing.settling import settle
 from go_scheduler.triggers.delay import DelayTrigger
@@ -317,7 +322,7 @@ class StorePair(RuleBasedStateMachine):
         )
 
     def _stored(self) -> Sequence[TaskDefinition]:
-        return self.oracle.list_definitions(limit=ALL)
+        return self.oracle.select_definitions(limit=ALL)
 
     def _fire(self, firing: Firing, life: Life) -> None:
         """Fire, and map the new instances of the store to those of the oracle.
@@ -344,7 +349,7 @@ class StorePair(RuleBasedStateMachine):
         def by_time(store: Store) -> Mapping[object, UUID]:
             twins = self._twins
             known = {*(twins if store is self.oracle else twins.values())}
-            made = store.list_instances(definition_id=definition_id, limit=ALL)
+            made = store.select(Filter(definition_id=definition_id), limit=ALL)
             # A record of skipped ones has no time, and each step has one at most.
             known |= self._added
             return {each.fire_time: each.id for each in made if each.id not in known}
@@ -422,7 +427,7 @@ class StoreMachine(StorePair):
                 for number, trigger in enumerate(TRIGGERS)
             )
         )
-        for read in self.oracle.list_definitions():
+        for read in self.oracle.select_definitions():
             if read.next_fire_time is None:
                 continue
             later = None if read.trigger.waits else now + 2 * STEP
@@ -458,8 +463,8 @@ class StoreMachine(StorePair):
     @invariant()
     def stores_are_alike(self) -> None:
         """Both stores have the same content."""
-        self._alike_by_id(lambda store: store.list_definitions(limit=ALL))
-        self._alike(lambda store: dict(store.counts()))
+        self._alike_by_id(lambda store: store.select_definitions(limit=ALL))
+        self._alike(lambda store: dict(counts_by_state(store)))
         self._alike(
             lambda store: {
                 each.id: (dump_trigger(each.trigger), each.completed_at)
@@ -468,7 +473,7 @@ class StoreMachine(StorePair):
         )
 
         def read(store: Store) -> object:
-            found = store.list_instances(limit=ALL)
+            found = store.select(limit=ALL)
             return {
                 self._known(store, each): (
                     seen_of(each),
@@ -506,7 +511,7 @@ class StoreMachine(StorePair):
         """Delete definitions."""
 
         def delete(store: Store) -> object:
-            stored = store.list_definitions(ids=which)
+            stored = store.select_definitions(DefinitionFilter(ids=which))
             for each in stored:
                 self._deleted[store is self.oracle, each.id] = revision_of(each)
             deleted = store.delete_definitions(which)
@@ -592,7 +597,7 @@ class StoreMachine(StorePair):
             self._lives.pop(each, None)
 
         def declare(store: Store) -> object:
-            before = {each.id: each for each in store.list_definitions(limit=ALL)}
+            before = {each.id: each for each in store.select_definitions(limit=ALL)}
             try:
                 declared = store.declare_definitions(declaration)
             except ConfigurationError:
@@ -687,7 +692,7 @@ class StoreMachine(StorePair):
 
     def _fire_times(self, definition_id: UUID) -> Sequence[datetime]:
         """Fire times; some have an instance already."""
-        found = self.oracle.list_instances(definition_id=definition_id, limit=ALL)
+        found = self.oracle.select(Filter(definition_id=definition_id), limit=ALL)
         passed = {each.fire_time for each in found if each.fire_time is not None}
         now = self.clock.now()
         return [*_LONG_AGO, *sorted(each for each in passed if each <= now)]
@@ -763,7 +768,7 @@ class StoreMachine(StorePair):
     @rule(data=st.data())
     def reopen(self, data: st.DataObject) -> None:
         """Reopen some of the failed instances."""
-        failed = self.oracle.list_instances(state=State.FAILED, limit=ALL)
+        failed = self.oracle.select(Filter(states=[State.FAILED]), limit=ALL)
         chosen = self._some(data, failed) if failed else ()
 
         def reopen(store: Store) -> object:
@@ -934,60 +939,66 @@ class StoreMachine(StorePair):
                     replace(run, instance_id=each.definition.id)
                     for run in store.list_runs(each.id)
                 ]
-                for each in store.list_instances(limit=ALL)
+                for each in store.select(limit=ALL)
             }
 
         self._alike(read)
 
     @rule(
-        queue=st.none() | st.sampled_from(QUEUES),
+        queues=st.none() | st.sets(st.sampled_from(QUEUES)),
         state=st.none() | st.sampled_from(DefinitionState),
-        soonest_first=st.booleans(),
+        order=st.sampled_from(DefinitionOrder),
         limit=st.integers(1, 3),
     )
-    def list_definitions(self, *, limit: int, **conditions: Any) -> None:
+    def select_definitions(
+        self, *, order: DefinitionOrder, limit: int, **conditions: Any
+    ) -> None:
         """List definitions in pages; their order is the same in both stores."""
+        where = DefinitionFilter(**conditions)
 
         def read(store: Store) -> object:
-            listed = partial(store.list_definitions, limit=limit, **conditions)
-            found = in_pages(listed, Position.of_definition, limit=limit)
+            listed = partial(store.select_definitions, where, order=order)
+            found = all_pages(listed, limit=limit)
             return [self._definition(store, each) for each in found]
 
         self._alike(read)
 
     @rule(
         definition_id=st.none() | ids,
-        state=st.none() | st.sampled_from(State),
+        states=st.none() | st.sets(st.sampled_from(State)),
         since=st.none() | offsets,
         fired_since=st.none() | offsets,
-        newest_first=st.booleans(),
+        paused=st.none() | st.booleans(),
+        parked=st.none() | st.booleans(),
+        unstarted=st.booleans(),
+        order=st.sampled_from(Order),
+        descending=st.booleans(),
         limit=st.integers(1, 3),
     )
-    def list_instances(
+    def select(
         self,
         *,
         since: timedelta | None,
         fired_since: timedelta | None,
-        newest_first: bool,
+        order: Order,
+        descending: bool,
         limit: int,
         **conditions: Any,
     ) -> None:
-        """List instances in pages; each store orders them by its own ids."""
+        """List instances in pages, and count them; each store has its own ids."""
         for name, offset in (("since", since), ("fired_since", fired_since)):
             if offset is not None:
                 conditions[name] = self.clock.now() + offset
+        where = Filter(**conditions)
 
         def read(store: Store) -> object:
-            listed = partial(
-                store.list_instances,
-                newest_first=newest_first,
-                limit=limit,
-                **conditions,
-            )
-            found = in_pages(listed, Position.of_instance, limit=limit)
-            order = [(each.execute_at, each.id) for each in found]
-            assert order == sorted(order, reverse=newest_first), f"no order: {order}"
-            return sorted(str(self._known(store, each)) for each in found)
+            listed = partial(store.select, where, order=order, descending=descending)
+            found = all_pages(listed, limit=limit)
+            assert all(map(where.matches, found)), f"{where} is not met: {found}"
+            places = [_place(order, each) for each in found]
+            assert places == sorted(places, reverse=descending), f"no order: {places}"
+            known = sorted(str(self._known(store, each)) for each in found)
+            return known, store.count([where])
 
         self._alike(read)
 
@@ -1000,3 +1011,9 @@ class StoreMachine(StorePair):
             return None if found is None else self._known(store, found)
 
         self._alike(read)
+
+
+def _place(order: Order, instance: TaskInstance) -> tuple[object, UUID]:
+    position = order.position(instance)
+    assert position is not None, f"has no {order.value}: {instance}"
+    return position.at or 0, instance.id

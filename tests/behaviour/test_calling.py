@@ -335,7 +335,7 @@ def test_an_executor_that_refuses_is_given_nothing_more_until_it_takes_again(
             future.set_result(None)
     world.advance(1)
     assert world.states() == {State.COMPLETED: 3}
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
 
 
 def test_all_that_a_broken_executor_had_is_given_back_uncalled(world: World) -> None:
@@ -351,7 +351,7 @@ def test_all_that_a_broken_executor_had_is_given_back_uncalled(world: World) -> 
         future.set_exception(BrokenThreadPool("broken"))
     world.advance(0.1)
     assert world.states() == {State.PENDING: 3}
-    assert {each.runs for each in world.store.list_instances()} == {0}
+    assert {each.runs for each in world.store.select()} == {0}
     assert len(world.heard.of(ExecutorFailed)) == 1
     assert "BrokenThreadPool" in (node.health().trouble or "")
     other = world.node(world.note, "other")

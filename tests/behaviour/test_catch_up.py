@@ -20,6 +20,7 @@ from go_scheduler import (
     Trigger,
 )
 from go_scheduler.events import InstanceDropped, InstanceSkipped, RunFailed
+from go_scheduler.stores.filters import Filter
 from go_scheduler.testing.clock import START
 from tests.behaviour.house import HOUR, MINUTE, SECOND, World, at, every, once, seconds
 
@@ -77,7 +78,7 @@ def ran(world: World) -> list[float]:
 
 
 def skipped(world: World) -> list[Skipped]:
-    found = world.store.list_instances(state=State.SKIPPED)
+    found = world.store.select(Filter(states=[State.SKIPPED]))
     return [each.skipped for each in found if each.skipped is not None]
 
 
@@ -189,7 +190,7 @@ def test_what_is_later_than_its_drop_after_is_dropped_one_offs_too(
             1,
             "late by more than its drop_after of 0:05:00",
         )
-    [found] = [x for x in world.store.list_definitions() if x.id == stored.id]
+    [found] = [x for x in world.store.select_definitions() if x.id == stored.id]
     assert found.completed_at is not None
 
 

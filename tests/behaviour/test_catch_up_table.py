@@ -17,7 +17,8 @@ from go_scheduler import (
     State,
     TaskDefinition,
 )
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
+from go_scheduler.stores.filters import Filter
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, counts_by_state
 from go_scheduler.testing.clock import START
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_of_an_hourly_schedule_runs_what_the_documentation_says(
     hours = [each.hour for each in fired if each is not None]
     expected = getattr(row, column)
     assert hours == [int(each) for each in re.findall(r"\d", expected)], expected
-    found = world.store.list_instances(state=State.SKIPPED)
+    found = world.store.select(Filter(states=[State.SKIPPED]))
     skipped = [each.skipped for each in found if each.skipped is not None]
     missing = sorted({1, 2, 3} - set(hours))
     told = [(each.first.hour, each.last.hour, each.count) for each in skipped]
@@ -118,4 +119,4 @@ def test_a_one_off_runs_if_the_documentation_says_so(
     world.clock.advance(10 * MINUTE)
     runs = {"runs": 1, "skipped": 0}[getattr(row, column)]
     assert len(world.called) == runs
-    assert world.store.counts()[State.SKIPPED] == 1 - runs
+    assert counts_by_state(world.store)[State.SKIPPED] == 1 - runs

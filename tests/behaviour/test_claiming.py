@@ -27,7 +27,8 @@ from go_scheduler.events import (
     InstanceTakenOver,
     RunFailed,
 )
-from go_scheduler.testing.builders import claim
+from go_scheduler.stores.filters import Filter
+from go_scheduler.testing.builders import claim, counts_by_state
 from go_scheduler.triggers import UnknownTrigger
 from tests.behaviour.house import HOUR, LEASE, Later, World, at, once, seconds
 
@@ -60,7 +61,7 @@ def test_it_is_claimed_within_the_window_before_it_is_due(
     states: dict[float, State] = {}
     for _ in range(300):
         world.advance(0.1)
-        for each in world.store.list_instances():
+        for each in world.store.select():
             states[round(world.clock.elapsed().total_seconds(), 1)] = each.state
     claimed = [moment for moment, state in states.items() if state is State.CLAIMED]
     assert 30 - window <= claimed[0] <= 30 - window / 4
@@ -90,7 +91,7 @@ def test_a_node_that_holds_all_that_it_may_takes_what_is_due_all_the_same(
     node = world.node(world.note, max_held=5, runner_window=seconds(10))
     node.schedule_all([once(9) for _ in range(20)])
     world.advance(2)
-    assert world.store.counts()[State.CLAIMED] == 5
+    assert counts_by_state(world.store)[State.CLAIMED] == 5
     node.schedule(once(2, lock="a"))
     world.advance(0.2)
     assert world.times == [2]
@@ -110,7 +111,7 @@ def test_of_what_is_overdue_no_more_is_claimed_than_there_are_workers(
     world.advance(1)
     assert len(world.bench.running) == 2
     # As many as came free within a window may be on their way, and no more.
-    assert world.store.counts()[State.PENDING] in (6, 7)
+    assert counts_by_state(world.store)[State.PENDING] in (6, 7)
 
 
 def test_a_backlog_is_worked_off_as_fast_as_its_workers_are(world: World) -> None:
@@ -310,7 +311,7 @@ def test_what_a_lost_answer_had_claimed_is_given_back_and_runs_once(
     assert len(world.called) == 2
     assert max(world.times) < 7
     assert world.states() == {State.COMPLETED: 2}
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
     lost = world.heard.of(ClaimAnswerLost)
     assert [(each.node, each.count) for each in lost] == [(node.health().node, 2)]
 
@@ -334,7 +335,7 @@ def test_what_runs_is_held_or_not_recorded_is_not_taken_for_lost(world: World) -
     world.bench.end_all()
     world.advance(1)
     assert world.states() == {State.COMPLETED: 4}
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
     assert len(world.bench.calls) == 4
 
 
@@ -395,7 +396,7 @@ def test_while_it_is_unknown_what_was_claimed_and_locked_it_is_tried_again(
     world.advance(3)
     world.faults.losing = {"claim_instances", "fire_definitions and start"}
     world.advance(1.8)
-    [instance] = world.store.list_instances()
+    [instance] = world.store.select()
     assert instance.state in (State.CLAIMED, State.RUNNING)
     world.faults.losing.clear()
     world.faults.locked.add(instance.id)
@@ -487,7 +488,7 @@ def test_of_what_is_due_at_once_each_node_takes_as_much_as_it_can_call(
     world.advance(6)
     shares = Counter(
         each.claimed_by
-        for each in world.store.list_instances(state=State.RUNNING, limit=100)
+        for each in world.store.select(Filter(states=[State.RUNNING]), limit=100)
     )
     assert sorted(shares.values()) == [4, 8]
 
@@ -520,10 +521,10 @@ def test_of_one_definition_a_node_has_no_more_than_it_may_and_others_go_on(
     world.advance(31)
     names = Counter(each.instance.definition.name for each in world.bench.running)
     assert names == {"few": 4, "other": 3}
-    while world.store.counts()[State.COMPLETED] < 8:
+    while counts_by_state(world.store)[State.COMPLETED] < 8:
         world.bench.end_all()
         world.advance(31)
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
 
 
 # What a node has left

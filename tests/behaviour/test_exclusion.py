@@ -25,6 +25,7 @@ from go_scheduler.events import (
     InstanceSkipped,
     InstanceUnparked,
 )
+from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import LEASE, SECOND, World, at, once, seconds
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def test_skip_leaves_out_what_is_due_meanwhile(world: World) -> None:
     begun(world, series(10, Overlap.SKIP))
     world.advance(25)
     assert calls(world) == [(0, 0)]
-    assert world.store.counts()[State.SKIPPED] == 2
+    assert counts_by_state(world.store)[State.SKIPPED] == 2
     world.bench.end_all()
     world.advance(10)
     assert calls(world) == [(0, 0), (30, 30)]
@@ -108,7 +109,7 @@ def test_buffer_one_runs_one_more_as_soon_as_the_first_has_ended(world: World) -
     world.bench.end_all()
     world.advance(0.1)
     assert calls(world) == [(0, 0), (10, 45)]
-    assert world.store.counts()[State.SKIPPED] == 3
+    assert counts_by_state(world.store)[State.SKIPPED] == 3
 
 
 def test_buffer_all_runs_each_in_its_turn_one_at_once_after_the_other(
@@ -121,7 +122,7 @@ def test_buffer_all_runs_each_in_its_turn_one_at_once_after_the_other(
         world.advance(0.1)
     # No tick of a second lies between them.
     assert calls(world) == [(0, 0), (10, 35), (20, 35.1), (30, 35.2)]
-    assert world.store.counts()[State.SKIPPED] == 0
+    assert counts_by_state(world.store)[State.SKIPPED] == 0
 
 
 def test_replace_asks_to_stop_and_runs_when_that_has_ended(world: World) -> None:
@@ -172,7 +173,7 @@ def test_of_all_that_share_a_lock_one_runs_at_a_time_in_their_order(
         world.bench.end_all()
         world.advance(0.1)
         assert world.bench.calls[-1].instance.definition.name == str(number)
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
 
 
 @pytest.mark.parametrize("how", ["deleted", "completed elsewhere", "died"])

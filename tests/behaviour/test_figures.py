@@ -15,6 +15,7 @@ from go_scheduler import (
 )
 from go_scheduler.events import InstanceFinished, ObjectiveBroken, ObjectiveMet
 from go_scheduler.health import Lateness
+from go_scheduler.stores.filters import Filter
 from tests.behaviour.house import (
     HOUR,
     MINUTE,
@@ -90,9 +91,9 @@ def test_ends_of_each_kind_are_counted(world: World) -> None:
         node.schedule(once(1, name=name))
     cancelled = node.schedule(once(2, name="cancel"))
     world.advance(1.5)
-    [held] = world.store.list_instances(definition_id=cancelled.id)
+    [held] = world.store.select(Filter(definition_id=cancelled.id))
     node.cancel(held.id)
-    [run] = world.store.list_instances(name="hand on")
+    [run] = world.store.select(Filter(name="hand on"))
     node.complete(run.id, 1)
     world.advance(70)
     [(_, _, ended, begun)] = stats(world)

@@ -12,6 +12,7 @@ import pytest
 
 from go_scheduler import ExecuteOnceTrigger, Scheduler, State, TaskDefinition, Trigger
 from go_scheduler.events import DefinitionLocked, DefinitionSetAside, InstanceCreated
+from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.triggers import UnknownTrigger
 from tests.behaviour.house import (
@@ -66,7 +67,7 @@ def put(world: World, trigger: Trigger, fires: float = 0) -> TaskDefinition:
 
 
 def fire_times(world: World, definition: TaskDefinition) -> list[datetime | None]:
-    found = world.store.list_instances(definition_id=definition.id, limit=5000)
+    found = world.store.select(Filter(definition_id=definition.id), limit=5000)
     return [each.fire_time for each in found if each.skipped is None]
 
 
@@ -77,9 +78,9 @@ def test_an_instance_is_made_shortly_before_its_fire_time(world: World) -> None:
     node = world.node(None)
     stored = node.schedule(once(30))
     world.clock.advance(seconds(30 - AHEAD) - SECOND - MICROSECOND)
-    assert world.store.list_instances() == []
+    assert world.store.select() == []
     world.clock.advance(SECOND + MICROSECOND)
-    [instance] = world.store.list_instances()
+    [instance] = world.store.select()
     assert (instance.fire_time, instance.due_at) == (at(30), at(30))
     assert instance.definition.id == stored.id
     [created] = world.heard.of(InstanceCreated)
@@ -100,7 +101,7 @@ def test_what_is_edited_between_look_and_firing_fires_as_it_is_now(
     world.advance(100)
     assert "due_definitions" not in world.faults.meanwhile
     assert world.times == [60]
-    skipped = [each for each in world.store.list_instances() if each.skipped]
+    skipped = [each for each in world.store.select() if each.skipped]
     assert [each.state for each in skipped] in ([], [State.SKIPPED])
 
 
@@ -274,7 +275,7 @@ def test_a_trigger_that_answers_no_later_time_is_left_alone(
     world.advance(1)
     [told] = world.heard.of(DefinitionSetAside)
     assert "InvalidTriggerError" in told.error
-    assert world.store.list_instances() == []
+    assert world.store.select() == []
 
 
 def test_an_unknown_trigger_is_left_for_a_node_that_knows_it(world: World) -> None:
@@ -286,7 +287,7 @@ def test_an_unknown_trigger_is_left_for_a_node_that_knows_it(world: World) -> No
     assert told.definition_id == unknown.id
     assert "gone is not installed" in told.error
     [stored] = [
-        each for each in world.store.list_definitions() if each.id == unknown.id
+        each for each in world.store.select_definitions() if each.id == unknown.id
     ]
     assert (stored.next_fire_time, stored.revision) == (at(0), unknown.revision)
 

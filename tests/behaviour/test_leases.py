@@ -87,7 +87,7 @@ def test_what_waits_for_a_worker_keeps_its_claim_as_well(world: World) -> None:
         node.schedule(once(1))
     world.advance(60)
     assert node.health().busy == 2
-    for each in world.store.list_instances():
+    for each in world.store.select():
         assert claim_left(world, each) >= LEASE / 2
     while later.waiting:
         later.run()

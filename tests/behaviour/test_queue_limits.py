@@ -15,6 +15,7 @@ from go_scheduler import (
     TaskDefinition,
 )
 from go_scheduler.events import InstanceSkipped
+from go_scheduler.stores.filters import Filter
 from tests.behaviour.house import World, at, every, seconds
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def waiting(world: World) -> list[TaskInstance]:
-    return list(world.store.list_instances(state=State.PENDING, limit=1000))
+    return list(world.store.select(Filter(states=[State.PENDING]), limit=1000))
 
 
 def test_what_fires_beyond_what_may_wait_is_skipped_and_what_is_added_refused(
@@ -61,7 +62,7 @@ def test_many_that_are_due_at_once_fill_what_may_wait_and_no_more(
     world.node(None)
     world.advance(1)
     assert [each.fire_time for each in waiting(world)] == [at(n) for n in range(1, 6)]
-    skipped = world.store.list_instances(state=State.SKIPPED, limit=1000)
+    skipped = world.store.select(Filter(states=[State.SKIPPED]), limit=1000)
     counts = [each.skipped.count for each in skipped if each.skipped is not None]
     assert sum(counts) >= 95
     assert sum(counts) + 5 >= 101

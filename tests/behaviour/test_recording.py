@@ -39,6 +39,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.instance_events import Write
 from go_scheduler.models import Outcome
+from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import MINUTE, SECOND, World, at, once, seconds, take
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ def test_an_end_that_cannot_be_recorded_costs_only_itself(world: World) -> None:
     for _ in range(9):
         node.schedule(once(2))
     world.advance(1.5)
-    bad = world.store.list_instances()[4].id
+    bad = world.store.select()[4].id
     world.faults.failing["finish_instances"] = StoreUnavailableError("away")
     world.advance(0.6)
     assert len(world.called) == 9
@@ -328,7 +329,7 @@ def test_an_end_that_cannot_be_recorded_costs_only_itself(world: World) -> None:
     world.faults.bad.clear()
     world.advance(11)
     assert world.states() == {State.COMPLETED: 9}
-    assert {each.attempt for each in world.store.list_instances()} == {1}
+    assert {each.attempt for each in world.store.select()} == {1}
     assert len(world.heard.of(InstanceFinished)) == 9
 
 
@@ -337,7 +338,7 @@ def test_a_locked_end_delays_no_other_and_is_written_soon(world: World) -> None:
     for _ in range(9):
         node.schedule(once(2))
     world.advance(1.5)
-    locked = world.store.list_instances()[4].id
+    locked = world.store.select()[4].id
     world.faults.locked.add(locked)
     world.faults.where = {"finish_instances"}
     world.advance(0.9)
@@ -362,7 +363,7 @@ def test_what_is_given_back_and_cannot_be_written_costs_only_itself(
     for _ in range(5):
         node.schedule(once(2))
     world.advance(1.9)
-    world.faults.bad.add(world.store.list_instances()[2].id)
+    world.faults.bad.add(world.store.select()[2].id)
     world.faults.where = {"release_instances"}
     world.advance(10)
     assert world.states() == {State.COMPLETED: 4, State.RUNNING: 1}
@@ -381,7 +382,7 @@ def test_ends_that_are_not_recorded_keep_a_node_from_claiming_more(
     world.advance(20)
     assert len(world.called) == 3
     assert node.health().unrecorded == 3
-    assert world.store.counts()[State.PENDING] == 7
+    assert counts_by_state(world.store)[State.PENDING] == 7
     del world.faults.failing["finish_instances"]
     world.advance(10)
     assert world.states() == {State.COMPLETED: 10}
@@ -392,8 +393,8 @@ def test_a_few_that_cannot_be_recorded_cost_no_worker(world: World) -> None:
     for due in (1, 2, 3):
         node.schedule(once(due))
     world.faults.where = {"finish_instances"}
-    world.until(lambda: len(world.store.list_instances()) == 3)
-    world.faults.bad.update(each.id for each in world.store.list_instances())
+    world.until(lambda: len(world.store.select()) == 3)
+    world.faults.bad.update(each.id for each in world.store.select())
     for due in (10, 11, 12):
         node.schedule(once(due))
     world.advance(20)

@@ -167,7 +167,7 @@ def test_one_that_cannot_be_recorded_costs_only_itself(
     for _ in range(4):
         node.schedule(once(2, expire_after=HOUR))
     world.advance(1.5)
-    bad = world.store.list_instances()[1].id
+    bad = world.store.select()[1].id
     world.faults.bad.add(bad)
     world.faults.where = {"renew_claims"}
     world.advance(5)
@@ -402,7 +402,7 @@ def test_of_two_that_complete_one_attempt_at_once_both_learn_that_it_has(
     token = work.begin(once())
     clients = [Client(world.store) for _ in range(2)]
     answers: list[bool] = []
-    world.faults.meanwhile["find_instances"] = lambda: answers.append(
+    world.faults.meanwhile["select"] = lambda: answers.append(
         clients[1].complete(*token)
     )
     answers.append(clients[0].complete(*token))

@@ -26,6 +26,7 @@ from go_scheduler.events import (
     InstanceUnrecorded,
 )
 from go_scheduler.events.instance_events import Write
+from go_scheduler.stores.filters import Filter
 from tests.behaviour.house import (
     HOUR,
     LEASE,
@@ -114,7 +115,7 @@ def test_a_start_that_cannot_be_recorded_costs_only_itself(world: World) -> None
     for _ in range(9):
         node.schedule(once(2))
     world.advance(1.5)
-    bad = world.store.list_instances()[4].id
+    bad = world.store.select()[4].id
     world.faults.bad.add(bad)
     world.advance(3)
     assert world.times == [2] * 8
@@ -127,7 +128,7 @@ def test_a_start_that_cannot_be_recorded_costs_only_itself(world: World) -> None
     world.faults.bad.clear()
     world.advance(1)
     assert len(world.called) == 9
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
 
 
 def test_a_locked_start_delays_no_other_and_is_tried_again_soon(world: World) -> None:
@@ -135,7 +136,7 @@ def test_a_locked_start_delays_no_other_and_is_tried_again_soon(world: World) ->
     for _ in range(9):
         node.schedule(once(2))
     world.advance(1.5)
-    locked = world.store.list_instances()[4].id
+    locked = world.store.select()[4].id
     world.faults.locked.add(locked)
     world.advance(0.9)
     assert world.times == [2] * 8
@@ -149,7 +150,7 @@ def test_a_locked_start_delays_no_other_and_is_tried_again_soon(world: World) ->
     world.faults.locked.clear()
     world.advance(1)
     assert len(world.called) == 10
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
 
 
 def test_what_was_locked_and_is_lost_by_then_is_let_go(world: World) -> None:
@@ -255,7 +256,7 @@ def test_what_comes_too_late_to_a_worker_is_dropped(world: World) -> None:
     [dropped] = world.heard.of(InstanceDropped)
     assert "drop_after" in dropped.reason
     assert dropped.execute_at == at(1)
-    [skipped] = world.store.list_instances(state=State.SKIPPED)
+    [skipped] = world.store.select(Filter(states=[State.SKIPPED]))
     assert skipped.runs == 0
 
 
@@ -287,7 +288,7 @@ def test_what_has_too_little_left_of_its_claim_is_given_back_uncalled(
         node.stop()
         assert len(world.called) == 1
         assert world.called[0].instance.attempt == 2 - called
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
 
 
 def test_a_short_run_may_begin_with_little_left_of_its_claim(world: World) -> None:

@@ -26,6 +26,7 @@ from go_scheduler.events import (
     RunLeftBehind,
     hears,
 )
+from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import (
     HOUR,
     LEASE,
@@ -69,7 +70,7 @@ def test_what_is_held_is_given_back_and_run_elsewhere_on_time(world: World) -> N
     world.node(world.note, "two")
     world.advance(5)
     assert world.times == [2, 2, 2.5]
-    assert {each.runs for each in world.store.list_instances()} == {1}
+    assert {each.runs for each in world.store.select()} == {1}
 
 
 def test_what_has_started_and_is_not_called_yet_is_given_back_as_well(
@@ -288,7 +289,7 @@ def test_an_async_stop_lets_the_loop_go_on_and_answers_alike(
         return await stop
 
     assert asyncio.run(main())
-    assert threaded.store.counts()[State.COMPLETED] == 1
+    assert counts_by_state(threaded.store)[State.COMPLETED] == 1
 
 
 def test_after_a_stop_it_starts_afresh_as_another_node(world: World) -> None:

@@ -13,6 +13,7 @@ from go_scheduler.events import (
     StoreAway,
     StoreBack,
 )
+from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import (
     HOUR,
     SECOND,
@@ -47,7 +48,7 @@ def test_after_an_outage_work_goes_on_soon_and_nothing_runs_twice(
     assert len(fired) >= 22
     world.advance(10)
     assert world.times[-1] == 88
-    skipped = [each for each in world.store.list_instances(limit=1000) if each.skipped]
+    skipped = [each for each in world.store.select(limit=1000) if each.skipped]
     covered = sum(each.skipped.count for each in skipped if each.skipped)
     assert covered + len(world.called) == 88
 
@@ -98,7 +99,7 @@ def test_whatever_one_method_raises_the_loops_go_on(
     assert node.health().ok
     fired = [each.instance.fire_time for each in world.called]
     assert len(fired) == len({*fired})
-    ended = world.store.counts()
+    ended = counts_by_state(world.store)
     assert ended[State.COMPLETED] == len(fired)
     assert world.times[-1] == 54
     assert ended[State.FAILED] == 0

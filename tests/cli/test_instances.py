@@ -227,7 +227,7 @@ def test_a_run_on_a_bus_is_shown_with_its_stage_and_then_its_result(
             'progress        {"done": 1}',
         ):
             assert f"\n{line}\n" in shown
-        [run] = store.list_instances(limit=1)
+        [run] = store.select(limit=1)
         end = RunOutcome(
             claim=claim_of(instance),
             started_at=run.started_at,

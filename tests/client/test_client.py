@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from go_scheduler.stores.base import Store
+    from go_scheduler.stores.filters import Page
     from go_scheduler.stores.messages import Put
     from go_scheduler.testing import ManualClock
 
@@ -325,7 +326,7 @@ def test_a_check_answers_while_the_store_does_and_changes_nothing(
 
 def test_a_check_raises_what_keeps_it_from_the_store() -> None:
     class Away(MemoryStore):
-        def list_definitions(self, **_: object) -> list[TaskDefinition]:
+        def select_definitions(self, *_: object, **__: object) -> Page[TaskDefinition]:
             raise StoreUnavailableError("away")
 
     with pytest.raises(StoreUnavailableError, match="away"):

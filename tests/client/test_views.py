@@ -15,6 +15,8 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.models import Counted, Outcome
+from go_scheduler.stores.base import LOOKED_AT
+from go_scheduler.stores.filters import CLAIMABLE, DefinitionFilter, Filter, Order
 from go_scheduler.stores.memory import MemoryStore
 from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.sql import views
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 def test_rare_ends_are_found_where_the_list_goes_on(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "STRETCH", 3)
+    monkeypatch.setattr("go_scheduler.client.views.ENDED_LOOKED_AT", 3)
     rare = ended(store)
     for _ in range(5):
         clock.advance(SECOND)
@@ -65,7 +67,12 @@ def test_only_so_many_queues_are_looked_at(
     for queue in ("a", "b"):
         pending(store, definition(queue=queue))
     found = [each.queue for each in store.list_backlog(1)]
-    waiting = sorted(each.definition.queue for each in store.list_waiting(limit=5))
+    waiting = sorted(
+        each.definition.queue
+        for each in store.select(
+            CLAIMABLE, order=Order.DUE, limit=5, scan_limit=LOOKED_AT
+        )
+    )
     expected = ["a"] if isinstance(store, SQLStore) else ["a", "b"]
     assert found == waiting == expected
 
@@ -85,9 +92,12 @@ def test_a_store_without_views_of_its_own_is_read_page_by_page(
     last = put(store, definition(key=2**128 - 2, name="last"))
     fire(store, last, START)
     store.add_instances(last.id, [Addition(id=uuid4()) for _ in range(1000)])
-    assert ids(store.search_names("last", limit=1)) == [last.id]
-    assert len(store.search_names("x", limit=5)) == 5
-    assert len(store.list_unscheduled(last.id, limit=2000)) == 1000
+    named = DefinitionFilter(name_prefix="last")
+    assert ids(store.select_definitions(named, limit=1)) == [last.id]
+    named = DefinitionFilter(name_prefix="x")
+    assert len(store.select_definitions(named, limit=5)) == 5
+    unfired = Filter(definition_id=last.id, fired=False)
+    assert len(store.select(unfired, descending=True, limit=2000)) == 1000
 
 
 def test_what_was_given_back_counts_with_what_is_due(clock: ManualClock) -> None:

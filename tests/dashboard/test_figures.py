@@ -10,7 +10,8 @@ from go_scheduler.client import Client
 from go_scheduler.dashboard.words import late, node_state, plain_instant, span, took
 from go_scheduler.models import State
 from go_scheduler.models.counts import BOUNDS
-from go_scheduler.testing.builders import HOUR, MINUTE, NODE, SECOND
+from go_scheduler.stores.filters import Filter
+from go_scheduler.testing.builders import HOUR, MINUTE, NODE, SECOND, counts_by_state
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers import preview
 from tests.dashboard.parsed import Parsed
@@ -46,7 +47,7 @@ def test_each_figure_is_that_of_the_store(
     _check_overview(page("/"), store, seeds)
     for state in State:
         rows = page(f"/instances?state={state.value}").rows(f"are {state.value}")
-        expected = store.list_instances(state=state)
+        expected = store.select(Filter(states=[state]))
         assert sorted(rows) == sorted(_row(each) for each in expected)
     _check_report(page(f"/definitions/{seeds.report.id}"), store, seeds)
     _check_task(page(f"/definitions/{seeds.send.id}"), store, seeds)
@@ -66,10 +67,12 @@ def test_each_figure_is_that_of_the_store(
 
 
 def _check_overview(page: Parsed, store: Store, seeds: Seeds) -> None:
-    for state, count in store.counts().items():
+    for state, count in counts_by_state(store).items():
         assert f"{count} {state.value}" in page.links
     due = [
-        each for each in store.list_instances(state=State.PENDING) if each.due_at <= NOW
+        each
+        for each in store.select(Filter(states=[State.PENDING]))
+        if each.due_at <= NOW
     ]
     age = span(NOW - min(each.due_at for each in due))
     assert page.rows("By queue") == [["mail", str(len(due)), age]]
@@ -79,7 +82,7 @@ def _check_overview(page: Parsed, store: Store, seeds: Seeds) -> None:
 
 
 def _check_report(page: Parsed, store: Store, seeds: Seeds) -> None:
-    expected = store.list_instances(definition_id=seeds.report.id)
+    expected = store.select(Filter(definition_id=seeds.report.id))
     short = [_row(each, within=True) for each in reversed(expected)]
     assert page.rows("Instances of its fire times") == short
     for each in preview(seeds.report.trigger, 10, NEXT - SECOND):
@@ -92,7 +95,7 @@ def _check_report(page: Parsed, store: Store, seeds: Seeds) -> None:
 
 
 def _check_task(page: Parsed, store: Store, seeds: Seeds) -> None:
-    expected = store.list_instances(definition_id=seeds.send.id, newest_first=True)
+    expected = store.select(Filter(definition_id=seeds.send.id), descending=True)
     assert page.rows("made by hand") == [_row(each, within=True) for each in expected]
     assert page.rows("Instances of its fire times") == []
     assert f'{{"team":{HOSTILE!r}' not in page.text

@@ -25,7 +25,7 @@ from tests.http.serving import Calling, called, served
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from go_scheduler.models import Counted, State
 
@@ -38,11 +38,11 @@ class Leaves(MemoryStore):
     away = False
     looks = 0
 
-    def counts_up_to(self, most: int, **of: Any) -> Mapping[State, Counted]:
+    def count(self, *filters: Any, **most: Any) -> Sequence[Mapping[State, Counted]]:
         self.looks += 1
         if self.away:
             raise StoreUnavailableError("it is away")
-        return super().counts_up_to(most, **of)
+        return super().count(*filters, **most)
 
     async def look(self, times: int) -> None:
         """Wait until so many more looks have begun."""

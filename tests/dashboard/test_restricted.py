@@ -18,7 +18,6 @@ from go_scheduler.dashboard.request import page
 from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.rules import Declaration
-from go_scheduler.stores.sql import views
 from go_scheduler.testing.builders import (
     HOUR,
     SECOND,
@@ -100,7 +99,7 @@ def test_restricted_callers_see_what_is_theirs_alone(
 def test_pages_of_a_restricted_caller_are_full_and_tell_nothing_of_others(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "STRETCH", 40)
+    monkeypatch.setattr("go_scheduler.client.views.ENDED_LOOKED_AT", 40)
     monkeypatch.setattr(visibility, "LISTED", 8)
     mine = []
     for number in range(60):
@@ -127,7 +126,7 @@ def test_pages_of_a_restricted_caller_are_full_and_tell_nothing_of_others(
 def test_where_the_end_of_what_was_looked_at_is_anothers_a_list_goes_on(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "STRETCH", 2)
+    monkeypatch.setattr("go_scheduler.client.views.ENDED_LOOKED_AT", 2)
     pending(store, definition(queue="mine"))
     [mine] = claim(store, queues=["mine"], lead=0 * SECOND)
     finish(store, mine, Outcome.FAILED)

@@ -22,12 +22,13 @@ from go_scheduler import (
     Scheduler,
     StoreError,
     TaskDefinition,
+    TaskInstance,
 )
 from go_scheduler.client import Client
 from go_scheduler.doctor import Finding, Report, Severity, diagnose
 from go_scheduler.doctor.diagnosis import KINDS, SHOWN
 from go_scheduler.models import Counted, Outcome, Skipped, Stage
-from go_scheduler.stores.base import Stretch
+from go_scheduler.stores.filters import ANY, Filter, Order, Page
 from go_scheduler.stores.messages import Announcement, Position, Release, Renewal
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import (
@@ -107,11 +108,11 @@ def test_a_schedule_that_is_well_has_no_finding(store: Store) -> None:
     put(store, definition(None, name="send", trigger=OnDemandTrigger()))
     running(store, once("now"))
     ended(store, once())
-    before = store.list_instances()
+    before = store.select()
     seen = report(store)
     assert seen.worst is Severity.OK, seen
     assert seen.reached
-    assert store.list_instances() == before
+    assert store.select() == before
 
 
 @pytest.mark.usefixtures("server_is_well")
@@ -171,8 +172,12 @@ def test_what_ended_is_looked_for_in_so_many_stretches_at_most(
     clock: ManualClock,
 ) -> None:
     class Endless(MemoryStore):
-        def list_ended(self, *_: object, **__: object) -> Stretch:
-            return Stretch(found=(), next=Position(at=START, id=NODE))
+        def select(
+            self, where: Filter = ANY, *, order: Order = Order.EXECUTION, **page: Any
+        ) -> Page[TaskInstance]:
+            if order is Order.END:
+                return Page(next=Position(at=START, id=NODE))
+            return super().select(where, order=order, **page)
 
     store = Endless(clock)
     live(store)

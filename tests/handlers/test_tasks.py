@@ -31,6 +31,7 @@ from go_scheduler import (
 )
 from go_scheduler.client import Client
 from go_scheduler.handlers.registry import TAKEN_BY_A_TASK
+from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.testing.builders import HOUR, SECOND
 from go_scheduler.testing.clock import START
@@ -280,8 +281,8 @@ class TestVersions:
         return scheduler
 
     def hours(self, store: Store) -> dict[str | None, str]:
-        found = store.list_definitions(owner="shop")
-        assert found == store.list_definitions()
+        found = store.select_definitions(DefinitionFilter(owners=["shop"]))
+        assert found == store.select_definitions()
         return {each.name: each.trigger.describe()[-5:] for each in found}
 
     def test_an_older_version_that_starts_late_changes_nothing(
@@ -313,7 +314,7 @@ class TestVersions:
             pass
         self.started(house.store, None, 9, "report")
         assert self.hours(house.store) == {"report": "09:00"}
-        assert house.store.list_definitions()[0].revision == 1
+        assert house.store.select_definitions()[0].revision == 1
 
     def test_one_that_is_decorated_while_it_runs_is_in_the_set_too(
         self, house: House

@@ -25,6 +25,7 @@ from go_scheduler.http.limits import Threads
 from go_scheduler.http.logs import JsonLines, TextLines
 from go_scheduler.models import State
 from go_scheduler.stores import open_store
+from go_scheduler.stores.filters import Page
 from go_scheduler.stores.sqlite import SQLiteStore
 from tests.http.certificates import certificate
 from tests.http.serving import get
@@ -123,7 +124,7 @@ def test_the_store_is_closed_after_the_last_call_of_it(
     def read(store: SQLiteStore, **_: object) -> list[object]:
         assert may_end.wait(FAILED_AFTER)
         order.append("read")
-        return []
+        return Page()
 
     def stop(threads: Threads, wait: bool = True) -> None:
         if wait:
@@ -140,7 +141,7 @@ def test_the_store_is_closed_after_the_last_call_of_it(
         with pytest.raises(httpx.ReadTimeout):
             httpx.get(f"{url}/v1/definitions", timeout=0.2)
 
-    monkeypatch.setattr(SQLiteStore, "list_definitions", read)
+    monkeypatch.setattr(SQLiteStore, "select_definitions", read)
     monkeypatch.setattr(Threads, "shutdown", stop)
     monkeypatch.setattr(SQLiteStore, "close", end)
     served(settings_of("server: {drain: 0.1}"), use, runs=False)

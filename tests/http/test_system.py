@@ -24,6 +24,7 @@ from go_scheduler.http.limits import Limits
 from go_scheduler.http.work.crews import Crews
 from go_scheduler.models import State, counts
 from go_scheduler.stores import open_store
+from go_scheduler.stores.filters import Page
 from go_scheduler.testing import ManualClock
 from go_scheduler.testing.builders import pending
 from tests.conftest import seconds
@@ -31,7 +32,7 @@ from tests.http.serving import Calling, called, client_of, field_of, is_problem
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from go_scheduler import TaskDefinition
 
@@ -80,10 +81,10 @@ class Counted(MemoryStore):
         self.reads = 0
         self.may_answer = threading.Event()
 
-    def list_definitions(self, **query: Any) -> Sequence[TaskDefinition]:
+    def select_definitions(self, *where: Any, **page: Any) -> Page[TaskDefinition]:
         self.reads += 1
         assert self.may_answer.wait(FAILED_AFTER)
-        return super().list_definitions(**query)
+        return super().select_definitions(*where, **page)
 
 
 def test_readiness_asks_the_store_once_a_second_at_most() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.stores.messages import Position
+from go_scheduler.testing.builders import all_pages
 from tests.audits import check_audit
 from tests.conftest import SHARED
 from tests.patience import FAILED_AFTER
@@ -191,12 +191,7 @@ def stop_all(started: Sequence[Process]) -> None:
 
 def all_instances(store: Store) -> Sequence[TaskInstance]:
     """All that nodes have left in a store, in the order of ``execute_at``."""
-    found: list[TaskInstance] = []
-    last = None
-    while page := store.list_instances(after=last, limit=1000):
-        found += page
-        last = Position.of_instance(page[-1])
-    return found
+    return all_pages(store.select, limit=1000)
 
 
 @contextmanager

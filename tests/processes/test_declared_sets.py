@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from go_scheduler.stores.filters import DefinitionFilter
 from tests.processes.node import Role
 from tests.processes.process import ON_SHARED_STORES, Processes
 
@@ -20,8 +21,8 @@ NEW = Role(declares=("b", "c"), version=2)
 
 def declared(store: Store) -> Mapping[str | None, int | None]:
     """The names of what is stored, and how often it has been changed."""
-    found = store.list_definitions()
-    assert found == store.list_definitions(owner="app")
+    found = store.select_definitions()
+    assert found == store.select_definitions(DefinitionFilter(owners=["app"]))
     return {each.name: each.revision for each in found}
 
 

@@ -17,6 +17,7 @@ from go_scheduler.client import Client
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import Cancelled, Outcome, State, TaskDefinition
 from go_scheduler.policies import CatchUp
+from go_scheduler.stores.filters import Filter
 from go_scheduler.triggers import IntervalTrigger
 from tests.processes.node import Role
 from tests.processes.process import (
@@ -217,7 +218,7 @@ class Editor:
         return IntervalTrigger(EVERY, first + next(self._numbers) * TICK)
 
     def _of(self, definition: TaskDefinition) -> Sequence[TaskInstance]:
-        return self.store.list_instances(definition_id=definition.id, limit=1000)
+        return self.store.select(Filter(definition_id=definition.id), limit=1000)
 
     def _begun(self, definition: TaskDefinition) -> Set[UUID]:
         return {each.id for each in self._of(definition) if each.started_at is not None}

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from go_scheduler.client import Client
 from go_scheduler.models import Extension, State
-from go_scheduler.testing.builders import definition
+from go_scheduler.testing.builders import counts_by_state, definition
 from go_scheduler.triggers import ExecuteOnceTrigger
 from tests.patience import FAILED_AFTER
 from tests.processes.node import Role
@@ -38,7 +38,7 @@ def test_what_is_kept_outlives_its_node_and_what_is_not_runs_again(
     client = Client(store)
     longer = timedelta(seconds=10 * FAILED_AFTER)
     assert client.extend(*kept, longer) is Extension.GO_ON
-    assert store.counts()[State.RUNNING] == 2
+    assert counts_by_state(store)[State.RUNNING] == 2
     two = nodes.start(Role(lease=1, runner_window=0.2))
     two.wait_until("called")
     assert client.complete(*kept)
@@ -49,7 +49,7 @@ def test_what_is_kept_outlives_its_node_and_what_is_not_runs_again(
     assert client.extend(*left, KEPT) is Extension.LOST
     ended, again = (store.get_instance(id) for id, _ in (kept, left))
     assert (ended.ended_attempt, again.ended_attempt, again.runs) == (1, 2, 2)
-    assert store.counts()[State.COMPLETED] == 2
+    assert counts_by_state(store)[State.COMPLETED] == 2
     assert ended.started_at is not None
     assert again.started_at is not None
     assert again.started_at > ended.started_at + KEPT

@@ -15,7 +15,8 @@ from sqlalchemy import make_url
 from go_scheduler.client import Client
 from go_scheduler.models import State, TaskDefinition
 from go_scheduler.policies import CatchUp
-from go_scheduler.testing.builders import SECOND, definition, firing
+from go_scheduler.stores.filters import Filter
+from go_scheduler.testing.builders import SECOND, counts_by_state, definition, firing
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from tests.patience import FAILED_AFTER
@@ -45,7 +46,7 @@ def test_eight_processes_run_each_of_thousands_of_due_instances_once(
     stop_all(started)
     runs = Counter(id for node in started for id, _ in node.called())
     assert runs == Counter(str(each.id) for each in due)
-    assert store.counts()[State.COMPLETED] == len(due)
+    assert counts_by_state(store)[State.COMPLETED] == len(due)
     assert {each.runs for each in all_instances(store)} == {1}
 
 
@@ -67,7 +68,7 @@ def test_six_processes_create_each_second_of_hundreds_of_definitions_once(
     fire_times: dict[UUID, list[datetime | None]] = {each.id: [] for each in new}
     for instance in all_instances(store):
         fire_times[instance.definition.id].append(instance.fire_time)
-    for stored in store.list_definitions(limit=len(new)):
+    for stored in store.select_definitions(limit=len(new)):
         found, end = fire_times[stored.id], stored.next_fire_time
         assert end is not None
         seconds = (end - first) // SECOND
@@ -152,14 +153,14 @@ def once(store: Store, at: datetime, *, queue: str = "default") -> TaskDefinitio
 
 def only(store: Store, of: TaskDefinition) -> TaskInstance:
     """The only instance of a definition."""
-    [instance] = store.list_instances(definition_id=of.id)
+    [instance] = store.select(Filter(definition_id=of.id))
     return instance
 
 
 def wait_until_held(store: Store, of: TaskDefinition, node: Process) -> None:
     """Wait for a node to claim the only instance of a definition."""
     for looks in count(node.told("claimed") + 1):
-        if store.list_instances(definition_id=of.id, state=State.CLAIMED):
+        if store.select(Filter(definition_id=of.id, states=[State.CLAIMED])):
             return
         node.wait_until("claimed", looks)
 

@@ -94,10 +94,10 @@ def test_what_is_not_known_is_read_by_one_call_for_all(house: House) -> None:
     house.asked()
     kept = house.desk.extend_all([Extending(claim=each, by=HOUR) for each in claims])
     assert kept == [Extension.GO_ON] * 3 + [Extension.LOST]
-    assert house.asked() == ["find_instances", "renew_claims"]
+    assert house.asked() == ["select", "renew_claims"]
     done = house.desk.complete_all([Success(claim=each) for each in claims])
     assert done == [True] * 3 + [False]
-    assert house.asked()[:2] == ["find_instances", "finish_instances"]
+    assert house.asked()[:2] == ["select", "finish_instances"]
 
 
 def test_a_run_on_a_bus_without_a_timeout_is_not_read(house: House) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from go_scheduler.models import State
 from go_scheduler.running.calling.elastic_executor import ElasticExecutor
+from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import World, once
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def test_as_much_is_claimed_as_there_is_room_for_and_more_as_soon_as_it_grows(
     for room, handled in ((2, 2), (1, 3), (4, 7)):
         some.add(room)
         world.advance(0)
-        assert (len(some.handled), world.store.counts()[State.PENDING]) == (
+        assert (len(some.handled), counts_by_state(world.store)[State.PENDING]) == (
             handled,
             8 - handled,
         )

@@ -13,6 +13,7 @@ from go_scheduler.running.calling.event_loop import ApplicationLoop
 from go_scheduler.running.calling.workers import Workers
 from go_scheduler.running.hand_over import HandOver
 from go_scheduler.running.recorder import Recorder
+from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import HOUR, ThreadedWorld, World, once, wait_until
 from tests.patience import FAILED_AFTER
 
@@ -122,7 +123,7 @@ def test_a_thread_that_waits_for_a_closed_loop_keeps_its_run(
         assert await scheduler.astop()
 
     asyncio.run(main())
-    assert threaded.store.counts()[State.COMPLETED] == 1
+    assert counts_by_state(threaded.store)[State.COMPLETED] == 1
 
 
 def test_where_another_takes_the_last_place_meanwhile_the_loops_run_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -15,7 +16,9 @@ from sqlalchemy import create_engine, event, exc, make_url, select
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.stores.base import LOOKED_AT
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
+from go_scheduler.stores.filters import CLAIMABLE, DefinitionOrder, Filter, Order
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import ContentsCache
@@ -73,14 +76,21 @@ def test_a_single_row_is_read_by_statistics(cockroachdb_url: str) -> None:
         add(store, made)
         analyze(cockroachdb_url)
         for limit in range(1, 6):
-            bounds: dict[str, Any] = {"since": START, "before": START + HOUR}
-            found = store.list_fired(made.id, **bounds, limit=limit)
+            fired = Filter(
+                definition_id=made.id, fired_since=START, fired_before=START + HOUR
+            )
+            page = partial(store.select, fired, order=Order.FIRE_TIME, limit=limit)
+            found = page()
             assert [each.fire_time for each in found] == times[:limit]
-            latest = store.list_fired(made.id, **bounds, newest_first=True, limit=limit)
+            latest = page(descending=True)
             assert [each.fire_time for each in latest] == times[::-1][:limit]
-            assert len(store.list_unscheduled(made.id, limit=limit)) == 1
-            assert len(store.list_waiting(limit=limit)) == min(4, limit)
-            assert len(store.list_definitions(soonest_first=True, limit=limit)) == 1
+            bounds: dict[str, Any] = {"limit": limit, "scan_limit": LOOKED_AT}
+            unfired = Filter(definition_id=made.id, fired=False)
+            assert len(store.select(unfired, descending=True, **bounds)) == 1
+            waiting = store.select(CLAIMABLE, order=Order.DUE, **bounds)
+            assert len(waiting) == min(4, limit)
+            soonest = DefinitionOrder.NEXT_FIRE_TIME
+            assert len(store.select_definitions(order=soonest, limit=limit)) == 1
 
 
 def analyze(url: str) -> None:

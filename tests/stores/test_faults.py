@@ -159,7 +159,7 @@ def test_a_conflict_without_end_is_reported(
         pytest.raises(StoreUnavailableError, match="40001"),
     ):
         put(real_store)
-    assert real_store.list_definitions() == []
+    assert real_store.select_definitions() == []
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_an_unknown_commit_of_a_delete_is_no_answer(
     monkeypatch.setattr(real_store._database, "_transaction", unknown(real_store))
     with pytest.raises(StoreUnavailableError, match="40003"):
         real_store.delete_definitions({read.id})
-    assert real_store.list_definitions() == []
+    assert real_store.select_definitions() == []
 
 
 def test_an_unknown_commit_of_a_retry_is_no_answer_and_is_not_repeated(

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from go_scheduler.models import Outcome, TaskDefinition
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.messages import Addition, Claim, RunOutcome
 from go_scheduler.stores.postgresql.dialect import CHANNEL, NOTIFY_EVERY, Notices
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
@@ -171,7 +172,7 @@ def test_what_is_done_by_hand_is_told_of(store: PostgreSQLStore, ear: Ear) -> No
     assert ear.count() == 0
     store.resume_definitions([of.id])
     assert ear.count() == 1
-    [of] = store.list_definitions(ids=[of.id])
+    [of] = store.select_definitions(DefinitionFilter(ids=[of.id]))
     store.backfill_instances(of, [START - HOUR], overlap=Overlap("allow"))
     assert ear.count() == 1
     [claimed] = claim(store)

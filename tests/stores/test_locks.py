@@ -17,6 +17,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.models import Outcome, State
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.filters import DefinitionFilter, Filter
 from go_scheduler.stores.messages import Release, Renewal, RunOutcome
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql.database import Lane
@@ -32,6 +33,7 @@ from go_scheduler.testing.builders import (
     claim_of,
     claimant,
     clean_up,
+    counts_by_state,
     definition,
     finish,
     fire,
@@ -166,11 +168,11 @@ def test_of_many_fires_those_of_locked_definitions_are_busy(
     with locked(store_url, DEFINITIONS, ids(aside)):
         answer = store.fire_definitions([firing(e, next_fire_time=later) for e in read])
         assert_divided(answer, read, ids(aside))
-    due = store.list_definitions(ids=ids(aside))
+    due = store.select_definitions(DefinitionFilter(ids=ids(aside)))
     assert {each.next_fire_time for each in due} == {START}
     again = store.fire_definitions([firing(e, next_fire_time=later) for e in aside])
     assert_divided(again, aside, [])
-    assert store.counts()[State.PENDING] == MANY
+    assert counts_by_state(store)[State.PENDING] == MANY
 
 
 @FEW
@@ -482,7 +484,7 @@ def made(
     ).definitions
     fired = store.fire_definitions([firing(each) for each in read]).done
     assert fired == {*ids(read)}
-    pending = store.list_instances(state=State.PENDING)
+    pending = store.select(Filter(states=[State.PENDING]))
     assert len(pending) == count
     return pending
 

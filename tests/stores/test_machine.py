@@ -13,6 +13,13 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from go_scheduler.models import RUNS, DefinitionState, State
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.filters import (
+    ANY,
+    ANY_DEFINITION,
+    DefinitionFilter,
+    Filter,
+    Page,
+)
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.rules import Declaration, exclusion_of, uses_slot
@@ -74,7 +81,7 @@ class MemoryMachine(StoreMachine):
             waits = each.trigger.waits or not uses_slot(each)
             self._excluded.setdefault(each.id, set()).add(waits or exclusion_of(each))
         running: dict[UUID, list[TaskInstance]] = {}
-        for one in self.store.list_instances(limit=ALL):
+        for one in self.store.select(limit=ALL):
             if one.backfilled is Overlap.ALLOW:
                 self._excluded[one.definition.id].add(True)
             if one.state in RUNS:
@@ -86,7 +93,7 @@ class MemoryMachine(StoreMachine):
     @invariant()
     def nothing_that_has_begun_is_gone_back_over(self) -> None:
         """No fire time is fired twice, however soon its instance is deleted."""
-        made = self.oracle.list_instances(limit=ALL)
+        made = self.oracle.select(limit=ALL)
         for each in self._stored():
             series = dump_trigger(each.trigger), self._lives[each.id][True]
             before, last = self._series.get(each.id, (None, None))
@@ -151,7 +158,9 @@ class UnrevisedStore(MemoryStore):
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
     ) -> Sequence[TaskDefinition]:
-        before = {each.id: each for each in self.list_definitions(ids=ids)}
+        before = {
+            each.id: each for each in self.select_definitions(DefinitionFilter(ids=ids))
+        }
         return [
             replace(each, revision=before[each.id].revision)
             for each in super().pause_definitions(ids, note=note)
@@ -169,23 +178,23 @@ class FirstAgainStore(MemoryStore):
 class ExclusiveStore(MemoryStore):
     """Lists what comes after a time, and not what is at that time."""
 
-    def list_instances(
-        self, *, since: datetime | None = None, **conditions: Any
-    ) -> Sequence[TaskInstance]:
-        found = super().list_instances(since=since, **conditions)
-        return [each for each in found if each.execute_at != since]
+    def select(self, where: Filter = ANY, **page: Any) -> Page[TaskInstance]:
+        found = super().select(where, **page)
+        later = [each for each in found if each.execute_at != where.since]
+        return Page(later, next=found.next)
 
 
 class UnpausedStore(MemoryStore):
     """Lists what is paused among what is active."""
 
-    def list_definitions(
-        self, *, state: DefinitionState | None = None, **conditions: Any
-    ) -> Sequence[TaskDefinition]:
-        if state is not DefinitionState.ACTIVE:
-            return super().list_definitions(state=state, **conditions)
-        found = super().list_definitions(**conditions)
-        return [each for each in found if each.completed_at is None]
+    def select_definitions(
+        self, where: DefinitionFilter = ANY_DEFINITION, **page: Any
+    ) -> Page[TaskDefinition]:
+        if where.state is not DefinitionState.ACTIVE:
+            return super().select_definitions(where, **page)
+        found = super().select_definitions(replace(where, state=None), **page)
+        unended = [each for each in found if each.completed_at is None]
+        return Page(unended, next=found.next)
 
 
 class UnboundedStore(MemoryStore):
@@ -294,14 +303,14 @@ def test_the_machine_knows_a_set_that_is_refused() -> None:
     declare(machine, "one")
     declare(machine, "one")
     declare(machine, "other")
-    assert [each.owner for each in machine.store.list_definitions()] == ["one"]
+    assert [each.owner for each in machine.store.select_definitions()] == ["one"]
 
 
 def test_the_machine_knows_a_definition_that_is_declared_no_more() -> None:
     machine = MemoryMachine()
     declare(machine, "one")
     machine.declare({}, Declaration(owner="one", definitions=()))
-    assert machine.store.list_definitions() == []
+    assert machine.store.select_definitions() == []
     assert machine._deleted == {(True, FIRST): 1, (False, FIRST): 1}
 
 
@@ -309,7 +318,7 @@ def test_the_machine_knows_a_definition_that_is_declared_no_more() -> None:
 def test_the_machine_knows_a_backfill_that_comes_too_late(change: str) -> None:
     machine = MemoryMachine()
     declare(machine, "one")
-    [read] = machine.oracle.list_definitions()
+    [read] = machine.oracle.select_definitions()
     life = dict(machine._lives[FIRST])
     for store in (machine.oracle, machine.store):
         if change == "edits":
@@ -317,11 +326,11 @@ def test_the_machine_knows_a_backfill_that_comes_too_late(change: str) -> None:
         else:
             store.delete_definitions([FIRST])
     machine.backfill(Drawn((read, life), [START]), Overlap.SKIP)
-    assert machine.store.list_instances(definition_id=FIRST) == []
+    assert machine.store.select(Filter(definition_id=FIRST)) == []
 
 
 def test_the_machine_knows_a_store_that_starts_nothing_by_itself() -> None:
     machine = PuttingMachine()
     machine.put_and_start(None, TRIGGERS[0], QUEUES[0], 0, False, FIRST)
-    assert len(machine.store.list_definitions()) == 1
-    assert machine.store.list_instances(state=State.RUNNING) == []
+    assert len(machine.store.select_definitions()) == 1
+    assert machine.store.select(Filter(states=[State.RUNNING])) == []

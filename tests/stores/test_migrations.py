@@ -25,6 +25,7 @@ from go_scheduler.errors import StoreError, StoreUnavailableError
 from go_scheduler.models import TaskDefinition
 from go_scheduler.policies import RetryPolicy
 from go_scheduler.stores import open_store
+from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.migrations import version
 from go_scheduler.stores.migrations.history import History, history
 from go_scheduler.stores.migrations.lock import MigrationLock, create_lock_table_sql
@@ -425,17 +426,17 @@ def test_nodes_of_the_version_before_go_on_and_rows_stay(
         )
         with Scheduler(handle, old) as node:
             node.schedule(often)
-            while not (failed := old.list_instances(state=State.FAILED)):
+            while not (failed := old.select(Filter(states=(State.FAILED,)))):
                 take(ran, 1)
-            others = old.list_instances(definition_id=waiting.id)
+            others = old.select(Filter(definition_id=waiting.id))
             assert {each.definition.id for each in failed} == {failing.id}
             monkeypatch.setattr(schema, "history", lambda: LONG)
             new.initialize()
             # More than were claimed before.
             take(ran, 60)
             assert node.health().ok
-        assert new.list_instances(state=State.FAILED) == failed
-        assert new.list_instances(definition_id=waiting.id) == others
+        assert new.select(Filter(states=(State.FAILED,))) == failed
+        assert new.select(Filter(definition_id=waiting.id)) == others
         assert query(new, "SELECT DISTINCT extra FROM task_instances") == [("none",)]
         only_checking(new).initialize()
         [audited] = Client(new).audit(ids=[often.id])

@@ -10,6 +10,7 @@ import re
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -17,8 +18,17 @@ import psycopg
 import pytest
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import DefinitionState, Outcome, Stage, TaskDefinition
+from go_scheduler.models import DefinitionState, Outcome, Stage, State, TaskDefinition
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.base import KEYS_LOOKED_AT, count_unstarted
+from go_scheduler.stores.filters import (
+    CLAIMABLE,
+    CLAIMED,
+    DefinitionFilter,
+    DefinitionOrder,
+    Filter,
+    Order,
+)
 from go_scheduler.stores.messages import (
     Addition,
     Claim,
@@ -28,7 +38,7 @@ from go_scheduler.stores.messages import (
     RunOutcome,
 )
 from go_scheduler.stores.rules import Declaration
-from go_scheduler.stores.sql import views
+from go_scheduler.stores.sql import counts
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.testing import settle
 from go_scheduler.testing.builders import HOUR, LEASE, SECOND, claimant, clean_up
@@ -261,26 +271,24 @@ def test_every_statement_walks_its_index_and_no_further(loaded: Loaded) -> None:
 def test_what_pages_show_is_read_from_the_ends_of_indexes(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "LOOKED_AT", BATCH)
-    monkeypatch.setattr(views, "STRETCH", BATCH)
+    monkeypatch.setattr(counts, "LOOKED_AT", BATCH)
     with closing(ExplainingPostgreSQLStore(loaded.url)) as store:
         store.initialize()
         now = store.now()
-        [one] = store.list_definitions(limit=1)
+        [one] = store.select_definitions(limit=1)
+        fired = Filter(
+            definition_id=one.id, fired_since=now - HOUR, fired_before=now + HOUR
+        )
+        unfired = Filter(definition_id=one.id, fired=False)
         # As often as it takes for a plan that is for any values.
         for _ in range(6):
-            store.counts_up_to(BATCH)
             store.list_backlog(BATCH)
-            store.list_waiting(limit=BATCH)
-            store.list_claims(limit=BATCH)
-            for outcome in Outcome:
-                part = store.list_ended(outcome, limit=BATCH)
-                if part.next is not None:
-                    store.list_ended(outcome, before=part.next, limit=BATCH)
-            store.list_fired(one.id, since=now - HOUR, before=now + HOUR, limit=BATCH)
-            store.list_unscheduled(one.id, limit=BATCH)
-            store.search_key("order 7", limit=BATCH)
-            store.list_definitions(state=ACTIVE, soonest_first=True, limit=BATCH)
+            show_to_restricted(store, {})
+            store.select(fired, order=Order.FIRE_TIME, limit=BATCH)
+            store.count([fired, replace(fired, fired_since=now)], most=BATCH)
+            store.select(unfired, descending=True, limit=BATCH, scan_limit=BATCH)
+            keyed = Filter(key="order 7")
+            store.select(keyed, limit=BATCH, scan_limit=KEYS_LOOKED_AT)
             rare = {"none", "no other"}
             for of in (
                 {"queues": {"default"}},
@@ -289,11 +297,11 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
                 {"queues": rare},
             ):
                 show_to_restricted(store, of)
-                store.counts_up_to(BATCH, **of)
-            store.search_names("job", queues=rare, limit=BATCH)
-        monkeypatch.setattr(views, "LOOKED_AT", 2_000)
-        for of in ({"queues": {"common"}}, {"owners": {"shop"}}):
-            store.counts_up_to(10_000, **of)
+            named = DefinitionFilter(name_prefix="job", queues=rare)
+            store.select_definitions(named, limit=BATCH)
+        monkeypatch.setattr(counts, "LOOKED_AT", 2_000)
+        for some in RESTRICTIONS:
+            store.count([Filter(**some)], most=10_000)
     assert {each.table for each in store.scans} >= {"task_instances"}
     # Of a thousand definitions each is asked for the key; a table of a few thousand is
     # read as it is, with what its rows were before.
@@ -302,14 +310,29 @@ def test_what_pages_show_is_read_from_the_ends_of_indexes(
         assert scan.rows <= most, scan
 
 
+RESTRICTIONS: Sequence[dict[str, Any]] = (
+    {"queues": {"common"}},
+    {"owners": {"shop"}},
+)
+
+
 def show_to_restricted(store: Store, of: Mapping[str, Any]) -> None:
     """Read what pages show to a caller who is restricted to some queues or owners."""
-    store.list_definitions(state=ACTIVE, soonest_first=True, limit=BATCH, **of)
-    store.list_definitions(limit=BATCH, **of)
-    store.list_waiting(limit=BATCH, **of)
-    store.list_claims(limit=BATCH, **of)
+    soonest = DefinitionOrder.NEXT_FIRE_TIME
+    bounds: dict[str, Any] = {"limit": BATCH}
+    active = DefinitionFilter(state=ACTIVE, **of)
+    store.select_definitions(active, order=soonest, **bounds)
+    if of:
+        store.select_definitions(DefinitionFilter(**of), **bounds)
+    bounds["scan_limit"] = BATCH
+    store.select(replace(CLAIMABLE, **of), order=Order.DUE, **bounds)
+    store.select(replace(CLAIMED, **of), order=Order.EXPIRY, **bounds)
     for outcome in Outcome:
-        store.list_ended(outcome, limit=BATCH, **of)
+        ended = Filter(states=[State(outcome.value)], **of)
+        page = partial(store.select, ended, order=Order.END, descending=True, **bounds)
+        if (end := page().next) is not None:
+            page(after=end)
+    store.count([Filter(**of)], most=BATCH)
 
 
 @pytest.fixture(params=["none", "stale", "fresh"])
@@ -366,16 +389,17 @@ def test_whatever_statistics_say_nothing_reads_a_table_on_cockroachdb(
 
         live_through(store, explained)
         use(store, url, explained)
-        store.search_key("a", limit=BATCH)
+        store.select(Filter(key="a"), limit=BATCH, scan_limit=KEYS_LOOKED_AT)
         explained("search key")
-        [one] = store.list_definitions(limit=1)
+        [one] = store.select_definitions(limit=1)
         store.plans.clear()
-        store.count_waiting(one.id, most=BATCH)
+        count_unstarted(store, one.id, most=BATCH)
         explained("count waiting")
-        store.list_unscheduled(one.id, limit=BATCH)
+        unfired = Filter(definition_id=one.id, fired=False)
+        store.select(unfired, descending=True, limit=BATCH, scan_limit=BATCH)
         explained("unscheduled")
-        for of in ({"queues": {"common"}}, {"owners": {"shop"}}):
-            store.counts_up_to(BATCH, **of)
+        for of in RESTRICTIONS:
+            store.count([Filter(**of)], most=BATCH)
         explained("counts of some")
     for name, plans in found.items():
         for plan in plans:
@@ -556,7 +580,7 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     store.resume_definitions(keys[:5])
     explained("pause and resume")
     # Of more, PostgreSQL may well find the whole table cheaper at this size.
-    [some] = store.list_definitions(ids=keys[:1])
+    [some] = store.select_definitions(DefinitionFilter(ids=keys[:1]))
     assert store.get_definition(keys[0]) == some
     explained("read definitions")
     settle(store)
@@ -571,7 +595,7 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     assert fired.busy == {read[0].id}
     assert len(fired.done) == BATCH - 1
     explained("fire what waits, past a lock")
-    [made] = store.list_instances(definition_id=read[1].id)
+    [made] = store.select(Filter(definition_id=read[1].id))
     assert store.get_instance(made.id) == made
     explained("read instances")
     mine = TaskDefinition(id=uuid4(), trigger=OnDemandTrigger(), named=True)
@@ -582,8 +606,10 @@ def use(store: PostgreSQLStore, url: str, explained: Callable[[str], None]) -> N
     store.put_definitions([limited])
     store.add_instances(limited.id, [Addition(id=uuid4(), key="a", at=now + HOUR)])
     explained("add of few")
-    [made] = store.list_instances(definition_id=mine.id, key="a", owners={"app"})
-    assert [made.definition] == store.list_definitions(owners={"app"})
+    [made] = store.select(Filter(definition_id=mine.id, key="a", owners={"app"}))
+    assert [made.definition] == store.select_definitions(
+        DefinitionFilter(owners={"app"})
+    )
     explained("read by owner or key")
     claimed = claim(store, ahead=ZERO)
     held = store.list_claimed(NODE.node, limit=BATCH)

@@ -21,6 +21,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import Silence, Stage
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
+from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.stores.messages import Addition
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
@@ -278,7 +279,7 @@ def test_a_text_that_no_server_keeps_is_an_error_of_ours(
     store: PostgreSQLStore,
 ) -> None:
     with pytest.raises(StoreError, match="cannot be kept"):
-        store.list_definitions(name="\ud800")
+        store.select_definitions(DefinitionFilter(name="\ud800"))
 
 
 def test_a_conflict_within_a_transaction_of_the_users_is_theirs_to_repeat(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -17,15 +18,15 @@ from go_scheduler.errors import (
     StoreUnavailableError,
 )
 from go_scheduler.models import Outcome, State, TaskDefinition
+from go_scheduler.stores.filters import DefinitionFilter, Filter, Order
 from go_scheduler.stores.hints import News
 from go_scheduler.stores.messages import (
     Addition,
     Announcement,
-    Position,
     Retention,
 )
 from go_scheduler.stores.opening import open_store
-from go_scheduler.stores.redis import RedisStore, definition_calls, lists, rows, server
+from go_scheduler.stores.redis import RedisStore, definition_calls, rows, server
 from go_scheduler.stores.redis.rows import time_text
 from go_scheduler.stores.redis.server import parse
 from go_scheduler.stores.rules import Declaration
@@ -99,7 +100,7 @@ def test_a_store_that_is_closed_has_no_connection_left(
 
     store.close()
     wait_until(lambda: connections() == 1)
-    store.list_definitions()
+    store.select_definitions()
     assert connections() == 2
     store.close()
     wait_until(lambda: connections() == 1)
@@ -144,7 +145,7 @@ def test_what_has_been_deleted_leaves_no_keys(
     store.note_contact(Announcement(node=uuid4()), unbroken=HOUR)
     declaration = Declaration(owner="me", definitions=[definition(key=8)])
     store.declare_definitions(declaration)
-    store.delete_definitions([each.id for each in store.list_definitions()])
+    store.delete_definitions([each.id for each in store.select_definitions()])
     clock.advance(2 * HOUR)
     nothing = Retention(ended=timedelta(0), failed=timedelta(0), remembered=HOUR)
     assert store.delete_finished(nothing, limit=100) > 0
@@ -158,28 +159,27 @@ def test_what_runs_is_found_without_what_waits(store: RedisStore, by_hand: Any) 
     waits = put(store, definition(key=2))
     late = [Addition(at=START + HOUR + number * SECOND) for number in range(1200)]
     store.add_instances(waits.id, late)
-    wanted: dict[str, Any] = {"state": State.RUNNING, "limit": 2}
+    running_ones = Filter(states=[State.RUNNING])
 
-    def found_at_once(number: int, **conditions: Any) -> None:
+    def found_at_once(number: int, where: Filter = running_ones, **page: Any) -> None:
         by_hand.config_resetstat()
-        found = store.list_instances(**wanted, **conditions)
+        found = store.select(where, limit=2, **page)
         assert len(found) == number
         assert by_hand.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
 
-    store.list_instances()
+    store.select()
     found_at_once(0)
     begun = [running(store, definition(key=key)) for key in (3, 4, 5)]
     found_at_once(2)
-    found_at_once(2, newest_first=True)
-    found_at_once(0, definition_id=waits.id)
-    found_at_once(1, definition_id=begun[1].definition.id)
-    after = Position.of_instance(store.list_instances(**wanted)[-1])
-    found_at_once(1, after=after)
-    found_at_once(0, since=START + HOUR)
+    found_at_once(2, descending=True)
+    found_at_once(0, replace(running_ones, definition_id=waits.id))
+    found_at_once(1, replace(running_ones, definition_id=begun[1].definition.id))
+    found_at_once(1, after=store.select(running_ones, limit=2).next)
+    found_at_once(0, replace(running_ones, since=START + HOUR))
     # What is paused stands in no list of claims, and is found with what waits.
     store.pause_definitions([begun[0].definition.id])
-    assert len(store.list_instances(state=State.RUNNING, limit=10)) == 3
-    assert store.list_instances(state=State.CLAIMED) == []
+    assert len(store.select(Filter(states=[State.RUNNING]), limit=10)) == 3
+    assert store.select(Filter(states=[State.CLAIMED])) == []
 
 
 def test_metadata_of_many_parts_is_found_all_the_same(store: RedisStore) -> None:
@@ -187,15 +187,14 @@ def test_metadata_of_many_parts_is_found_all_the_same(store: RedisStore) -> None
     put(store, replace(definition(), metadata=large))
     put(store, replace(definition(key=9), metadata={"key 99": 99, "other": 1}))
     for looked_for in ({"key 99": 99.0}, {"key 0": 0, "key 99": 99}, large):
-        found = store.list_definitions(metadata=looked_for)
+        found = store.select_definitions(DefinitionFilter(metadata=looked_for))
         assert any(each.metadata == large for each in found)
-    assert store.list_definitions(metadata={"key 99": True}) == []
+    assert store.select_definitions(DefinitionFilter(metadata={"key 99": True})) == []
 
 
 def test_of_a_list_that_is_picked_from_so_many_are_looked_at(
-    store: RedisStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    store: RedisStore, clock: ManualClock
 ) -> None:
-    monkeypatch.setattr(lists, "LOOKED_AT", 2)
     made = []
     for queue in ("mine", "other", "other"):
         clock.advance(SECOND)
@@ -203,10 +202,14 @@ def test_of_a_list_that_is_picked_from_so_many_are_looked_at(
         [started] = claim(store, queues=[queue], lead=timedelta())
         finish(store, started, Outcome.FAILED)
         made.append(started.id)
-    first = store.list_ended(Outcome.FAILED, queues=["mine"], limit=2)
-    assert list(first.found) == []
-    rest = store.list_ended(Outcome.FAILED, queues=["mine"], before=first.next, limit=2)
-    assert [each.id for each in rest.found] == made[:1]
+    of = Filter(states=[State.FAILED], queues=["mine"])
+    page = partial(
+        store.select, of, order=Order.END, descending=True, limit=2, scan_limit=2
+    )
+    first = page()
+    assert first == []
+    rest = page(after=first.next)
+    assert [each.id for each in rest] == made[:1]
     assert rest.next is None
 
 
@@ -364,7 +367,7 @@ def test_one_that_was_new_a_moment_ago_is_put_over(
     with closing(RedisStore(redis_server.url, clock=store.clock)) as other:
 
         def put_first() -> None:
-            if not other.list_definitions():
+            if not other.select_definitions():
                 other.put_definitions([replace(ONE, name="before")])
 
         with once_it_has_read(store, put_first):
@@ -512,7 +515,7 @@ def test_what_cannot_be_read_is_not_the_first_to_be_cleaned_up_for_ever(
     clock.advance(HOUR)
     for _ in range(3):
         clean_up(store, limit=1)
-    assert [each.id for each in store.list_definitions()] == [both[0].definition.id]
+    assert [each.id for each in store.select_definitions()] == [both[0].definition.id]
     by_hand.zadd(f"{PREFIX}idle", {"0" * 18 + both[0].definition.id.hex: 0})
     spoil(both[0].definition, "-queue")
     clean_up(store)
@@ -525,7 +528,7 @@ def test_of_a_key_whose_instance_cannot_be_read_nothing_is_listed(
     of = put(store, definition(START)).id
     [keyed] = store.add_instances(of, [Addition(key="k")])
     spoil(keyed, "-attempt")
-    assert store.list_instances(definition_id=of, key="k") == []
+    assert store.select(Filter(definition_id=of, key="k")) == []
 
 
 def test_a_tombstone_that_cannot_be_read_is_none(

@@ -85,7 +85,7 @@ def test_a_killed_server_has_lost_nothing_or_the_last_while_the_disk_was_busy(
         writer.join(FAILED_AFTER)
         counter.join(FAILED_AFTER)
         server.start()
-        found = {each.id for each in store.list_definitions(limit=100_000)}
+        found = {each.id for each in store.select_definitions(limit=100_000)}
     assert len(kept) >= 199
     there = [each in found for each in kept]
     # While the disk is still at what came before, one that waits for it every second
@@ -154,7 +154,7 @@ def test_a_replica_takes_over_when_the_sentinels_say_so(
         assert switched is not None
         assert switched["data"].endswith(f" {replica.port}")
         store.put_definitions([definition(key=2)])
-        assert len(store.list_definitions()) == 2
+        assert len(store.select_definitions()) == 2
 
 
 def have_it_take_over(sentinel: Any) -> None:
@@ -204,7 +204,7 @@ def test_a_cluster_spreads_stores_and_each_is_whole(
             assert hints.wait() is News.ANYTHING
             store.put_definitions([definition(store.now(), key=2)])
             assert hints.wait() is News.DEFINITIONS
-            assert len(store.list_definitions()) == 2
+            assert len(store.select_definitions()) == 2
             assert "server" in {each.name for each in store.examine()}
     sizes = []
     for node in nodes:
@@ -248,7 +248,7 @@ def test_a_store_is_away_while_its_slot_moves_and_whole_where_it_goes(
         for each in (there, here):
             each.execute_command("CLUSTER", "SETSLOT", slot, "NODE", taker)
         store.put_definitions([definition(key=2)])
-        assert len(store.list_definitions()) == 2
+        assert len(store.select_definitions()) == 2
         with pytest.raises(StoreUnavailableError, match=r"redis\+cluster://"):
             alone.now()
 

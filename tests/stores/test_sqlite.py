@@ -19,15 +19,19 @@ from sqlalchemy import event, exc
 
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.models import Outcome, State
+from go_scheduler.models import OPEN, Outcome, State
+from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
 from go_scheduler.stores.messages import RunOutcome
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sqlite.database import FileWatch, WriteLock
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from go_scheduler.testing.builders import (
+    HOUR,
+    NOBODY,
     SECOND,
     claim,
     claim_of,
+    counts_by_state,
     definition,
     finish,
     fire,
@@ -36,6 +40,7 @@ from go_scheduler.testing.builders import (
     put,
     running,
 )
+from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
 from tests.patience import FAILED_AFTER
 
@@ -110,7 +115,7 @@ class TestLocks:
             connection.execute("BEGIN IMMEDIATE")
             at_the_first_error(store, partial(connection.execute, "COMMIT"))
             store.initialize()
-            assert store.list_definitions() == []
+            assert store.select_definitions() == []
 
     def test_a_transaction_that_fails_is_over(self, store: SQLiteStore) -> None:
         def delete_and_fail(connection: Connection) -> None:
@@ -125,7 +130,7 @@ class TestLocks:
 
         new = put(store)
         assert store._database.run(Lane.BY_KEY, fail) is False
-        assert store.list_definitions() == [new]
+        assert store.select_definitions() == [new]
 
     def test_threads_are_served_in_turn(self, store: SQLiteStore) -> None:
         served: list[str] = []
@@ -182,7 +187,7 @@ class TestProcesses:
                 answers: list[list[UUID]] = drained.get(FAILED_AFTER)
             taken = [each for answer in answers for each in answer]
             assert len(taken) == len(set(taken)) == 300
-            assert store.counts()[State.COMPLETED] == 300
+            assert counts_by_state(store)[State.COMPLETED] == 300
 
 
 def drain(url: str) -> list[UUID]:
@@ -208,7 +213,7 @@ def test_what_sqlite_cannot_keep_is_an_error_of_the_store(store: SQLiteStore) ->
     with pytest.raises(StoreError, match="cannot be kept"):
         finish(store, instance, Outcome.FAILED, error="\ud800")
     with pytest.raises(StoreError, match="cannot keep"):
-        store.list_definitions(limit=2**70)
+        store.select_definitions(limit=2**70)
     assert finish(store, instance)
 
 
@@ -307,3 +312,52 @@ def test_a_watch_ends_when_the_version_is_another_one() -> None:
     assert watch.wait()
     assert watch.wait()
     assert not list(versions)
+
+
+LAST_FIRST = {"order": Order.END, "descending": True, "scan_limit": 9}
+
+
+@pytest.mark.parametrize(
+    ("where", "read", "index"),
+    [
+        (CLAIMED, {"order": Order.EXPIRY}, "task_instances_lease_idx"),
+        (
+            CLAIMABLE,
+            {"order": Order.DUE, "scan_limit": 9},
+            "task_instances_claimable_idx",
+        ),
+        (Filter(states=[State.FAILED]), LAST_FIRST, "task_instances_failed_idx"),
+        (Filter(states=[State.COMPLETED]), LAST_FIRST, "task_instances_ended_idx"),
+        (Filter(states=[State.SKIPPED]), LAST_FIRST, "task_instances_unrun_idx"),
+        (Filter(definition_id=NOBODY, states=OPEN), {}, "task_instances_open_idx"),
+        (Filter(definition_id=NOBODY, key="a"), {}, "task_instances_key_key"),
+        (
+            Filter(definition_id=NOBODY, fired_since=START),
+            {"order": Order.FIRE_TIME},
+            "task_instances_2 (definition_key=? AND fire_time>?)",
+        ),
+    ],
+)
+def test_a_page_is_read_by_its_index(
+    store: SQLiteStore, path: Path, where: Filter, read: dict[str, Any], index: str
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def note(_: object, __: object, text: str, values: object, *___: object) -> None:
+        asked.append((text, values))
+
+    engine = store._database._engines[Lane.BY_HAND]
+    event.listen(engine, "before_cursor_execute", note)
+    for number in range(2):
+        # What waits is read queue by queue.
+        pending(store, definition(START + HOUR, key=number))
+    store.select(where, **read)
+    with closing(sqlite3.connect(path)) as by_hand:
+        plans = [
+            step[3]
+            for text, values in asked
+            if "FROM task_instances" in text
+            for step in by_hand.execute(f"EXPLAIN QUERY PLAN {text}", values)
+        ]
+    assert any(index in each for each in plans), plans
+    assert not any(each == "SCAN task_instances" for each in plans), plans

@@ -11,6 +11,7 @@ import pytest
 
 from go_scheduler.clock import ZERO, SystemClock
 from go_scheduler.errors import StoreError
+from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.messages import Release
 from go_scheduler.stores.sql.database import Sweep
 from go_scheduler.testing.builders import (
@@ -89,7 +90,7 @@ def takes_over(store: Store, of: TaskInstance) -> bool:
 
 def deletes(store: Store, of: TaskInstance) -> bool:
     clean_up(store, older_than=ZERO, limit=10)
-    return not store.list_instances(definition_id=of.definition.id)
+    return not store.select(Filter(definition_id=of.definition.id))
 
 
 def claims_it_of_many(store: Store, of: TaskInstance) -> bool:

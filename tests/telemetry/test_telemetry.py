@@ -33,6 +33,7 @@ from go_scheduler.scheduler import Scheduler
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.telemetry import Telemetry, figures
 from go_scheduler.telemetry import telemetry as module
+from go_scheduler.testing.builders import counts_by_state
 from go_scheduler.testing.clock import START, ManualClock
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
@@ -346,10 +347,10 @@ def test_a_span_that_cannot_be_made_harms_no_run(
             trigger = ExecuteOnceTrigger(START)
             Client(store).schedule(TaskDefinition(trigger=trigger, name=name))
         clock.advance(seconds(1))
-    counts = store.counts()
+    counts = counts_by_state(store)
     assert sorted(ran) == [*"ab", "bad", *"cdef"]
     assert counts[State.COMPLETED] == 6
-    [bad] = [each for each in store.list_instances() if each.outcome is None]
+    [bad] = [each for each in store.select() if each.outcome is None]
     assert "its own" in (bad.error or "")
     lines = [each for each in caplog.messages if "a span could not be" in each]
     assert lines == [f"a span could not be {told}"] * 5
@@ -400,7 +401,7 @@ def test_an_instrument_that_raises_keeps_no_other_from_being_read(
         one.schedule(TaskDefinition(trigger=ExecuteOnceTrigger(START)))
         clock.advance(seconds(1))
         read = reader.get_metrics_data()
-    assert store.counts()[State.COMPLETED] == 1
+    assert counts_by_state(store)[State.COMPLETED] == 1
     assert read is not None
     [scope] = read.resource_metrics[0].scope_metrics
     names = {each.name for each in scope.metrics}

@@ -87,9 +87,10 @@ WITHOUT_THE_CLOCK = SUITE.replace("MyStore(clock=clock)", "MyStore()", 1).replac
 )
 EMPTY = SUITE.replace(
     "class TestMyStore",
+    "from go_scheduler.stores import Page\n\n\n"
     "class Empty(MyStore):\n"
-    "    def list_definitions(self, **_):\n"
-    "        return []\n\n\n"
+    "    def select_definitions(self, *_, **__):\n"
+    "        return Page()\n\n\n"
     "MyStore = Empty\n\n\n"
     "class TestMyStore",
 )

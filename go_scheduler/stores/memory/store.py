@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.json import contains
 from go_scheduler.stores.base import DefinitionStore, Store
 from go_scheduler.stores.memory.additions import add, backfill, declare, fire, put
-from go_scheduler.stores.memory.lists import Lists, MemoryInstanceLists
+from go_scheduler.stores.memory.lists import MemoryReads
 from go_scheduler.stores.memory.runs import (
     cancel,
     finish,
@@ -24,7 +21,6 @@ from go_scheduler.stores.memory.tables import Tables
 from go_scheduler.stores.messages import Answer, NodeContact
 from go_scheduler.stores.rules import (
     check_each_once,
-    is_among,
     note_forgotten,
     with_silences,
 )
@@ -36,10 +32,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
     from go_scheduler.models import (
         Cancelled,
-        DefinitionState,
         QueueStats,
         TaskDefinition,
         TaskInstance,
@@ -57,7 +51,6 @@ if TYPE_CHECKING:
         Claimant,
         Fired,
         Firing,
-        Position,
         Put,
         Release,
         Renewal,
@@ -76,7 +69,6 @@ class MemoryDefinitions(DefinitionStore):
     _time: Callable[[], datetime]
     _tables: Tables
     _definitions: DefinitionTable
-    _lists: Lists
 
     def put_definitions(
         self,
@@ -97,44 +89,6 @@ class MemoryDefinitions(DefinitionStore):
         check_each_once(declaration.definitions)
         with self._lock:
             return declare(declaration, self._tables, self._time())
-
-    def get_definition(self, definition_id: UUID) -> TaskDefinition:
-        """Read one definition."""
-        with self._lock:
-            row = self._definitions.get(definition_id)
-        if row is None:
-            raise TaskDefinitionNotFoundError(definition_id)
-        return row.definition
-
-    def list_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        owner: str | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        state: DefinitionState | None = None,
-        soonest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given."""
-        found = (
-            definition
-            for definition in self._lists.definitions(
-                ids, after, soonest_first=soonest_first
-            )
-            if (name is None or definition.name == name)
-            and (queue is None or definition.queue == queue)
-            and (owner is None or definition.owner == owner)
-            and is_among(definition, queues, owners)
-            and (state is None or definition.state is state)
-            and (metadata is None or contains(definition.metadata, metadata))
-        )
-        return list(islice(found, limit))
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
@@ -189,7 +143,7 @@ class MemoryDefinitions(DefinitionStore):
             return fire(firings, claimant, self._tables, self._time())
 
 
-class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
+class MemoryStore(MemoryDefinitions, MemoryReads, Store):
     """Keeps everything in this process's memory, and nothing when it ends.
 
     It is shared by the schedulers of one process only. Looking for what is due costs
@@ -381,4 +335,3 @@ class MemoryStore(MemoryDefinitions, MemoryInstanceLists, Store):
         self._tables = tables
         self._instances = tables.instances
         self._definitions = tables.definitions
-        self._lists = Lists(self._lock, tables)

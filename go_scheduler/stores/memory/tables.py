@@ -395,37 +395,6 @@ Not the row itself: the garbage collector need not walk what holds neither.
 """
 
 
-class Span(NamedTuple):
-    """Which part of a list of instances, and in which order.
-
-    Attributes:
-        since: No earlier than this.
-        after: Where the page before ended.
-        newest_first: Whether the list goes backwards.
-    """
-
-    since: datetime | None
-    after: Position | None
-    newest_first: bool
-
-    def walk(self, entries: SortedList[Entry]) -> Iterator[Entry]:
-        """Those of the entries that are in it."""
-        # Bounds are the beginning of an entry, which compares all the same.
-        first: Any = None if self.since is None else (self.since,)
-        last: Any = None
-        if self.after is not None and self.newest_first:
-            last = (self.after.at, self.after.id.int - 1)
-        elif self.after is not None:
-            begin = (self.after.at, self.after.id.int + 1)
-            first = begin if first is None else max(first, begin)
-        return entries.irange(first, last, reverse=self.newest_first)
-
-    def cut(self, rows: Iterable[StoredInstance]) -> Sequence[StoredInstance]:
-        """Those of the rows that are in it, in its order."""
-        by_entry = {(row.execute_at, row.id.int): row for row in rows}
-        return [by_entry[entry] for entry in self.walk(SortedList(by_entry))]
-
-
 _LAST_ID = 1 << 128
 
 
@@ -989,9 +958,24 @@ class InstanceTable:
             self._forget(row)
         return forgotten
 
-    def walk(self, span: Span, limit: int) -> Iterator[StoredInstance]:
-        """The rows of a span, ``limit`` at most."""
-        return (self._rows[id] for _, id in islice(span.walk(self._by_time), limit))
+    def walk(
+        self,
+        since: datetime | None,
+        after: Position | None,
+        descending: bool,
+        limit: int,
+    ) -> Iterator[StoredInstance]:
+        """The first rows after a place, in the order of ``execute_at`` and id."""
+        # Bounds are the beginning of an entry, which compares all the same.
+        first: Any = None if since is None else (since,)
+        last: Any = None
+        if after is not None and descending:
+            last = (after.at, after.id.int - 1)
+        elif after is not None:
+            begin = (after.at, after.id.int + 1)
+            first = begin if first is None else max(first, begin)
+        entries = self._by_time.irange(first, last, reverse=descending)
+        return (self._rows[id] for _, id in islice(entries, limit))
 
     def _enter(self, row: StoredInstance, state: State) -> None:
         self.counts[row.state] -= 1

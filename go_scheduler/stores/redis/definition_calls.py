@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from go_scheduler.errors import StoreUnavailableError, TaskDefinitionNotFoundError
+from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.models import RUNS_KEPT
 from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.hints import SOON
@@ -49,14 +48,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
     from datetime import datetime, timedelta
 
-    from go_scheduler.json import JSON
     from go_scheduler.models import (
-        DefinitionState,
         Skipped,
         TaskDefinition,
         TaskInstance,
     )
-    from go_scheduler.stores.messages import Claimant, Firing, Position, Tombstone
+    from go_scheduler.stores.messages import Claimant, Firing, Tombstone
     from go_scheduler.stores.redis.rows import Reader
     from go_scheduler.stores.redis.server import Server
     from go_scheduler.stores.rules import Declaration
@@ -290,42 +287,6 @@ class RedisDefinitions(RedisCalls, DefinitionStore):
         check_each_once(declaration.definitions)
         return self._puts.declare(declaration)
 
-    def get_definition(self, definition_id: UUID) -> TaskDefinition:
-        """Read one definition."""
-        _, views, *_ = self._server.run("read_definitions", ids=[definition_id.hex])
-        if not views:
-            raise TaskDefinitionNotFoundError(definition_id)
-        return self._reader.definition(views[0])
-
-    def list_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        owner: str | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        state: DefinitionState | None = None,
-        soonest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given."""
-        found = self._lists.definitions(
-            ids=ids,
-            metadata=metadata,
-            name=name,
-            queues=_both(queue, queues),
-            owners=_both(owner, owners),
-            soonest_first=soonest_first,
-            after=after,
-            limit=limit,
-        )
-        in_state = (each for each in found if state is None or each.state is state)
-        return list(islice(in_state, limit))
-
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
         deleted = self._server.run("delete_definitions", now=self._now(), ids=_hex(ids))
@@ -429,13 +390,6 @@ def write_claimant(claimant: Claimant) -> dict[str, object]:
         "expire_after": micros(claimant.expire_after),
         "runs_kept": RUNS_KEPT,
     }
-
-
-def _both(one: str | None, several: Collection[str] | None) -> Collection[str] | None:
-    """What is to be among both; None: anything."""
-    if one is None:
-        return several
-    return [one] if several is None or one in several else []
 
 
 def _hex(ids: Iterable[UUID]) -> list[str]:

@@ -1,25 +1,32 @@
-"""The lists of a Redis store, a chunk at a time, and the pages that people look at."""
+"""The reads of a Redis store: walks over sorted sets, a chunk at a time.
+
+What a sorted set has in the order that is asked for is read up to the end of the page.
+For another order all instances that may be meant are read, and then sorted: by fire
+time without a definition, say, or by due time with a state other than pending.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from go_scheduler.errors import (
-    TaskInstanceNotFoundError,
-)
-from go_scheduler.json import contains
-from go_scheduler.models import State
+from go_scheduler.models import RUNS, Outcome, State
 from go_scheduler.models.counts import Backlog, Counted
-from go_scheduler.stores.base import (
-    KEYS_LOOKED_AT,
-    LOOKED_AT,
-    InstanceStore,
-    Stretch,
-    ViewStore,
+from go_scheduler.stores.base import LOOKED_AT, ReadStore
+from go_scheduler.stores.filters import (
+    ANY,
+    ANY_DEFINITION,
+    DefinitionFilter,
+    DefinitionOrder,
+    Filter,
+    Order,
+    Page,
+    counted,
+    page_of,
+    sorted_page,
 )
-from go_scheduler.stores.messages import Position
 from go_scheduler.stores.redis.rows import (
     choices_of,
     given_time,
@@ -27,219 +34,24 @@ from go_scheduler.stores.redis.rows import (
     read_run,
     time_text,
 )
-from go_scheduler.stores.rules import is_among, is_fired_within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Collection, Iterator, Sequence
     from uuid import UUID
 
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
-    from go_scheduler.models import Outcome, TaskDefinition, TaskInstance, TaskRun
+    from go_scheduler.models import TaskDefinition, TaskInstance, TaskRun
+    from go_scheduler.stores.messages import Position
     from go_scheduler.stores.redis.rows import Reader
     from go_scheduler.stores.redis.server import Server
 
 _CHUNK = 500
+_QUEUES = 100
+_MOST_HELD = 1000
 _NEVER = "9" * 18
-_ENDED = ("completed", "failed", "cancelled", "skipped")
-_CLASSES = {State(each): each for each in _ENDED}
-_HELD = (State.CLAIMED, State.RUNNING, State.CANCELLING)
-
-
-class Lists:
-    """Walks over definitions and instances.
-
-    Args:
-        server: Runs the scripts.
-        reader: Reads what they answer.
-    """
-
-    def __init__(self, server: Server, reader: Reader) -> None:
-        self._server = server
-        self._reader = reader
-
-    def definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None,
-        metadata: Mapping[str, JSON] | None,
-        name: str | None,
-        queues: Collection[str] | None,
-        owners: Collection[str] | None,
-        soonest_first: bool,
-        after: Position | None,
-        limit: int,
-    ) -> Iterator[TaskDefinition]:
-        """Definitions in their order; of those whose state may be any.
-
-        Args are as for ``list_definitions``.
-        """
-        if ids is not None:
-            found = self._of_ids(ids, after, soonest_first=soonest_first)
-        else:
-            place = None if after is None else _definition_place(after, soonest_first)
-            choices = choices_of(
-                metadata=metadata, name=name, queues=queues, owners=owners
-            )
-            found = self._walk_definitions(
-                place, choices, soonest_first=soonest_first, chunk=limit
-            )
-        for each in found:
-            if (
-                (name is None or each.name == name)
-                and is_among(each, queues, owners)
-                and (metadata is None or contains(each.metadata, metadata))
-            ):
-                yield each
-
-    def _of_ids(
-        self, ids: Collection[UUID], after: Position | None, *, soonest_first: bool
-    ) -> Iterator[TaskDefinition]:
-        ordered = sorted({each.hex for each in ids})
-        if not soonest_first:
-            last = "" if after is None else after.id.hex
-            ordered = [each for each in ordered if each > last]
-            yield from self._read_ids(ordered)
-            return
-        last = "" if after is None else _definition_place(after, True)
-        found = [(_soonest_place(each), each) for each in self._read_ids(ordered)]
-        found.sort(key=lambda each: each[0])
-        yield from (each for place, each in found if place > last)
-
-    def _read_ids(self, ids: Sequence[str]) -> Iterator[TaskDefinition]:
-        for begin in range(0, len(ids), _CHUNK):
-            _, views, *_ = self._server.run(
-                "read_definitions", ids=ids[begin : begin + _CHUNK]
-            )
-            yield from self._reader.definitions(views)
-
-    def _walk_definitions(
-        self,
-        after: str | None,
-        choices: Sequence[Sequence[str]],
-        *,
-        soonest_first: bool,
-        chunk: int,
-    ) -> Iterator[TaskDefinition]:
-        limit = max(1, min(chunk, _CHUNK))
-        while True:
-            views, number, after = self._server.run(
-                "list_definitions",
-                after=after,
-                choices=choices,
-                soonest=soonest_first or None,
-                limit=limit,
-            )
-            yield from self._reader.definitions(views)
-            if number < limit:
-                return
-            limit = _CHUNK
-
-    def instances(
-        self,
-        *,
-        definition_id: UUID | None = None,
-        name: str | None = None,
-        key: str | None = None,
-        state: State | None = None,
-        since: datetime | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        newest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 1000,
-    ) -> Iterator[TaskInstance]:
-        """Instances in their order, of those that are in one of the sets walked.
-
-        Args are as for ``list_instances``.
-        """
-        sets = _sets_of(definition_id, key, state)
-        sets |= {"state": None if state is None else state.value, "name": name}
-        sets |= {"queues": _listed(queues), "owners": _listed(owners)}
-        is_keyed = definition_id is None and key is not None
-        before = f"{key}\0" if is_keyed else ""
-        first = f"[{before}" + ("" if since is None else time_text(since))
-        last = f"[{before}~"
-        if after is not None:
-            place = f"{before}{maybe_time_text(after.at)}{after.id.hex}"
-            if newest_first:
-                last = f"({place}"
-            else:
-                first = max(f"({place}", first, key=lambda each: each[1:])
-        return self.walk(
-            sets, first, last, newest_first=newest_first, limit=min(limit, _CHUNK)
-        )
-
-    def walk(
-        self,
-        sets: Mapping[str, object],
-        first: str,
-        last: str,
-        *,
-        newest_first: bool,
-        limit: int,
-    ) -> Iterator[TaskInstance]:
-        """Instances of some sorted sets between two places, a chunk at a time."""
-        while True:
-            answer, number, place = self._server.run(
-                "list_instances",
-                **sets,
-                **{"from": first, "to": last},
-                newest=newest_first or None,
-                limit=limit,
-            )
-            yield from self._reader.instances(answer)
-            if number < limit:
-                return
-            limit = _CHUNK
-            if newest_first:
-                last = f"({place}"
-            else:
-                first = f"({place}"
-
-
-def _sets_of(
-    definition_id: UUID | None, key: str | None, state: State | None
-) -> dict[str, object]:
-    """In which sorted sets all are that may be meant, for a script to choose."""
-    sets: dict[str, object] = {}
-    if definition_id is not None:
-        sets = {"of": definition_id.hex, "set": "di:"}
-        if state is not None:
-            # Fewer may be in that state than are its own.
-            sets["among"] = _class_of(state)
-        if key is not None:
-            # It is known by it, and the others need not be walked over.
-            sets["key"] = key
-    elif key is not None:
-        sets = {"sets": ["keys"]}
-    elif state is None:
-        sets = {"sets": ["x:open", *(f"x:{each}" for each in _ENDED)]}
-    else:
-        sets = {"sets": [_class_of(state)]}
-    if state in _HELD and key is None:
-        sets["held"] = True
-    return sets
-
-
-def _class_of(state: State) -> str:
-    return f"x:{_CLASSES.get(state, 'open')}"
-
-
-def _listed(names: Collection[str] | None) -> Sequence[str] | None:
-    return None if names is None else list(names)
-
-
-def _definition_place(at: Position, soonest_first: bool) -> str:
-    when = maybe_time_text(at.at) or _NEVER
-    return f"{when}{at.id.hex}" if soonest_first else at.id.hex
-
-
-def _soonest_place(definition: TaskDefinition) -> str:
-    when = maybe_time_text(definition.next_fire_time) or _NEVER
-    return f"{when}{definition.id.hex}"
-
+_ENDED = {State(each.value): each.value for each in Outcome}
+_HELD = {State.CLAIMED, *RUNS}
+_PRIORITIES = range(4)
 
 Value = TypeVar("Value")
 
@@ -252,35 +64,303 @@ DUE = 128
 the longer the server waits while they are read."""
 
 
-class RedisCalls:
-    """Runs scripts and reads what they answer."""
-
-    clock: Clock | None
-    _server: Server
-    _reader: Reader
-    _lists: Lists
-
-    def _now(self) -> str | None:
-        """The text of the time of the clock that was passed; None: the server's."""
-        return None if self.clock is None else time_text(self.clock.now())
-
-
 def parts(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
     """All of them, so many at a time."""
     for first in range(0, len(values), size):
         yield values[first : first + size]
 
 
-_QUEUES = 100
+class RedisCalls:
+    """Runs scripts and reads what they answer."""
+
+    clock: Clock | None
+    _server: Server
+    _reader: Reader
+
+    def _now(self) -> str | None:
+        """The text of the time of the clock that was passed; None: the server's."""
+        return None if self.clock is None else time_text(self.clock.now())
 
 
-class RedisViews(RedisCalls, ViewStore):
-    """What pages show of a Redis store."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Index:
+    """Sorted sets that have all that a filter may mean.
 
-    def count_waiting(self, definition_id: UUID, *, most: int) -> int:
-        """How many instances of a definition have not ended, and have not begun."""
-        found: int = self._server.run("count_waiting", of=definition_id.hex, most=most)
-        return found
+    Attributes:
+        sets: Which, as arguments of the script ``list_instances``.
+        prefix: What their members begin with, before a time and an id.
+        first: The first time.
+        last: The time behind the last one.
+        is_ordered: Whether they are in the order that is asked for.
+    """
+
+    sets: Mapping[str, object]
+    is_ordered: bool
+    prefix: str = ""
+    first: str = ""
+    last: str = "~"
+
+
+def _index_of(where: Filter, order: Order) -> _Index:
+    """The sorted sets by which the instances of a filter are found."""
+    states = None if where.states is None else set(where.states)
+    ended = set(_ENDED) if states is None else states & set(_ENDED)
+    if where.definition_id is not None:
+        return _index_of_definition(where, order)
+    if where.key is not None:
+        by_key = order is Order.EXECUTION
+        return _Index(
+            sets={"sets": ["keys"]}, prefix=f"{where.key}\0", is_ordered=by_key
+        )
+    if order is Order.END:
+        sets = [f"e:{_ENDED[each]}" for each in ended]
+        return _Index(sets={"sets": sets}, is_ordered=True)
+    if order is Order.DUE and where.is_claimable:
+        kinds = [f"p:{each}:" for each in _PRIORITIES]
+        return _Index(sets=_by_queue(kinds, where.queues), is_ordered=True)
+    if order is Order.EXPIRY and where.is_held and where.paused is False:
+        return _Index(sets=_by_queue(["l:"], where.queues), is_ordered=True)
+    return _Index(
+        sets={"sets": _classes(states)},
+        is_ordered=order is Order.EXECUTION,
+        first="" if where.since is None else time_text(where.since),
+    )
+
+
+def _index_of_definition(where: Filter, order: Order) -> _Index:
+    assert where.definition_id is not None
+    sets: dict[str, object] = {"of": where.definition_id.hex}
+    if order is Order.FIRE_TIME:
+        since, before = where.fired_since, where.fired_before
+        return _Index(
+            sets={**sets, "own": "df:"},
+            is_ordered=True,
+            first="" if since is None else time_text(since),
+            last="~" if before is None else time_text(before),
+        )
+    sets["own"] = "du:" if where.fired is False else "di:"
+    if where.states is not None and len(classes := _classes(set(where.states))) == 1:
+        # Fewer may be in that state than are its own.
+        sets["among"] = classes[0]
+    return _Index(
+        sets=sets,
+        is_ordered=order is Order.EXECUTION,
+        first="" if where.since is None else time_text(where.since),
+    )
+
+
+def _classes(states: set[State] | None) -> Sequence[str]:
+    """The sorted sets of what has not ended, and of each outcome."""
+    wanted = set(State) if states is None else states
+    return sorted({f"x:{_ENDED.get(each, 'open')}" for each in wanted})
+
+
+def _by_queue(
+    kinds: Sequence[str], queues: Collection[str] | None
+) -> Mapping[str, object]:
+    if queues is None:
+        return {"by_queue": kinds}
+    return {"sets": [kind + queue for kind in kinds for queue in set(queues)]}
+
+
+class RedisReads(RedisCalls, ReadStore):
+    """What a ``RedisStore`` reads."""
+
+    def select(
+        self,
+        where: Filter = ANY,
+        *,
+        order: Order = Order.EXECUTION,
+        descending: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+        scan_limit: int | None = None,
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that meet a filter."""
+        index = _index_of(where, order)
+        found: Sequence[TaskInstance] | Iterator[TaskInstance] | None
+        found = None if index.is_ordered and order is Order.EXPIRY else self._few(where)
+        if found is None and not index.is_ordered:
+            found = islice(self._walk_index(index, _CHUNK), scan_limit)
+        if found is not None:
+            return sorted_page(
+                filter(where.matches, found),
+                order.position,
+                descending=descending,
+                after=after,
+                limit=limit,
+            )
+        page: list[TaskInstance] = []
+        end: Position | None = None
+        walked = self._walk_index(index, limit + 1, after, descending)
+        for number, each in enumerate(walked):
+            if number == scan_limit or len(page) == limit:
+                return Page(page, next=end)
+            if where.matches(each):
+                page.append(each)
+            end = order.position(each)
+        return Page(page)
+
+    def _few(self, where: Filter) -> Sequence[TaskInstance] | None:
+        """All that a filter may mean, if that is known to be few."""
+        if where.ids is not None:
+            ids = [each.hex for each in where.ids]
+            return [
+                each
+                for some in parts(ids, _CHUNK)
+                for each in self._reader.instances(
+                    self._server.run("read_instances", ids=some)
+                )
+            ]
+        of = None if where.definition_id is None else where.definition_id.hex
+        if of is not None and where.key is not None:
+            answer = self._server.run("read_instances", of=of, key=where.key)
+            return self._reader.instances(answer)
+        if not where.is_held:
+            return None
+        # What is claimed of a paused definition stands in no list of claims.
+        states = [] if where.paused is False else [each.value for each in _HELD]
+        answer, number, _, missing = self._server.run(
+            "list_instances",
+            by_queue=["l:"],
+            of=of,
+            counted=states,
+            limit=_MOST_HELD,
+            **{"from": "-", "to": "+"},
+        )
+        if number == _MOST_HELD or missing:
+            return None
+        return self._reader.instances(answer)
+
+    def _walk_index(
+        self,
+        index: _Index,
+        limit: int,
+        after: Position | None = None,
+        descending: bool = False,
+    ) -> Iterator[TaskInstance]:
+        """The instances of an index behind a place, a chunk at a time."""
+        first = f"[{index.prefix}{index.first}"
+        last = f"({index.prefix}{index.last}"
+        if after is not None:
+            place = f"({index.prefix}{maybe_time_text(after.at)}{after.id.hex}"
+            if descending:
+                last = min(place, last, key=lambda each: each[1:])
+            else:
+                first = max(place, first, key=lambda each: each[1:])
+        limit = min(limit, _CHUNK)
+        while True:
+            answer, number, place, _ = self._server.run(
+                "list_instances",
+                **index.sets,
+                **{"from": first, "to": last},
+                descending=descending or None,
+                limit=limit,
+            )
+            yield from self._reader.instances(answer)
+            if number < limit:
+                return
+            limit = _CHUNK
+            if descending:
+                last = f"({place}"
+            else:
+                first = f"({place}"
+
+    def select_definitions(
+        self,
+        where: DefinitionFilter = ANY_DEFINITION,
+        *,
+        order: DefinitionOrder = DefinitionOrder.ID,
+        after: Position | None = None,
+        limit: int = 100,
+        scan_limit: int | None = None,
+    ) -> Page[TaskDefinition]:
+        """Read a page of the definitions that meet a filter."""
+        if where.ids is not None:
+            found = filter(where.matches, self._by_ids(where.ids))
+            return sorted_page(found, order.position, after=after, limit=limit)
+        walked = self._walk_definitions(where, order, after, limit, scan_limit)
+        page = list(islice(filter(where.matches, walked), limit))
+        return page_of(page, order.position, limit=limit)
+
+    def _by_ids(self, ids: Collection[UUID]) -> Iterator[TaskDefinition]:
+        for some in parts(list({each.hex: None for each in ids}), _CHUNK):
+            _, views, *_ = self._server.run("read_definitions", ids=some)
+            yield from self._reader.definitions(views)
+
+    def _walk_definitions(
+        self,
+        where: DefinitionFilter,
+        order: DefinitionOrder,
+        after: Position | None,
+        limit: int,
+        scan_limit: int | None,
+    ) -> Iterator[TaskDefinition]:
+        soonest = order is DefinitionOrder.NEXT_FIRE_TIME
+        place = None
+        if after is not None:
+            when = (maybe_time_text(after.at) or _NEVER) if soonest else ""
+            place = f"{when}{after.id.hex}"
+        choices = choices_of(
+            metadata=where.metadata,
+            name=where.name,
+            queues=where.queues,
+            owners=where.owners,
+        )
+        limit = max(1, min(limit, _CHUNK))
+        while True:
+            views, number, place = self._server.run(
+                "list_definitions",
+                after=place,
+                choices=choices,
+                prefix=where.name_prefix,
+                most=-1 if scan_limit is None else scan_limit,
+                soonest=soonest or None,
+                limit=limit,
+            )
+            yield from self._reader.definitions(views)
+            if number < limit:
+                return
+            limit = _CHUNK
+
+    def count(
+        self, filters: Sequence[Filter], *, most: int | None = None
+    ) -> Sequence[Mapping[State, Counted]]:
+        """How many instances meet each of some filters, by their state."""
+        return [self._counted(each, most) for each in filters]
+
+    def _counted(self, where: Filter, most: int | None) -> Mapping[State, Counted]:
+        of = where.definition_id
+        known = ANY if of is None else Filter(definition_id=of, unstarted=True)
+        if where != known:
+            return super()._count(where, most)
+        found = self._server.run(
+            "count_instances",
+            of=None if of is None else of.hex,
+            states=[each.value for each in State],
+        )
+        numbers = zip(State, map(int, found), strict=True)
+        return {state: counted(number, most) for state, number in numbers}
+
+    def list_claimed(
+        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
+    ) -> Sequence[TaskInstance]:
+        """Read a page of what a node has claimed and has not ended."""
+        last = None if after is None else after.id.hex
+        answer = self._server.run(
+            "list_claimed", node=node.hex, after=last, limit=limit
+        )
+        return self._reader.instances(answer)
+
+    def slot_holder(self, slot: str) -> TaskInstance | None:
+        """Read which instance has a slot."""
+        found = self._reader.instances(self._server.run("read_instances", slot=slot))
+        return found[0] if found else None
+
+    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
+        """Read what is kept of the runs of an instance."""
+        kept = self._server.run("list_runs", id=instance_id.hex)
+        return [read_run(instance_id, each) for each in kept]
 
     def list_backlog(
         self, most: int, *, queues: Collection[str] | None = None
@@ -297,216 +377,3 @@ class RedisViews(RedisCalls, ViewStore):
             for queue, number, oldest in found
             if queues is None or queue in queues
         ][:_QUEUES]
-
-    def list_waiting(
-        self,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read what can be claimed, or will be when it is due, earliest due first."""
-        return self._first("list_waiting", queues, owners, limit)
-
-    def list_ended(
-        self,
-        outcome: Outcome,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        before: Position | None = None,
-        limit: int,
-    ) -> Stretch:
-        """Read instances that ended in one way, those that ended last first."""
-        last = "+"
-        if before is not None:
-            last = f"({maybe_time_text(before.at)}{before.id.hex}"
-        sets = {"sets": [f"e:{outcome.value}"]}
-        walked = self._lists.walk(sets, "-", last, newest_first=True, limit=limit + 1)
-        page: list[TaskInstance] = []
-        most, end = _looked_at(limit, queues, owners), None
-        for number, each in enumerate(walked):
-            if number == most or len(page) == limit:
-                return Stretch(found=page, next=end)
-            page += _among([each], queues, owners)
-            end = Position(at=each.completed_at, id=each.id)
-        return Stretch(found=page, next=None)
-
-    def list_claims(
-        self,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read what nodes hold and run, those first whose claims expire first."""
-        return self._first("list_claims", queues, owners, limit)
-
-    def _first(
-        self,
-        script: str,
-        queues: Collection[str] | None,
-        owners: Collection[str] | None,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        most = _looked_at(limit, queues, owners)
-        found = self._reader.instances(self._server.run(script, limit=most))
-        return list(islice(_among(found, queues, owners), limit))
-
-    def list_fired(
-        self,
-        definition_id: UUID,
-        *,
-        since: datetime,
-        before: datetime,
-        newest_first: bool = False,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read what a definition has fired, in the order of fire times."""
-        walked = self._lists.walk(
-            {"of": definition_id.hex, "set": "df:"},
-            f"[{time_text(since)}",
-            f"({time_text(before)}",
-            newest_first=newest_first,
-            limit=limit,
-        )
-        return list(islice(walked, limit))
-
-    def list_unscheduled(
-        self, definition_id: UUID, *, limit: int
-    ) -> Sequence[TaskInstance]:
-        """Read what a definition has without a fire time, the latest first."""
-        sets = {"of": definition_id.hex, "set": "du:"}
-        walked = self._lists.walk(sets, "-", "+", newest_first=True, limit=limit)
-        return list(islice(walked, limit))
-
-    def search_names(
-        self,
-        prefix: str,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        limit: int,
-    ) -> Sequence[TaskDefinition]:
-        """Read definitions whose name begins with a text, of ten thousand such."""
-        most = _looked_at(limit, queues, owners)
-        found = self._reader.definitions(
-            self._server.run("search_names", prefix=prefix, limit=most, most=LOOKED_AT)
-        )
-        return [each for each in found if is_among(each, queues, owners)][:limit]
-
-    def search_key(
-        self,
-        key: str,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        limit: int,
-    ) -> Sequence[TaskInstance]:
-        """Read the instances that have a key, of a thousand such at most."""
-        most = _looked_at(limit, queues, owners)
-        found = self._reader.instances(
-            self._server.run("search_key", key=key, limit=most, most=KEYS_LOOKED_AT)
-        )
-        return list(islice(_among(found, queues, owners), limit))
-
-
-def _looked_at(
-    limit: int, queues: Collection[str] | None, owners: Collection[str] | None
-) -> int:
-    """Of how many some are picked."""
-    return limit if queues is None and owners is None else LOOKED_AT
-
-
-def _among(
-    instances: Iterable[TaskInstance],
-    queues: Collection[str] | None,
-    owners: Collection[str] | None,
-) -> Iterable[TaskInstance]:
-    return (each for each in instances if is_among(each.definition, queues, owners))
-
-
-class RedisInstanceLists(RedisCalls, InstanceStore):
-    """What a ``RedisStore`` knows of instances."""
-
-    def list_claimed(
-        self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
-    ) -> Sequence[TaskInstance]:
-        """Read a page of what a node has claimed and has not ended."""
-        last = None if after is None else after.id.hex
-        answer = self._server.run(
-            "list_claimed", node=node.hex, after=last, limit=limit
-        )
-        return self._reader.instances(answer)
-
-    def get_instance(self, instance_id: UUID) -> TaskInstance:
-        """Read one instance."""
-        found = self._reader.instances(
-            self._server.run("get_instance", id=instance_id.hex)
-        )
-        if not found:
-            raise TaskInstanceNotFoundError(instance_id)
-        return found[0]
-
-    def slot_holder(self, slot: str) -> TaskInstance | None:
-        """Read which instance has a slot."""
-        found = self._reader.instances(self._server.run("get_instance", slot=slot))
-        return found[0] if found else None
-
-    def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
-        """Read what is kept of the runs of an instance."""
-        kept = self._server.run("list_runs", id=instance_id.hex)
-        return [read_run(instance_id, each) for each in kept]
-
-    def list_instances(
-        self,
-        *,
-        definition_id: UUID | None = None,
-        name: str | None = None,
-        key: str | None = None,
-        state: State | None = None,
-        since: datetime | None = None,
-        fired_since: datetime | None = None,
-        fired_before: datetime | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        newest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskInstance]:
-        """Read a page of the instances that meet every condition given."""
-        walked = self._lists.instances(
-            definition_id=definition_id,
-            name=name,
-            key=key,
-            state=state,
-            since=since,
-            queues=queues,
-            owners=owners,
-            newest_first=newest_first,
-            after=after,
-            limit=limit,
-        )
-        found = (
-            each
-            for each in walked
-            if (key is None or each.key == key)
-            and (state is None or each.state is state)
-            and is_fired_within(each, fired_since, fired_before)
-        )
-        return list(islice(found, limit))
-
-    def counts(
-        self,
-        *,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-    ) -> Mapping[State, int]:
-        """How many instances are in each state; every state has a number."""
-        if queues is None and owners is None:
-            states = [each.value for each in State]
-            numbers = map(int, self._server.run("counts", states=states))
-            return dict(zip(State, numbers, strict=True))
-        walked = self._lists.instances(queues=queues, owners=owners)
-        mine = Counter(each.state for each in walked)
-        return {state: mine[state] for state in State}

@@ -16,7 +16,7 @@ from go_scheduler.stores.redis.contacts import (
 from go_scheduler.stores.redis.definition_calls import Puts, RedisDefinitions
 from go_scheduler.stores.redis.instance_calls import RedisAdditions, RedisInstances
 from go_scheduler.stores.redis.listener import Listener
-from go_scheduler.stores.redis.lists import Lists, RedisInstanceLists, RedisViews
+from go_scheduler.stores.redis.lists import RedisReads
 from go_scheduler.stores.redis.questions import findings
 from go_scheduler.stores.redis.rows import Reader, given_time, micros, time_text
 from go_scheduler.stores.redis.server import Server, check_version, parse, warn
@@ -40,8 +40,7 @@ class RedisStore(
     RedisDefinitions,
     RedisAdditions,
     RedisInstances,
-    RedisInstanceLists,
-    RedisViews,
+    RedisReads,
     Store,
 ):
     """Keeps everything in one Redis or Valkey, for processes on any machines.
@@ -86,7 +85,6 @@ class RedisStore(
         self._puts = Puts(self._server, self._reader, self._now)
         self._turns = Turns()
         self._has_warned = False
-        self._lists = Lists(self._server, self._reader)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('{self._address}')"

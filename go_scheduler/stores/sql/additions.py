@@ -20,9 +20,9 @@ from go_scheduler.stores.rules import (
     overlap_of_backfilled,
     slot_of,
 )
+from go_scheduler.stores.sql.counts import count_waiting
 from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.edits import definition_of, live_among
-from go_scheduler.stores.sql.lists import count_waiting
 from go_scheduler.stores.sql.rows import INSTANCE_COLUMNS, NOT_ELSEWHERE, read_instance
 from go_scheduler.stores.sql.tables import definitions, instances
 

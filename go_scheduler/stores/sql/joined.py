@@ -5,30 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, event, select
+from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session, scoped_session
 
-from go_scheduler.errors import ConfigurationError, TaskInstanceNotFoundError
+from go_scheduler.errors import ConfigurationError
+from go_scheduler.stores.filters import (
+    ANY,
+    ANY_DEFINITION,
+    DefinitionFilter,
+    DefinitionOrder,
+    Filter,
+    Order,
+    Page,
+    page_of,
+)
 from go_scheduler.stores.messages import Put
 from go_scheduler.stores.rules import check_each_once
 from go_scheduler.stores.sql.additions import backfill
 from go_scheduler.stores.sql.edits import WITH_CONTENTS, definition_of
 from go_scheduler.stores.sql.finishing import cancel_one
-from go_scheduler.stores.sql.lists import definitions_like
-from go_scheduler.stores.sql.rows import INSTANCE_COLUMNS, read_instance
-from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.lists import BOTH, instances_like, page_of_definitions
+from go_scheduler.stores.sql.reader import with_definitions
+from go_scheduler.stores.sql.tables import definitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
     from datetime import datetime
-    from typing import Any
     from uuid import UUID
 
     from sqlalchemy.orm import SessionTransaction
 
     from go_scheduler.models import Cancelled, TaskDefinition, TaskInstance
     from go_scheduler.policies import Overlap
-    from go_scheduler.stores.messages import Addition
+    from go_scheduler.stores.messages import Addition, Position
     from go_scheduler.stores.rules import Declaration, Declared
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.edits import Edits
@@ -185,14 +194,23 @@ class Joined:
         check_each_once(declaration.definitions)
         return self._run(lambda each: self._sets.declare(each, declaration, late=True))
 
-    def list_definitions(
-        self, *, limit: int = 100, **conditions: Any
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given."""
-        query = definitions_like(self._dialect, limit=limit, **conditions)
-        return self._run(
-            lambda each: [definition_of(row) for row in each.execute(query)]
+    def select_definitions(
+        self,
+        where: DefinitionFilter = ANY_DEFINITION,
+        *,
+        order: DefinitionOrder = DefinitionOrder.ID,
+        after: Position | None = None,
+        limit: int = 100,
+        scan_limit: int | None = None,
+    ) -> Page[TaskDefinition]:
+        """Read a page of the definitions that meet a filter."""
+        rows = self._run(
+            lambda each: page_of_definitions(
+                each, self._dialect, where, order, after=after, limit=limit
+            )
         )
+        found = [definition_of(row) for row in rows]
+        return page_of(found, order.position, limit=limit)
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
@@ -226,20 +244,30 @@ class Joined:
             lambda each: backfill(each, self._dialect, definition, fire_times, overlap)
         )
 
-    def get_instance(self, instance_id: UUID) -> TaskInstance:
-        """Read one instance."""
-        query = select(*(instances.c[name] for name in INSTANCE_COLUMNS))
-        query = query.where(instances.c.id == instance_id)
+    def select(
+        self,
+        where: Filter = ANY,
+        *,
+        order: Order = Order.EXECUTION,
+        descending: bool = False,
+        after: Position | None = None,
+        limit: int = 100,
+        scan_limit: int | None = None,
+    ) -> Page[TaskInstance]:
+        """Read a page of the instances that meet a filter."""
+        both = self._dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
+        query = instances_like(
+            both, self._dialect, where, order, descending=descending, after=after
+        )
 
-        def read(connection: Connection) -> TaskInstance:
-            row = connection.execute(query).one_or_none()
-            if row is None:
-                raise TaskInstanceNotFoundError(instance_id)
-            of = WITH_CONTENTS.where(definitions.c.key == row.definition_key)
-            definition = definition_of(connection.execute(of).one())
-            return read_instance(tuple(row), definition)
+        def read(connection: Connection) -> Sequence[TaskInstance]:
+            rows = connection.execute(query.limit(limit)).all()
+            keys = {row.definition_key for row in rows}
+            of = WITH_CONTENTS.where(self._dialect.among(definitions.c.key, keys))
+            by_key = {each.key: definition_of(each) for each in connection.execute(of)}
+            return with_definitions(rows, by_key)
 
-        return self._run(read)
+        return page_of(self._run(read), order.position, limit=limit)
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]

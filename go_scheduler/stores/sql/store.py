@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.errors import StoreError, TaskDefinitionNotFoundError
+from go_scheduler.errors import StoreError
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.rules import check_each_once
 from go_scheduler.stores.sql.additions import Additions, SQLByHand
 from go_scheduler.stores.sql.claims import SQLClaims
 from go_scheduler.stores.sql.cleanup import SQLCleanup
 from go_scheduler.stores.sql.database import Classes, Lane
-from go_scheduler.stores.sql.edits import Edits, Tombstones, definition_of
+from go_scheduler.stores.sql.edits import Edits, Tombstones
 from go_scheduler.stores.sql.finishing import finish_run
 from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.inserts import SQLInserts
 from go_scheduler.stores.sql.joined import Joined, join, when_committed
-from go_scheduler.stores.sql.lists import BOTH, due_queues, page_of_definitions
+from go_scheduler.stores.sql.lists import BOTH, due_queues
 from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import Reviewing, reopen
@@ -33,7 +33,7 @@ from go_scheduler.stores.sql.stats import (
     note_stats,
 )
 from go_scheduler.stores.sql.tables import definitions
-from go_scheduler.stores.sql.views import SQLViews
+from go_scheduler.stores.sql.views import SQLReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -43,15 +43,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.clock import Clock
-    from go_scheduler.json import JSON
     from go_scheduler.models import (
-        DefinitionState,
         QueueStats,
         TaskDefinition,
     )
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
-        Position,
         Reviewed,
         RunOutcome,
         Tombstone,
@@ -73,7 +70,7 @@ class SQLStore(
     SQLFiring,
     SQLRuns,
     SQLCleanup,
-    SQLViews,
+    SQLReads,
     TransactionalStore,
 ):
     """Keeps definitions and instances in a database."""
@@ -171,53 +168,6 @@ class SQLStore(
 
     def _connection_of(self, connection: object) -> Connection:
         return self._database.run_once(lambda: join(connection, self._dialect))
-
-    def get_definition(self, definition_id: UUID) -> TaskDefinition:
-        """Read one definition."""
-        found = self._database.run(
-            Lane.BY_HAND,
-            lambda connection: self._edits.live(connection, [definition_id]),
-        )
-        if not found:
-            raise TaskDefinitionNotFoundError(definition_id)
-        return definition_of(found[0])
-
-    def list_definitions(
-        self,
-        *,
-        ids: Collection[UUID] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        owner: str | None = None,
-        queues: Collection[str] | None = None,
-        owners: Collection[str] | None = None,
-        state: DefinitionState | None = None,
-        soonest_first: bool = False,
-        after: Position | None = None,
-        limit: int = 100,
-    ) -> Sequence[TaskDefinition]:
-        """Read a page of the definitions that meet every condition given."""
-        conditions = {
-            "ids": ids,
-            "metadata": metadata,
-            "name": name,
-            "queue": queue,
-            "owner": owner,
-            "queues": queues,
-            "owners": owners,
-            "state": state,
-            "soonest_first": soonest_first,
-            "after": after,
-        }
-
-        def read(connection: Connection) -> Sequence[TaskDefinition]:
-            rows = page_of_definitions(
-                connection, self._dialect, limit=limit, **conditions
-            )
-            return [definition_of(row) for row in rows]
-
-        return self._list(read)
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""

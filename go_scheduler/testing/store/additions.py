@@ -12,6 +12,7 @@ import pytest
 from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.models import DefinitionState, Outcome, Skipped, Stage, State
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.base import count_unstarted
 from go_scheduler.stores.messages import Addition
 from go_scheduler.testing.builders import (
     HOUR,
@@ -25,6 +26,7 @@ from go_scheduler.testing.builders import (
     StoreTests,
     at_once,
     check,
+    counts_by_state,
     definition,
     firing,
     ids,
@@ -160,7 +162,7 @@ class AddTests(StoreTests):
                 with pytest.raises(TaskDefinitionNotFoundError) as caught:
                     rig.store.add_instances(missing, additions)
                 assert caught.value.definition_id == missing
-        assert rig.store.counts()[State.PENDING] == 0
+        assert counts_by_state(rig.store)[State.PENDING] == 0
 
     def test_of_many_with_one_key_one_is_made(self, rig: Rig) -> None:
         of = rig.put(task())
@@ -193,7 +195,7 @@ class AddTests(StoreTests):
             of = rig.put(task(key=number + 1))
             adds = partial(add_one, of)
             at_once(adds, partial(rig.store.delete_definitions, [of.id]), adds)
-        assert rig.store.counts()[State.PENDING] == 0
+        assert counts_by_state(rig.store)[State.PENDING] == 0
         assert rig.claim() == []
 
     def test_a_definition_that_fires_goes_on_as_it_would(self, rig: Rig) -> None:
@@ -216,12 +218,12 @@ class AddTests(StoreTests):
         # It is the instance that had ended.
         assert rig.clean_up() == 1
         runs = rig.claim()
-        assert {*ids(runs)} == {*ids(added)} == {*ids(rig.store.list_instances())}
+        assert {*ids(runs)} == {*ids(added)} == {*ids(rig.store.select())}
         for run in runs:
             assert rig.finish(run)
         rig.advance(YEAR)
         assert rig.clean_up() == 6
-        assert rig.store.list_definitions() == []
+        assert rig.store.select_definitions() == []
 
     def test_it_runs_for_as_long_as_its_definition_says(self, rig: Rig) -> None:
         first, edited = rig.put(task(expire_after=SECOND)), rig.put(task())
@@ -300,7 +302,7 @@ class AddTests(StoreTests):
             check(each, skipped=Skipped(first=at, last=at, count=1, reason=reason))
             check(each, execute_at=at, created_at=START, key=addition.key)
             check(each, payload={"n": 1}, attempt=0, runs=0, parked=False)
-        assert rig.store.counts()[State.SKIPPED] == 2
+        assert counts_by_state(rig.store)[State.SKIPPED] == 2
         # It stays what it was, whether or not there is room by now.
         rig.cancel(made[0])
         assert rig.store.add_instances(of.id, wanted[2:4]) == [made[1], lost]
@@ -329,17 +331,17 @@ class AddTests(StoreTests):
 
     def test_those_that_wait_are_counted_up_to_a_bound(self, rig: Rig) -> None:
         of = rig.put(task())
-        assert rig.store.count_waiting(of.id, most=3) == 0
+        assert count_unstarted(rig.store, of.id, most=3) == 0
         for _ in range(5):
             rig.add(of)
         running, *_ = rig.claim(limit=2)
-        assert rig.store.count_waiting(of.id, most=9) == 3
-        assert rig.store.count_waiting(of.id, most=2) == 2
+        assert count_unstarted(rig.store, of.id, most=9) == 3
+        assert count_unstarted(rig.store, of.id, most=2) == 2
         rig.release(running)
-        assert rig.store.count_waiting(of.id, most=9) == 4
+        assert count_unstarted(rig.store, of.id, most=9) == 4
         rig.cancel(running)
-        assert rig.store.count_waiting(of.id, most=9) == 3
-        assert rig.store.count_waiting(NOBODY, most=9) == 0
+        assert count_unstarted(rig.store, of.id, most=9) == 3
+        assert count_unstarted(rig.store, NOBODY, most=9) == 0
 
     def test_what_nobody_has_begun_on_a_bus_waits(self, rig: Rig) -> None:
         of = rig.put(task(max_queue=4, when_full="drop"))
@@ -353,14 +355,14 @@ class AddTests(StoreTests):
         rig.report_stage(accepted, Stage.ACCEPTED)
         rig.report_stage(begun, Stage.STARTED)
         rig.cancel(asked)
-        assert rig.store.count_waiting(of.id, most=9) == 3
-        assert rig.store.count_waiting(of.id, most=1) == 1
+        assert count_unstarted(rig.store, of.id, most=9) == 3
+        assert count_unstarted(rig.store, of.id, most=1) == 1
         states = [rig.add(of).state for _ in range(2)]
         assert states == [State.PENDING, State.SKIPPED]
         # It begins; another one ends.
         rig.report_stage(accepted, Stage.STARTED)
         assert rig.finish(published)
-        assert rig.store.count_waiting(of.id, most=9) == 2
+        assert count_unstarted(rig.store, of.id, most=9) == 2
         states = [rig.add(of).state for _ in range(3)]
         assert states == [State.PENDING, State.PENDING, State.SKIPPED]
 

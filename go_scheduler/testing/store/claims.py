@@ -158,7 +158,7 @@ class ClaimTests(StoreTests):
             assert len(page) <= 5
             assert list(page) == sorted(page, key=attrgetter("due_at"))
             found += page
-        assert sorted(ids(found)) == sorted(ids(rig.store.list_instances()))
+        assert sorted(ids(found)) == sorted(ids(rig.store.select()))
 
     def test_what_is_new_is_not_behind_what_was_claimed_ahead(self, rig: Rig) -> None:
         for wait in (ZERO, SECOND):

@@ -67,21 +67,21 @@ class CleanupTests(StoreTests):
         assert rig.finish(late)
         rig.advance(TICK)
         assert rig.clean_up(older_than=HOUR) == len(Outcome) + 1
-        assert ids(rig.store.list_instances()) == [late.id]
-        assert len(rig.store.list_definitions()) == len(Outcome) + 2
+        assert ids(rig.store.select()) == [late.id]
+        assert len(rig.store.select_definitions()) == len(Outcome) + 2
 
     def test_what_failed_has_a_time_of_its_own(self, rig: Rig) -> None:
         rig.ended(outcome=Outcome.FAILED)
         other, mended = rig.ended(), rig.ended(outcome=Outcome.FAILED)
         assert rig.finish(mended, Outcome.COMPLETED)
         assert rig.clean_up(older_than=HOUR, failed_older_than=ZERO) == 1
-        assert {*ids(rig.store.list_instances())} == {other.id, mended.id}
+        assert {*ids(rig.store.select())} == {other.id, mended.id}
         rig.advance(HOUR)
         failed = rig.ended(outcome=Outcome.FAILED)
         longer = HOUR + TICK
         # Two instances, and the three definitions that have none left.
         assert rig.clean_up(older_than=HOUR, failed_older_than=longer) == 5
-        assert ids(rig.store.list_instances()) == [failed.id]
+        assert ids(rig.store.select()) == [failed.id]
         rig.advance(HOUR)
         assert rig.clean_up(older_than=HOUR, failed_older_than=longer) == 0
         rig.advance(TICK)
@@ -92,8 +92,8 @@ class CleanupTests(StoreTests):
         kept += [rig.claimed(), rig.pending()]
         rig.advance(1000 * HOUR)
         assert rig.clean_up() == 0
-        assert {each.id for each in rig.store.list_instances()} == set(ids(kept))
-        assert len(rig.store.list_definitions()) == len(kept)
+        assert {each.id for each in rig.store.select()} == set(ids(kept))
+        assert len(rig.store.select_definitions()) == len(kept)
 
     def test_a_completed_definition_without_instances_goes(self, rig: Rig) -> None:
         live_again = rig.put(definition(None))
@@ -105,12 +105,12 @@ class CleanupTests(StoreTests):
         rig.advance(TICK)
         assert rig.clean_up(older_than=HOUR) == 1
         left = {live_again.id, run.definition.id}
-        assert {*ids(rig.store.list_definitions())} == left
+        assert {*ids(rig.store.select_definitions())} == left
         assert rig.finish(run)
         assert rig.clean_up(older_than=HOUR) == 0
         rig.advance(HOUR)
         assert rig.clean_up(older_than=HOUR) == 2
-        assert ids(rig.store.list_definitions()) == [live_again.id]
+        assert ids(rig.store.select_definitions()) == [live_again.id]
 
     def test_at_most_limit_are_deleted_instances_first(self, rig: Rig) -> None:
         rig.put(definition(None))
@@ -119,9 +119,7 @@ class CleanupTests(StoreTests):
         left = []
         for limit, deleted in ((1, 1), (1, 1), (3, 3), (4, 2)):
             assert rig.clean_up(limit=limit) == deleted
-            left += [
-                (len(rig.store.list_instances()), len(rig.store.list_definitions()))
-            ]
+            left += [(len(rig.store.select()), len(rig.store.select_definitions()))]
         assert left == [(2, 4), (1, 4), (0, 2), (0, 0)]
 
     def test_a_fire_time_that_was_deleted_does_not_return(self, rig: Rig) -> None:
@@ -130,7 +128,7 @@ class CleanupTests(StoreTests):
         assert rig.state_of(instance) is None
         before = replace(instance.definition, next_fire_time=START)
         assert rig.fire_steps(firing(before)) == []
-        assert rig.store.list_instances() == []
+        assert rig.store.select() == []
 
     @staticmethod
     def of_a_live_definition(
@@ -159,7 +157,7 @@ class CleanupTests(StoreTests):
         assert [kept_by_store(each) for each in over] == [
             kept_by_store(replace(each, next_fire_time=None)) for each in last
         ]
-        assert rig.store.list_definitions() == [new]
+        assert rig.store.select_definitions() == [new]
         assert rig.claim() == []
         with pytest.raises(TaskDefinitionNotFoundError):
             rig.read(again[0])
@@ -169,7 +167,7 @@ class CleanupTests(StoreTests):
         again = rig.put(_once(trigger=_LATER))
         assert (again.next_fire_time, again.completed_at) == (START, None)
         assert revision_of(again) > revision_of(last)
-        assert rig.store.list_definitions() == [again]
+        assert rig.store.select_definitions() == [again]
         # It is remembered in the place of the former one, and not before its end.
         last = _gone(rig, again)
         assert rig.put(_once(trigger=_LATER)).revision == last.revision
@@ -188,7 +186,7 @@ class CleanupTests(StoreTests):
         live = rig.put(made_up)
         assert (live.completed_at, live.named) == (None, False)
         other = rig.put(_once())
-        named = {each.id: each.named for each in rig.store.list_definitions()}
+        named = {each.id: each.named for each in rig.store.select_definitions()}
         assert named == {live.id: False, other.id: True}
         assert rig.read(other).named
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import combinations
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from go_scheduler.errors import ConfigurationError, ConflictError
 from go_scheduler.json import JSON
 from go_scheduler.models import DefinitionState, State, TaskDefinition
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
+from go_scheduler.stores.filters import DefinitionFilter, DefinitionOrder, Filter
 from go_scheduler.stores.messages import Position
 from go_scheduler.stores.rules import Declaration, Declared, removal_note
 from go_scheduler.testing.builders import (
@@ -27,11 +29,12 @@ from go_scheduler.testing.builders import (
     YEAR,
     Rig,
     StoreTests,
+    all_pages,
     at_once,
     check,
+    counts_by_state,
     definition,
     ids,
-    in_pages,
     kept_by_store,
     revision_of,
 )
@@ -74,7 +77,10 @@ def _try(rig: Rig, wanted: TaskDefinition, owner: str, adopts: bool) -> str | No
 
 def owned(rig: Rig, owner: str = APP) -> list[UUID]:
     """The ids of the definitions in a set."""
-    return [each.id for each in rig.store.list_definitions(owner=owner)]
+    return [
+        each.id
+        for each in rig.store.select_definitions(DefinitionFilter(owners=[owner]))
+    ]
 
 
 OTHER_VALUES: Sequence[Mapping[str, Any]] = (
@@ -122,7 +128,7 @@ class PutTests(StoreTests):
         given = [other, replace(one, name="new"), replace(one, name="newer")]
         with pytest.raises(ConfigurationError, match="twice"):
             rig.store.put_definitions(given)
-        found = rig.store.list_definitions(ids=[other.id, one.id])
+        found = rig.store.select_definitions(DefinitionFilter(ids=[other.id, one.id]))
         assert [each.name for each in found] == ["old"] * exists
 
     def test_a_definition_that_never_fires_is_completed(self, rig: Rig) -> None:
@@ -202,7 +208,7 @@ class PutTests(StoreTests):
         conflicting = replace(old, name="other", revision=7)
         with pytest.raises(ConflictError):
             rig.store.put_definitions([first, conflicting, last])
-        assert rig.store.list_definitions() == [old]
+        assert rig.store.select_definitions() == [old]
 
 
 CONTAINED: list[tuple[Mapping[str, JSON], Mapping[str, JSON], bool]] = [
@@ -249,31 +255,43 @@ ACTIVE = DefinitionState.ACTIVE
 LISTS: Sequence[tuple[dict[str, Any], list[int]]] = (
     ({}, [*range(9), *LARGE]),
     ({"name": "a"}, [0, 1, 2, 3, 4, 5, 6]),
-    ({"queue": "A"}, LARGE),
+    ({"queues": ["A"]}, LARGE),
     ({"queues": {"a", "A"}}, [0, 1, 2, 3, 4, 5, 6, 8, *LARGE]),
     ({"state": ACTIVE}, [0, 1, 2, 3, 4, 6, 7, *LARGE]),
     ({"state": DefinitionState.PAUSED}, [5]),
     ({"state": DefinitionState.COMPLETED}, [8]),
-    ({"soonest_first": True}, [2, 3, 5, 6, 7, 0, *LARGE, 1, 4, 8]),
-    ({"soonest_first": True, "name": "a"}, [2, 3, 5, 6, 0, 1, 4]),
-    ({"soonest_first": True, "queues": {"a"}, "state": ACTIVE}, [2, 3, 6, 0, 1, 4]),
-    ({"soonest_first": True, "ids": [UUID(int=key) for key in (0, 1, 3)]}, [3, 0, 1]),
     (
         {
             "ids": [UUID(int=key) for key in (3, 4, 7, *LARGE)],
             "metadata": {"c": 1},
             "name": "a",
-            "queue": "a",
+            "queues": ["a"],
         },
         [3],
     ),
 )
+SOONEST: Sequence[tuple[dict[str, Any], list[int]]] = (
+    ({}, [2, 3, 5, 6, 7, 0, *LARGE, 1, 4, 8]),
+    ({"name": "a"}, [2, 3, 5, 6, 0, 1, 4]),
+    ({"queues": {"a"}, "state": ACTIVE}, [2, 3, 6, 0, 1, 4]),
+    ({"ids": [UUID(int=key) for key in (0, 1, 3)]}, [3, 0, 1]),
+)
+CONDITIONS: Sequence[dict[str, Any]] = (
+    {"ids": [UUID(int=key) for key in (3, 4, 5, 8, *LARGE)]},
+    {"metadata": {"c": 1}},
+    {"name": "a"},
+    {"name_prefix": "A"},
+    {"queues": ["a"]},
+    {"owners": [APP]},
+    *({"state": state} for state in DefinitionState),
+    {},
+)
 
 
 class DefinitionListTests(StoreTests):
-    """``list_definitions``."""
+    """``select_definitions``."""
 
-    def test_lists_of_definitions_meet_every_condition(self, rig: Rig) -> None:
+    def _fill(self, rig: Rig) -> None:
         fire_times = [START + HOUR, None, START - HOUR, START, None, START, START]
         for key, at in enumerate(fire_times):
             new = definition(at, key=key, name="a", queue="a", trigger=WAITING)
@@ -283,38 +301,68 @@ class DefinitionListTests(StoreTests):
         for key in LARGE:
             rig.put(definition(START + MINUTE * 90, key=key, name="A", queue="A"))
         rig.store.pause_definitions([UUID(int=5)])
-        for conditions, expected in LISTS:
+
+    def test_lists_of_definitions_meet_every_condition(self, rig: Rig) -> None:
+        self._fill(rig)
+        by_id, by_time = DefinitionOrder.ID, DefinitionOrder.NEXT_FIRE_TIME
+        lists = [(by_id, *each) for each in LISTS]
+        for order, conditions, expected in (*lists, *((by_time, *s) for s in SOONEST)):
+            where = DefinitionFilter(**conditions)
             for limit in (1, 2, 4, 11, 12):
-                page = partial(rig.store.list_definitions, limit=limit, **conditions)
-                read = in_pages(page, Position.of_definition, limit=limit)
-                found = [each.id.int for each in read]
+                page = partial(rig.store.select_definitions, where, order=order)
+                found = [each.id.int for each in all_pages(page, limit=limit)]
                 assert found == expected, f"{conditions} in pages of {limit}"
         gone = Position(at=None, id=UUID(int=2**100))
-        assert [each.id.int for each in rig.store.list_definitions(after=gone)] == LARGE
+        behind = rig.store.select_definitions(after=gone)
+        assert [each.id.int for each in behind] == LARGE
+
+    def test_definitions_meet_each_pair_of_conditions_in_order(self, rig: Rig) -> None:
+        self._fill(rig)
+        declare(rig, *(definition(key=key, name="A") for key in (9, 10)))
+        every = rig.store.select_definitions()
+        assert len(every) == 13
+        for one, other in combinations(CONDITIONS, 2):
+            where = DefinitionFilter(**{**one, **other})
+            expected = [each for each in every if where.matches(each)]
+            soonest = sorted(expected, key=_fires_at)
+            by_order = zip(DefinitionOrder, (expected, soonest), strict=True)
+            for order, in_order in by_order:
+                page = partial(rig.store.select_definitions, where, order=order)
+                found = all_pages(page, limit=2)
+                assert ids(found) == ids(in_order), (where, order)
 
     def test_a_page_has_100_definitions_by_default(self, rig: Rig) -> None:
         rig.store.put_definitions([definition() for _ in range(101)])
-        assert len(rig.store.list_definitions()) == 100
+        assert len(rig.store.select_definitions()) == 100
 
     def test_listed_definitions_are_read_as_they_are_stored(self, rig: Rig) -> None:
         new = rig.put(definition(name="a", metadata={"b": [1, {}]}))
         rig.pause(new, note="why")
-        [found] = rig.store.list_definitions()
+        [found] = rig.store.select_definitions()
         assert found == new
         assert kept_by_store(found) == (START, True, "why", None, 2)
 
     def test_by_ids(self, rig: Rig) -> None:
         for key in range(4):
             rig.put(definition(key=key))
-        found = rig.store.list_definitions(ids=[UUID(int=3), NOBODY, UUID(int=1)])
+        found = rig.store.select_definitions(
+            DefinitionFilter(ids=[UUID(int=3), NOBODY, UUID(int=1)])
+        )
         assert [each.id.int for each in found] == [1, 3]
-        assert rig.store.list_definitions(ids=[]) == []
+        assert rig.store.select_definitions(DefinitionFilter(ids=[])) == []
 
     def test_by_what_the_metadata_contains(self, rig: Rig) -> None:
         new = [rig.put(definition(metadata=stored)) for stored, *_ in CONTAINED]
         for of, (stored, asked, contains) in zip(new, CONTAINED, strict=True):
-            found = of.id in ids(rig.store.list_definitions(metadata=asked))
+            found = of.id in ids(
+                rig.store.select_definitions(DefinitionFilter(metadata=asked))
+            )
             assert found is contains, f"{stored} contains {asked}: {contains}"
+
+
+def _fires_at(each: TaskDefinition) -> tuple[bool, datetime, UUID]:
+    at = each.next_fire_time
+    return at is None, at or START, each.id
 
 
 @dataclass(frozen=True)
@@ -364,7 +412,9 @@ class UnknownTriggerTests(StoreTests):
         with monkeypatch.context() as patch:
             # As in a process that never imported the class.
             patch.delitem(base._kinds, PassingTrigger.kind)
-            found = rig.store.list_definitions(ids=[passing.id, other.id])
+            found = rig.store.select_definitions(
+                DefinitionFilter(ids=[passing.id, other.id])
+            )
             assert {each.id for each in found} == {passing.id, other.id}
             first, second = rig.due()
             assert dump_trigger(first.trigger) == dump_trigger(trigger)
@@ -397,24 +447,27 @@ class SetTests(StoreTests):
         declare(rig, *mine)
         declare(rig, definition(key=8, queue="1"), owner=OTHER_APP)
         rig.put(definition(key=9, queue="1"))
-        for each in rig.store.list_definitions():
+        for each in rig.store.select_definitions():
             rig.fire(each)
 
         def listed(**conditions: Any) -> list[int]:
-            page = partial(rig.store.list_definitions, limit=2, **conditions)
-            found = in_pages(page, Position.of_definition, limit=2)
-            instances = rig.store.list_instances(**conditions)
+            where = DefinitionFilter(**conditions)
+            found = all_pages(partial(rig.store.select_definitions, where), limit=2)
+            instances = rig.store.select(Filter(**conditions))
             assert {each.definition.id for each in instances} == {*ids(found)}
-            assert rig.store.counts(**conditions)[State.PENDING] == len(found)
+            assert counts_by_state(rig.store, **conditions)[State.PENDING] == len(found)
             return [each.id.int for each in found]
 
         assert listed(owners={APP}) == [1, 2, 3, 4, 5, 6, 7]
         assert listed(owners={APP, OTHER_APP}, queues=["1"]) == [1, 4, 7, 8]
         assert listed(queues=["1", "2", "of nobody"]) == [1, 2, 4, 5, 7, 8, 9]
         assert listed(owners=()) == listed(queues=()) == []
-        last = Position.of_definition(rig.read(ONE))
-        soonest = rig.store.list_definitions(
-            owners={APP}, queues={"1"}, soonest_first=True, after=last, limit=1
+        last = DefinitionOrder.NEXT_FIRE_TIME.position(rig.read(ONE))
+        soonest = rig.store.select_definitions(
+            DefinitionFilter(owners={APP}, queues={"1"}),
+            order=DefinitionOrder.NEXT_FIRE_TIME,
+            after=last,
+            limit=1,
         )
         assert [each.id.int for each in soonest] == [4]
 
@@ -423,9 +476,9 @@ class SetTests(StoreTests):
         left = rig.running(ONE)
         declare(rig)
         for queues, owners, count in (({ONE.queue}, {APP}, 1), ({"x"}, None, 0)):
-            found = rig.store.list_instances(queues=queues, owners=owners)
+            found = rig.store.select(Filter(queues=queues, owners=owners))
             assert ids(found) == [left.id] * count
-            counts = rig.store.counts(queues=queues, owners=owners)
+            counts = counts_by_state(rig.store, queues=queues, owners=owners)
             assert counts[State.CANCELLED] == count
 
     def test_the_same_again_changes_nothing(self, rig: Rig) -> None:
@@ -440,7 +493,7 @@ class SetTests(StoreTests):
         run = rig.running(TWO)
         declared = declare(rig, ONE)
         check(declared, deleted={TWO.id, THREE.id}, paused=[], resumed=[])
-        assert owned(rig) == ids(rig.store.list_definitions()) == [ONE.id]
+        assert owned(rig) == ids(rig.store.select_definitions()) == [ONE.id]
         assert rig.read(run).state is State.CANCELLED
 
     def test_what_is_declared_no_more_may_be_paused(self, rig: Rig) -> None:
@@ -453,7 +506,7 @@ class SetTests(StoreTests):
         assert kept_by_store(paused) == (later, True, removal_note(APP), None, 2)
         assert kept_by_store(rig.read(TWO)) == kept_by_store(paused)
         assert owned(rig) == [ONE.id, TWO.id]
-        assert rig.store.list_instances() == []
+        assert rig.store.select() == []
         assert declare(rig, ONE, removed="pause").paused == []
 
     def test_what_is_declared_no_more_may_be_kept(self, rig: Rig) -> None:
@@ -483,7 +536,7 @@ class SetTests(StoreTests):
         declared = declare(rig, ONE, TWO)
         assert declared.resumed == []
         assert {each.note for each in declared.definitions} == {"by hand"}
-        assert all(each.paused for each in rig.store.list_definitions())
+        assert all(each.paused for each in rig.store.select_definitions())
 
     def test_what_is_declared_otherwise_is_edited(self, rig: Rig) -> None:
         declare(rig, ONE, TWO, THREE)
@@ -502,7 +555,7 @@ class SetTests(StoreTests):
         [over] = declare(rig, once).definitions
         assert over.completed_at is not None
         assert over.owner is None
-        assert rig.store.list_definitions() == []
+        assert rig.store.select_definitions() == []
 
     def test_a_lower_version_changes_nothing(self, rig: Rig) -> None:
         assert declare(rig, ONE, version=2).outdated_by is None
@@ -532,7 +585,7 @@ class SetTests(StoreTests):
     def test_an_id_that_is_there_twice_is_refused(self, rig: Rig) -> None:
         with pytest.raises(ConfigurationError, match="is there twice"):
             declare(rig, ONE, replace(ONE, name="b"))
-        assert rig.store.list_definitions() == []
+        assert rig.store.select_definitions() == []
 
     def test_what_is_not_at_its_revision_is_a_conflict_of_all(self, rig: Rig) -> None:
         declare(rig, ONE, TWO, version=1)
@@ -546,9 +599,9 @@ class SetTests(StoreTests):
         keys = range(1, THREADS + 1)
         sets = [[definition(key=n), definition(key=n + 1, name=str(n))] for n in keys]
         at_once(*(partial(declare, rig, *each) for each in sets))
-        found = rig.store.list_definitions(owner=APP)
+        found = rig.store.select_definitions(DefinitionFilter(owners=[APP]))
         assert found in sets
-        assert rig.store.list_definitions() == found
+        assert rig.store.select_definitions() == found
 
     def test_of_versions_declared_at_once_the_highest_is_there(self, rig: Rig) -> None:
         def declare_it(number: int) -> None:
@@ -578,7 +631,7 @@ class SetTests(StoreTests):
         assert declare(rig, TWO, version=1).outdated_by is None
         assert declare(rig, version=1).deleted == {TWO.id}
         assert owned(rig, OTHER_APP) == [ONE.id]
-        assert {each.id for each in rig.store.list_definitions()} == {free.id, ONE.id}
+        assert {each.id for each in rig.store.select_definitions()} == {free.id, ONE.id}
 
     def test_what_its_set_has_paused_another_owner_may_take(self, rig: Rig) -> None:
         declare(rig, ONE, TWO)
@@ -613,7 +666,7 @@ class SetTests(StoreTests):
         with pytest.raises(ConfigurationError, match=r"no declared set: adopt=True"):
             declare(rig, ONE, definition(key=4))
         assert owned(rig) == []
-        assert rig.store.list_definitions() == [ONE, TWO, THREE]
+        assert rig.store.select_definitions() == [ONE, TWO, THREE]
         changed = replace(TWO, name="b"), replace(THREE, trigger=EVERY_TWO_HOURS)
         adopted = declare(rig, ONE, *changed, adopts=True).definitions
         assert [each.owner for each in adopted] == [APP] * 3

@@ -13,6 +13,7 @@ import pytest
 from go_scheduler.errors import ConflictError, TaskDefinitionNotFoundError
 from go_scheduler.models import Cancelled, Outcome, Pause, Skipped, State
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.rules import EDITED, MORE, MOST_COUNTED, UNFIRED, Declaration
 from go_scheduler.testing.builders import (
     EVERY_TWO_HOURS,
@@ -31,6 +32,7 @@ from go_scheduler.testing.builders import (
     StoreTests,
     at_once,
     check,
+    counts_by_state,
     definition,
     firing,
     ids,
@@ -185,7 +187,7 @@ class PauseTests(StoreTests):
         self, rig: Rig, trigger: Trigger
     ) -> None:
         made = made_in_each_state(rig, trigger)
-        before = {each.id: each for each in rig.store.list_definitions()}
+        before = {each.id: each for each in rig.store.select_definitions()}
         paused = {of: rig.pause(before[of]) for of in definition_ids(made)}
         assert states(rig, made) == AFTER_A_PAUSE
         for name, each in made.items():
@@ -499,7 +501,7 @@ class EditTests(StoreTests):
             for record in found:
                 check(record, state=State.SKIPPED, fire_time=None, execute_at=START)
                 check(record, completed_at=NOW)
-        assert rig.store.counts()[State.SKIPPED] == len(RECORDS) - 1
+        assert counts_by_state(rig.store)[State.SKIPPED] == len(RECORDS) - 1
 
     def test_what_has_its_instance_is_in_no_record(self, rig: Rig) -> None:
         read, over = rig.put(), rig.put()
@@ -551,7 +553,7 @@ class EditTests(StoreTests):
         assert rig.put(over).completed_at == rig.now()
         assert skipped_in(rig.instances(read)) == [START, later]
         assert rig.clean_up() == 3
-        assert rig.store.list_definitions() == []
+        assert rig.store.select_definitions() == []
 
     def test_a_fire_beside_an_edit_records_each_time_once(self, rig: Rig) -> None:
         for _ in range(5):
@@ -677,7 +679,7 @@ class DeleteTests(StoreTests):
         assert rig.store.delete_definitions([*gone, NOBODY]) == gone
         assert rig.store.delete_definitions([*gone]) == {}
         assert rig.store.delete_definitions([]) == {}
-        assert ids(rig.store.list_definitions()) == [other.definition.id]
+        assert ids(rig.store.select_definitions()) == [other.definition.id]
         assert rig.state_of(other) is State.RUNNING
 
     def test_a_delete_removes_instances_and_cancels_runs(self, rig: Rig) -> None:
@@ -699,9 +701,9 @@ class DeleteTests(StoreTests):
         rig.store.delete_definitions([each.definition.id for each in left])
         assert rig.read(over).definition == over.definition
         assert rig.instances(over.definition) == []
-        assert {*ids(rig.store.list_instances())} == {over.id, cut_short.id}
-        assert ids(rig.store.list_instances(state=State.COMPLETED)) == [over.id]
-        counts = rig.store.counts()
+        assert {*ids(rig.store.select())} == {over.id, cut_short.id}
+        assert ids(rig.store.select(Filter(states=[State.COMPLETED]))) == [over.id]
+        counts = counts_by_state(rig.store)
         assert (counts[State.COMPLETED], counts[State.CANCELLED]) == (1, 1)
         assert rig.clean_up(older_than=EXPIRE_AFTER) == 0
         assert rig.clean_up() == 2

@@ -17,6 +17,7 @@ from go_scheduler.errors import (
 )
 from go_scheduler.models import DefinitionState, Outcome, Skipped, State, TaskInstance
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.filters import DefinitionFilter
 from go_scheduler.testing.builders import (
     EVERY_TWO_HOURS,
     HOUR,
@@ -30,6 +31,7 @@ from go_scheduler.testing.builders import (
     StoreTests,
     at_once,
     check,
+    counts_by_state,
     definition,
     firing,
     ids,
@@ -179,7 +181,7 @@ class FireTests(StoreTests):
         read = rig.put()
         for other in ({"next_fire_time": START + TICK}, {"id": NOBODY}):
             assert rig.fire_steps(firing(replace(read, **other))) == []
-        assert rig.store.list_instances() == []
+        assert rig.store.select() == []
         assert rig.read(read).next_fire_time == START
 
     def test_one_firing_that_loses_costs_only_itself(self, rig: Rig) -> None:
@@ -352,10 +354,17 @@ class OnDemandTests(StoreTests):
         check(new, rig.read(new), trigger=OnDemandTrigger(), next_fire_time=None)
         check(new, rig.read(new), completed_at=None, state=DefinitionState.ACTIVE)
         assert rig.due() == []
-        assert len(rig.store.list_definitions(state=DefinitionState.ACTIVE)) == 3
+        assert (
+            len(
+                rig.store.select_definitions(
+                    DefinitionFilter(state=DefinitionState.ACTIVE)
+                )
+            )
+            == 3
+        )
         assert rig.clean_up() == 1
         assert rig.instances(other) == []
-        assert rig.store.list_definitions(ids=[other.id]) == [other]
+        assert rig.store.select_definitions(DefinitionFilter(ids=[other.id])) == [other]
 
     def test_one_that_does_not_last_is_completed_at_once(self, rig: Rig) -> None:
         new = rig.put(definition(None, trigger=OnDemandTrigger(lasting=False)))
@@ -465,7 +474,7 @@ class BackfillTests(StoreTests):
         assert times(runs) == PAST[:2]
         assert rig.finish(runs[1], Outcome.SKIPPED, error="too late")
         assert backfill(rig, of, PAST[1]) == []
-        assert rig.store.counts()[State.SKIPPED] == 1
+        assert counts_by_state(rig.store)[State.SKIPPED] == 1
 
     def test_what_is_recorded_as_skipped_is_overruled(self, rig: Rig) -> None:
         of = rig.put(definition(PAST[0]))
@@ -516,7 +525,7 @@ class BackfillTests(StoreTests):
         with pytest.raises(ConflictError) as raised:
             backfill(rig, of, *PAST)
         assert raised.value.expected == of.revision
-        assert rig.store.list_instances() == []
+        assert rig.store.select() == []
 
     def test_many_are_made_at_once(self, rig: Rig) -> None:
         of = rig.put(definition(START))
@@ -570,7 +579,7 @@ class BackfillTests(StoreTests):
             assert not rig.store.review_parked(limit=10).skipped
             assert rig.finish(run)
             rig.store.review_parked(limit=10)
-        assert rig.store.counts()[State.COMPLETED] == 3
+        assert counts_by_state(rig.store)[State.COMPLETED] == 3
 
     def test_by_skip_only_the_first_runs(self, rig: Rig) -> None:
         of = rig.put(definition(START))

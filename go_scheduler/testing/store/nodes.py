@@ -293,7 +293,7 @@ class ThreadTests(StoreTests):
         taken = Counter(each for mine in answers for each in mine)
         assert set(taken.values()) == {1}
         assert len(taken) == 60
-        assert {each.attempt for each in rig.store.list_instances()} == {1}
+        assert {each.attempt for each in rig.store.select()} == {1}
 
     def test_two_nodes_never_take_over_the_same_claim(self, rig: Rig) -> None:
         rig.fire(rig.put(), *(START - number * TICK for number in range(20)))
@@ -303,7 +303,7 @@ class ThreadTests(StoreTests):
         answers = at_once(*(partial(rig.claim, node, lapsed=True) for node in nodes))
         taken = [each.id for answer in answers for each in answer]
         assert len(taken) == len(set(taken)) == 20
-        assert {each.attempt for each in rig.store.list_instances()} == {2}
+        assert {each.attempt for each in rig.store.select()} == {2}
 
     def test_many_schedulers_fire_each_definition_once(self, rig: Rig) -> None:
         read = [rig.put() for _ in range(20)]
@@ -376,7 +376,7 @@ class ThreadTests(StoreTests):
             fire = partial(rig.store.fire_definitions, [firing(read)])
             _, deleted = at_once(fire, partial(rig.delete, read))
             assert deleted == {read.id: set()}
-            assert rig.store.list_instances() == []
+            assert rig.store.select() == []
 
     def test_a_fire_beside_an_edit_leaves_no_old_instance(self, rig: Rig) -> None:
         for _ in range(ROUNDS):
@@ -420,4 +420,4 @@ class ThreadTests(StoreTests):
 
         answers = at_once(*(partial(edit, number) for number in range(THREADS)))
         assert answers == [len(new)] * THREADS
-        assert {each.revision for each in rig.store.list_definitions()} == {THREADS}
+        assert {each.revision for each in rig.store.select_definitions()} == {THREADS}

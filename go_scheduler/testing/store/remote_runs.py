@@ -19,6 +19,7 @@ from go_scheduler.testing.builders import (
     WORKER,
     Rig,
     StoreTests,
+    counts_by_state,
     definition,
     end_of,
     ids,
@@ -70,7 +71,7 @@ class RemoteRunTests(StoreTests):
     def test_of_runs_handed_on_together_each_has_its_worker(self, rig: Rig) -> None:
         workers = [WORKER, None, OTHER_WORKER, "NULL"]
         given = {rig.running().id: worker for worker in workers}
-        before = {each.id: each for each in rig.store.list_instances()}
+        before = {each.id: each for each in rig.store.select()}
         renewals = [
             renewal_of(before[id], handed_on=True, worker=worker)
             for id, worker in given.items()
@@ -82,7 +83,7 @@ class RemoteRunTests(StoreTests):
         for id, worker in given.items():
             expected = replace(before[id], expires_at=START + HOUR, worker=worker)
             assert rig.read(expected) == expected
-            assert expected in rig.store.list_instances()
+            assert expected in rig.store.select()
 
     def test_who_has_it_stays_until_it_is_handed_on_to_another(self, rig: Rig) -> None:
         instance = handed_on(rig)
@@ -158,7 +159,7 @@ class RemoteRunTests(StoreTests):
             assert found.state is State.COMPLETED
             assert to_text(found.result) == to_text(value)
             assert type(found.result) is type(read_frozen(to_text(value)))
-            assert found in rig.store.list_instances()
+            assert found in rig.store.select()
 
     def test_of_runs_that_end_together_each_has_its_own(self, rig: Rig) -> None:
         given = [*(rig.running() for _ in range(3)), in_slot(rig)]
@@ -208,7 +209,7 @@ class RemoteRunTests(StoreTests):
         assert rig.finish(again[other.id], result="7")
         assert said() == [["c"], {"b": 2}, None]
         assert rig.read(other).result == 7
-        assert rig.store.counts()[State.COMPLETED] == 3
+        assert counts_by_state(rig.store)[State.COMPLETED] == 3
 
 
 PUBLISHED, ACCEPTED, STARTED = Stage
@@ -253,7 +254,7 @@ class BusRunTests(StoreTests):
             worker=WORKER,
         )
         assert found.stage is STARTED
-        assert list(rig.store.list_instances()) == [found]
+        assert list(rig.store.select()) == [found]
 
     def test_only_the_first_acceptance_counts(self, rig: Rig) -> None:
         accepted = come_to(rig, ACCEPTED)
@@ -333,7 +334,7 @@ class BusRunTests(StoreTests):
             Silence(stage=STARTED, worker=WORKER, within=None),
         )
         expected = {come_to(rig, each.stage).id: each for each in silences}
-        for each in rig.store.list_instances():
+        for each in rig.store.select():
             rig.report_stage(each, None, lease=LEASE, progress="1")
         rig.advance(MINUTE - _TICK)
         assert rig.take_over() == []

@@ -17,6 +17,7 @@ from go_scheduler.models import (
     State,
 )
 from go_scheduler.policies import Overlap
+from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.messages import Release
 from go_scheduler.testing.builders import (
     HOUR,
@@ -33,6 +34,7 @@ from go_scheduler.testing.builders import (
     at_once,
     check,
     claim_of,
+    counts_by_state,
     definition,
     end_of,
     firing,
@@ -182,8 +184,8 @@ class SuccessTests(StoreTests):
         assert rig.finish(first)
         found = rig.read(first)
         assert found == succeeded(failed, START + LEASE + SECOND)
-        assert rig.store.counts()[State.FAILED] == 0
-        assert rig.store.counts()[State.COMPLETED] == 1
+        assert counts_by_state(rig.store)[State.FAILED] == 0
+        assert counts_by_state(rig.store)[State.COMPLETED] == 1
 
     def test_the_first_of_several_successes_wins(self, rig: Rig) -> None:
         first, second = rig.passed_on()
@@ -259,7 +261,7 @@ class ReopenTests(StoreTests):
             error="no end",
         )
         assert len(rig.store.list_runs(first.id)) == 2
-        assert rig.store.counts()[State.PENDING] == 1
+        assert counts_by_state(rig.store)[State.PENDING] == 1
 
     def test_of_many_those_that_have_failed_run_again(self, rig: Rig) -> None:
         one, other = failed(rig), failed(rig)
@@ -415,7 +417,7 @@ class ReleaseTests(StoreTests):
         for reason in ("no fuel, 'ÿ'", "no ink", None):
             assert rig.release(instance, reason=reason)
             assert rig.read(instance).given_back == reason
-            assert [each.given_back for each in rig.store.list_instances()] == [reason]
+            assert [each.given_back for each in rig.store.select()] == [reason]
             [instance] = rig.claim()
             assert instance.given_back is None
             assert rig.read(instance).given_back is None
@@ -545,14 +547,14 @@ class CancelTests(StoreTests):
         found = rig.read(instance)
         assert found == replace(instance, cancel_requested=True)
         assert found.state is State.CANCELLING
-        assert rig.store.list_instances(state=State.CANCELLING) == [found]
-        assert rig.store.list_instances(state=State.RUNNING) == []
-        counts = rig.store.counts()
+        assert rig.store.select(Filter(states=[State.CANCELLING])) == [found]
+        assert rig.store.select(Filter(states=[State.RUNNING])) == []
+        counts = counts_by_state(rig.store)
         assert (counts[State.CANCELLING], counts[State.RUNNING]) == (1, 0)
         assert rig.release(instance)
         [again] = rig.claim()
         assert again.cancel_requested
-        assert rig.store.counts()[State.CANCELLING] == 1
+        assert counts_by_state(rig.store)[State.CANCELLING] == 1
         # It ends as its owner says.
         assert rig.finish(again)
         assert rig.read(instance).outcome is Outcome.COMPLETED

@@ -26,6 +26,7 @@ from go_scheduler.testing.builders import (
     StoreTests,
     at_once,
     check,
+    counts_by_state,
     definition,
     ids,
 )
@@ -247,7 +248,7 @@ class SlotTests(StoreTests):
         started = [each for answer in answers for each in answer if not each.parked]
         assert {each.definition.lock for each in started} == {"a", "b"}
         assert len(started) == 2
-        assert rig.store.counts()[State.RUNNING] == 2
+        assert counts_by_state(rig.store)[State.RUNNING] == 2
 
     def test_it_is_who_runs_or_waits_for_a_retry_until_the_end(self, rig: Rig) -> None:
         of = rig.put(excluding())
@@ -351,7 +352,7 @@ class ReviewTests(StoreTests):
     def test_what_is_parked_is_pending_and_is_claimed_by_nobody(self, rig: Rig) -> None:
         runs, _ = due_in_turn(rig)
         rig.advance(HOUR)
-        assert rig.store.counts()[State.PENDING] == 1
+        assert counts_by_state(rig.store)[State.PENDING] == 1
         settle(rig.store)
         assert not rig.store.list_due_queues(apart_from=[])
         assert ids(rig.take_over()) == [runs.id]
@@ -483,7 +484,7 @@ class ReviewTests(StoreTests):
         rig.advance(MINUTE)
         skipped = [each.fire_time for each in settled(rig).skipped]
         assert skipped == times[MOST_BUFFERED + 1 :]
-        assert rig.store.counts()[State.PENDING] == MOST_BUFFERED
+        assert counts_by_state(rig.store)[State.PENDING] == MOST_BUFFERED
 
     def test_replace_stops_a_run_and_follows_it(self, rig: Rig) -> None:
         runs, second, third = due_in_turn(rig, Overlap.REPLACE, 3)

@@ -6,10 +6,11 @@ A store need not keep trace contexts; then it keeps none at all.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
-from itertools import product
+from itertools import combinations, cycle, pairwise, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -19,10 +20,25 @@ import pytest
 from go_scheduler.checks import LONGEST, NAME_LIMIT, NOTE_LIMIT
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import TaskInstanceNotFoundError
-from go_scheduler.models import METADATA_LIMIT, Counted, Outcome, Skipped, State
+from go_scheduler.models import (
+    METADATA_LIMIT,
+    OPEN,
+    Counted,
+    Outcome,
+    Skipped,
+    Stage,
+    State,
+)
 from go_scheduler.policies import CatchUp, Overlap, RetryPolicy
-from go_scheduler.stores.messages import Addition, Firing, Position
-from go_scheduler.stores.rules import Declaration, by_end
+from go_scheduler.stores.filters import (
+    CLAIMABLE,
+    CLAIMED,
+    DefinitionFilter,
+    Filter,
+    Order,
+)
+from go_scheduler.stores.messages import Addition, Firing
+from go_scheduler.stores.rules import Declaration
 from go_scheduler.testing.builders import (
     HOUR,
     LEASE,
@@ -33,11 +49,12 @@ from go_scheduler.testing.builders import (
     WAITING,
     Rig,
     StoreTests,
+    all_pages,
     check,
     claimant,
+    counts_by_state,
     definition,
     ids,
-    in_pages,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
@@ -118,7 +135,9 @@ class ValueTests(StoreTests):
             new = rig.put(definition(at, trigger=trigger))
             moved = rig.put()
             rig.fire(moved, next_fire_time=at)
-            for found in rig.store.list_definitions(ids=[new.id, moved.id]):
+            for found in rig.store.select_definitions(
+                DefinitionFilter(ids=[new.id, moved.id])
+            ):
                 assert found.next_fire_time == at, name
                 assert found.next_fire_time.utcoffset() == ZERO, name
             assert rig.read(new).trigger == trigger, name
@@ -194,7 +213,9 @@ class ValueTests(StoreTests):
         for text in (*TEXTS, "é" * NAME_LIMIT, "🕰" * NAME_LIMIT):
             new = rig.put(definition(name=text, queue=text))
             rig.check(new, name=text, queue=text)
-            assert rig.store.list_definitions(name=text, queue=text) == [new]
+            assert rig.store.select_definitions(
+                DefinitionFilter(name=text, queues=[text])
+            ) == [new]
             rig.fire(new)
             assert len(rig.claim(queues=[text])) == 1, f"in the queue {text!r}"
 
@@ -276,9 +297,9 @@ def one_of_each_state(rig: Rig) -> dict[State, TaskInstance]:
     return made
 
 
-MAIL, FAX, IDLE, FROZEN = (
+MAIL, FAX, IDLE, FROZEN, LOCKED, BUS = (
     definition(key=key, name=name, queue=name)
-    for key, name in enumerate(("mail", "fax", "idle", "frozen"))
+    for key, name in enumerate(("mail", "fax", "idle", "frozen", "locked", "bus"))
 )
 
 
@@ -286,9 +307,10 @@ def filled(rig: Rig) -> dict[str, TaskInstance]:
     """Instances in every state, by a letter each. ``FAX`` is in the set of "shop".
 
     a and b completed, c failed, d was skipped; e is to stop, f and g run, h is claimed;
-    i was cancelled, u to y are pending, and so is z, whose definition is paused.
+    i was cancelled, u to y are pending, and so is z, whose definition is paused; r runs
+    all the same. p runs, and q waits for its lock. s is on a bus and has not begun.
     """
-    rig.store.put_definitions([MAIL, IDLE, FROZEN])
+    rig.store.put_definitions([MAIL, IDLE, FROZEN, replace(LOCKED, lock="a"), BUS])
     rig.store.declare_definitions(Declaration(owner="shop", definitions=[FAX]))
     made: dict[str, TaskInstance] = {}
 
@@ -302,6 +324,12 @@ def filled(rig: Rig) -> dict[str, TaskInstance]:
     for each in zip("abcd", ENDS, strict=True):
         assert rig.finish(made[each[0]], each[1])
         rig.advance(SECOND)
+    for number, letter in enumerate("pqrs", start=23):
+        of = {"r": FROZEN, "s": BUS}.get(letter, LOCKED)
+        add(letter, of, number * SECOND)
+    claimed = rig.claim(queues=["locked", "frozen", "bus"], ahead=MINUTE)
+    assert len(rig.start(*claimed)) == 4
+    rig.report_stage(rig.read(made["s"]), Stage.PUBLISHED)
     add("h", MAIL, 40 * SECOND)
     rig.claim(queues=["mail"], ahead=MINUTE)
     add("i", MAIL, MINUTE)
@@ -320,117 +348,229 @@ def filled(rig: Rig) -> dict[str, TaskInstance]:
 
 
 ENDS = (Outcome.COMPLETED, Outcome.COMPLETED, Outcome.FAILED, Outcome.SKIPPED)
+ALL = "abcdefgxyzpqrshiuvw"
 LISTS: Sequence[tuple[dict[str, Any], str]] = (
-    ({}, "abcdefgxyzhiuvw"),
-    ({"state": State.COMPLETED}, "ab"),
-    ({"state": State.FAILED}, "c"),
-    ({"state": State.SKIPPED}, "d"),
-    ({"state": State.CANCELLING}, "e"),
-    ({"state": State.RUNNING}, "fg"),
-    ({"state": State.CLAIMED}, "h"),
-    ({"state": State.CANCELLED}, "i"),
-    ({"state": State.PENDING}, "xyzuvw"),
+    ({}, ALL),
+    *(
+        ({"states": [state]}, expected)
+        for state, expected in (
+            (State.COMPLETED, "ab"),
+            (State.FAILED, "c"),
+            (State.SKIPPED, "d"),
+            (State.CANCELLING, "e"),
+            (State.RUNNING, "fgprs"),
+            (State.CLAIMED, "h"),
+            (State.CANCELLED, "i"),
+            (State.PENDING, "xyzquvw"),
+        )
+    ),
+    ({"states": []}, ""),
+    ({"states": OPEN}, "efgxyzpqrshuvw"),
+    ({"states": [State.FAILED, State.COMPLETED]}, "abc"),
+    ({"states": [State.CLAIMED, State.RUNNING, State.CANCELLING]}, "efgprsh"),
+    ({"states": [State.CLAIMED, State.SKIPPED]}, "dh"),
+    ({"paused": True}, "zr"),
+    ({"paused": False, "states": [State.RUNNING]}, "fgps"),
+    ({"parked": True}, "q"),
+    ({"parked": False, "states": [State.PENDING]}, "xyzuvw"),
+    ({"unstarted": True}, "xyzqshuvw"),
+    ({"unstarted": True, "definition_id": BUS.id}, "s"),
     ({"name": "mail"}, "aceghiuv"),
-    ({"name": "mail", "state": State.PENDING}, "uv"),
+    ({"name": "mail", "states": [State.PENDING]}, "uv"),
     ({"name": "MAIL"}, ""),
     ({"key": "a"}, "ax"),
     ({"key": "a", "definition_id": IDLE.id}, "x"),
-    ({"key": "a", "definition_id": IDLE.id, "state": State.FAILED}, ""),
+    ({"key": "a", "definition_id": IDLE.id, "states": [State.FAILED]}, ""),
     ({"key": "A"}, ""),
     ({"definition_id": MAIL.id}, "aceghiuv"),
-    ({"definition_id": MAIL.id, "state": State.FAILED}, "c"),
+    ({"definition_id": MAIL.id, "states": [State.FAILED]}, "c"),
+    ({"definition_id": MAIL.id, "states": [State.CLAIMED]}, "h"),
     ({"definition_id": NOBODY}, ""),
     ({"queues": ["fax", "idle"]}, "bdfxyw"),
     ({"queues": []}, ""),
     ({"owners": ["shop"]}, "bdfw"),
-    ({"owners": ["shop"], "state": State.RUNNING}, "f"),
-    ({"since": START + 2 * SECOND}, "cdefgxyzhiuvw"),
+    ({"owners": ["shop"], "states": [State.RUNNING]}, "f"),
+    ({"since": START + 2 * SECOND}, ALL[2:]),
     ({"since": START + 2 * SECOND, "definition_id": MAIL.id}, "ceghiuv"),
-    ({"since": START + HOUR, "state": State.PENDING}, "uvw"),
+    ({"since": START + HOUR, "states": [State.PENDING]}, "uvw"),
+    ({"fired": True}, "uv"),
+    ({"fired": False, "definition_id": MAIL.id}, "aceghi"),
     ({"fired_since": START}, "uv"),
     ({"fired_since": START + HOUR + TICK, "definition_id": MAIL.id}, "v"),
     ({"fired_before": START + 2 * HOUR, "definition_id": MAIL.id}, "u"),
 )
-VIEWS: Sequence[tuple[str, dict[str, Any], str]] = (
-    ("list_waiting", {}, "xyuvw"),
-    ("list_waiting", {"queues": ["mail"]}, "uv"),
-    ("list_waiting", {"owners": ["shop"]}, "w"),
-    ("list_waiting", {"queues": ["mail"], "owners": ["shop"]}, ""),
-    ("list_waiting", {"limit": 1}, "x"),
-    ("list_claims", {}, "efgh"),
-    ("list_claims", {"queues": ["mail"]}, "egh"),
-    ("list_claims", {"owners": ["shop"]}, "f"),
-    ("list_claims", {"limit": 1}, "e"),
-    ("search_key", {"key": "a"}, "ax"),
-    ("search_key", {"key": "a", "queues": ["idle"]}, "x"),
-    ("search_key", {"key": "b", "owners": ["shop"]}, "b"),
-    ("search_key", {"key": "a", "limit": 1}, "a"),
-    ("search_key", {"key": "A"}, ""),
-    ("list_unscheduled", {"definition_id": MAIL.id}, "ihgeca"),
-    ("list_unscheduled", {"definition_id": MAIL.id, "limit": 2}, "ih"),
-    ("list_unscheduled", {"definition_id": NOBODY}, ""),
+DESCENDING = {"descending": True}
+ENDED: Sequence[tuple[State, dict[str, Any], str]] = (
+    (State.COMPLETED, {}, "ba"),
+    (State.COMPLETED, {"queues": ["mail"]}, "a"),
+    (State.COMPLETED, {"owners": ["shop"]}, "b"),
+    (State.FAILED, {"queues": ["mail"], "owners": ["shop"]}, ""),
+)
+# What pages show, in an order that an index has.
+VIEWS: Sequence[tuple[Filter, dict[str, Any], str]] = (
+    (CLAIMABLE, {"order": Order.DUE}, "xyuvw"),
+    (replace(CLAIMABLE, queues=["mail"]), {"order": Order.DUE}, "uv"),
+    (replace(CLAIMABLE, owners=["shop"]), {"order": Order.DUE}, "w"),
+    (replace(CLAIMABLE, queues=["mail"], owners=["shop"]), {"order": Order.DUE}, ""),
+    (CLAIMABLE, {"order": Order.DUE, "limit": 1}, "x"),
+    (CLAIMED, {"order": Order.EXPIRY}, "efgphs"),
+    (replace(CLAIMED, queues=["mail"]), {"order": Order.EXPIRY}, "egh"),
+    (replace(CLAIMED, owners=["shop"]), {"order": Order.EXPIRY}, "f"),
+    (CLAIMED, {"order": Order.EXPIRY, "limit": 1}, "e"),
+    (Filter(key="a"), {}, "ax"),
+    (Filter(key="a", queues=["idle"]), {}, "x"),
+    (Filter(key="b", owners=["shop"]), {}, "b"),
+    (Filter(key="a"), {"limit": 1}, "a"),
+    (Filter(key="A"), {}, ""),
+    (Filter(definition_id=MAIL.id, fired=False), DESCENDING, "ihgeca"),
+    (Filter(definition_id=MAIL.id, fired=False), {"limit": 2, **DESCENDING}, "ih"),
+    (Filter(definition_id=NOBODY, fired=False), DESCENDING, ""),
+    *(
+        (Filter(states=[state], **of), {"order": Order.END, **DESCENDING}, expected)
+        for state, of, expected in ENDED
+    ),
+)
+# One value of each condition, and some more of states, for all pairs of them.
+CONDITIONS: Sequence[dict[str, Any]] = (
+    {"definition_id": MAIL.id},
+    {"name": "fax"},
+    {"key": "a"},
+    *({"states": [state]} for state in State),
+    {"states": [State.CANCELLED, State.RUNNING]},
+    {"states": CLAIMED.states},
+    {"paused": True},
+    {"paused": False},
+    {"parked": False},
+    {"unstarted": True},
+    {"since": START + 22 * SECOND},
+    {"fired": False},
+    {"fired_since": START + 2 * HOUR},
+    {"fired_before": START + 2 * HOUR},
+    {"queues": ["mail", "frozen", "locked"]},
+    {"owners": ["shop"]},
 )
 
 
 class InstanceListTests(StoreTests):
-    """``list_instances``, ``get_instance`` and ``counts``."""
+    """``select``, ``count`` and ``get_instance``."""
 
     def test_instances_are_read_by_their_ids(self, rig: Rig) -> None:
         known = one_of_each_state(rig).values()
-        found = rig.store.find_instances([NOBODY, *(each.id for each in known)])
-        assert found == {each.id: rig.read(each) for each in known}
-        assert rig.store.find_instances([]) == {}
+        where = Filter(ids=[NOBODY, *(each.id for each in known)])
+        found = rig.store.select(where, order=Order.ID)
+        expected = sorted(map(rig.read, known), key=attrgetter("id"))
+        assert (found, found.next) == (expected, None)
+        assert rig.store.select(Filter(ids=[])) == []
         with pytest.raises(TaskInstanceNotFoundError) as caught:
             rig.store.get_instance(NOBODY)
         assert caught.value.instance_id == NOBODY
 
-    def test_lists_of_instances_meet_every_condition(self, rig: Rig) -> None:
+    def test_a_page_has_what_meets_every_condition(self, rig: Rig) -> None:
         letters = {each.id: name for name, each in filled(rig).items()}
         for conditions, expected in LISTS:
-            for limit, newest_first in product((1, 3, 100), (False, True)):
-                ask = {"limit": limit, "newest_first": newest_first, **conditions}
-                page = partial(rig.store.list_instances, **ask)
-                found = in_pages(page, Position.of_instance, limit=limit)
-                read = "".join(letters[each.id] for each in found)
-                assert read == (expected[::-1] if newest_first else expected), ask
+            for limit, descending in product((1, 3, 100), (False, True)):
+                where = Filter(**conditions)
+                page = partial(rig.store.select, where, descending=descending)
+                pages = all_pages(page, limit=limit)
+                read = "".join(letters[each.id] for each in pages)
+                assert read == (expected[::-1] if descending else expected), conditions
+
+    def test_instances_meet_each_pair_of_conditions_in_order(self, rig: Rig) -> None:
+        made = [each.id for each in filled(rig).values()]
+        every = rig.store.select(Filter(ids=made), limit=100)
+        orders = cycle(product(Order, (False, True), (2, 100)))
+        pairs = [
+            *((each, {}) for each in (*CONDITIONS, {}) for _ in range(4 * len(Order))),
+            *combinations(CONDITIONS, 2),
+        ]
+        for one, other in pairs:
+            where = Filter(**{**one, **other})
+            order, descending, limit = next(orders)
+            page = partial(rig.store.select, where, order=order, descending=descending)
+            expected = [
+                (position.at, each.id)
+                for each in every
+                if where.matches(each)
+                and (position := order.position(each)) is not None
+            ]
+            expected.sort(reverse=descending, key=_with_time)
+            found = all_pages(page, limit=limit)
+            in_order = [id for _, id in expected]
+            assert ids(found) == in_order, (where, order, descending)
+
+    def test_each_pair_of_conditions_is_counted(self, rig: Rig) -> None:
+        made = [each.id for each in filled(rig).values()]
+        every = rig.store.select(Filter(ids=made), limit=100)
+        filters = [
+            Filter(**{**one, **other})
+            for one, other in combinations((*CONDITIONS, {}), 2)
+        ]
+        exact, bounded = rig.store.count(filters), rig.store.count(filters, most=1)
+        for where, counts, few in zip(filters, exact, bounded, strict=True):
+            numbers = Counter(each.state for each in every if where.matches(each))
+            for state in State:
+                assert counts[state] == Counted(count=numbers[state]), (where, state)
+                assert few[state].count <= 1, (where, state)
+                is_exact = few[state].count == numbers[state]
+                assert few[state].more or is_exact, (where, state)
+        assert rig.store.count([]) == []
 
     def test_listed_instances_are_read_as_they_are_stored(self, rig: Rig) -> None:
         retried = rig.waiting_for_retry(retry_in=HOUR)
         run = rig.running(definition(START, metadata={"a": 1}))
         # What is due at one time comes in the order of ids. A retry keeps its place.
         made = sorted([retried, run], key=attrgetter("id"))
-        assert rig.store.list_instances() == made
-        assert rig.store.list_instances(newest_first=True) == made[::-1]
+        assert rig.store.select() == made
+        assert rig.store.select(descending=True) == made[::-1]
 
     def test_a_page_follows_an_instance_that_is_gone(self, rig: Rig) -> None:
         gone = rig.pending()
         kept = rig.pending(definition(START + SECOND))
         rig.delete(gone.definition)
-        end = Position.of_instance(gone)
-        assert ids(rig.store.list_instances(after=end)) == [kept.id]
+        for order in (Order.EXECUTION, Order.DUE):
+            end = order.position(gone)
+            assert ids(rig.store.select(order=order, after=end)) == [kept.id]
 
     def test_a_page_has_100_instances_by_default(self, rig: Rig) -> None:
         rig.fire(rig.put(), *(START + number * TICK for number in range(101)))
-        assert len(rig.store.list_instances()) == 100
+        assert len(rig.store.select()) == 100
 
     def test_what_is_left_of_a_definition_keeps_its_name(self, rig: Rig) -> None:
         left = rig.ended(definition(name="a"))
         gone = rig.pending(definition(name="a"))
         rig.delete(left.definition, gone.definition)
-        assert ids(rig.store.list_instances(name="a")) == [left.id]
+        assert ids(rig.store.select(Filter(name="a"))) == [left.id]
+        assert rig.store.select(Filter(definition_id=left.definition.id)) == []
+        of = Filter(definition_id=left.definition.id, states=[State.COMPLETED])
+        assert rig.store.select(of, order=Order.FIRE_TIME) == []
+        assert counts_by_state(rig.store, definition_id=of.definition_id) == (
+            dict.fromkeys(State, 0)
+        )
 
     def test_every_state_has_a_count(self, rig: Rig) -> None:
-        assert rig.store.counts() == dict.fromkeys(State, 0)
+        assert counts_by_state(rig.store) == dict.fromkeys(State, 0)
         made = one_of_each_state(rig)
         rig.pending(definition(START + SECOND))
-        assert rig.store.counts() == {**dict.fromkeys(State, 1), State.PENDING: 2}
+        counts = {**dict.fromkeys(State, 1), State.PENDING: 2}
+        assert counts_by_state(rig.store) == counts
         rig.store.delete_definitions([each.definition.id for each in made.values()])
         rig.clean_up()
-        assert rig.store.counts() == dict.fromkeys(State, 0) | {State.PENDING: 1}
+        left = dict.fromkeys(State, 0) | {State.PENDING: 1}
+        assert counts_by_state(rig.store) == left
+
+
+def _with_time(place: tuple[datetime | None, UUID]) -> tuple[datetime, UUID]:
+    return place[0] or START, place[1]
+
+
+def counted_up_to(rig: Rig, most: int, **conditions: Any) -> Mapping[State, Counted]:
+    """How many instances are in each state, as far as they have to be counted."""
+    [found] = rig.store.count([Filter(**conditions)], most=most)
+    return found
 
 
 class ViewTests(StoreTests):
-    """``counts_up_to``, ``list_backlog`` and the lists of ``ViewStore``."""
+    """Reads with a bound, and ``list_backlog``."""
 
     def test_counts_are_exact_up_to_a_bound(self, rig: Rig) -> None:
         for outcome in (Outcome.COMPLETED, Outcome.FAILED) * 2:
@@ -440,16 +580,16 @@ class ViewTests(StoreTests):
             rig.pending()
         exact = dict.fromkeys(State, 1) | {State.COMPLETED: 3, State.FAILED: 3}
         exact[State.PENDING] = 4
-        counts = rig.store.counts_up_to(10)
+        counts = counted_up_to(rig, 10)
         assert counts == {state: Counted(count=exact[state]) for state in State}
         for most in (2, 3):
-            for state, found in rig.store.counts_up_to(most).items():
+            for state, found in counted_up_to(rig, most).items():
                 assert found.count <= most, state
                 assert found.more or found.count == exact[state], (state, most)
         # Few that are claimed are counted amid many that wait.
         for state in (State.CLAIMED, State.RUNNING):
-            assert rig.store.counts_up_to(3)[state] == Counted(count=1)
-        assert rig.store.counts_up_to(2)[State.FAILED] == Counted(count=2, more=True)
+            assert counted_up_to(rig, 3)[state] == Counted(count=1)
+        assert counted_up_to(rig, 2)[State.FAILED] == Counted(count=2, more=True)
 
     def test_counts_of_some_look_at_so_many_of_all(self, rig: Rig) -> None:
         rig.running()
@@ -457,29 +597,27 @@ class ViewTests(StoreTests):
             rig.ended()
             rig.pending(definition(START + MINUTE, queue="other"))
         exact = dict.fromkeys(State, 0) | {State.RUNNING: 1, State.COMPLETED: 3}
-        counts = rig.store.counts_up_to(10, queues=["default"])
+        counts = counted_up_to(rig, 10, queues=["default"])
         assert counts == {state: Counted(count=exact[state]) for state in State}
-        counts = rig.store.counts_up_to(10, queues=["other"], owners=["ann"])
+        counts = counted_up_to(rig, 10, queues=["other"], owners=["ann"])
         assert set(counts.values()) == {Counted(count=0)}
-        counts = rig.store.counts_up_to(2, queues=["default"])
+        counts = counted_up_to(rig, 2, queues=["default"])
         assert counts[State.COMPLETED].more
         for state in State:
             assert counts[state].count <= exact[state]
             assert counts[state].more or counts[state].count == exact[state]
-        assert rig.store.counts_up_to(2, queues=["other"])[State.COMPLETED] == Counted(
-            count=0, more=True
-        )
-        several = rig.store.counts_up_to(2, queues=["default", "other", "third"])
+        assert counted_up_to(rig, 2, queues=["other"])[State.COMPLETED].count == 0
+        several = counted_up_to(rig, 2, queues=["default", "other", "third"])
         assert several[State.PENDING].more
-        assert rig.store.counts_up_to(2, owners=["ann"])[State.PENDING].count == 0
+        assert counted_up_to(rig, 2, owners=["ann"])[State.PENDING].count == 0
 
     def test_of_many_that_are_paused_more_is_said(self, rig: Rig) -> None:
         of = rig.put(definition(START)).id
         rig.store.add_instances(of, [Addition() for _ in range(3)])
         rig.store.pause_definitions([of])
         for queues in (None, ["default"]):
-            assert rig.store.counts_up_to(2, queues=queues)[State.PENDING].more
-            exact = rig.store.counts_up_to(3, queues=queues)[State.PENDING]
+            assert counted_up_to(rig, 2, queues=queues)[State.PENDING].more
+            exact = counted_up_to(rig, 3, queues=queues)[State.PENDING]
             assert exact == Counted(count=3)
 
     def test_the_backlog_is_what_is_due_by_queue(self, rig: Rig) -> None:
@@ -502,69 +640,56 @@ class ViewTests(StoreTests):
     def test_without_anything_nothing_is_shown(self, rig: Rig) -> None:
         rig.put()
         assert rig.store.list_backlog(10) == []
-        assert list(rig.store.list_claims(limit=10)) == []
-        found = rig.store.list_ended(Outcome.FAILED, limit=10)
-        assert list(found.found) == []
-        assert found.next is None
-        assert set(rig.store.counts_up_to(1).values()) == {Counted(count=0)}
+        for where, read, _ in VIEWS:
+            found = rig.store.select(where, scan_limit=10, **read)
+            assert (found, found.next) == ([], None)
+        assert set(counted_up_to(rig, 1).values()) == {Counted(count=0)}
 
     def test_what_ended_last_comes_first(self, rig: Rig) -> None:
         failed = []
         for seconds in (0, 0, 1, 1):
             rig.advance(seconds * SECOND)
             failed.append(rig.ended(outcome=Outcome.FAILED))
+        ended = partial(rig.store.select, order=Order.END, descending=True)
         for outcome in Outcome:
             if outcome is not Outcome.FAILED:
                 other = rig.ended(outcome=outcome)
-                page = rig.store.list_ended(outcome, limit=10)
-                assert (ids(page.found), page.next) == ([other.id], None)
-        last_first = sorted(failed, key=by_end, reverse=True)
-        for limit in (1, 2, 5):
-            page = rig.store.list_ended(Outcome.FAILED, limit=limit)
-            read = [page]
-            while page.next is not None:
-                page = rig.store.list_ended(
-                    Outcome.FAILED, before=page.next, limit=limit
-                )
-                read.append(page)
-            assert max(len(each.found) for each in read) <= limit
-            found = [id for each in read for id in ids(each.found)]
-            assert found == ids(last_first), f"in pages of {limit}"
+                of = Filter(states=[State(outcome.value)])
+                for scan_limit in (None, 10):
+                    page = ended(of, limit=10, scan_limit=scan_limit)
+                    assert (ids(page), page.next) == ([other.id], None)
+        last_first = sorted(failed, reverse=True, key=attrgetter("completed_at", "id"))
+        where = Filter(states=[State.FAILED])
+        # Of so few that are looked at, each page says where to go on.
+        for limit, scan_limit in product((1, 2, 5), (1, 2, 10, None)):
+            found = all_pages(partial(ended, where, scan_limit=scan_limit), limit=limit)
+            assert ids(found) == ids(last_first), (limit, scan_limit)
 
-    def test_views_are_in_order_and_filtered(self, rig: Rig) -> None:
+    def test_a_bounded_page_is_in_order_and_filtered(self, rig: Rig) -> None:
         letters = {each.id: name for name, each in filled(rig).items()}
-        for name, conditions, expected in VIEWS:
-            found = getattr(rig.store, name)(**{"limit": 20} | conditions)
-            read = "".join(letters[each.id] for each in found)
-            assert read == expected, f"{name} of {conditions}"
-        mail, shop = ["mail"], ["shop"]
-        for queues, owners, outcome, expected in (
-            (mail, None, Outcome.COMPLETED, "a"),
-            (None, shop, Outcome.COMPLETED, "b"),
-            (mail, shop, Outcome.FAILED, ""),
-        ):
-            page = rig.store.list_ended(outcome, queues=queues, owners=owners, limit=10)
-            assert "".join(letters[each.id] for each in page.found) == expected
-            assert page.next is None
-        assert ids(rig.store.search_names("f", queues=["fax"], limit=9)) == [FAX.id]
-        assert ids(rig.store.search_names("f", owners=shop, limit=9)) == [FAX.id]
-        for queues, names in ((["mail"], []), (None, ["idle"]), ([], [])):
+        for where, read, expected in VIEWS:
+            for scan_limit in (None, 100):
+                found = rig.store.select(where, scan_limit=scan_limit, **read)
+                names = "".join(letters[each.id] for each in found)
+                assert names == expected, f"{read} of {where}"
+        for queues, found_in in ((["mail"], []), (None, ["idle"]), ([], [])):
             backlog = rig.store.list_backlog(9, queues=queues)
-            assert [each.queue for each in backlog] == names
+            assert [each.queue for each in backlog] == found_in
 
     def test_what_was_fired_is_in_the_order_of_fire_times(self, rig: Rig) -> None:
         made = rig.put()
         rig.fire(made, START - HOUR, START - MINUTE, START - SECOND, START)
         rig.fire(rig.put(), START - MINUTE)
         minute, second = START - MINUTE, START - SECOND
-        for of, newest_first, limit, expected in (
+        for of, descending, limit, expected in (
             (made.id, False, 10, [minute, second]),
             (made.id, False, 1, [minute]),
             (made.id, True, 1, [second]),
             (NOBODY, False, 1, []),
         ):
-            found = rig.store.list_fired(
-                of, since=minute, before=START, newest_first=newest_first, limit=limit
+            where = Filter(definition_id=of, fired_since=minute, fired_before=START)
+            found = rig.store.select(
+                where, order=Order.FIRE_TIME, descending=descending, limit=limit
             )
             assert [each.fire_time for each in found] == expected
 
@@ -577,11 +702,26 @@ class ViewTests(StoreTests):
         read = rig.read(made)
         rig.fire(read, *(START + number * SECOND for number in (1, 2, 3, 60, 61)))
         bounds = [START, START + MINUTE, START + HOUR, START + 2 * HOUR]
+
+        def spans(of: UUID, most: int) -> list[dict[State, Counted]]:
+            filters = [
+                Filter(definition_id=of, fired_since=since, fired_before=before)
+                for since, before in pairwise(bounds)
+            ]
+            counts = rig.store.count(filters, most=most)
+            return [
+                {state: each[state] for state in State if each[state].count}
+                for each in counts
+            ]
+
         done, open_one = State.COMPLETED, State.PENDING
-        for most, first in ((10, {done: 1, open_one: 3}), (2, {done: 1, open_one: 1})):
-            found = rig.store.count_fired(made.id, bounds, most=most)
-            assert found == [first, {open_one: 2}, {}]
-        assert rig.store.count_fired(NOBODY, bounds, most=2) == [{}, {}, {}]
+        two = {open_one: Counted(count=2)}
+        first = {done: Counted(count=1), open_one: Counted(count=3)}
+        assert spans(made.id, 10) == [first, two, {}]
+        assert spans(NOBODY, 2) == [{}, {}, {}]
+        bounded, second, _ = spans(made.id, 2)
+        assert second == two
+        assert all(each.more and each.count <= 2 for each in bounded.values())
 
     def test_names_are_found_by_how_they_begin(self, rig: Rig) -> None:
         names = ("report", "report daily", "rep%", "Report", None)
@@ -591,11 +731,18 @@ class ViewTests(StoreTests):
             ("rep%", {"rep%"}),
             ("x", set()),
         ):
-            found = rig.store.search_names(prefix, limit=10)
-            assert {each.name for each in found} == expected
-        assert len(rig.store.search_names("rep", limit=2)) == 2
+            for scan_limit in (None, 100):
+                found = rig.store.select_definitions(
+                    DefinitionFilter(name_prefix=prefix), scan_limit=scan_limit
+                )
+                assert {each.name for each in found} == expected
+        where = DefinitionFilter(name_prefix="rep")
+        page = partial(rig.store.select_definitions, where)
+        assert len(page(limit=2)) == 2
+        read = [each.id for each in all_pages(page, limit=2)]
+        assert read == sorted(made[name].id for name in names[:3])
         rig.delete(made["report"])
-        [left] = rig.store.search_names("report", limit=10)
+        [left] = rig.store.select_definitions(DefinitionFilter(name_prefix="report"))
         assert left.name == "report daily"
 
 
@@ -625,7 +772,7 @@ class OriginTests(StoreTests):
         assert made_at(rig.store.add_instances(adds.id, given)) == [MADE] * 3
         # The record of what an edit leaves is made then.
         rig.edit(edited, trigger=WAITING, next_fire_time=START + HOUR)
-        assert made_at(rig.store.list_instances()) == [MADE] * 7
+        assert made_at(rig.store.select()) == [MADE] * 7
         rig.advance(SECOND)
         again = rig.store.add_instances(adds.id, [given[0], Addition(key="b")])
         assert made_at(again) == [MADE, MADE + SECOND]
@@ -648,7 +795,7 @@ class OriginTests(StoreTests):
         added = rig.store.add_instances(adds.id, [Addition()], claimant=node)
         made = [*put.started, *fired.started, *added]
         assert made_at(made) == [MADE] * len(made)
-        assert set(made_at(rig.store.list_instances())) == {MADE}
+        assert set(made_at(rig.store.select())) == {MADE}
 
     def test_that_of_a_definition_stays_until_it_is_changed(self, rig: Rig) -> None:
         given = definition(START + HOUR, trace_context=FIRST)
@@ -676,7 +823,7 @@ class OriginTests(StoreTests):
         claimed = rig.claim()
         started = rig.start(*claimed)
         assert len(started) == 3
-        for each in (*added, *claimed, *started, *rig.store.list_instances()):
+        for each in (*added, *claimed, *started, *rig.store.select()):
             expected = own if each.key == "a" else None
             assert each.own_trace_context == expected
             assert each.trace_context == (expected or of.trace_context)

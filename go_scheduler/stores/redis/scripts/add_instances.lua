@@ -6,7 +6,8 @@ if not of then
 end
 -- The ids of those that are new, and more than may wait.
 local function those_beyond(most)
-  local room, seen, beyond = most - count_waiting(of), {}, {}
+  local _, unstarted = count_unstarted(of)
+  local room, seen, beyond = most - unstarted, {}, {}
   for _, each in ipairs(A.additions) do
     local place = each.key or each.id
     local known = each.key and call('HGET', P .. 'dk:' .. of.life, each.key)

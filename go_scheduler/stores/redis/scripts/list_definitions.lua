@@ -4,6 +4,15 @@ local page = {}
 local from = A.after and '(' .. A.after or '-'
 if A.soonest then
   page = call('ZRANGEBYLEX', P .. 'soon', from, '+', 'LIMIT', 0, A.limit)
+elseif A.prefix then
+  local first, last = '[' .. A.prefix, '[' .. A.prefix .. '\255'
+  local ids = ids_in(call('ZRANGEBYLEX', P .. 'names', first, last, 'LIMIT', 0, A.most))
+  table.sort(ids)
+  for _, id in ipairs(ids) do
+    if #page < A.limit and (not A.after or id > A.after) then
+      page[#page + 1] = id
+    end
+  end
 else
   -- Of conditions that all have to be met the one is walked that fewest meet.
   local best, least = { 'all' }, nil

@@ -162,15 +162,17 @@ local function count_open(of)
   return call('SCARD', P .. 'do:' .. of.life) + call('SCARD', P .. 'dh:' .. of.life)
 end
 
--- How many of its instances have not ended, and have not begun; on a bus that is told.
-local function count_waiting(of)
-  local waiting = 0
+-- How many of its instances have not ended, and have not begun, by state and in all; on
+-- a bus that is told.
+local function count_unstarted(of)
+  local found, number = {}, 0
   for _, row in ipairs(open_rows(of)) do
     if not row.claimed_by or not row.started_at or row.start_by then
-      waiting = waiting + 1
+      local state = state_of(row)
+      found[state], number = (found[state] or 0) + 1, number + 1
     end
   end
-  return waiting
+  return found, number
 end
 
 local function is_unused(row)
