@@ -23,7 +23,7 @@ from go_scheduler.stores.sql.lists import (
     instance_state,
     live_key,
 )
-from go_scheduler.stores.sql.tables import definitions, instances
+from go_scheduler.stores.sql.tables import Dialect, definitions, instances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, ScalarSelect, Select
 
-    from go_scheduler.stores.sql.tables import Dialect
 
 _column = instances.c
 # No engine reads the definitions if no condition is on them.
