@@ -100,12 +100,13 @@ kept AS (
                      trigger_state text, policies text)
     JOIN made ON made.key = c.key
   RETURNING key)"""
+# The ids are told if not all are new.
 _INSERT_NEW = Statement(
     f"""{_INSERT}
-SELECT now() AS now, made.id, notified(made, next_fire_time, d) AS hinted
-  FROM made
+SELECT now() AS now, ids_unless_all(made.id, :given) AS ids,
+       notified(made, next_fire_time, d) AS hinted
 """,
-    ("now", "id", "hinted"),
+    ("now", "ids", "hinted"),
 )
 _INSERT_AND_START = Statement(
     f"""{_INSERT},
@@ -227,6 +228,7 @@ class _Batch:
         self._new = new
         self.keys = [uuid4() for _ in new]
         self._contents = [write_contents(each) for each in new]
+        self.given = {"given": len(new)}
         self.batches: Mapping[str, Batch] = {
             "x": [
                 _row(each, key, shards)
@@ -237,10 +239,13 @@ class _Batch:
             ],
         }
 
-    def inserted(self, made_at: Mapping[UUID, datetime]) -> Iterator[Inserted]:
-        """Those that were inserted, by the times at which they were."""
+    def inserted(
+        self, now: datetime, ids: Collection[UUID] | None
+    ) -> Iterator[Inserted]:
+        """Those that were inserted at this time: these, or all."""
+        which = None if ids is None else frozenset(ids)
         for each, key, of in zip(self._new, self.keys, self._contents, strict=True):
-            if (now := made_at.get(each.id)) is not None:
+            if which is None or each.id in which:
                 yield Inserted(created(each, now, revision=1), key, of, now)
 
 
@@ -356,10 +361,10 @@ class SQLInserts(ByHandStore, DefinitionStore):
         new.sort(key=attrgetter("id.int"))
         with closing(self._batches(new)) as batches:
             for batch in batches:
-                rows = self._statements.execute(
-                    connection, _INSERT_NEW, terms, batch.batches
+                [row] = self._statements.execute(
+                    connection, _INSERT_NEW, {**terms, **batch.given}, batch.batches
                 )
-                yield from batch.inserted({row.id: row.now for row in rows})
+                yield from batch.inserted(row.now, row.ids)
 
     def _batches(self, new: Sequence[TaskDefinition]) -> Generator[_Batch, None, None]:
         """So many by one statement that it is not noticed what each of them costs.
@@ -385,9 +390,9 @@ class SQLInserts(ByHandStore, DefinitionStore):
     def _insert_one(self, given: TaskDefinition) -> Put | None:
         """Insert one definition if its id is new: no transaction is begun for it."""
         batch = _Batch([given], shards=self._dialect.shards)
-        terms = {"is_late": False, "late": LATE_AFTER}
-        rows = self._statements.run(Lane.NEW, _INSERT_NEW, terms, batch.batches)
-        inserted = list(batch.inserted({row.id: row.now for row in rows}))
+        terms = {"is_late": False, "late": LATE_AFTER, **batch.given}
+        [row] = self._statements.run(Lane.NEW, _INSERT_NEW, terms, batch.batches)
+        inserted = list(batch.inserted(row.now, row.ids))
         self._remember(each for each in inserted if each.is_read_soon)
         if not inserted:
             return None
@@ -411,7 +416,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
         if not rows:
             return None
         [row] = rows
-        [inserted] = batch.inserted({new.id: row.now})
+        [inserted] = batch.inserted(row.now, None)
         if inserted.definition.completed_at is None:
             self._remember([inserted])
         started = TaskInstance(

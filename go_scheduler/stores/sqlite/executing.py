@@ -162,6 +162,8 @@ def _step(
     """Execute one step; the rows of its table."""
     joined = () if step.joined is None else tables[step.joined]
     added = [_computed(each, values, tables) for each in step.computed]
+    if step.sql is None and step.joined is None:
+        return [tuple(added)]
     if step.sql is None:
         pick = _picker(step.places)
         return [pick((*row, *added)) for row in joined]

@@ -102,7 +102,8 @@ class Step(NamedTuple):
     Attributes:
         name: The table that it makes.
         columns: The columns of that.
-        sql: What it executes; None: it takes rows of a former step as they are.
+        sql: What it executes; None: it takes rows of a former step as they are, or
+            one without any.
         passed: The tables that are passed as JSON, and the places of the values that
             are, in each row.
         filters: Which rows of those are. Without any, the step is left out.
@@ -202,7 +203,11 @@ class _Steps:
         source = _FROM.fullmatch(part.body, part.body.index(listed) + len(listed))
         if part.name == _ANSWER and source is not None and source[1] in self._columns:
             return self._pick(part, listed, *source.groups())
-        names = [_name_of(each) for each in _items(listed)]
+        items = _items(listed)
+        names = [_name_of(each) for each in items]
+        computed = [_computed(each) for each in items]
+        if part.name == _ANSWER and None not in computed:
+            return Step(part.name, names, computed=[each for each in computed if each])
         return self._made(part, part.body)._replace(columns=names, needs_rows=False)
 
     def _change(self, part: _Part, needed: set[str]) -> Step:
@@ -239,8 +244,8 @@ class _Steps:
         for item in _items(listed):
             if re.fullmatch(rf"(?:{table}\.)?\w+", item):
                 places[item] = of.index(_name_of(item))
-            elif value := _COMPUTED.fullmatch(item):
-                computed.append(Computed(value[1] == ":now", value[2], value[3] or ""))
+            elif value := _computed(item):
+                computed.append(value)
             else:
                 read.append(item)
         numbered = bool(read or rest.strip())
@@ -284,6 +289,13 @@ class _Steps:
                     filters[name] = found
         sql = _with([*tables, *inlined], body)
         return Step(part.name, sql=sql, passed=passed, filters=filters)
+
+
+def _computed(item: str) -> Computed | None:
+    value = _COMPUTED.fullmatch(item)
+    if value is None:
+        return None
+    return Computed(value[1] == ":now", value[2], value[3] or "")
 
 
 def _filter_of(body: str, table: str, columns: Sequence[str]) -> Filter | None:
