@@ -39,6 +39,7 @@ from go_scheduler.stores.sql.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import (
+        Collection,
         Generator,
         Iterable,
         Iterator,
