@@ -243,6 +243,11 @@ def _made(
     return _Made(sql, statement.columns(_DRIVER), "hint_within" in sql)
 
 
+def sql_of(statement: Statement, dialect: PostgreSQLDialect) -> str:
+    """The text that a kind of server is sent, with the driver's parameters."""
+    return _made(statement, dialect, clocked=False, apart=False).sql
+
+
 # The number of rows is hidden from PostgreSQL by subqueries: for many it would read a
 # whole index, if no statistics say how large that is.
 def _unnested(table: str, declared: Sequence[tuple[str, str]]) -> str:
