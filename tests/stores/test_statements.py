@@ -28,9 +28,9 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_all_are_printed(engine: str) -> None:
-    named = dict(texts(engine))
+@pytest.mark.parametrize("of", ENGINES)
+def test_all_are_printed(of: str) -> None:
+    named = dict(texts(of))
     assert named.keys() >= NAMES
     for text in named.values():
         # What only this package knows has been replaced.
