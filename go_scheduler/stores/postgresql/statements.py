@@ -900,7 +900,7 @@ def _as_attempt(priority: int) -> str:
     return fill(", ".join(columns), width=70, subsequent_indent=" " * 17)
 
 
-def _claim_lapsed(only: str = "", apart: str = "") -> Statement:
+def _claim_lapsed(apart: str = "") -> Statement:
     """Claims anew what others had claimed, the longest lapsed first."""
     sql = f"""
 WITH due AS MATERIALIZED (
@@ -915,7 +915,7 @@ WITH due AS MATERIALIZED (
      AND expires_at >= now() - CAST(:back AS interval)
      AND expires_at <= now() - CAST(:lapsed AS interval)
      AND now() <= CAST(:deadline AS timestamptz)
-     AND queue = ANY(CAST(:queues AS text[])){only}
+     AND queue = ANY(CAST(:queues AS text[])){_SOUND}
    ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED},
@@ -974,14 +974,14 @@ def claim_statements(shards: int, *, reads_rows: bool) -> Mapping[str, Statement
             **named,
             "claim": _claim(_SOUND + _FREE),
             "claim_and_look": _claim(_SOUND + _FREE, looked=_looked()),
-            "claim_lapsed": _claim_lapsed(_SOUND),
+            "claim_lapsed": _claim_lapsed(),
         }
     return {
         **named,
         "claim": _claim(),
         "claim_past_locks": _claim(_SOUND + _FREE, APART),
         "claim_lapsed": _claim_lapsed(),
-        "claim_lapsed_past_locks": _claim_lapsed(_SOUND, APART),
+        "claim_lapsed_past_locks": _claim_lapsed(APART),
     }
 
 
