@@ -129,7 +129,6 @@ class PlacesToClaim:
         return sorted(full, key=lambda place: in_turn.index(place[1]))
 
 
-_CAREFUL_CLAIMS = 20
 _log = logging.getLogger(__name__)
 
 
@@ -156,8 +155,6 @@ class DueInstances:
             statements, classes, shards=shards, reads_rows=reads_rows
         )
         self._reads_rows = reads_rows
-        # By place: how many more claims read rows there, since one has met a lock.
-        self._careful: dict[object, int] = {}
         self._reported = False
 
     def take(
@@ -236,7 +233,7 @@ class DueInstances:
         self._reported = failure is not None
 
     def _past_locks(
-        self, place: object, name: str, claim: Callable[[str], Sequence[Row[Any]]]
+        self, name: str, claim: Callable[[str], Sequence[Row[Any]]]
     ) -> Sequence[Row[Any]]:
         """Claim, past rows that a user's open transaction has locked.
 
@@ -250,22 +247,15 @@ class DueInstances:
         more, so that is done only where it is needed.
 
         Args:
-            place: Where, to be remembered.
             name: The statement; where claims read no rows, there is one that does.
             claim: Executes the statement of a name.
         """
-        careful_name = name if self._reads_rows else f"{name}_past_locks"
-        if careful := self._careful.get(place, 0):
-            self._careful[place] = careful - 1
-            return claim(careful_name)
         try:
             return claim(name)
         except StoreError as error:
             if not met_a_lock(error):
                 raise
-            if not self._reads_rows:
-                self._careful[place] = _CAREFUL_CLAIMS
-            return claim(careful_name)
+            return claim(name if self._reads_rows else f"{name}_past_locks")
 
     def _claim_free(
         self,
@@ -291,7 +281,7 @@ class DueInstances:
             }
             return self._claim(sweep, name, parameters, limit)
 
-        rows = self._past_locks(place, name, claim)
+        rows = self._past_locks(name, claim)
         if len(rows) == limit:
             sweep.go_on(rows[0].now - max(row.place for row in rows))
         return rows
@@ -317,7 +307,7 @@ class DueInstances:
             }
             return self._claim(sweep, name, parameters, limit)
 
-        return self._past_locks(place, "claim_lapsed", claim)
+        return self._past_locks("claim_lapsed", claim)
 
     def _claim(
         self, sweep: Sweep, name: str, parameters: Mapping[str, object], limit: int
