@@ -141,14 +141,10 @@ _LAPSED = """t.claimed_by IS NOT NULL AND t.completed_at IS NULL AND NOT t.froze
 _LOST = ("ran_by", "began", "taken_at", "due_by")
 
 
-@lru_cache(maxsize=2)
-def claim_lapsed(*, reads_rows: bool) -> Statement:
-    """Claims anew what others had claimed, the longest lapsed first.
-
-    What is known of the runs that are lost comes back as well.
-    """
-    return Statement(
-        f"""
+# Claims anew what others had claimed, the longest lapsed first. What is known of the
+# runs that are lost comes back as well.
+_CLAIM_LAPSED = Statement(
+    f"""
 WITH due AS MATERIALIZED (
   SELECT t.id, t.expires_at AS place, t.attempt AS lost_as, t.claimed_by AS lost_by,
          t.worker AS ran_by, t.started_at AS began,
@@ -158,7 +154,7 @@ WITH due AS MATERIALIZED (
               WHEN t.accepted_at IS NULL THEN 'published' ELSE 'accepted' END AS lost_in
     FROM task_instances@task_instances_lease_idx AS t
    WHERE {_LAPSED}
-     AND now() <= CAST(:deadline AS timestamptz){_SOUND if reads_rows else ""}
+     AND now() <= CAST(:deadline AS timestamptz){_SOUND}
    ORDER BY t.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED},
@@ -183,8 +179,8 @@ SELECT {INSTANCE},
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key{_WITH_CONTENTS}
 """,
-        (*ALL, "place", "now", *_LOST),
-    )
+    (*ALL, "place", "now", *_LOST),
+)
 
 
 _LAPSED_HEAD = -1
@@ -255,7 +251,6 @@ SELECT {INSTANCE},
     CLAIMED,
 )
 
-_CAREFUL_CLAIMS = 20
 _log = logging.getLogger(__name__)
 
 
@@ -266,8 +261,6 @@ class SQLClaims(InstanceStore):
     _reader: Reader
     _dialect: Dialect
     _classes: Classes
-    # By place: how many more claims read rows there, since one has met a lock.
-    _careful: dict[object, int]
     _reported = False
 
     def claim_instances(
@@ -424,7 +417,7 @@ class SQLClaims(InstanceStore):
                 careful=careful,
             )
 
-        rows = self._past_locks(places[0], execute)
+        rows = self._past_locks(execute)
         if len(rows) == limit and not self._dialect.claims_together:
             sweeps[0].go_on(rows[0].now - max(row.place for row in rows))
         return rows
@@ -437,13 +430,13 @@ class SQLClaims(InstanceStore):
         def execute(*, careful: bool) -> Sequence[Any]:
             parameters = {**terms, **self._lapsed_terms(queues, lapsed), "limit": limit}
             return self._claim(
-                claim_lapsed(reads_rows=careful or self._dialect.reads_rows),
+                _CLAIM_LAPSED,
                 parameters,
                 [sweep],
                 careful=careful,
             )
 
-        return self._past_locks("lapsed", execute)
+        return self._past_locks(execute)
 
     def _lapsed_terms(self, queues: Sequence[str], lapsed: timedelta) -> Terms:
         back = self._lapsed_sweep(queues, lapsed).back + lapsed
@@ -475,9 +468,7 @@ class SQLClaims(InstanceStore):
                 sweep.finish()
         return rows
 
-    def _past_locks(
-        self, place: object, claim: Callable[..., Sequence[Any]]
-    ) -> Sequence[Any]:
+    def _past_locks(self, claim: Callable[..., Sequence[Any]]) -> Sequence[Any]:
         """Claim, past rows that a user's open transaction has locked.
 
         PostgreSQL skips those. What it does not skip, such as the lock for a page that
@@ -490,19 +481,13 @@ class SQLClaims(InstanceStore):
         more, so that is done only where it is needed.
 
         Args:
-            place: Where, to be remembered.
             claim: Executes the claim, or the careful form of it.
         """
-        if careful := self._careful.get(place, 0):
-            self._careful[place] = careful - 1
-            return claim(careful=True)
         try:
             return claim(careful=False)
         except StoreError as error:
             if not self._statements.met_a_lock(error):
                 raise
-            if not self._dialect.reads_rows:
-                self._careful[place] = _CAREFUL_CLAIMS
             return claim(careful=True)
 
     def list_claimed(
