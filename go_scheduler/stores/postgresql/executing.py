@@ -1,4 +1,4 @@
-"""How servers of the PostgreSQL family execute statements: each as one."""
+"""How PostgreSQL and CockroachDB execute statements: each as one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The part of a store that all SQL stores share: lists, and changes of definitions.
+"""The store of all SQL engines.
 
-The calls that the loops make many times a second are written once for each family of
-engines, in ``postgresql`` and ``sqlite``.
+What the loops call stands in ``firing``, ``claims``, ``runs`` and ``cleanup``, what puts
+in anything new in ``inserts``: each module has its statements, and the methods that send
+them. What users call besides is in ``puts``, ``edits``, ``additions`` and ``views``.
 """
 
 from __future__ import annotations
