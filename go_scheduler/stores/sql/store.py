@@ -1,8 +1,9 @@
 """The store of all SQL engines.
 
-What the loops call stands in ``firing``, ``claims``, ``runs`` and ``cleanup``, what puts
-in anything new in ``inserts``: each module has its statements, and the methods that send
-them. What users call besides is in ``puts``, ``edits``, ``additions`` and ``views``.
+What the loops call stands in ``firing``, ``claims``, ``runs`` and ``cleanup``; what
+puts in anything new, in ``inserts``. Each module has its statements, and the methods that
+send them. What users call besides is in ``puts``, ``edits``, ``additions`` and
+``views``.
 """
 
 from __future__ import annotations
