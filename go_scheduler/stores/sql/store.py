@@ -1,8 +1,8 @@
 """The store of all SQL engines.
 
 What the loops call stands in ``firing``, ``claims``, ``runs`` and ``cleanup``; what
-puts in anything new, in ``inserts``. Each module has its statements, and the methods that
-send them. What users call besides is in ``puts``, ``edits``, ``additions`` and
+puts in anything new, in ``inserts``. Each module has its statements, and the methods
+that send them. What users call besides is in ``puts``, ``edits``, ``additions`` and
 ``views``.
 """
 
