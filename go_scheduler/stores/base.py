@@ -729,19 +729,19 @@ class ReadStore(ABC):
                 state: Counted(count=min(found[state], most), more=more)
                 for state in State
             }
-        page = self.select(where, descending=True, limit=most + 1, scan_limit=most + 1)
-        if page.next is None and len(page) <= most:
-            found = Counter(each.state for each in page)
-            return {state: Counted(count=found[state]) for state in State}
-        counts: dict[State, Counted] = {}
+        # Of some queues or owners, so many of all are looked at.
+        scan_limit = None if where.conditions <= {"states"} else most + 1
+        counts = dict.fromkeys(State, Counted(count=0))
         for state in State if where.states is None else where.states:
-            alone = replace(where, states=(state,))
             page = self.select(
-                alone, descending=True, limit=most + 1, scan_limit=most + 1
+                replace(where, states=(state,)),
+                descending=True,
+                limit=most + 1,
+                scan_limit=scan_limit,
             )
             more = len(page) > most or page.next is not None
             counts[state] = Counted(count=min(len(page), most), more=more)
-        return {**dict.fromkeys(State, Counted(count=0)), **counts}
+        return counts
 
     def _walk(
         self, where: Filter, order: Order = Order.EXECUTION
