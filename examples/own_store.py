@@ -140,7 +140,6 @@ class FileStore(MemoryStore):
     declare_definitions = in_file(MemoryStore.declare_definitions)
     select = in_file(MemoryStore.select)
     select_definitions = in_file(MemoryStore.select_definitions)
-    count = in_file(MemoryStore.count)
     delete_definitions = in_file(MemoryStore.delete_definitions)
     list_tombstones = in_file(MemoryStore.list_tombstones)
     pause_definitions = in_file(MemoryStore.pause_definitions)
@@ -165,6 +164,7 @@ class FileStore(MemoryStore):
     list_due_queues = in_file(MemoryStore.list_due_queues)
     list_runs = in_file(MemoryStore.list_runs)
     reopen_instances = in_file(MemoryStore.reopen_instances)
+    count = Store.count  # which reads by select
     note_stats, list_stats = Store.note_stats, Store.list_stats  # which keep nothing
 
 

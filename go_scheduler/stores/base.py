@@ -729,6 +729,10 @@ class ReadStore(ABC):
                 state: Counted(count=min(found[state], most), more=more)
                 for state in State
             }
+        page = self.select(where, descending=True, limit=most + 1, scan_limit=most + 1)
+        if page.next is None and len(page) <= most:
+            found = Counter(each.state for each in page)
+            return {state: Counted(count=found[state]) for state in State}
         counts: dict[State, Counted] = {}
         for state in State if where.states is None else where.states:
             alone = replace(where, states=(state,))

@@ -253,6 +253,34 @@ def sorted_page(
     return page_of([row for _, row in placed[:limit]], position, limit=limit)
 
 
+def page_in_order(
+    rows: Iterable[TaskInstance],
+    where: Filter,
+    order: Order,
+    *,
+    limit: int,
+    scan_limit: int | None,
+) -> Page[TaskInstance]:
+    """The page of rows that come in their order, which is looked at up to a bound.
+
+    Args:
+        rows: All that come after the page before.
+        where: What they have to meet.
+        order: Their order.
+        limit: Most rows of the page.
+        scan_limit: So many rows are looked at; None: as many as it takes.
+    """
+    page: list[TaskInstance] = []
+    end: Position | None = None
+    for number, row in enumerate(rows):
+        if number == scan_limit or len(page) == limit:
+            return Page(page, next=end)
+        if where.matches(row):
+            page.append(row)
+        end = order.position(row)
+    return Page(page)
+
+
 def page_of(
     rows: Sequence[Item], position: Callable[[Item], Position | None], *, limit: int
 ) -> Page[Item]:

@@ -19,6 +19,7 @@ import pytest
 from go_scheduler import StoreUnavailableError, TaskDefinition
 from go_scheduler.client import Client
 from go_scheduler.errors import StoreError
+from go_scheduler.stores import open_store
 from go_scheduler.testing.clock import START
 from tests.behaviour.store_house import (
     HOUR,
@@ -258,6 +259,41 @@ def test_an_error_says_whether_trying_again_may_help_and_changes_nothing(
         assert caught.value.__cause__ is not None
     assert client.list_definitions() == []
     assert client.schedule(once()).revision == 1
+
+
+# The isolation level.
+
+
+@pytest.mark.parametrize(
+    ("engine", "other"),
+    [("postgresql", "serializable"), ("cockroachdb", r"read\ committed")],
+)
+def test_a_store_sets_its_isolation_level_whatever_the_default_is(
+    store_url: str, other: str
+) -> None:
+    options = f"-c default_transaction_isolation={other}"
+    with closing(open_store(store_url, connect_args={"options": options})) as store:
+        store.initialize()
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
+def test_a_store_whose_isolation_level_is_not_kept_is_refused(store_url: str) -> None:
+    options = (
+        "-c default_transaction_isolation=serializable"
+        " -c search_path=careless,pg_catalog,public"
+    )
+    with psycopg.connect(libpq(store_url), autocommit=True) as connection:
+        connection.execute(
+            "CREATE SCHEMA careless; CREATE FUNCTION careless.set_config(text, text,"
+            " boolean) RETURNS text LANGUAGE sql AS 'SELECT $2'"
+        )
+        store = open_store(store_url, connect_args={"options": options})
+        with closing(store), pytest.raises(StoreError) as refused:
+            store.initialize()
+        connection.execute("DROP SCHEMA careless CASCADE")
+    message = str(refused.value)
+    assert "run at isolation level SERIALIZABLE" in message
+    assert "default_transaction_isolation to READ COMMITTED" in message
 
 
 # SQLite, whose file is away, full or read-only.

@@ -121,7 +121,7 @@ def test_the_store_is_closed_after_the_last_call_of_it(
     may_end = threading.Event()
     shutdown, close = Threads.shutdown, SQLiteStore.close
 
-    def read(store: SQLiteStore, **_: object) -> list[object]:
+    def read(store: SQLiteStore, *_: object, **__: object) -> Page[object]:
         assert may_end.wait(FAILED_AFTER)
         order.append("read")
         return Page()

@@ -219,6 +219,30 @@ class TestLockedRows:
         taken += ids(claim(store))
         assert sorted(taken) == sorted(ids(given))
 
+    def test_takeovers_of_what_a_locked_definition_has(
+        self, store: PostgreSQLStore, store_url: str, clock: ManualClock, few: int
+    ) -> None:
+        given = many(store, 20)
+        definitions = [each.definition.id for each in given[:few]]
+        clock.advance(LEASE)
+        with locked(store_url, DEFINITIONS, definitions):
+            # A claim that met the lock is made anew, and may skip what it had taken.
+            taken = [*claim(store, lapsed=True), *claim(store, lapsed=True)]
+        assert sorted(ids(taken)) == sorted(ids(given))
+
+    def test_starts_in_slots_of_what_a_locked_definition_has(
+        self, store: PostgreSQLStore, store_url: str, few: int
+    ) -> None:
+        later = START + HOUR
+        read = store.put_definitions(
+            [definition(later, lock=str(each)) for each in range(8)]
+        ).definitions
+        store.fire_definitions([firing(each) for each in read])
+        held = claim(store, ahead=HOUR)
+        with locked(store_url, DEFINITIONS, ids(read[:few])):
+            answer = store.start_instances(claimant(), [claim_of(e) for e in held])
+        assert_divided(answer, held, [])
+
     def test_starts_of_what_a_locked_definition_has(
         self, store: PostgreSQLStore, store_url: str, few: int
     ) -> None:
@@ -260,7 +284,8 @@ class TestLockedRows:
                 b" (SELECT key FROM task_definitions WHERE id = ANY(%s))",
                 [definitions],
             )
-            taken = claim(store)
+            # A claim that met the lock is made anew, and may skip what it had taken.
+            taken = [*claim(store), *claim(store)]
         assert {each.id: each.definition for each in taken} == {
             each.id: each.definition for each in given
         }

@@ -211,10 +211,10 @@ def test_the_reference_store_is_like_itself() -> None:
     run_state_machine_as_test(MemoryMachine, settings=SETTINGS)
 
 
-def test_our_stores_start_what_they_make_for_a_node(store: Store, engine: str) -> None:
+def test_our_stores_start_what_they_make_for_a_node(store: Store) -> None:
     assert starts_of(store) == Starts(put=True, added=True)
     fired = store.fire_definitions([firing(put(store))], claimant=claimant())
-    assert len(fired.started) == (0 if engine == "sqlite" else 1)
+    assert len(fired.started) == 1
 
 
 @pytest.mark.slow

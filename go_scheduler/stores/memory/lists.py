@@ -19,6 +19,7 @@ from go_scheduler.stores.filters import (
     Order,
     Page,
     counted,
+    page_in_order,
     page_of,
     sorted_page,
 )
@@ -59,8 +60,10 @@ class MemoryReads(ReadStore):
         """Read a page of the instances that meet a filter."""
         rows = self._narrowed(where)
         if rows is None and order is Order.EXECUTION:
-            found = filter(where.matches, self._in_order(where, after, descending))
-            return page_of(list(islice(found, limit)), order.position, limit=limit)
+            walked = self._in_order(where, after, descending)
+            return page_in_order(
+                walked, where, order, limit=limit, scan_limit=scan_limit
+            )
         every = self._in_order(where) if rows is None else self._views(rows)
         return sorted_page(
             filter(where.matches, every),

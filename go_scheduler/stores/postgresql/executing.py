@@ -1,4 +1,4 @@
-"""How servers of the PostgreSQL family execute statements: each as one."""
+"""How PostgreSQL and CockroachDB execute statements: each as one."""
 
 from __future__ import annotations
 
@@ -241,6 +241,11 @@ def _made(
         sql = sql.replace(_OF_DEFINITION, f"{_OF_DEFINITION} AND false")
     sql = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
     return _Made(sql, statement.columns(_DRIVER), "hint_within" in sql)
+
+
+def sql_of(statement: Statement, dialect: PostgreSQLDialect) -> str:
+    """The text that a kind of server is sent, with the driver's parameters."""
+    return _made(statement, dialect, clocked=False, apart=False).sql
 
 
 # The number of rows is hidden from PostgreSQL by subqueries: for many it would read a

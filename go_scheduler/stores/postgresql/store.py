@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_type
 from go_scheduler.clock import StoreClock, SystemClock
+from go_scheduler.errors import StoreError
 from go_scheduler.stores.findings import answers
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.driver import (
@@ -104,6 +105,26 @@ class PostgreSQLStore(SQLStore):
         query = {key: each for key, each in self._url.query.items() if key in _SHOWN}
         url = self._url.set(query=query).render_as_string(hide_password=True)
         return f"{type(self).__name__}({url!r})"
+
+    def initialize(self) -> None:
+        """Check the isolation level; bring the schema up to date, or check that it is.
+
+        Raises:
+            StoreError: Statements run at another level than the store has set, or the
+                schema cannot be used.
+        """
+        self._database.run(Lane.BY_HAND, self._check_isolation)
+        super().initialize()
+
+    def _check_isolation(self, connection: Connection) -> None:
+        level = self._kind.isolation_level
+        found = connection.exec_driver_sql("SHOW transaction_isolation").scalar_one()
+        if found.upper() != level:
+            raise StoreError(
+                f"statements run at isolation level {found.upper()}, and the store has"
+                f" set default_transaction_isolation to {level}: see that no pooler or"
+                " proxy before the server drops or changes this setting"
+            )
 
     def connect(self) -> None:
         """Open all connections of the loops, so that no start waits for one."""

@@ -24,6 +24,7 @@ from go_scheduler.stores.filters import (
     Order,
     Page,
     counted,
+    page_in_order,
     page_of,
     sorted_page,
 )
@@ -190,16 +191,8 @@ class RedisReads(RedisCalls, ReadStore):
                 after=after,
                 limit=limit,
             )
-        page: list[TaskInstance] = []
-        end: Position | None = None
         walked = self._walk_index(index, limit + 1, after, descending)
-        for number, each in enumerate(walked):
-            if number == scan_limit or len(page) == limit:
-                return Page(page, next=end)
-            if where.matches(each):
-                page.append(each)
-            end = order.position(each)
-        return Page(page)
+        return page_in_order(walked, where, order, limit=limit, scan_limit=scan_limit)
 
     def _few(self, where: Filter) -> Sequence[TaskInstance] | None:
         """All that a filter may mean, if that is known to be few."""

@@ -84,7 +84,7 @@ _OF_INDEX = "task_instances@task_instances_claimable_idx AS t"
 
 
 @lru_cache(maxsize=256)
-def _claim(
+def claim(
     turns: Sequence[int], *, shards: int, reads_rows: bool, swept: bool
 ) -> Statement:
     """Claims what nobody has claimed in some places, the earliest first.
@@ -141,14 +141,10 @@ _LAPSED = """t.claimed_by IS NOT NULL AND t.completed_at IS NULL AND NOT t.froze
 _LOST = ("ran_by", "began", "taken_at", "due_by")
 
 
-@lru_cache(maxsize=2)
-def _claim_lapsed(*, reads_rows: bool) -> Statement:
-    """Claims anew what others had claimed, the longest lapsed first.
-
-    What is known of the runs that are lost comes back as well.
-    """
-    return Statement(
-        f"""
+# Claims anew what others had claimed, the longest lapsed first. What is known of the
+# runs that are lost comes back as well.
+_CLAIM_LAPSED = Statement(
+    f"""
 WITH due AS MATERIALIZED (
   SELECT t.id, t.expires_at AS place, t.attempt AS lost_as, t.claimed_by AS lost_by,
          t.worker AS ran_by, t.started_at AS began,
@@ -158,7 +154,7 @@ WITH due AS MATERIALIZED (
               WHEN t.accepted_at IS NULL THEN 'published' ELSE 'accepted' END AS lost_in
     FROM task_instances@task_instances_lease_idx AS t
    WHERE {_LAPSED}
-     AND now() <= CAST(:deadline AS timestamptz){_SOUND if reads_rows else ""}
+     AND now() <= CAST(:deadline AS timestamptz){_SOUND}
    ORDER BY t.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED},
@@ -183,15 +179,15 @@ SELECT {INSTANCE},
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key{_WITH_CONTENTS}
 """,
-        (*ALL, "place", "now", *_LOST),
-    )
+    (*ALL, "place", "now", *_LOST),
+)
 
 
 _LAPSED_HEAD = -1
 
 
 @lru_cache(maxsize=256)
-def _heads(places: int, looks: int, *, shards: int, lapsed: bool) -> Statement:
+def heads(places: int, looks: int, *, shards: int, lapsed: bool) -> Statement:
     """Says in which places there is anything to claim, by their numbers.
 
     On CockroachDB a plain read of what a claim would take settles it: the claim finds
@@ -204,7 +200,7 @@ def _heads(places: int, looks: int, *, shards: int, lapsed: bool) -> Statement:
         shards: Over how many parts of the index instances are spread.
         lapsed: Whether to look for what has lapsed.
     """
-    heads = [
+    parts = [
         f"""
 head{number} AS MATERIALIZED (
   SELECT {number} AS head FROM {_OF_INDEX}
@@ -212,7 +208,7 @@ head{number} AS MATERIALIZED (
    ORDER BY t.claimable_at LIMIT :limit)"""
         for number in range(places)
     ]
-    heads += [
+    parts += [
         f"""
 head{number} AS MATERIALIZED (
   SELECT {number} AS head FROM {_OF_INDEX}
@@ -223,7 +219,7 @@ head{number} AS MATERIALIZED (
     ]
     every = [f"SELECT head FROM head{number}" for number in range(places + looks)]
     if lapsed:
-        heads.append(f"""
+        parts.append(f"""
 lapsed AS MATERIALIZED (
   SELECT {_LAPSED_HEAD} AS head FROM task_instances@task_instances_lease_idx AS t
    WHERE {_LAPSED} LIMIT 1)""")
@@ -231,7 +227,7 @@ lapsed AS MATERIALIZED (
     union = "\n        UNION ALL ".join(every)
     return Statement(
         f"""
-WITH{",".join(heads)}
+WITH{",".join(parts)}
 SELECT DISTINCT head FROM ({union}) AS heads
 """,
         ("head",),
@@ -255,7 +251,6 @@ SELECT {INSTANCE},
     CLAIMED,
 )
 
-_CAREFUL_CLAIMS = 20
 _log = logging.getLogger(__name__)
 
 
@@ -266,8 +261,6 @@ class SQLClaims(InstanceStore):
     _reader: Reader
     _dialect: Dialect
     _classes: Classes
-    # By place: how many more claims read rows there, since one has met a lock.
-    _careful: dict[object, int]
     _reported = False
 
     def claim_instances(
@@ -335,30 +328,30 @@ class SQLClaims(InstanceStore):
         }
         if lapsed is not None:
             terms |= self._lapsed_terms(queues, lapsed)
-        statement = _heads(
+        statement = heads(
             len(places),
             len(asked) - len(places),
             shards=self._dialect.shards,
             lapsed=lapsed is not None,
         )
         rows = self._statements.read(Lane.BY_TIME, statement, terms)
-        heads = {row.head for row in rows}
+        full = {row.head for row in rows}
         for number, sweep in enumerate(sweeps):
-            if number not in heads:
+            if number not in full:
                 sweep.finish()
-        if lapsed is not None and _LAPSED_HEAD not in heads:
+        if lapsed is not None and _LAPSED_HEAD not in full:
             self._lapsed_sweep(queues, lapsed).finish()
-        found = [asked[number] for number in heads if number >= 0]
+        found = [asked[number] for number in full if number >= 0]
         if looks:
             look.finish()
             self._classes.learn(priority for _, priority, _ in found)
         # In which shards of those anything waits is not known yet.
-        full = [each for each in found if each[1] in known]
-        full += product(queues, {each[1] for each in found} - {*known}, shards)
-        random.shuffle(full)
+        where = [each for each in found if each[1] in known]
+        where += product(queues, {each[1] for each in found} - {*known}, shards)
+        random.shuffle(where)
         in_turn = self._classes.in_turn()
-        full.sort(key=lambda place: in_turn.index(place[1]))
-        return _LAPSED_HEAD in heads, full
+        where.sort(key=lambda place: in_turn.index(place[1]))
+        return _LAPSED_HEAD in full, where
 
     def _claim_each(
         self,
@@ -404,7 +397,7 @@ class SQLClaims(InstanceStore):
         priorities = [priority for _, priority, _ in places]
         turns = tuple(priorities.index(each) for each in priorities)
 
-        def claim(*, careful: bool) -> Sequence[Any]:
+        def execute(*, careful: bool) -> Sequence[Any]:
             parameters = {
                 **terms,
                 **_place_terms(places),
@@ -413,7 +406,7 @@ class SQLClaims(InstanceStore):
                 "limit": limit,
             }
             return self._claim(
-                _claim(
+                claim(
                     turns,
                     shards=self._dialect.shards,
                     reads_rows=careful or self._dialect.reads_rows,
@@ -424,7 +417,7 @@ class SQLClaims(InstanceStore):
                 careful=careful,
             )
 
-        rows = self._past_locks(places[0], claim)
+        rows = self._past_locks(execute)
         if len(rows) == limit and not self._dialect.claims_together:
             sweeps[0].go_on(rows[0].now - max(row.place for row in rows))
         return rows
@@ -434,16 +427,16 @@ class SQLClaims(InstanceStore):
     ) -> Sequence[Any]:
         sweep = self._lapsed_sweep(queues, lapsed)
 
-        def claim(*, careful: bool) -> Sequence[Any]:
+        def execute(*, careful: bool) -> Sequence[Any]:
             parameters = {**terms, **self._lapsed_terms(queues, lapsed), "limit": limit}
             return self._claim(
-                _claim_lapsed(reads_rows=careful or self._dialect.reads_rows),
+                _CLAIM_LAPSED,
                 parameters,
                 [sweep],
                 careful=careful,
             )
 
-        return self._past_locks("lapsed", claim)
+        return self._past_locks(execute)
 
     def _lapsed_terms(self, queues: Sequence[str], lapsed: timedelta) -> Terms:
         back = self._lapsed_sweep(queues, lapsed).back + lapsed
@@ -475,9 +468,7 @@ class SQLClaims(InstanceStore):
                 sweep.finish()
         return rows
 
-    def _past_locks(
-        self, place: object, claim: Callable[..., Sequence[Any]]
-    ) -> Sequence[Any]:
+    def _past_locks(self, claim: Callable[..., Sequence[Any]]) -> Sequence[Any]:
         """Claim, past rows that a user's open transaction has locked.
 
         PostgreSQL skips those. What it does not skip, such as the lock for a page that
@@ -490,19 +481,13 @@ class SQLClaims(InstanceStore):
         more, so that is done only where it is needed.
 
         Args:
-            place: Where, to be remembered.
             claim: Executes the claim, or the careful form of it.
         """
-        if careful := self._careful.get(place, 0):
-            self._careful[place] = careful - 1
-            return claim(careful=True)
         try:
             return claim(careful=False)
         except StoreError as error:
             if not self._statements.met_a_lock(error):
                 raise
-            if not self._dialect.reads_rows:
-                self._careful[place] = _CAREFUL_CLAIMS
             return claim(careful=True)
 
     def list_claimed(

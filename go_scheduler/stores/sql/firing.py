@@ -45,7 +45,7 @@ _AFTER = """
 
 
 @lru_cache(maxsize=8)
-def _due(shards: int, *, goes_on: bool) -> Statement:
+def due(shards: int, *, goes_on: bool) -> Statement:
     """A page of what is due, in time or late, of every shard.
 
     On SQLite a time that is no whole number is never due. One that is no time comes
@@ -97,7 +97,7 @@ _FIRED = exclusion("d")
 _AT = "f.fire_time + f.later * interval '1 microsecond'"
 # On CockroachDB it is the row that is locked, and not an index's copy of it: the
 # revision makes it read the row.
-_FREE = Statement(
+_FIRE_FREE = Statement(
     """
 SELECT id, revision FROM task_definitions@task_definitions_id_key
  WHERE id IN (SELECT x.id FROM batch AS x (id uuid)) AND deleted_at IS NULL
@@ -105,7 +105,7 @@ SELECT id, revision FROM task_definitions@task_definitions_id_key
 """,
     ("id", "revision"),
 )
-_CURRENT = Statement(
+_FIRE_CURRENT = Statement(
     """
 SELECT d.id
   FROM batch AS x (id uuid, expected timestamptz, revision bigint)
@@ -184,7 +184,7 @@ made AS (
         else "SELECT id FROM moved"
     }
 """
-    return Write(Statement(sql, answer), free=_FREE, current=_CURRENT)
+    return Write(Statement(sql, answer), free=_FIRE_FREE, current=_FIRE_CURRENT)
 
 
 _FIRE = _fire()
@@ -214,7 +214,7 @@ class SQLFiring(DefinitionStore):
         if after is not None:
             terms["after_time"] = after.next_fire_time or EARLIEST
             terms["after_id"] = after.id
-        statement = _due(self._dialect.shards, goes_on=after is not None)
+        statement = due(self._dialect.shards, goes_on=after is not None)
         with self._statements.scanning(sweep):
             rows = self._statements.read(Lane.BY_TIME, statement, terms)
         if not rows:

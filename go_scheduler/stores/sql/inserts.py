@@ -143,7 +143,7 @@ _WAITS_IN_TURN = 4
 # finds what was added; no fire and no other addition does. What is there already is a
 # look-up, by OFFSET 0 as for fires. The ids are told if not all are made.
 @lru_cache(maxsize=2)
-def _add(*, starts: bool) -> Statement:
+def add(*, starts: bool) -> Statement:
     """Makes instances of one definition, and starts those that are due."""
     mine, unless, columns, values, join, answer = "", "", "", "", "", ""
     answers: tuple[str, ...] = ()
@@ -512,7 +512,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
             terms["names"] = None if names is None else list(names)
         rows = self._statements.execute(
             connection,
-            _add(starts=claimant is not None),
+            add(starts=claimant is not None),
             terms,
             {"b": [self._of_addition(each) for each in new]},
         )

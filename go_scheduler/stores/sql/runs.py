@@ -52,7 +52,7 @@ LEASE = """least(CAST(:lease AS interval),
 
 # Rows of a batch that can be written though somebody else has locked the others, and
 # those that are still as they were.
-_FREE = Statement(
+_CLAIMED_FREE = Statement(
     """
 SELECT id FROM task_instances@task_instances_pkey
  WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
@@ -60,7 +60,7 @@ SELECT id FROM task_instances@task_instances_pkey
 """,
     ("id",),
 )
-_CURRENT = Statement(
+_CLAIMED_CURRENT = Statement(
     f"""
 SELECT t.id
   FROM batch AS x (id uuid, attempt bigint)
@@ -94,8 +94,8 @@ WITH t AS (
   RETURNING {INSTANCE}){_OF_DEFINITION}""",
         CLAIMED,
     ),
-    free=_FREE,
-    current=_CURRENT,
+    free=_CLAIMED_FREE,
+    current=_CLAIMED_CURRENT,
     apart=True,
 )
 
@@ -157,8 +157,8 @@ t AS (
   RETURNING {INSTANCE}){_OF_DEFINITION}""",
         CLAIMED,
     ),
-    free=_FREE,
-    current=_CURRENT,
+    free=_CLAIMED_FREE,
+    current=_CLAIMED_CURRENT,
     apart=True,
 )
 
@@ -197,8 +197,8 @@ RETURNING t.id, t.cancel_requested
 """,
         ("id", "cancel_requested"),
     ),
-    free=_FREE,
-    current=_CURRENT,
+    free=_CLAIMED_FREE,
+    current=_CLAIMED_CURRENT,
 )
 
 
@@ -232,8 +232,8 @@ SELECT id FROM released
 """,
         ("id",),
     ),
-    free=_FREE,
-    current=_CURRENT,
+    free=_CLAIMED_FREE,
+    current=_CLAIMED_CURRENT,
 )
 
 # The first success wins, of whichever attempt.

@@ -1,7 +1,9 @@
-"""The part of a store that all SQL stores share: lists, and changes of definitions.
+"""The store of all SQL engines.
 
-The calls that the loops make many times a second are written once for each family of
-engines, in ``postgresql`` and ``sqlite``.
+What the loops call stands in ``firing``, ``claims``, ``runs`` and ``cleanup``; what
+puts in anything new, in ``inserts``. Each module has its statements, and the methods
+that send them. What users call besides is in ``puts``, ``edits``, ``additions`` and
+``views``.
 """
 
 from __future__ import annotations
@@ -97,7 +99,6 @@ class SQLStore(
         self._reviewing = Reviewing(database, dialect, self._reader)
         self._elapsed = (clock or SystemClock()).elapsed
         self._classes = Classes(self._elapsed)
-        self._careful = {}
         self._limited = {}
         self._limited_within = {}
 

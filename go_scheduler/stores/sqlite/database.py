@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import lru_cache
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import QueuePool, create_engine, event, exc
 
@@ -25,7 +25,7 @@ from go_scheduler.stores.hints import Hints, News
 from go_scheduler.stores.sql.database import Database, Fault, Lane, Overtaken, read_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
@@ -216,21 +216,6 @@ class SQLiteDatabase(Database):
         with self._write_lock.taken():
             return super().transact(work, repeatable=repeatable, waits=waits)
 
-    def write(
-        self, statement: str, parameters: Callable[[], Mapping[str, object]]
-    ) -> None:
-        """Execute a statement that is a transaction by itself.
-
-        Args:
-            statement: It.
-            parameters: Asked for under the write lock.
-        """
-        with self._write_lock.taken():
-            self.run(
-                self.writing,
-                lambda connection: self._when_free(connection, statement, parameters()),
-            )
-
     def version(self) -> int:
         """A number that changes when anybody else has written to the file.
 
@@ -247,7 +232,7 @@ class SQLiteDatabase(Database):
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
         """A transaction that has the write lock from its beginning."""
-        self._when_free(connection, "BEGIN IMMEDIATE")
+        self._begin(connection)
         try:
             yield
             connection.exec_driver_sql("COMMIT")
@@ -269,19 +254,17 @@ class SQLiteDatabase(Database):
         self._write_lock = WriteLock(_POOL_TIMEOUT)
         super().abandon()
 
-    def _when_free(
-        self, connection: Connection, statement: str, parameters: Any = None
-    ) -> None:
-        """Execute a statement that takes the write lock, once the file is free."""
+    def _begin(self, connection: Connection) -> None:
+        """Take the write lock, once the file is free."""
         for _ in range(int(self._busy_timeout / _LOOK_FOR_LOCK)):
             try:
-                connection.exec_driver_sql(statement, parameters)
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             except exc.OperationalError as error:
                 if _code_of(error) != sqlite3.SQLITE_BUSY:
                     raise
             else:
                 return
-        connection.exec_driver_sql(statement, parameters)
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def _use_log(self, connection: Connection) -> None:
         try:

@@ -672,6 +672,12 @@ class ViewTests(StoreTests):
                 found = rig.store.select(where, scan_limit=scan_limit, **read)
                 names = "".join(letters[each.id] for each in found)
                 assert names == expected, f"{read} of {where}"
+        # However few are looked at, each page says where to go on.
+        few = Filter(queues=["fax"]), Filter(name="mail"), Filter(states=OPEN)
+        for where in few:
+            page = partial(rig.store.select, where, scan_limit=2)
+            goes_on = all_pages(page, limit=3)
+            assert ids(goes_on) == ids(rig.store.select(where)), where
         for queues, found_in in ((["mail"], []), (None, ["idle"]), ([], [])):
             backlog = rig.store.list_backlog(9, queues=queues)
             assert [each.queue for each in backlog] == found_in
