@@ -20,7 +20,7 @@ import redis
 from sqlalchemy import QueuePool, make_url
 
 from go_scheduler.stores.cockroachdb import CockroachDBStore
-from go_scheduler.stores.postgresql.questions import within
+from go_scheduler.stores.postgresql.driver import within
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sql.tables import metadata

@@ -29,7 +29,7 @@ from go_scheduler.stores.findings import (
     Finding,
     Kind,
     Severity,
-    unanswered,
+    answers,
     well,
 )
 from go_scheduler.triggers.on_demand import OnDemandTrigger
@@ -641,8 +641,4 @@ def _findings(store: Store, facts: Facts, clock: Clock) -> Iterator[Finding]:
     yield from examined
     if any(each.name == SCHEMA_MISSING.name for each in examined):
         return
-    for about, question in _QUESTIONS.items():
-        try:
-            yield from question(facts)
-        except StoreError as error:
-            yield unanswered(about, error)
+    yield from answers(_QUESTIONS, lambda question: question(facts))

@@ -14,11 +14,9 @@ import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from go_scheduler.stores.cockroachdb_questions import QUESTIONS
 from go_scheduler.stores.hints import LastWork, Polls
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect, array
-from go_scheduler.stores.postgresql.driver import EngineKind
-from go_scheduler.stores.postgresql.questions import within
+from go_scheduler.stores.postgresql.driver import EngineKind, within
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 
 if TYPE_CHECKING:
@@ -63,7 +61,6 @@ class CockroachDBStore(PostgreSQLStore):
     # resolved, after the commit: for 70 ms at the 99th percentile on one idle node.
     settling = timedelta(milliseconds=200)
     _kind = EngineKind.COCKROACHDB
-    _questions = QUESTIONS
 
     def __init__(
         self,

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from go_scheduler.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 class Severity(StrEnum):
@@ -73,7 +78,6 @@ def well(name: str, seen: str) -> Finding:
     return Finding(name=name, severity=Severity.OK, seen=seen)
 
 
-_INSUFFICIENT_PRIVILEGE = "42501"
 _NOTICE, _WARNING, _ERROR = Severity.NOTICE, Severity.WARNING, Severity.ERROR
 
 UNREACHABLE = Kind(
@@ -120,18 +124,11 @@ SESSIONS_HIDDEN = Kind(
     _NOTICE,
     "Ask as a user who may see the sessions of others, for their transactions.",
 )
-DISK_FULL = Kind("disk-full", _ERROR, "Make room on the disk.")
 EVICTING = Kind(
     "evicting",
     _ERROR,
     "Set maxmemory-policy noeviction: this one removes what is scheduled, when the"
     " memory is full.",
-)
-MEMORY_FULL = Kind(
-    "memory-full",
-    _WARNING,
-    "Raise maxmemory, or keep what has ended for a shorter time: when it is full,"
-    " nothing is written.",
 )
 MAY_LOSE = Kind(
     "may-lose",
@@ -149,14 +146,27 @@ OF_STORES = tuple(each for each in vars().values() if isinstance(each, Kind))
 """All that stores of this package may find wrong with their databases."""
 
 
-def unanswered(about: str, error: Exception) -> Finding:
-    """The finding for a question that failed.
+Question = TypeVar("Question")
+
+
+def answers(
+    questions: Mapping[str, Question], ask: Callable[[Question], Iterable[Finding]]
+) -> Iterator[Finding]:
+    """Ask one question after the other. One that fails is a finding.
 
     Args:
-        about: The subject of the question.
-        error: What it raised.
+        questions: By what they are about.
+        ask: Answers one of them.
     """
-    driver_error = getattr(error.__cause__, "orig", None)
-    may_not = getattr(driver_error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE
-    kind = NOT_ALLOWED if may_not else NOT_ANSWERED
-    return kind.found(f"{about}: {error}")
+    for about, question in questions.items():
+        try:
+            yield from ask(question)
+        except StoreError as error:
+            driver_error = getattr(error.__cause__, "orig", error.__cause__)
+            is_allowed = type(driver_error).__name__ not in _NOT_ALLOWED
+            kind = NOT_ANSWERED if is_allowed else NOT_ALLOWED
+            yield kind.found(f"{about}: {error}")
+
+
+# What psycopg and redis raise where the user lacks the right.
+_NOT_ALLOWED = ("InsufficientPrivilege", "NoPermissionError")

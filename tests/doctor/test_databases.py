@@ -11,23 +11,16 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from sqlalchemy import make_url
-from sqlalchemy.dialects import postgresql
 
 from go_scheduler.doctor import Severity, diagnose
 from go_scheduler.errors import StoreUnavailableError
-from go_scheduler.stores import cockroachdb_questions, open_store
+from go_scheduler.stores import open_store
 from go_scheduler.stores.migrations.history import history
-from go_scheduler.stores.postgresql import questions as postgresql_questions
-from go_scheduler.stores.postgresql.questions import within
+from go_scheduler.stores.postgresql.driver import within
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
-from go_scheduler.stores.redis import questions as redis_questions
+from go_scheduler.stores.redis import server
+from go_scheduler.stores.sql import questions
 from go_scheduler.stores.sql.database import Lane
-from go_scheduler.stores.sql.questions import (
-    TABLES,
-    judged_indexes,
-    judged_revision,
-)
-from go_scheduler.stores.sqlite import questions as sqlite_questions
 from tests import servers
 from tests.conftest import SQL
 
@@ -40,8 +33,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.findings import Finding
     from tests.redis_servers import RedisServer
 
-DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
-HEAD = history().head
 NOT_SQLITE = SQL[1:]
 
 
@@ -68,20 +59,20 @@ def execute(url: str, *statements: str) -> None:
 
 
 def test_a_schema_of_an_earlier_revision_is_behind(
-    monkeypatch: pytest.MonkeyPatch,
+    file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = history()
-    monkeypatch.setattr(known, "_revisions", [HEAD, "9999"])
-    found = judged_revision([HEAD])
-    assert (found.name, found.statement) == ("schema-behind", "go_scheduler migrate")
+    monkeypatch.setattr(known, "_revisions", [known.head, "9999"])
+    found = wrong(f"sqlite:///{file}")
+    assert {*found} == {"schema-behind"}
+    assert found["schema-behind"].statement == "go_scheduler migrate"
 
 
 @pytest.mark.parametrize("engine", NOT_SQLITE, indirect=True)
 def test_a_transaction_that_lasts_is_found_and_its_statement_ends_it(
     engine: str, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of = cockroachdb_questions if engine == "cockroachdb" else postgresql_questions
-    monkeypatch.setattr(of, "LONG", timedelta(0))
+    monkeypatch.setattr(questions, "LONG", timedelta(0))
     with connect(store_url) as holder:
         if engine == "cockroachdb":
             [[own]] = holder.execute(b"SHOW session_id").fetchall()
@@ -163,7 +154,7 @@ PLAIN = {
 def test_what_postgresql_says_of_itself_is_judged(
     told: dict[str, object], name: str | None
 ) -> None:
-    question: Any = postgresql_questions.QUESTIONS["server"]
+    question: Any = questions.QUESTIONS["postgresql"]["server"]
     found = answered(question, server_version=[PLAIN | told])
     names = [each.name for each in found]
     assert names == (["server"] if name is None else [name, "server"])
@@ -178,47 +169,30 @@ def test_what_postgresql_says_of_itself_is_judged(
     ],
 )
 def test_the_version_of_cockroachdb_is_judged(version: str, names: list[str]) -> None:
-    question = cockroachdb_questions.QUESTIONS["server"]
-    found = answered(question, version=[{"value": version}])  # type: ignore[arg-type]
+    question: Any = questions.QUESTIONS["cockroachdb"]["server"]
+    found = answered(question, version=[{"value": version}])
     assert [each.name for each in found] == names
 
 
 @pytest.mark.parametrize(
     ("of", "part", "told"),
     [
-        (postgresql_questions, "xact_start", {"pid": 7, "usename": "ann"}),
-        (cockroachdb_questions, "crdb_internal", {"session_id": "18ea"}),
+        ("postgresql", "xact_start", {"pid": 7, "usename": "ann"}),
+        ("cockroachdb", "crdb_internal", {"session_id": "18ea"}),
     ],
-    ids=["postgresql", "cockroachdb"],
 )
 def test_a_transaction_is_found_once_it_is_open_for_five_minutes(
-    of: Any, part: str, told: dict[str, object]
+    of: str, part: str, told: dict[str, object]
 ) -> None:
+    question: Any = questions.QUESTIONS[of]["transactions"]
     row = {"application_name": "shop", "state": "active"} | told
     nobody = [{"hidden": 0, "asking": "me"}]
     for seconds, expected in ((300.0, ["transactions"]), (301.0, ["long-transaction"])):
-        found = answered(
-            of.QUESTIONS["transactions"],
-            hidden=nobody,
-            **{part: [row | {"age": seconds}]},
-        )
+        found = answered(question, hidden=nobody, **{part: [row | {"age": seconds}]})
         assert [each.name for each in found][:1] == expected
     assert "shop" in found[0].seen
     assert found[0].seen.endswith("one open for 5 min 1 s")
     assert str(next(iter(told.values()))) in str(found[0].statement)
-
-
-def test_an_index_that_is_not_valid_is_found() -> None:
-    rows = [(each, True, None, None) for each in TABLES]
-    broken = ("task_instances", True, "task_instances_open_idx", False)
-    found = judged_indexes([*rows, broken], DIALECT, rebuild="REINDEX {};")
-    [one] = [each for each in found if each.name == "index-invalid"]
-    assert one.statement == "REINDEX task_instances_open_idx;"
-    for of in (postgresql_questions, cockroachdb_questions):
-        connection: Any = Answering()
-        connection.dialect = DIALECT
-        [missing, _] = of.QUESTIONS["indexes"](connection)
-        assert missing.name == "table-missing"
 
 
 @pytest.fixture
@@ -242,15 +216,12 @@ def test_what_is_no_database_is_told(tmp_path: Path, kind: str) -> None:
     assert str(path) in report.findings[-1].seen
 
 
-def test_a_question_that_fails_and_a_full_disk_are_found(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_questions, "LITTLE_ROOM", 2**60)
+def test_a_question_that_fails_is_found(file: Path) -> None:
     url = f"sqlite:///{file}"
     table = "go_scheduler_schema_version"
     execute(url, f"ALTER TABLE {table} RENAME COLUMN version_num TO other")
     found = wrong(url)
-    assert {*found} == {"not-answered", "disk-full"}
+    assert {*found} == {"not-answered"}
     assert "no such column: version_num" in found["not-answered"].seen
 
 
@@ -260,13 +231,17 @@ class Says:
     def __init__(self, **info: Any) -> None:
         self._info = info
 
-    def info(self, _: str) -> dict[str, Any]:
+    def info(self, _: str = "") -> dict[str, Any]:
         return self._info
+
+
+OF_REDIS = {"redis_version": "7.2.4", "role": "master", "maxmemory": 0}
 
 
 @pytest.mark.parametrize(
     ("about", "said", "expected"),
     [
+        ("server", {}, [("server", "Redis 7.2.4")]),
         (
             "server",
             {"redis_version": "6.0.16"},
@@ -274,7 +249,7 @@ class Says:
         ),
         (
             "server",
-            {"redis_version": "7.2.4", "valkey_version": "8.1.8"},
+            {"valkey_version": "8.1.8"},
             [("server", "Valkey 8.1.8")],
         ),
         (
@@ -285,13 +260,12 @@ class Says:
                 ("may-lose", "appendonly is no"),
             ],
         ),
-        ("replication", {"role": "master"}, []),
     ],
 )
 def test_what_redis_says_of_itself_is_judged(
     about: str, said: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = redis_questions.QUESTIONS[about](Says(**said))
+    found = server.QUESTIONS[about](Says(**OF_REDIS | said))
     assert [(each.name, each.seen) for each in found] == expected
 
 
@@ -301,7 +275,8 @@ def test_a_question_that_fails_costs_only_itself(
     def fails(client: Any) -> Iterator[Finding]:
         yield client.execute_command("NOSUCH")
 
-    monkeypatch.setitem(redis_questions.QUESTIONS, "memory", fails)
-    found = wrong(redis_server.url)
-    assert found.keys() == {"not-answered"}
-    assert found["not-answered"].seen.startswith("memory: Redis: unknown")
+    monkeypatch.setitem(server.QUESTIONS, "server", fails)
+    with closing(open_store(redis_server.url)) as store:
+        failed, kept = store.examine()
+    assert (failed.name, kept.name) == ("not-answered", "persistence")
+    assert failed.seen.startswith("server: Redis: unknown")

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping, Sequence
 
     from psycopg.abc import PQGen
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL, ExceptionContext
+
+    from go_scheduler.stores.sql.tables import Read
 
 OF_THE_DIALECT = "disable_cockroachdb_telemetry"
 """An option for SQLAlchemy's dialect of CockroachDB, and not for libpq."""
@@ -368,3 +370,20 @@ def fault_of(error: BaseException) -> tuple[Fault, str]:
         operational = isinstance(error.orig, psycopg.OperationalError)
         return (Fault.UNAVAILABLE if operational else Fault.WRONG), ""
     return (Fault.UNAVAILABLE if code.startswith(_UNAVAILABLE) else Fault.WRONG), code
+
+
+def within(
+    kind: str, connection: Connection, read: Callable[[Connection], Read]
+) -> Read:
+    """Run a function within a transaction of a kind."""
+    connection.exec_driver_sql(f"BEGIN {kind}")
+    try:
+        found = read(connection)
+    except BaseException:
+        if not connection.invalidated:
+            connection.exec_driver_sql("ROLLBACK")
+        raise
+    # COMMIT also where nothing was written: after a ROLLBACK psycopg would prepare
+    # every statement anew.
+    connection.exec_driver_sql("COMMIT")
+    return found

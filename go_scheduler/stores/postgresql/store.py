@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 from go_scheduler.checks import check_type
 from go_scheduler.clock import StoreClock, SystemClock
 from go_scheduler.errors import StoreError
+from go_scheduler.stores.findings import answers
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
-from go_scheduler.stores.postgresql.driver import EngineKind, fault_of, make_engines
+from go_scheduler.stores.postgresql.driver import (
+    EngineKind,
+    fault_of,
+    make_engines,
+    within,
+)
 from go_scheduler.stores.postgresql.executing import (
     ServerStatements,
 )
 from go_scheduler.stores.postgresql.listener import Listener
-from go_scheduler.stores.postgresql.questions import QUESTIONS, examined
 from go_scheduler.stores.sql.database import Database, Lane
+from go_scheduler.stores.sql.questions import QUESTIONS
 from go_scheduler.stores.sql.schema import Schema
 from go_scheduler.stores.sql.spare import Spare, connect_as
 from go_scheduler.stores.sql.store import SQLStore
@@ -31,9 +37,11 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
+    from go_scheduler.stores.sql.questions import Question
 
 
 _SHOWN = ("host", "port")
+_LONGEST_ANSWER = "SET LOCAL statement_timeout = '5s'"
 
 
 class PostgreSQLStore(SQLStore):
@@ -60,7 +68,6 @@ class PostgreSQLStore(SQLStore):
     """
 
     _kind = EngineKind.POSTGRESQL
-    _questions = QUESTIONS
     _dialect: PostgreSQLDialect
 
     def __init__(
@@ -125,7 +132,18 @@ class PostgreSQLStore(SQLStore):
 
     def examine(self) -> Sequence[Finding]:
         """What is wrong with the database itself."""
-        return examined(self._database, self._questions)
+
+        def ask(question: Question) -> list[Finding]:
+            def read(connection: Connection) -> list[Finding]:
+                connection.exec_driver_sql(_LONGEST_ANSWER)
+                return list(question(connection))
+
+            return self._database.run(
+                Lane.BY_HAND, partial(within, "READ ONLY", read=read)
+            )
+
+        self._database.run(Lane.BY_HAND, lambda each: each.exec_driver_sql("SELECT 1"))
+        return list(answers(QUESTIONS[self._dialect.name], ask))
 
     def hints(self) -> Hints | None:
         """A connection that listens, unless it is not to be."""

@@ -19,11 +19,24 @@ from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.formatting import shown
 from go_scheduler.json import to_text
+from go_scheduler.stores.findings import (
+    EVICTING,
+    MAY_LOSE,
+    NOT_KEPT,
+    OLD_SERVER,
+    READ_ONLY,
+    well,
+)
 from go_scheduler.stores.redis.scripts import script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
+    from typing import TypeAlias
+
+    from go_scheduler.stores.findings import Finding
+
+    Question: TypeAlias = Callable[[Any], Iterator[Finding]]
 
 _SCHEMES = ("redis", "rediss", "redis+sentinel", "redis+cluster")
 NAMESPACE = "go_scheduler"
@@ -496,3 +509,44 @@ def _risks(settings: Mapping[str, str]) -> Iterator[str]:
             f"Redis has maxmemory-policy {policy}: when its memory is full it removes"
             " definitions and instances; set maxmemory-policy noeviction"
         )
+
+
+def _itself(client: Any) -> Iterator[Finding]:
+    info = client.info()
+    name = f"Redis {info['redis_version']}"
+    if "valkey_version" in info:
+        name = f"Valkey {info['valkey_version']}"
+    version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
+    yield OLD_SERVER.found(name) if version < _LEAST_VERSION else well("server", name)
+    if info["role"] != "master":
+        yield READ_ONLY.found(f"a replica of {info['master_host']}")
+    # The others remove only what has been given an end, as none of the store's is.
+    if info["maxmemory"] and (policy := info["maxmemory_policy"]).startswith("allkeys"):
+        yield EVICTING.found(
+            f"maxmemory-policy is {policy}", "CONFIG SET maxmemory-policy noeviction"
+        )
+
+
+def _persistence(client: Any) -> Iterator[Finding]:
+    info = client.info("persistence")
+    failed = [name for name in _STATUSES if info.get(name, "ok") != "ok"]
+    if failed:
+        yield NOT_KEPT.found(", ".join(f"{name} is {info[name]}" for name in failed))
+    if not info["aof_enabled"]:
+        yield MAY_LOSE.found("appendonly is no", "CONFIG SET appendonly yes")
+        return
+    waits = client.config_get("appendfsync")["appendfsync"]
+    seen = f"appendonly is yes, and appendfsync {waits}"
+    if waits == "no":
+        yield MAY_LOSE.found(seen, "CONFIG SET appendfsync everysec")
+    else:
+        yield well("persistence", seen)
+
+
+_STATUSES = (
+    "rdb_last_bgsave_status",
+    "aof_last_bgrewrite_status",
+    "aof_last_write_status",
+)
+QUESTIONS: dict[str, Question] = {"server": _itself, "persistence": _persistence}
+"""What the doctor asks, by what it is about."""

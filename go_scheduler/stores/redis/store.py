@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.checks import check_positive
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
+from go_scheduler.stores.findings import answers
 from go_scheduler.stores.redis.contacts import (
     read_contact,
     read_stats,
@@ -17,9 +18,15 @@ from go_scheduler.stores.redis.definition_calls import Puts, RedisDefinitions
 from go_scheduler.stores.redis.instance_calls import RedisAdditions, RedisInstances
 from go_scheduler.stores.redis.listener import Listener
 from go_scheduler.stores.redis.lists import RedisReads
-from go_scheduler.stores.redis.questions import findings
 from go_scheduler.stores.redis.rows import Reader, given_time, micros, time_text
-from go_scheduler.stores.redis.server import Server, check_version, parse, warn
+from go_scheduler.stores.redis.server import (
+    QUESTIONS,
+    Server,
+    check_version,
+    parse,
+    told,
+    warn,
+)
 from go_scheduler.stores.rules import Turns, note_forgotten
 
 if TYPE_CHECKING:
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import Announcement, NodeContact, Retention
+    from go_scheduler.stores.redis.server import Question
 
 _TIMEOUT = timedelta(seconds=5)
 
@@ -96,7 +104,13 @@ class RedisStore(
 
     def examine(self) -> Sequence[Finding]:
         """What is wrong with the server."""
-        return list(findings(self._server.reached()))
+        client = self._server.reached()
+
+        def ask(question: Question) -> list[Finding]:
+            with told():
+                return list(question(client))
+
+        return list(answers(QUESTIONS, ask))
 
     def connect(self) -> None:
         """Open a connection, and look how the server keeps what it is told."""

@@ -1,24 +1,29 @@
-"""Questions of the doctor to SQL databases: how they are asked, and the common ones."""
+"""What the doctor asks SQL databases: PostgreSQL, CockroachDB and SQLite."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import UniqueConstraint
+from sqlalchemy import UniqueConstraint, text
 from sqlalchemy.schema import CreateIndex
 
-from go_scheduler.errors import ConfigurationError, StoreError
-from go_scheduler.formatting import shown
+from go_scheduler.errors import StoreError
+from go_scheduler.formatting import duration_text, shown
 from go_scheduler.stores.findings import (
+    AUTOVACUUM_OFF,
     INDEX_INVALID,
     INDEX_MISSING,
+    LONG_TRANSACTION,
+    OLD_SERVER,
+    READ_ONLY,
     SCHEMA_AHEAD,
     SCHEMA_BEHIND,
     SCHEMA_MISSING,
     SCHEMA_UNKNOWN,
+    SESSIONS_HIDDEN,
     TABLE_MISSING,
-    unanswered,
     well,
 )
 from go_scheduler.stores.migrations.history import history
@@ -26,129 +31,218 @@ from go_scheduler.stores.migrations.version import read_revisions
 from go_scheduler.stores.sql.tables import indexes, is_on, metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from sqlalchemy import Connection, Dialect
+    from sqlalchemy import Connection, Dialect, Row
 
     from go_scheduler.stores.findings import Finding
 
 Question: TypeAlias = "Callable[[Connection], Iterable[Finding]]"
 
-UNIQUE = [
-    each
-    for table in metadata.sorted_tables
-    for each in table.constraints
-    if isinstance(each, UniqueConstraint)
-]
-"""The keys that are parts of tables."""
-TABLES = tuple(metadata.tables)
-"""The names of all tables that a store of this version has."""
-MIGRATE = "go_scheduler migrate"
+OLDEST_POSTGRESQL = 120_000
+"""PostgreSQL 12, as the server counts versions."""
+OLDEST_COCKROACHDB = (24, 3)
+LONG = timedelta(minutes=5)
+"""A transaction that is open for longer is told."""
+
+_POSTGRESQL = """
+SELECT current_setting('server_version') AS version,
+       current_setting('server_version_num')::bigint AS number,
+       pg_is_in_recovery() AS standby,
+       current_setting('default_transaction_read_only')::boolean AS reads_only,
+       current_setting('autovacuum')::boolean AS autovacuum
+"""
+_INDEXES = """
+SELECT t.name AS table_name, c.relname AS index_name, i.indisvalid AS is_valid
+  FROM unnest(CAST(:tables AS text[])) AS t(name)
+  LEFT JOIN pg_index i ON i.indrelid = to_regclass(t.name)::oid
+  LEFT JOIN pg_class c ON c.oid = i.indexrelid
+ WHERE to_regclass(t.name) IS NOT NULL
+"""
+_INDEXES_OF_SQLITE = """
+SELECT tbl_name AS table_name, name AS index_name, 1 AS is_valid
+  FROM sqlite_master WHERE type IN ('table', 'index')
+"""
+_HIDDEN_SESSIONS = """
+SELECT count(*) AS hidden, CAST(CURRENT_USER AS text) AS asking
+  FROM pg_stat_activity
+ WHERE datname = current_database() AND usename <> CURRENT_USER
+   AND NOT pg_has_role(CURRENT_USER, 'pg_read_all_stats', 'MEMBER')
+"""
+_OLDEST_TRANSACTION = """
+SELECT pid, usename, application_name, state,
+       CAST(extract(epoch FROM clock_timestamp() - xact_start) AS float8) AS age
+  FROM pg_stat_activity
+ WHERE datname = current_database() AND xact_start IS NOT NULL
+   AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+ ORDER BY xact_start
+ LIMIT 1
+"""
+_OLDEST_TRANSACTION_OF_COCKROACHDB = """
+SELECT t.session_id, t.application_name,
+       CAST(extract(epoch FROM now()::timestamp - t.start) AS float8) AS age
+  FROM crdb_internal.cluster_transactions t
+ ORDER BY t.start
+ LIMIT 1
+"""
+_MIGRATE = "go_scheduler migrate"
+_REBUILD = {
+    "postgresql": "REINDEX INDEX CONCURRENTLY {};",
+    "cockroachdb": "DROP INDEX {}; -- and then what `go_scheduler migrate --show`"
+    " prints",
+}
 
 
-def answers(
-    questions: Mapping[str, Question],
-    ask: Callable[[Callable[[Connection], list[Finding]]], list[Finding]],
-) -> Iterator[Finding]:
-    """Ask one question after the other. One that fails is a finding.
-
-    Args:
-        questions: By their subject.
-        ask: Calls with a connection that is only read, for a bounded time.
-    """
-    for about, question in questions.items():
-
-        def read(
-            connection: Connection, question: Question = question
-        ) -> list[Finding]:
-            return list(question(connection))
-
-        try:
-            yield from ask(read)
-        except StoreError as error:
-            yield unanswered(about, error)
+def _rows(connection: Connection, query: str, **values: object) -> list[Row[Any]]:
+    return list(connection.execute(text(query), values))
 
 
-def schema(connection: Connection) -> Iterator[Finding]:
-    """Whether the schema is at the revision that this version needs."""
-    yield judged_revision(read_revisions(connection))
-
-
-def judged_revision(revisions: Sequence[str]) -> Finding:
-    """The finding for the revisions that a database has."""
-    head = history().head
-    if not revisions:
-        return SCHEMA_MISSING.found("there are no tables of go_scheduler", MIGRATE)
-    [*others, last] = revisions
-    if last == head and not others:
-        return well("schema", f"it is at revision {head}")
-    if not others and last > head:
-        return SCHEMA_AHEAD.found(f"it is at revision {last}, and {head} is known here")
-    try:
-        history().recognise(revisions)
-        history().after(last)
-    except (StoreError, ConfigurationError) as error:
-        return SCHEMA_UNKNOWN.found(str(error))
-    return SCHEMA_BEHIND.found(
-        f"it is at revision {last}, and {head} is needed", MIGRATE
-    )
-
-
-def expected_indexes(dialect: Dialect) -> Mapping[str, Mapping[str, str]]:
-    """For each table its indexes, and the statement that makes each."""
-    expected: dict[str, dict[str, str]] = {each: {} for each in TABLES}
-    for each in indexes:
-        if not is_on(each, dialect.name):
-            continue
-        made = str(CreateIndex(each, if_not_exists=True).compile(dialect=dialect))
-        if dialect.name == "postgresql":
-            made = made.replace("INDEX", "INDEX CONCURRENTLY", 1)
-        assert each.table is not None
-        expected[each.table.name][str(each.name)] = " ".join(made.split()) + ";"
-    for key in UNIQUE:
-        columns = ", ".join(each.name for each in key.columns)
-        expected[key.table.name][str(key.name)] = (
-            f"ALTER TABLE {key.table.name} ADD CONSTRAINT {key.name} UNIQUE"
-            f" ({columns});"
+def _postgresql(connection: Connection) -> Iterator[Finding]:
+    [row] = _rows(connection, _POSTGRESQL)
+    if row.number < OLDEST_POSTGRESQL:
+        yield OLD_SERVER.found(f"it is PostgreSQL {row.version}, and 12 is needed")
+    if row.standby or row.reads_only:
+        what = "a standby" if row.standby else "set to take no writes"
+        yield READ_ONLY.found(f"the server is {what}")
+    if not row.autovacuum:
+        yield AUTOVACUUM_OFF.found(
+            "autovacuum is off",
+            "ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();",
         )
-    return expected
+    yield well("server", f"PostgreSQL {row.version}")
 
 
-def judged_indexes(
-    found: Iterable[Sequence[Any]], dialect: Dialect, *, rebuild: str
-) -> Iterator[Finding]:
-    """Findings for missing tables and indexes.
+def _cockroachdb(connection: Connection) -> Iterator[Finding]:
+    version = str(connection.scalar(text("SELECT version()")))
+    found = re.search(r"v(\d+)\.(\d+)", version)
+    if found is not None and (int(found[1]), int(found[2])) < OLDEST_COCKROACHDB:
+        yield OLD_SERVER.found(f"it is CockroachDB {found[0]}, and v24.3 is needed")
+    yield well("server", version.partition(" (")[0])
 
-    Args:
-        found: Rows of: table, whether it exists, index, whether that is valid.
-        dialect: The dialect of the statements that make an index.
-        rebuild: The statement that builds an index again, with a hole for its name.
-    """
-    tables: dict[str, bool] = {}
-    valid: defaultdict[str, dict[str, bool]] = defaultdict(dict)
-    for table, is_there, index, is_valid in found:
-        tables[table] = is_there
-        valid[table][index] = is_valid
-    if missing := [each for each in TABLES if not tables.get(each)]:
+
+def _sqlite(connection: Connection) -> Iterator[Finding]:
+    version = connection.scalar(text("SELECT sqlite_version()"))
+    yield well("server", f"SQLite {version}")
+
+
+def _schema(connection: Connection) -> Iterator[Finding]:
+    """Whether the schema is at the revision that this version needs."""
+    found, head = read_revisions(connection), history().head
+    if not found:
+        yield SCHEMA_MISSING.found("there are no tables of go_scheduler", _MIGRATE)
+    elif [*found] == [head]:
+        yield well("schema", f"it is at revision {head}")
+    elif len(found) == 1 and found[0] > head:
+        seen = f"it is at revision {found[0]}, and {head} is known here"
+        yield SCHEMA_AHEAD.found(seen)
+    else:
+        try:
+            revision = history().recognise(found)
+        except StoreError as error:
+            yield SCHEMA_UNKNOWN.found(str(error))
+        else:
+            seen = f"it is at revision {revision}, and {head} is needed"
+            yield SCHEMA_BEHIND.found(seen, _MIGRATE)
+
+
+def _indexes(connection: Connection) -> Iterator[Finding]:
+    """Whether all tables are there, and their indexes, and whether those are valid."""
+    dialect = connection.dialect
+    if dialect.name == "sqlite":
+        rows = _rows(connection, _INDEXES_OF_SQLITE)
+    else:
+        rows = _rows(connection, _INDEXES, tables=[*metadata.tables])
+    tables = {each.table_name for each in rows}
+    valid = {each.index_name: each.is_valid for each in rows}
+    if missing := [each for each in metadata.tables if each not in tables]:
         yield TABLE_MISSING.found(f"there is no table {', '.join(missing)}")
     well_made = 0
-    for table, expected in expected_indexes(dialect).items():
-        for index, made in expected.items() if tables.get(table) else ():
-            if index not in valid[table]:
-                yield INDEX_MISSING.found(f"{table} lacks {index}", made)
-            elif not valid[table][index]:
-                again = rebuild.format(index)
-                yield INDEX_INVALID.found(f"{index} of {table} is not valid", again)
-            else:
-                well_made += 1
+    for table, index, statement in _expected_indexes(dialect):
+        if table not in tables:
+            continue
+        if index not in valid:
+            yield INDEX_MISSING.found(f"{table} lacks {index}", statement)
+        elif not valid[index]:
+            again = _REBUILD[dialect.name].format(index)
+            yield INDEX_INVALID.found(f"{index} of {table} is not valid", again)
+        else:
+            well_made += 1
     yield well("indexes", f"{well_made} are there and valid")
 
 
-def named(value: object) -> str:
-    """A text of anybody, as part of a message."""
-    return shown(str(value))
+def _expected_indexes(dialect: Dialect) -> Iterator[tuple[str, str, str]]:
+    """Of each index its table, its name, and the statement that makes it."""
+    for each in indexes:
+        if is_on(each, dialect.name):
+            assert each.table is not None
+            made = str(CreateIndex(each, if_not_exists=True).compile(dialect=dialect))
+            if dialect.name == "postgresql":
+                made = made.replace("INDEX", "INDEX CONCURRENTLY", 1)
+            yield each.table.name, str(each.name), " ".join(made.split()) + ";"
+    if dialect.name == "sqlite":
+        # There a unique constraint is a part of the table, and cannot be dropped.
+        return
+    for table in metadata.sorted_tables:
+        for key in table.constraints:
+            if isinstance(key, UniqueConstraint):
+                columns = ", ".join(each.name for each in key.columns)
+                made = f"ADD CONSTRAINT {key.name} UNIQUE ({columns})"
+                yield table.name, str(key.name), f"ALTER TABLE {table.name} {made};"
 
 
-def quoted(name: str) -> str:
-    """A quoted identifier."""
-    return '"' + name.replace('"', '""') + '"'
+def _transactions(connection: Connection) -> Iterator[Finding]:
+    [sessions] = _rows(connection, _HIDDEN_SESSIONS)
+    if sessions.hidden:
+        user = sessions.asking.replace('"', '""')
+        yield SESSIONS_HIDDEN.found(
+            f"what {sessions.hidden} sessions do is hidden from this user",
+            f'GRANT pg_read_all_stats TO "{user}";',
+        )
+    yield from _judged(
+        (
+            f"process {row.pid} of {row.usename} ({_state(row)})",
+            timedelta(seconds=row.age),
+            f"SELECT pg_terminate_backend({row.pid});",
+        )
+        for row in _rows(connection, _OLDEST_TRANSACTION)
+    )
+
+
+def _state(row: Row[Any]) -> str:
+    state, program = row.state or "unknown", row.application_name
+    return f"{state}, {shown(str(program))}" if program else state
+
+
+def _transactions_of_cockroachdb(connection: Connection) -> Iterator[Finding]:
+    yield from _judged(
+        (
+            f"session {row.session_id} ({shown(str(row.application_name))})",
+            timedelta(seconds=row.age),
+            f"CANCEL SESSION '{row.session_id}';",
+        )
+        for row in _rows(connection, _OLDEST_TRANSACTION_OF_COCKROACHDB)
+    )
+
+
+def _judged(transactions: Iterable[tuple[str, timedelta, str]]) -> Iterator[Finding]:
+    """Findings for the oldest one, if any: its session, its age and what ends it."""
+    oldest = "none is open"
+    for session, age, end in transactions:
+        oldest = f"the oldest is open for {duration_text(age)}"
+        if age > LONG:
+            seen = f"{session} has had one open for {duration_text(age)}"
+            yield LONG_TRANSACTION.found(seen, end)
+    yield well("transactions", oldest)
+
+
+_OF_ALL: Mapping[str, Question] = {"schema": _schema, "indexes": _indexes}
+QUESTIONS: Mapping[str, Mapping[str, Question]] = {
+    "postgresql": {"server": _postgresql, **_OF_ALL, "transactions": _transactions},
+    "cockroachdb": {
+        "server": _cockroachdb,
+        **_OF_ALL,
+        "transactions": _transactions_of_cockroachdb,
+    },
+    "sqlite": {"server": _sqlite, **_OF_ALL},
+}
+"""Of each engine what is asked, by what it is about."""

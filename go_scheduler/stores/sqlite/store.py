@@ -6,6 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
+from go_scheduler.errors import StoreUnavailableError
+from go_scheduler.stores.findings import answers
+from go_scheduler.stores.sql.database import Lane
+from go_scheduler.stores.sql.questions import QUESTIONS
 from go_scheduler.stores.sql.rows import (
     to_sqlite_time,
 )
@@ -14,7 +18,6 @@ from go_scheduler.stores.sql.store import SQLStore
 from go_scheduler.stores.sqlite.database import FileWatch, SQLiteDatabase
 from go_scheduler.stores.sqlite.dialect import SQLiteDialect
 from go_scheduler.stores.sqlite.executing import FileStatements
-from go_scheduler.stores.sqlite.questions import findings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.stores.findings import Finding
     from go_scheduler.stores.hints import Hints
+    from go_scheduler.stores.sql.questions import Question
 
 _BUSY_TIMEOUT = timedelta(seconds=5)
 
@@ -91,7 +95,19 @@ class SQLiteStore(SQLStore):
 
     def examine(self) -> Sequence[Finding]:
         """What is wrong with the file."""
-        return list(findings(self._database.path))
+        path = self._database.path
+        if not path.exists():
+            raise StoreUnavailableError(f"there is no file {path}")
+
+        def ask(question: Question) -> list[Finding]:
+            return self._database.run(
+                Lane.BY_HAND, lambda connection: list(question(connection))
+            )
+
+        self._database.run(
+            Lane.BY_HAND, lambda each: each.exec_driver_sql("PRAGMA schema_version")
+        )
+        return list(answers(QUESTIONS["sqlite"], ask))
 
     def hints(self) -> Hints:
         """Whether the file has been written to by others."""
