@@ -183,6 +183,22 @@ SELECT {INSTANCE},
 )
 
 
+# Whoever finds nothing by it keeps nobody from writing to a file.
+_LOOK = Statement(
+    f"""
+SELECT EXISTS (
+         SELECT 1 FROM {_OF_INDEX}
+          WHERE t.queue = ANY(CAST(:queues AS text[]))
+            AND t.priority IN ({", ".join(map(str, PRIORITIES))})
+            AND t.claimable_at IS NOT NULL
+            AND t.claimable_at <= now() + CAST(:ahead AS interval)) AS is_due,
+       EXISTS (
+         SELECT 1 FROM task_instances@task_instances_lease_idx AS t
+          WHERE {_LAPSED}) AS has_lapsed
+""",
+    ("is_due", "has_lapsed"),
+)
+
 _LAPSED_HEAD = -1
 
 
@@ -241,16 +257,19 @@ WITH t AS MATERIALIZED (
   SELECT {INSTANCE} FROM task_instances@task_instances_lease_idx AS t
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.frozen
      AND t.handed_on IS DISTINCT FROM t.attempt
-     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid))
+     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid)
+   ORDER BY t.id LIMIT :limit)
 SELECT {INSTANCE},
        {DEFINITION}
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key
- ORDER BY t.id LIMIT :limit
+ ORDER BY t.id
 """,
     CLAIMED,
 )
 
+# SQLite takes no more than 500 SELECTs in one.
+_MOST_PLACES = 400
 _log = logging.getLogger(__name__)
 
 
@@ -277,7 +296,9 @@ class SQLClaims(InstanceStore):
         if not claimant.queues:
             return []
         terms = {**start_terms(claimant), "lead": lead}
-        takes_over, places = self._look(claimant.queues, ahead, lapsed, limit)
+        together = self._dialect.claims_together
+        look = self._look_at_all if together else self._look_at_each
+        takes_over, places = look(claimant.queues, ahead, lapsed, limit)
         old: list[Any] = []
         new: list[Any] = []
         claims: list[tuple[list[Any], Callable[[int], Sequence[Any]]]] = []
@@ -286,18 +307,34 @@ class SQLClaims(InstanceStore):
             claims.append(
                 (old, partial(self._claim_lapsed, claimant.queues, again, lapsed))
             )
-        together = self._dialect.claims_together
+        most = _MOST_PLACES if together else 1
         claims += [
-            (new, partial(self._claim_free, part, terms, ahead))
-            for part in ([places] if together else [[each] for each in places])
-            if part
+            (new, partial(self._claim_free, places[first : first + most], terms, ahead))
+            for first in range(0, len(places), most)
         ]
         self._claim_each(claims, limit)
         claimed = self._reader.claimed(Lane.BY_TIME, [*old, *new], with_contents=True)
+        self._classes.seen([each.definition for each in claimed])
         lapsed_first = with_silences(claimed[: len(old)], silences_of(old))
         return earliest_first(lapsed_first) + earliest_first(claimed[len(old) :])
 
-    def _look(
+    def _look_at_all(
+        self,
+        queues: Sequence[str],
+        ahead: timedelta,
+        lapsed: timedelta | None,
+        limit: int,
+    ) -> tuple[bool, Sequence[Place]]:
+        """Whether anything may have lapsed, and all places if one may have anything."""
+        looks = self._classes.look()
+        terms = {**self._lapsed_terms(queues, lapsed), "ahead": ahead}
+        [row] = self._statements.read(Lane.BY_TIME, _LOOK, terms)
+        priorities = self._classes.in_turn(every=looks) if row.is_due else []
+        return bool(row.has_lapsed), [
+            (queue, priority, 0) for priority in priorities for queue in queues
+        ]
+
+    def _look_at_each(
         self,
         queues: Sequence[str],
         ahead: timedelta,
@@ -312,7 +349,7 @@ class SQLClaims(InstanceStore):
         shards = range(self._dialect.shards)
         looks, known = self._classes.look(), self._classes.known
         places = list(product(queues, known, shards))
-        if len(places) == 1 and not (looks or self._dialect.claims_together):
+        if len(places) == 1 and not looks:
             # A claim costs no more than a look.
             return lapsed is not None, places
         others = [each for each in PRIORITIES if looks and each not in known]
@@ -438,9 +475,11 @@ class SQLClaims(InstanceStore):
 
         return self._past_locks(execute)
 
-    def _lapsed_terms(self, queues: Sequence[str], lapsed: timedelta) -> Terms:
-        back = self._lapsed_sweep(queues, lapsed).back + lapsed
-        return {"queues": list(queues), "lapsed": lapsed, "back": back}
+    def _lapsed_terms(self, queues: Sequence[str], lapsed: timedelta | None) -> Terms:
+        terms = {"queues": list(queues), "lapsed": lapsed, "back": None}
+        if lapsed is not None:
+            terms["back"] = self._lapsed_sweep(queues, lapsed).back + lapsed
+        return terms
 
     def _lapsed_sweep(self, queues: Sequence[str], lapsed: timedelta) -> Sweep:
         # A look for claims that lapsed long ago reaches no further than that.

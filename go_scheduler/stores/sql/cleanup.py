@@ -41,6 +41,7 @@ WITH old AS MATERIALIZED (
    WHERE completed_at IS NOT NULL AND outcome {equal} 'failed'
      AND completed_at >= now() - CAST(:back AS interval)
      AND completed_at <= now() - CAST(:older_than AS interval)
+     AND on_sqlite(length(id) = 32 AND id NOT GLOB '*[^0-9a-f]*')
    ORDER BY completed_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 runs AS (
   DELETE FROM task_runs@task_runs_pkey AS r USING old AS old

@@ -108,6 +108,7 @@ SELECT now() AS now, ids_unless_all(made.id, :given) AS ids,
        notified(made, next_fire_time, d) AS hinted
 """,
     ("now", "ids", "hinted"),
+    races=True,
 )
 _INSERT_AND_START = Statement(
     f"""{_INSERT},
@@ -127,6 +128,7 @@ SELECT now() AS now, started.started_at, started.expires_at
   FROM started
 """,
     ("now", "started_at", "expires_at"),
+    races=True,
 )
 _LARGE_BATCH = 500
 _LARGEST = 2000
@@ -204,7 +206,13 @@ SELECT {", ".join(f"d.{name}" for name in DEFINITION_COLUMNS)}, now() AS now,
   FROM d{join}
 """
     of_definition = (f"d_{name}" for name in DEFINITION_COLUMNS)
-    return Statement(sql, (*of_definition, "now", "ids", "hinted", *answers))
+    return Statement(
+        sql, (*of_definition, "now", "ids", "hinted", *answers), races=True
+    )
+
+
+class _Limited(Exception):
+    """Few instances of a definition may wait, which was not known."""
 
 
 class Inserted(NamedTuple):
@@ -312,6 +320,8 @@ class SQLInserts(ByHandStore, DefinitionStore):
         )
         # Not before it has been committed.
         self._remember(inserted)
+        for each in stored:
+            self._limited.pop(each.id, None)
         return Put(definitions=stored)
 
     def _put_within(
@@ -459,10 +469,13 @@ class SQLInserts(ByHandStore, DefinitionStore):
                 waits=_WAITS_IN_TURN,
             )
         else:
-            found = self._statements.within(
-                Lane.NEW,
-                lambda each: self._add(each, definition_id, additions, claimant),
-            )
+            try:
+                found = self._statements.within(
+                    Lane.NEW,
+                    lambda each: self._add(each, definition_id, additions, claimant),
+                )
+            except _Limited:
+                return self.add_instances(definition_id, additions, claimant=claimant)
         _note_limit(self._limited, found)
         return found
 
@@ -488,8 +501,9 @@ class SQLInserts(ByHandStore, DefinitionStore):
         found = self._limited.get(definition_id)
         if found is not None:
             return found
+        lane = self._statements.reading(Lane.NEW)
         return self._database.run(
-            Lane.NEW, lambda each: self._additions.is_limited(each, definition_id)
+            lane, lambda each: self._additions.is_limited(each, definition_id)
         )
 
     def _add(
@@ -500,10 +514,12 @@ class SQLInserts(ByHandStore, DefinitionStore):
         claimant: Claimant | None,
     ) -> Sequence[TaskInstance]:
         """Make instances, and start those that are due for a claimant."""
-        # Of those with one key, only the first can be added.
-        firsts = {each.key or each.id: each for each in reversed(additions)}
+        # Of those with one id or one key, only the first can be added.
+        by_id = {each.id: each for each in reversed(additions)}
+        firsts = {each.key or each.id: each for each in by_id.values()}
         # One order for all nodes, so that none waits for another in a circle.
         new = sorted(firsts.values(), key=lambda each: each.key or "")
+        by_id |= {each.id: each for each in new}
         terms: dict[str, Any] = {"definition_id": definition_id, "given": len(new)}
         if claimant is not None:
             names = claimant.names
@@ -527,6 +543,9 @@ class SQLInserts(ByHandStore, DefinitionStore):
         [definition] = self._reader.definitions(
             Lane.BY_HAND, [DefinitionRow(*row[:_WIDTH])]
         )
+        if definition.max_queue is not None and self._statements.rolls_back:
+            self._limited[definition_id] = True
+            raise _Limited
         started: Mapping[str, object] = {}
         if claimant is not None and row.starts:
             started = {
@@ -539,7 +558,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
         return [
             read_instance(tuple(existing[each.id]), definition)
             if each.id in existing
-            else _made(each, definition, row.now, started)
+            else _made(by_id[each.id], definition, row.now, started)
             for each in additions
         ]
 

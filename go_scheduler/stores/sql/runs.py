@@ -305,19 +305,18 @@ SELECT t.id
 
 # An instance that had failed has moved its definition on, and waits for nothing any
 # more: RETURNING has the new values only.
-def _finish(*, in_full: bool) -> Write:
+def _finish(*, in_full: bool = False, results: bool = False) -> Write:
     """Records what became of runs.
 
     Args:
-        in_full: Whether slots are let go of, results are kept, and the ends of those
-            that did not succeed. What all have succeeded without any of that pays
-            nothing for it.
+        in_full: Whether slots are let go of, and the ends are kept of those that did
+            not succeed. What all have succeeded without a slot pays nothing for it.
+        results: Whether any has a result, or what its client says.
     """
     in_any_case = "id uuid, attempt bigint, outcome word, started_at timestamptz"
     if in_full:
         batch = f"""{in_any_case},
-                     retry_in duration, hung boolean, error text, next_at timestamptz,
-                     result text, client text"""
+                     next_at timestamptz, retry_in duration, hung boolean, error text"""
         sets = f"""
          hangs = CASE WHEN x.hung THEN t.hangs + 1
                       WHEN x.outcome IS NOT NULL THEN t.hangs ELSE 0 END,
@@ -331,8 +330,6 @@ def _finish(*, in_full: bool) -> Write:
          expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
          due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
                   ELSE now() + x.retry_in * interval '1 microsecond' END,
-         result = coalesce(x.result, t.result),
-         client = coalesce(x.client, t.client),
          {_kept_if("x.outcome IS NOT NULL")},
          claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
                         THEN now() + x.retry_in * interval '1 microsecond' END"""
@@ -344,6 +341,11 @@ def _finish(*, in_full: bool) -> Write:
         batch = f"{in_any_case}, next_at timestamptz"
         sets = "\n         skipped_reason = NULL, claimable_at = NULL"
         returns, parts = "", _gone_on()
+    if results:
+        batch += ", result text, client text"
+        sets += """,
+         result = coalesce(x.result, t.result),
+         client = coalesce(x.client, t.client)"""
     sql = f"""
 WITH {_PRIOR if in_full else ""}ended AS (
   UPDATE task_instances@task_instances_pkey AS t
@@ -360,8 +362,9 @@ SELECT id FROM ended
     return Write(Statement(sql, ("id",)), free=_FINISH_FREE, current=_FINISH_CURRENT)
 
 
-_FINISH = _finish(in_full=False)
-_FINISH_IN_FULL = _finish(in_full=True)
+_FINISH = _finish()
+_FINISH_WITH_RESULTS = _finish(results=True)
+_FINISH_IN_FULL = _finish(in_full=True, results=True)
 
 # What is kept of an instance is the last runs only.
 _TRIM_RUNS = Statement(
@@ -424,7 +427,8 @@ class SQLRuns(InstanceStore):
             rows, busy = self._statements.write(
                 Lane.BY_KEY, write, [_key(each) for each in some], terms
             )
-            return self._reader.claimed(Lane.BY_KEY, rows), busy
+            lane = self._statements.reading(Lane.BY_KEY)
+            return self._reader.claimed(lane, rows), busy
 
         started, busy = start(_START, claims)
         in_slots = {each.id for each in started if each.started_at is None}
@@ -458,10 +462,12 @@ class SQLRuns(InstanceStore):
         """Record what became of runs."""
         if not outcomes:
             return Answer(done=frozenset())
-        if all(map(_is_plain, outcomes)):
-            write, values = _FINISH, _plain_end
-        else:
+        if not all(map(_is_plain, outcomes)):
             write, values = _FINISH_IN_FULL, _full_end
+        elif any(map(_has_result, outcomes)):
+            write, values = _FINISH_WITH_RESULTS, _end_with_result
+        else:
+            write, values = _FINISH, _plain_end
         rows, busy = self._statements.write(
             Lane.BY_KEY,
             write,
@@ -523,23 +529,22 @@ def _is_plain(run: RunOutcome) -> bool:
         run.outcome is Outcome.COMPLETED
         and run.started_at is not None
         and not (run.has_slot or run.hung)
-        and run.error is run.result is run.client is None
+        and run.error is None
     )
+
+
+def _has_result(run: RunOutcome) -> bool:
+    return run.result is not None or run.client is not None
 
 
 def _plain_end(run: RunOutcome) -> tuple[object, ...]:
     return (*_key(run.claim), run.outcome, run.started_at, run.next_fire_time)
 
 
+def _end_with_result(run: RunOutcome) -> tuple[object, ...]:
+    return (*_plain_end(run), run.result, run.client)
+
+
 def _full_end(run: RunOutcome) -> tuple[object, ...]:
-    return (
-        *_key(run.claim),
-        run.outcome,
-        run.started_at,
-        run.retry_in,
-        run.hung,
-        run.error,
-        run.next_fire_time,
-        run.result,
-        run.client,
-    )
+    of_failure = (run.retry_in, run.hung, run.error)
+    return (*_plain_end(run), *of_failure, run.result, run.client)

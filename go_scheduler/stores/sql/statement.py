@@ -100,10 +100,13 @@ class Statement:
     Attributes:
         sql: Its text, with named parameters.
         returns: The names of the columns that come back.
+        races: Whether somebody else may have inserted the same at this moment; it is
+            tried again then.
     """
 
     sql: str
     returns: tuple[str, ...]
+    races: bool = False
 
     def columns(self, dialect: Dialect) -> Columns:
         """How the rows are read that a driver returns."""
@@ -153,7 +156,17 @@ class Written(NamedTuple):
 
 
 class Statements(ABC):
-    """Executes statements; each is a transaction of its own."""
+    """Executes statements; each is a transaction of its own.
+
+    Attributes:
+        rolls_back: Whether what ``within`` calls is one transaction.
+    """
+
+    rolls_back = False
+
+    def reading(self, lane: Lane) -> Lane:
+        """Which connections read what belongs to the statements of a lane."""
+        return lane
 
     @abstractmethod
     def sweep(self, scan: object) -> Sweep:

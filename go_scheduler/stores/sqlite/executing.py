@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
+from math import isfinite
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -13,9 +14,10 @@ from uuid import UUID
 from sqlalchemy.dialects import sqlite
 
 from go_scheduler.clock import SystemClock
-from go_scheduler.stores.sql.database import Sweep
+from go_scheduler.errors import StoreError
+from go_scheduler.stores.sql.database import Lane, Sweep
 from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
-from go_scheduler.stores.sql.statement import Statements, Written
+from go_scheduler.stores.sql.statement import HIGHEST, Statements, Written
 from go_scheduler.stores.sqlite.steps import steps_of
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from go_scheduler.stores.sql.database import Lane
     from go_scheduler.stores.sql.rows import Columns
     from go_scheduler.stores.sql.statement import Batch, Statement, Terms, Write
     from go_scheduler.stores.sqlite.database import SQLiteDatabase
@@ -47,6 +48,12 @@ class FileStatements(Statements):
         self._database = database
         self._microseconds = microseconds
         self._whole = _Whole(SystemClock().elapsed)
+
+    rolls_back = True
+
+    def reading(self, lane: Lane) -> Lane:
+        """Those that read: only one writes, and others wait for it in turn."""
+        return Lane.BY_TIME
 
     def sweep(self, scan: object) -> Sweep:
         """Every scan reads from the beginning: rows that are gone leave no traces."""
@@ -104,11 +111,16 @@ class FileStatements(Statements):
         repeatable: bool = True,
     ) -> Written:
         """Write a batch: no row is locked for whoever has the write lock."""
-        batches = {**(beside or {}), "x": batch}
-        rows = self.run(
-            lane, write.statement, terms or {}, batches, repeatable=repeatable
-        )
-        return Written(rows)
+        found: list[Any] = []
+        while batch:
+            # Each id once: of two rows nobody would know which of them counted.
+            firsts = {row[0]: row for row in reversed(batch)}
+            batches = {**(beside or {}), "x": list(firsts.values())}
+            found += self.run(
+                lane, write.statement, terms or {}, batches, repeatable=repeatable
+            )
+            batch = [row for row in batch if row is not firsts[row[0]]]
+        return Written(found)
 
     def _given(
         self,
@@ -228,12 +240,27 @@ def _passed(rows: Batch, places: Sequence[int], *, numbered: bool) -> str:
         ]
     else:
         listed = [tuple([row[place] for place in places]) for row in rows]
+    try:
+        return _dumped(listed)
+    except ValueError:
+        return _dumped([[_finite(value) for value in row] for row in listed])
+
+
+def _dumped(rows: Batch) -> str:
     # Characters are not escaped: SQLite refuses what is no text.
-    return json.dumps(listed, default=_no_json, ensure_ascii=False)
+    return json.dumps(rows, default=_text_of, ensure_ascii=False, allow_nan=False)
 
 
-def _no_json(_: object) -> None:
-    """Bytes, which only a row may hold that was written by other means."""
+# A row that was written by other means than this package may hold anything. What JSON
+# has not is passed as the next best, so that it affects no other row.
+def _text_of(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not isfinite(value):
+        return HIGHEST if value > 0 else -HIGHEST
+    return value
 
 
 def _value(value: Any) -> object:
@@ -249,10 +276,17 @@ def _value(value: Any) -> object:
     return json.dumps([_value(each) for each in value])
 
 
+def _microseconds(duration: timedelta) -> int:
+    count = to_microseconds(duration)
+    if abs(count) > HIGHEST:
+        raise StoreError(f"SQLite cannot keep a duration of {duration}")
+    return count
+
+
 _ENCODERS: dict[str, Callable[[Any], object]] = {
     "uuid": attrgetter("hex"),
     "timestamptz": to_sqlite_time,
-    "duration": to_microseconds,
+    "duration": _microseconds,
 }
 
 
