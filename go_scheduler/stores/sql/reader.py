@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from sqlalchemy import select
 
@@ -28,7 +29,6 @@ from go_scheduler.triggers.stored import UnknownTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from uuid import UUID
 
     from sqlalchemy import Row, Select, Table
 
@@ -188,8 +188,9 @@ class Reader:
             with_contents: Whether they are of ``ALL``. Contents that are there are not
                 remembered.
         """
-        # Numbers are looked up in a fraction of the time that UUIDs take.
-        distinct = {row[1].int: row for row in rows}
+        # Numbers are looked up in a fraction of the time that UUIDs take. Of a key that
+        # cannot be read there is no definition.
+        distinct = {row[1].int: row for row in rows if isinstance(row[1], UUID)}
         by_number: dict[int, TaskDefinition] = {}
         known: list[DefinitionRow] = []
         apart: list[UUID] = []
@@ -210,7 +211,8 @@ class Reader:
             by_number[key.int] = definition
         return [
             read_instance(
-                row[:_ID], by_number.get(row[1].int) or missing_definition(row[1])
+                row[:_ID],
+                by_number.get(getattr(row[1], "int", -1)) or missing_definition(row[1]),
             )
             for row in rows
         ]
