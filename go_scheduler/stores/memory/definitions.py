@@ -246,13 +246,14 @@ def _put(
 def _edit(of: StoredDefinition, new: TaskDefinition, tables: Tables) -> None:
     """Replace a definition, and what its open instances have of it."""
     old = of.definition
+    excludes_the_same = exclusion_of(new) == exclusion_of(old)
     with tables.relisted(of) as rows:
         tables.replace(of, new)
         for row in rows:
             # Other nodes serve it there.
             if row.is_claimed and new.queue != old.queue:
                 row.free(row.due_at)
-            if exclusion_of(new) == exclusion_of(old):
+            if excludes_the_same:
                 continue
             # What runs in a slot keeps it until it has ended.
             if not row.is_running or tables.slots.holder(row.slot) is not row:

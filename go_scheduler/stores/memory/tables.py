@@ -197,11 +197,10 @@ class StatsKey(NamedTuple):
 class Tables:
     """All that a ``MemoryStore`` keeps, used under its lock.
 
-    Each instance stands in the one list that its state calls for. What is pending may
-    be claimed, or is parked, or is in no list while its definition is paused. What is
-    claimed or runs is among the leases. What has ended is in one of two lists, from
-    which cleanup takes it. Whoever changes a row lets it leave its list before, by
-    ``leave``, and enter its new one after that, by ``enter``.
+    Each instance is in one list, by its state. A pending one is in ``pending``; in
+    ``slots`` if it is parked; in no list if its definition is paused. A claimed or
+    running one is in ``leases``, an ended one in ``ended``. Call ``leave`` before an
+    instance changes, and ``enter`` after the change.
 
     Args:
         new_id: Makes the ids of instances.
@@ -209,8 +208,12 @@ class Tables:
     Attributes:
         definitions: By the numbers of their ids.
         instances: By the numbers of their ids.
-        keyed: Instances that have a key, by their definition and that.
-        ended: What has failed, and all others that ended, in that order.
+        keyed: Instances that have a key, by their definition and their key.
+        pending: What nodes may claim.
+        leases: What nodes have claimed or run.
+        slots: Which instances have slots, and what is parked.
+        ended: Failed instances (true) and all others that ended (false), in the order
+            in which they ended.
         tombstones: What is remembered of definitions that have ended and are gone.
         first_revision: The revision of a new definition: higher than any that a deleted
             one had.
@@ -224,7 +227,7 @@ class Tables:
         self.new_id = new_id
         self.definitions: SortedDict[int, StoredDefinition] = SortedDict()
         self._due: SortedList[Entry] = SortedList()
-        self._completed: SortedList[Entry] = SortedList()
+        self._idle: dict[int, StoredDefinition] = {}
         self.instances: dict[int, StoredInstance] = {}
         self.keyed: dict[tuple[StoredDefinition, str], StoredInstance] = {}
         self._by_time: SortedList[Entry] = SortedList()
@@ -260,10 +263,10 @@ class Tables:
         return [self.definitions[id].definition for _, id in due]
 
     def idle(self, until: datetime, limit: int) -> Sequence[StoredDefinition]:
-        """Definitions completed by then that have no instance, the earliest first."""
-        old = takewhile(lambda entry: entry[0] <= until, self._completed)
-        found = (self.definitions[id] for _, id in old)
-        return list(islice((of for of in found if not of.instances), limit))
+        """Definitions completed by then that have no instance."""
+        empty = (of for of in self._idle.values() if not of.instances)
+        found = (of for of in empty if _completed_at(of.definition) <= until)
+        return list(islice(found, limit))
 
     def add_definition(self, of: StoredDefinition) -> None:
         """Take a new definition."""
@@ -275,7 +278,7 @@ class Tables:
         self.replace(of, changed(of.definition, **changes))
 
     def replace(self, of: StoredDefinition, new: TaskDefinition) -> None:
-        """Let a definition be another one."""
+        """Put a changed definition into the place of the old one."""
         self._unlist_definition(of)
         of.definition = new
         self._list_definition(of)
@@ -291,19 +294,23 @@ class Tables:
         new = of.definition
         if new.next_fire_time is not None and not new.paused:
             self._due.add((new.next_fire_time, new.id.int))
-        if new.completed_at is not None:
-            self._completed.add((new.completed_at, new.id.int))
+        self._note_idle(of)
 
     def _unlist_definition(self, of: StoredDefinition) -> None:
         old = of.definition
         if old.next_fire_time is not None and not old.paused:
             self._due.remove((old.next_fire_time, old.id.int))
-        if old.completed_at is not None:
-            self._completed.remove((old.completed_at, old.id.int))
+        self._idle.pop(old.id.int, None)
+
+    def _note_idle(self, of: StoredDefinition) -> None:
+        """Let cleanup find a definition that is completed and has no instance."""
+        old = of.definition
+        if old.completed_at is not None and not of.instances and not of.deleted:
+            self._idle[old.id.int] = of
 
     @contextmanager
     def relisted(self, of: StoredDefinition) -> Iterator[Sequence[StoredInstance]]:
-        """Let what is open of a definition be in no list while that changes."""
+        """Take its open instances out of their lists while a definition changes."""
         rows = [row for row in of.instances.values() if row.completed_at is None]
         for row in rows:
             self.leave(row)
@@ -312,7 +319,7 @@ class Tables:
             self.enter(row)
 
     def enter(self, row: StoredInstance) -> None:
-        """Let a row enter the list that its state calls for."""
+        """Put an instance into the list of its state."""
         if row.completed_at is not None:
             self.ended[row.outcome is _FAILED][row.id.int] = row
         elif row.claimed_by is not None:
@@ -325,7 +332,7 @@ class Tables:
             self.pending.add(row)
 
     def leave(self, row: StoredInstance) -> None:
-        """Let a row leave its list."""
+        """Take an instance out of its list."""
         if row.completed_at is not None:
             del self.ended[row.outcome is _FAILED][row.id.int]
         elif row.claimed_by is not None:
@@ -343,7 +350,7 @@ class Tables:
         self.enter(row)
 
     def add_apart(self, row: StoredInstance) -> None:
-        """Take an instance that has yet to enter its list."""
+        """Take a new instance, but put it into no list yet."""
         self.instances[row.id.int] = row
         row.of.instances[row.place] = row
         row.of.open += row.is_awaited
@@ -374,6 +381,7 @@ class Tables:
         row.of.open -= row.is_awaited
         del self.instances[row.id.int]
         row.of.instances.pop(row.place, None)
+        self._note_idle(row.of)
         if row.key is not None:
             del self.keyed[row.of, row.key]
         self._by_time.remove((row.execute_at, row.id.int))
