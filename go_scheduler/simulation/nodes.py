@@ -638,7 +638,7 @@ class _SeededStore(MemoryStore):
     def __init__(self, clock: World, new_id: Callable[[], UUID]) -> None:
         super().__init__()
         self._time = clock.now
-        self._use(Tables(new_id))
+        self._tables = Tables(new_id)
 
 
 class _Connection(MemoryStore):

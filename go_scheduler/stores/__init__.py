@@ -22,8 +22,7 @@ from go_scheduler.stores.filters import (
     sorted_page,
 )
 from go_scheduler.stores.hints import Hints, News
-from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.memory.tables import Snapshot
+from go_scheduler.stores.memory import MemoryStore, Snapshot
 from go_scheduler.stores.messages import (
     Addition,
     Announcement,

@@ -30,14 +30,9 @@ from go_scheduler.running.takeover import Takeover, Unanswered
 from go_scheduler.simulation import Fault, FaultKind, simulate_faults
 from go_scheduler.simulation.faults import CALLS
 from go_scheduler.simulation.nodes import Node
-from go_scheduler.stores.memory import runs
+from go_scheduler.stores.memory.rows import StoredInstance
 from go_scheduler.stores.memory.store import MemoryStore
-from go_scheduler.stores.memory.tables import (
-    DefinitionTable,
-    Leases,
-    SlotTable,
-    StoredInstance,
-)
+from go_scheduler.stores.memory.tables import Leases, Slots
 from go_scheduler.stores.messages import Answer
 from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
 from go_scheduler.testing.clock import START
@@ -50,7 +45,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 50
-MEMORY = "go_scheduler.stores.memory.store"
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -95,13 +89,37 @@ def a_start_does_not_look_at_the_claim(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_end_does_not_look_at_the_claim(patch: pytest.MonkeyPatch) -> None:
-    def finish(outcome: Any, tables: Any, now: Any) -> bool:
-        row = tables.instances.get(outcome.claim.instance_id)
-        claim = replace(outcome.claim, attempt=row.attempt)
-        return old(replace(outcome, claim=claim), tables, now)
+    def finish(store: MemoryStore, outcome: Any) -> Any:
+        attempt = store.get_instance(outcome.claim.instance_id).attempt
+        return replace(outcome, claim=replace(outcome.claim, attempt=attempt))
 
-    old = runs.finish
-    patch.setattr(f"{MEMORY}.finish", finish)
+    finishing(patch, finish)
+
+
+def finishing(
+    patch: pytest.MonkeyPatch, changed: Callable[[MemoryStore, Any], Any]
+) -> None:
+    """Let a store record other ends than it is asked to."""
+    old = MemoryStore.finish_instances
+    patch.setattr(
+        MemoryStore,
+        "finish_instances",
+        lambda store, outcomes: old(store, [changed(store, e) for e in outcomes]),
+    )
+
+
+def firing(
+    patch: pytest.MonkeyPatch, changed: Callable[[MemoryStore, Any], Any]
+) -> None:
+    """Let a store fire otherwise than it is asked to."""
+    old = MemoryStore.fire_definitions
+    patch.setattr(
+        MemoryStore,
+        "fire_definitions",
+        lambda store, firings, **claimant: old(
+            store, [changed(store, each) for each in firings], **claimant
+        ),
+    )
 
 
 def a_claim_does_not_raise_the_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -115,21 +133,22 @@ def a_claim_does_not_raise_the_attempt(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_firing_does_not_compare_what_was_read(patch: pytest.MonkeyPatch) -> None:
-    def fire(table: DefinitionTable, firing: Any, now: Any) -> Any:
-        row = table.get(firing.definition.id)
-        assert row is not None
-        return old(table, replace(firing, definition=row.definition), now)
+    def fire(store: MemoryStore, step: Any) -> Any:
+        stored = store.get_definition(step.definition.id)
+        return replace(step, definition=stored)
 
-    old = DefinitionTable.fire
-    patch.setattr(DefinitionTable, "fire", fire)
+    firing(patch, fire)
 
 
 def a_slot_is_taken_by_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SlotTable, "take", lambda of, row: True)
+    patch.setattr(Slots, "take", lambda of, row: True)
 
 
 def a_release_is_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{MEMORY}.release", lambda given, tables, now: True)
+    def release(store: MemoryStore, releases: Any) -> Any:
+        return Answer(done={each.claim.instance_id for each in releases})
+
+    patch.setattr(MemoryStore, "release_instances", release)
 
 
 def a_call_does_not_look_at_the_lease(patch: pytest.MonkeyPatch) -> None:
@@ -316,35 +335,29 @@ def test_an_error_of_the_simulation_is_raised(monkeypatch: pytest.MonkeyPatch) -
 
 
 def fires_at_other_times(patch: pytest.MonkeyPatch) -> None:
-    def fire(table: DefinitionTable, firing: Any, now: Any) -> Any:
-        times = tuple(each + SECOND for each in firing.fire_times)
-        return old(table, replace(firing, fire_times=times), now)
+    def fire(_: MemoryStore, step: Any) -> Any:
+        return replace(step, fire_times=tuple(at + SECOND for at in step.fire_times))
 
-    old = DefinitionTable.fire
-    patch.setattr(DefinitionTable, "fire", fire)
+    firing(patch, fire)
 
 
 def skips_what_it_fires(patch: pytest.MonkeyPatch) -> None:
-    def fire(table: DefinitionTable, firing: Any, now: Any) -> Any:
-        skipped = Skipped.itself(firing.fire_times[0], "made on purpose")
-        return old(table, replace(firing, skipped=skipped), now)
+    def fire(_: MemoryStore, step: Any) -> Any:
+        skipped = Skipped.itself(step.fire_times[0], "made on purpose")
+        return replace(step, skipped=skipped)
 
-    old = DefinitionTable.fire
-    patch.setattr(DefinitionTable, "fire", fire)
+    firing(patch, fire)
 
 
 def records_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{MEMORY}.finish", lambda outcome, tables, now: False)
+    patch.setattr(
+        MemoryStore, "finish_instances", lambda store, outcomes: Answer(done=set())
+    )
 
 
 def ends_as(outcome: Outcome) -> Callable[[pytest.MonkeyPatch], None]:
     def patched(patch: pytest.MonkeyPatch) -> None:
-        old = runs.finish
-
-        def finish(given: Any, tables: Any, now: Any) -> bool:
-            return old(replace(given, outcome=outcome, error=None), tables, now)
-
-        patch.setattr(f"{MEMORY}.finish", finish)
+        finishing(patch, lambda _, each: replace(each, outcome=outcome, error=None))
 
     return patched
 

@@ -171,7 +171,7 @@ class FirstAgainStore(MemoryStore):
     """Begins at the first revision whatever has been deleted."""
 
     def put_definitions(self, *definitions: Any, **given: Any) -> Put:
-        self._definitions._first = 1
+        self._tables.first_revision = 1
         return super().put_definitions(*definitions, **given)
 
 
@@ -202,7 +202,7 @@ class UnboundedStore(MemoryStore):
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
-        self._instances.slots.take = lambda row: True  # type: ignore[method-assign]
+        self._tables.slots.take = lambda row: True  # type: ignore[method-assign]
 
 
 @pytest.mark.slow

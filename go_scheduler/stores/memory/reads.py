@@ -5,7 +5,9 @@ A long list must not delay a fire.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from go_scheduler.models import State
@@ -30,11 +32,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from go_scheduler.models import Counted, TaskDefinition, TaskInstance, TaskRun
-    from go_scheduler.stores.memory.tables import (
-        DefinitionTable,
-        InstanceTable,
-        StoredInstance,
-    )
+    from go_scheduler.stores.memory.rows import StoredInstance
+    from go_scheduler.stores.memory.tables import Tables
     from go_scheduler.stores.messages import Position
 
 _CHUNK = 1000
@@ -44,8 +43,7 @@ class MemoryReads(ReadStore):
     """What a ``MemoryStore`` reads."""
 
     _lock: Lock
-    _instances: InstanceTable
-    _definitions: DefinitionTable
+    _tables: Tables
 
     def select(
         self,
@@ -58,51 +56,52 @@ class MemoryReads(ReadStore):
         scan_limit: int | None = None,
     ) -> Page[TaskInstance]:
         """Read a page of the instances that meet a filter."""
-        rows = self._narrowed(where)
-        if rows is None and order is Order.EXECUTION:
-            walked = self._in_order(where, after, descending)
+        narrow = where.ids is not None or where.definition_id is not None
+        if order is Order.EXECUTION and not narrow:
+            walked = self._by_time(where, after, descending)
             return page_in_order(
                 walked, where, order, limit=limit, scan_limit=scan_limit
             )
-        every = self._in_order(where) if rows is None else self._views(rows)
+        with self._lock:
+            rows = self._narrowed(where)
         return sorted_page(
-            filter(where.matches, every),
+            filter(where.matches, self._views(rows)),
             order.position,
             descending=descending,
             after=after,
             limit=limit,
         )
 
-    def _narrowed(self, where: Filter) -> Sequence[StoredInstance] | None:
-        """The rows among which all are that meet a filter; None: all rows."""
-        with self._lock:
-            if where.ids is not None:
-                found = (self._instances.get(each) for each in set(where.ids))
-                return [row for row in found if row is not None]
-            if where.definition_id is None:
-                return None
-            of = self._definitions.get(where.definition_id)
-            if of is None:
-                return ()
-            if where.key is None:
-                return of.rows
-            keyed = self._instances.keyed(of, where.key)
-            return () if keyed is None else (keyed,)
+    def _narrowed(self, where: Filter) -> Sequence[StoredInstance]:
+        """Rows among which all are that meet a filter."""
+        tables = self._tables
+        if where.ids is not None:
+            found = [tables.instances.get(each.int) for each in where.ids]
+            return [row for row in found if row is not None]
+        if where.definition_id is None:
+            return list(tables.instances.values())
+        of = tables.definitions.get(where.definition_id.int)
+        if of is None:
+            return ()
+        if where.key is None:
+            return list(of.instances.values())
+        keyed = tables.keyed.get((of, where.key))
+        return () if keyed is None else (keyed,)
 
     def _views(self, rows: Sequence[StoredInstance]) -> Iterator[TaskInstance]:
         for start in range(0, len(rows), _CHUNK):
             with self._lock:
-                views = [each.view() for each in rows[start : start + _CHUNK]]
+                views = [row.view() for row in rows[start : start + _CHUNK]]
             yield from views
 
-    def _in_order(
-        self, where: Filter, after: Position | None = None, descending: bool = False
+    def _by_time(
+        self, where: Filter, after: Position | None, descending: bool
     ) -> Iterator[TaskInstance]:
         """All instances, in the order of ``execute_at`` and id."""
         while True:
             with self._lock:
-                rows = self._instances.walk(where.since, after, descending, _CHUNK)
-                views = [row.view() for row in rows]
+                rows = self._tables.walk(where.since, after, descending)
+                views = [row.view() for row in islice(rows, _CHUNK)]
             yield from views
             if len(views) < _CHUNK:
                 return
@@ -118,20 +117,25 @@ class MemoryReads(ReadStore):
         scan_limit: int | None = None,
     ) -> Page[TaskDefinition]:
         """Read a page of the definitions that meet a filter."""
-        if order is DefinitionOrder.ID:
-            found = filter(where.matches, self._by_id(where.ids, after))
+        by_id = order is DefinitionOrder.ID
+        found = filter(where.matches, self._by_id(where.ids, after if by_id else None))
+        if by_id:
             return page_of(list(islice(found, limit)), order.position, limit=limit)
-        every = filter(where.matches, self._by_id(where.ids))
-        return sorted_page(every, order.position, after=after, limit=limit)
+        return sorted_page(found, order.position, after=after, limit=limit)
 
     def _by_id(
-        self, ids: Collection[UUID] | None, after: Position | None = None
+        self, ids: Collection[UUID] | None, after: Position | None
     ) -> Iterator[TaskDefinition]:
-        keys = None if ids is None else sorted({id.int for id in ids})
         last = -1 if after is None else after.id.int
+        only = None if ids is None else sorted(id.int for id in ids)
         while True:
             with self._lock:
-                chunk = self._definitions.walk(keys, last, _CHUNK)
+                stored = self._tables.definitions
+                if only is None:
+                    keys = stored.irange(last, inclusive=(False, True))
+                else:
+                    keys = (key for key in only if key > last and key in stored)
+                chunk = [stored[key].definition for key in islice(keys, _CHUNK)]
             yield from chunk
             if len(chunk) < _CHUNK:
                 return
@@ -144,26 +148,29 @@ class MemoryReads(ReadStore):
         if list(filters) != [ANY]:
             return super().count(filters, most=most)
         with self._lock:
-            numbers = dict(self._instances.counts)
+            rows = list(self._tables.instances.values())
+        numbers = Counter(map(attrgetter("state"), rows))
         return [{state: counted(numbers[state], most) for state in State}]
 
     def list_claimed(
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
     ) -> Sequence[TaskInstance]:
         """Read a page of what a node has claimed and has not ended."""
-        last = -1 if after is None else after.id.int
         with self._lock:
-            rows = self._instances.claimed_by(node, last)
-            return [row.view() for row in rows[:limit]]
+            rows = self._tables.leases.rows.values()
+            found = [row for row in rows if row.claimed_by == node]
+            held = [row.view() for row in found if not row.is_handed_on]
+        position = None if after is None else Order.ID.position(after)
+        return sorted_page(held, Order.ID.position, after=position, limit=limit)
 
     def slot_holder(self, slot: str) -> TaskInstance | None:
         """Read which instance has a slot."""
         with self._lock:
-            row = self._instances.slots.holder(slot)
+            row = self._tables.slots.holder(slot)
             return None if row is None else row.view()
 
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         """Read what is kept of the runs of an instance."""
         with self._lock:
-            row = self._instances.get(instance_id)
-            return [] if row is None else row.past
+            row = self._tables.instances.get(instance_id.int)
+            return () if row is None else row.past

@@ -1,0 +1,388 @@
+"""What a ``MemoryStore`` does with definitions: puts, edits, pauses, fires."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from go_scheduler.models import Outcome, Skipped
+from go_scheduler.models.values import changed
+from go_scheduler.stores.base import DefinitionStore
+from go_scheduler.stores.memory.rows import StoredDefinition, StoredInstance
+from go_scheduler.stores.messages import Fired, Put
+from go_scheduler.stores.rules import (
+    EDITED,
+    Declared,
+    SetVersion,
+    check_each_once,
+    check_owners,
+    check_revision,
+    created,
+    edited,
+    ended_before,
+    exclusion_of,
+    fired,
+    goes_on,
+    is_outdated,
+    is_over,
+    kept,
+    next_revision,
+    removal_note,
+    rescheduled,
+    resumed,
+    unfired,
+    was_removed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence, Set
+    from datetime import datetime, timedelta
+    from threading import Lock
+    from uuid import UUID
+
+    from go_scheduler.models import TaskDefinition
+    from go_scheduler.stores.memory.tables import Tables
+    from go_scheduler.stores.messages import Claimant, Firing, Tombstone
+    from go_scheduler.stores.rules import Declaration
+
+
+class MemoryDefinitions(DefinitionStore):
+    """What a ``MemoryStore`` does with definitions, under its lock."""
+
+    _lock: Lock
+    _time: Callable[[], datetime]
+    _tables: Tables
+
+    def put_definitions(
+        self,
+        definitions: Sequence[TaskDefinition],
+        *,
+        firings: Sequence[Firing] = (),
+        claimant: Claimant | None = None,
+    ) -> Put:
+        """Insert each definition, or replace the one with its id."""
+        check_each_once(definitions)
+        with self._lock:
+            now, tables = self._time(), self._tables
+            plans = [_plan(each, tables) for each in definitions]
+            put = [_put(plan, tables, now) for plan in plans]
+            if claimant is None:
+                return Put(definitions=put)
+            first = {each.definition.id: each for each in firings}
+            made: list[StoredInstance] = []
+            for plan, each in zip(plans, put, strict=True):
+                if plan.is_new and each.id in first:
+                    firing = replace(first[each.id], definition=each)
+                    made += _fire(firing, tables, now) or ()
+            start_new(made, tables, claimant, now)
+            return Put(definitions=put, started=[row.view() for row in made])
+
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration."""
+        check_each_once(declaration.definitions)
+        owner, version = declaration.owner, declaration.version
+        with self._lock:
+            now, tables = self._time(), self._tables
+            last = tables.sets.get(owner)
+            if last is not None and is_outdated(version, last.version):
+                return Declared(outdated_by=last.version)
+            ids = {each.id for each in declaration.definitions}
+            found = tables.find_definitions(ids)
+            check_owners(declaration, {of.definition.id: of.definition for of in found})
+            plans = [_plan(each, tables) for each in declaration.definitions]
+            # Nothing is refused from here on.
+            tables.sets[owner] = SetVersion(
+                owner=owner, version=version, declared_at=now
+            )
+            again = [of for of in found if was_removed(of.definition)]
+            put = [_put(plan, tables, now, owner=owner) for plan in plans]
+            for of in again:
+                _resume(of, tables, now)
+            resumed = {of.definition.id: of.definition for of in again}
+            gone = [
+                of
+                for of in tables.definitions.values()
+                if of.definition.owner == owner and of.definition.id not in ids
+            ]
+            deleted = gone if declaration.removed == "delete" else []
+            for of in deleted:
+                _delete(of, tables, now)
+            pauses = declaration.removed == "pause"
+            paused = [of for of in gone if pauses and not of.definition.paused]
+            for of in paused:
+                _pause(of, removal_note(owner), tables, now)
+            return Declared(
+                definitions=[resumed.get(each.id, each) for each in put],
+                resumed=list(resumed.values()),
+                deleted={of.definition.id for of in deleted},
+                paused=[of.definition for of in paused],
+            )
+
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
+        """Delete definitions, at once and with all that is not running."""
+        with self._lock:
+            now, tables = self._time(), self._tables
+            found = tables.find_definitions(ids)
+            ran = {of.definition.id: _delete(of, tables, now) for of in found}
+            for each in ids:
+                tables.tombstones.pop(each.int, None)
+            return ran
+
+    def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
+        """Read what is remembered of these ids."""
+        with self._lock:
+            found = [self._tables.tombstones.get(each.int) for each in set(ids)]
+        return [each for each in found if each is not None]
+
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
+    ) -> Sequence[TaskDefinition]:
+        """Pause definitions, so that nothing of theirs starts."""
+        with self._lock:
+            now, found = self._time(), self._tables.find_definitions(ids)
+            for of in found:
+                _pause(of, note, self._tables, now)
+            return [of.definition for of in found]
+
+    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
+        """End a pause."""
+        with self._lock:
+            now, found = self._time(), self._tables.find_definitions(ids)
+            for of in found:
+                _resume(of, self._tables, now)
+            return [of.definition for of in found]
+
+    def due_definitions(
+        self, *, ahead: timedelta, after: TaskDefinition | None = None, limit: int
+    ) -> Sequence[TaskDefinition]:
+        """Read a page of the definitions that fire soon."""
+        with self._lock:
+            return self._tables.due(self._time() + ahead, after, limit)
+
+    def fire_definitions(
+        self, firings: Sequence[Firing], *, claimant: Claimant | None = None
+    ) -> Fired:
+        """Create the instances of each firing and move its definition on."""
+        done: set[UUID] = set()
+        made: list[StoredInstance] = []
+        with self._lock:
+            now, tables = self._time(), self._tables
+            for firing in firings:
+                rows = _fire(firing, tables, now)
+                if rows is not None:
+                    done.add(firing.definition.id)
+                    made += rows
+            if claimant is None:
+                return Fired(done=done)
+            start_new(made, tables, claimant, now)
+            return Fired(done=done, started=[row.view() for row in made])
+
+
+class _Plan(NamedTuple):
+    """A put that changes nothing yet.
+
+    Attributes:
+        new: The definition to put.
+        of: The stored one that has its id.
+        over: The tombstone, if it has ended before and is not to run again.
+        equal: Whether it is the same as the stored one.
+        goes_on: Whether when it fires stays as it is.
+    """
+
+    new: TaskDefinition
+    of: StoredDefinition | None
+    over: Tombstone | None = None
+    equal: bool = False
+    goes_on: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        return self.of is None and self.over is None
+
+
+def _plan(new: TaskDefinition, tables: Tables) -> _Plan:
+    """Plan a put: comparing runs the triggers' own code, which may raise.
+
+    Raises:
+        ConflictError: The revision that is set is not the stored one.
+    """
+    of = tables.definitions.get(new.id.int)
+    if of is not None:
+        old = of.definition
+        check_revision(new, old)
+        return _Plan(new, of, equal=new.is_same(old), goes_on=goes_on(old, new))
+    remembered = tables.tombstones.get(new.id.int) if new.named else None
+    check_revision(new, remembered)
+    return _Plan(new, None, over=remembered if is_over(new, remembered) else None)
+
+
+def _put(
+    plan: _Plan, tables: Tables, now: datetime, *, owner: str | None = None
+) -> TaskDefinition:
+    """Insert or replace a definition as planned; an owner declares it."""
+    new, of = plan.new, plan.of
+    if plan.over is not None:
+        return ended_before(new, plan.over)
+    if of is None:
+        if new.named:
+            tables.tombstones.pop(new.id.int, None)
+        stored = created(new, now, revision=tables.first_revision, owner=owner)
+        tables.add_definition(StoredDefinition(stored))
+        return stored
+    if plan.equal:
+        of.definition = kept(of.definition, new, owner=owner)
+    elif plan.goes_on:
+        if new.jitter != of.definition.jitter:
+            _take_back(of, tables, now)
+        _edit(of, edited(of.definition, new, owner=owner), tables)
+    else:
+        _discard(of, tables, now)
+        if (skipped := unfired(of.definition, now)) is not None:
+            _record(of, skipped, tables, now)
+        _edit(of, rescheduled(of.definition, new, now, owner=owner), tables)
+    return of.definition
+
+
+def _edit(of: StoredDefinition, new: TaskDefinition, tables: Tables) -> None:
+    """Replace a definition, and what its open instances have of it."""
+    old = of.definition
+    excludes_the_same = exclusion_of(new) == exclusion_of(old)
+    with tables.relisted(of) as rows:
+        tables.replace(of, new)
+        for row in rows:
+            # Other nodes serve it there.
+            if row.is_claimed and new.queue != old.queue:
+                row.free(row.due_at)
+            if excludes_the_same:
+                continue
+            # What runs in a slot keeps it until it has ended.
+            if not row.is_running or tables.slots.holder(row.slot) is not row:
+                tables.slots.free(row)
+                row.parked = False
+                row.follow()
+
+
+def _take_back(of: StoredDefinition, tables: Tables, now: datetime) -> None:
+    """Remove what is to come, behind the last that stays, to be fired anew."""
+    coming = [
+        (row.fire_time, row)
+        for row in of.instances.values()
+        if row.fire_time is not None and row.fire_time > now
+    ]
+    last = max((at for at, row in coming if not row.is_unused), default=now)
+    removed = [(at, row) for at, row in coming if at > last]
+    for _, row in removed:
+        tables.remove(row)
+    if removed:
+        times = filter(None, [of.definition.next_fire_time, *(at for at, _ in removed)])
+        tables.change(of, next_fire_time=min(times), completed_at=None)
+
+
+def _discard(of: StoredDefinition, tables: Tables, now: datetime) -> None:
+    """Remove what is to come; what has a fire time that has passed is skipped."""
+    for row in [row for row in of.instances.values() if row.is_unused]:
+        assert row.fire_time is not None
+        if row.fire_time > now:
+            tables.remove(row)
+            continue
+        tables.end(row, Outcome.SKIPPED, now)
+        row.claimed_by = None
+        row.forget_worker()
+        row.skipped = Skipped.itself(row.fire_time, EDITED)
+        # The fire time is free for the new trigger.
+        of.instances[row.id] = of.instances.pop(row.fire_time)
+        row.fire_time = None
+
+
+def _record(
+    of: StoredDefinition, skipped: Skipped, tables: Tables, now: datetime
+) -> None:
+    """Make the record of fire times that were skipped."""
+    at = skipped.first
+    row = StoredInstance(tables.new_id(), of, None, at, at, created_at=now)
+    row.skipped = skipped
+    tables.add(row)
+    tables.end(row, Outcome.SKIPPED, now)
+
+
+def _pause(
+    of: StoredDefinition, note: str | None, tables: Tables, now: datetime
+) -> None:
+    """Pause a definition; one that is paused already only takes the note."""
+    if of.definition.paused:
+        of.definition = changed(of.definition, note=note)
+        return
+    _take_back(of, tables, now)
+    revision = next_revision(of.definition)
+    with tables.relisted(of) as rows:
+        for row in rows:
+            if row.is_claimed:
+                row.free(row.due_at)
+            if row.is_unused:
+                tables.slots.free(row)
+        tables.change(of, paused=True, note=note, paused_at=now, revision=revision)
+
+
+def _resume(of: StoredDefinition, tables: Tables, now: datetime) -> None:
+    """End a definition's pause, if it is paused."""
+    if of.definition.paused:
+        with tables.relisted(of) as rows:
+            tables.replace(of, resumed(of.definition, now))
+            for row in rows:
+                if row.expires_at is not None:
+                    row.expires_at = max(row.expires_at, now)
+
+
+def _delete(of: StoredDefinition, tables: Tables, now: datetime) -> Set[UUID]:
+    """Delete a definition and what has not started of it; cancel what runs.
+
+    Returns:
+        The ids of the instances that ran.
+    """
+    rows = [row for row in of.instances.values() if row.completed_at is None]
+    ran = {row.id for row in rows if row.is_running}
+    for row in rows:
+        if row.id in ran:
+            tables.end(row, Outcome.CANCELLED, now)
+        else:
+            tables.remove(row)
+    tables.remove_definition(of)
+    tables.tombstones.pop(of.definition.id.int, None)
+    return ran
+
+
+def _fire(
+    firing: Firing, tables: Tables, now: datetime
+) -> Sequence[StoredInstance] | None:
+    """Create the instances of a firing; None: its definition is not as read."""
+    read = firing.definition
+    of = tables.definitions.get(read.id.int)
+    if of is None:
+        return None
+    stored = of.definition
+    if stored.paused or (stored.trigger.waits and of.open):
+        return None
+    if stored.next_fire_time != read.next_fire_time or stored.revision != read.revision:
+        return None
+    if firing.skipped is not None:
+        _record(of, firing.skipped, tables, now)
+    made = []
+    for fire_time, at in firing.instances():
+        if fire_time not in of.instances:
+            row = StoredInstance(tables.new_id(), of, fire_time, at, at, created_at=now)
+            tables.add(row)
+            made.append(row)
+    tables.replace(of, fired(stored, firing.next_fire_time, now))
+    return made
+
+
+def start_new(
+    rows: Sequence[StoredInstance], tables: Tables, claimant: Claimant, now: datetime
+) -> None:
+    """Claim what has just been made, and start what needs no slot."""
+    for row in rows:
+        tables.leave(row)
+        row.claim(claimant, now)
+        if row.slot is None:
+            row.start(claimant, now)
+        tables.enter(row)
