@@ -42,6 +42,7 @@ def test_those_whose_names_begin_so_are_printed_by_a_command() -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.findall(r"^-- (\w+)$", shown, re.MULTILINE) == [
         *("finish", "finish_current", "finish_free", "finish_in_full"),
+        "finish_with_results",
     ]
 
 

@@ -216,6 +216,17 @@ class SQLiteDatabase(Database):
         with self._write_lock.taken():
             return super().transact(work, repeatable=repeatable, waits=waits)
 
+    def write(
+        self, work: Callable[[Connection], Result], *, repeatable: bool = True
+    ) -> Result:
+        """Call ``work``, whose only statement is a transaction by itself."""
+        with self._write_lock.taken():
+            return self.run(
+                self.writing,
+                lambda connection: self._when_free(lambda: work(connection)),
+                repeatable=repeatable,
+            )
+
     def version(self) -> int:
         """A number that changes when anybody else has written to the file.
 
@@ -232,7 +243,7 @@ class SQLiteDatabase(Database):
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
         """A transaction that has the write lock from its beginning."""
-        self._begin(connection)
+        self._when_free(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         try:
             yield
             connection.exec_driver_sql("COMMIT")
@@ -254,17 +265,15 @@ class SQLiteDatabase(Database):
         self._write_lock = WriteLock(_POOL_TIMEOUT)
         super().abandon()
 
-    def _begin(self, connection: Connection) -> None:
-        """Take the write lock, once the file is free."""
+    def _when_free(self, execute: Callable[[], Result]) -> Result:
+        """Execute a statement that takes the write lock, once the file is free."""
         for _ in range(int(self._busy_timeout / _LOOK_FOR_LOCK)):
             try:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                return execute()
             except exc.OperationalError as error:
                 if _code_of(error) != sqlite3.SQLITE_BUSY:
                     raise
-            else:
-                return
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        return execute()
 
     def _use_log(self, connection: Connection) -> None:
         try:

@@ -71,7 +71,9 @@ class FileStatements(Statements):
     ) -> Sequence[Any]:
         """Execute a statement in a transaction that has the write lock."""
         given = self._given(statement, terms, batches)
-        found = self._database.transact(
+        alone = len(steps_of(statement)) == 1
+        write = self._database.write if alone else self._database.transact
+        found = write(
             lambda connection: self._steps(connection, statement, *given),
             repeatable=repeatable,
         )
