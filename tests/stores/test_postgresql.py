@@ -28,11 +28,11 @@ from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
 from go_scheduler.stores.sql import inserts, reader
-from go_scheduler.stores.sql.database import Fault, Overtaken
+from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
 from go_scheduler.stores.sqlite import database as sqlite_database
-from go_scheduler.testing.builders import definition, put
+from go_scheduler.testing.builders import definition, firing, put
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.cleanups import CleanupTests
@@ -303,3 +303,20 @@ def test_who_is_always_overtaken_is_told(
     with pytest.raises(StoreUnavailableError, match="faster each of 3 times"):
         store._database.transact(work)
     assert store.retries["overtaken"] == 3
+
+
+def test_a_constraint_that_is_violated_is_no_race(store: PostgreSQLStore) -> None:
+    def alter(change: str) -> None:
+        statement = f"ALTER TABLE task_instances {change}"
+        store._database.run(
+            Lane.BY_HAND, lambda connection: connection.exec_driver_sql(statement)
+        )
+
+    bad = put(store, definition(queue="refused"))
+    alter("ADD CONSTRAINT odd CHECK (queue <> 'refused')")
+    try:
+        with pytest.raises(StoreError, match="violates check constraint"):
+            store.fire_definitions([firing(bad)])
+        assert "overtaken" not in store.retries
+    finally:
+        alter("DROP CONSTRAINT odd")

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections import deque
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -18,10 +19,10 @@ import pytest
 from sqlalchemy import event, exc
 
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import StoreError, StoreUnavailableError
-from go_scheduler.models import OPEN, Outcome, State
+from go_scheduler.errors import QueueFullError, StoreError, StoreUnavailableError
+from go_scheduler.models import OPEN, Outcome, State, TaskDefinition
 from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
-from go_scheduler.stores.messages import RunOutcome
+from go_scheduler.stores.messages import Addition, RunOutcome
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sqlite.database import FileWatch, WriteLock
 from go_scheduler.stores.sqlite.store import SQLiteStore
@@ -35,13 +36,16 @@ from go_scheduler.testing.builders import (
     definition,
     finish,
     fire,
+    firing,
     ids,
     pending,
     put,
     running,
+    start,
 )
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.stores import StoreSuite
+from go_scheduler.triggers import OnDemandTrigger
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
@@ -218,6 +222,69 @@ def test_what_sqlite_cannot_keep_is_an_error_of_the_store(store: SQLiteStore) ->
 
 
 # Connections and locks, where a file would not go wrong when asked to.
+
+
+def test_a_duration_beyond_64_bits_is_an_error_of_the_store(store: SQLiteStore) -> None:
+    again = RunOutcome(
+        claim=claim_of(running(store)), started_at=START, retry_in=timedelta.max
+    )
+    with pytest.raises(StoreError, match="cannot keep a duration"):
+        store.finish_instances([again])
+
+
+def test_two_ends_of_one_instance_in_a_batch_count_one_after_the_other(
+    store: SQLiteStore,
+) -> None:
+    new = replace(definition(), lock="one at a time")
+    pending(store, new)
+    [first] = start(store, *claim(store))
+    again, late = (
+        RunOutcome(claim=claim_of(first), started_at=START, outcome=outcome)
+        for outcome in (None, Outcome.COMPLETED)
+    )
+    assert store.finish_instances([again, late]).done == {first.id}
+    [ended] = store.select(Filter(ids=(first.id,)))
+    assert (ended.state, ended.ended_attempt) == (State.COMPLETED, 1)
+    assert store.slot_holder("lock:one at a time") is None
+
+
+def test_what_no_json_holds_affects_no_other_row(
+    store: SQLiteStore, path: Path
+) -> None:
+    odd, even = put(store, definition()), put(store, definition())
+    damage = "UPDATE task_definitions SET expire_after = 9e999, queue = x'ff'"
+    with other(path) as connection:
+        connection.execute(f"{damage} WHERE id = ?", [odd.id.hex])
+    fired = store.fire_definitions([firing(odd), firing(even)])
+    assert fired.done == {odd.id, even.id}
+
+
+def test_more_queues_than_one_statement_can_name_are_claimed(
+    store: SQLiteStore,
+) -> None:
+    queues = [f"queue {number}" for number in range(130)]
+    given = [pending(store, definition(queue=each)) for each in (queues[0], queues[-1])]
+    # Four priorities are looked for.
+    assert {*ids(claim(store, queues=queues))} == {*ids(given)}
+
+
+def test_few_may_wait_from_an_edit_of_another_process_on(
+    store: SQLiteStore, path: Path, clock: ManualClock
+) -> None:
+    of = put(store, TaskDefinition(trigger=OnDemandTrigger()))
+    store.add_instances(of.id, [Addition()])
+    with closing(SQLiteStore(url_of(path), clock=clock)) as another:
+        another.put_definitions([replace(of, max_queue=1, when_full="refuse")])
+    with pytest.raises(QueueFullError):
+        store.add_instances(of.id, [Addition() for _ in range(5)])
+    assert len(store.select(Filter(definition_id=of.id))) == 1
+
+
+def test_one_id_under_two_keys_is_added_once(store: SQLiteStore) -> None:
+    of = put(store, TaskDefinition(trigger=OnDemandTrigger()))
+    id = uuid4()
+    added = store.add_instances(of.id, [Addition(id=id, key=key) for key in "ab"])
+    assert [each.key for each in added] == ["a", "a"]
 
 
 def test_a_transaction_that_ended_by_itself_is_not_rolled_back(
