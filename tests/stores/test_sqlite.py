@@ -280,6 +280,12 @@ def test_few_may_wait_from_an_edit_of_another_process_on(
     assert len(store.select(Filter(definition_id=of.id))) == 1
 
 
+def test_a_file_of_another_number_of_shards_is_refused(store: SQLiteStore) -> None:
+    store._dialect.shards = 16
+    with pytest.raises(StoreError, match="made with 1 shards"):
+        store.initialize()
+
+
 def test_one_id_under_two_keys_is_added_once(store: SQLiteStore) -> None:
     of = put(store, TaskDefinition(trigger=OnDemandTrigger()))
     id = uuid4()

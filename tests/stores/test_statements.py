@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.sql.__main__ import ENGINES, texts
 from go_scheduler.stores.sql.statement import Statement
+from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sqlite.steps import steps_of
 from go_scheduler.stores.sqlite.store import SQLiteStore
 from tests import servers
@@ -116,3 +118,10 @@ SELECT id FROM ended
     _, freed, _ = steps_of(filtered)
     assert freed.filters["ended"] == (1, True)
     assert freed.columns == ()
+
+
+def test_an_index_that_begins_with_shards_is_read_part_by_part() -> None:
+    dialect = CockroachDBDialect(None, follower_reads=False)
+    parts = [str(each) for each in dialect.parts(definitions.c.shard)]
+    assert len(parts) == 16
+    assert set(parts) == {"task_definitions.shard = :shard_1"}

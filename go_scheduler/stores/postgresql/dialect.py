@@ -27,7 +27,7 @@ from sqlalchemy.dialects import postgresql
 
 from go_scheduler.clock import ZERO
 from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL, News, is_any_soon
-from go_scheduler.stores.sql.rows import from_server_time, to_microseconds
+from go_scheduler.stores.sql.rows import from_server_time
 from go_scheduler.stores.sql.tables import Dialect, contents
 
 if TYPE_CHECKING:
@@ -60,11 +60,6 @@ def truths(values: Iterable[bool]) -> str:
 def times(values: Iterable[datetime | None]) -> str:
     """Times, to be cast to ``timestamptz[]``."""
     return _array(["NULL" if each is None else _time(each) for each in values])
-
-
-def durations(values: Iterable[timedelta]) -> str:
-    """Durations, to be cast to ``interval[]``."""
-    return _array([f"{to_microseconds(each)}us" if each else "0s" for each in values])
 
 
 def words(values: Iterable[str | None]) -> str:
