@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from go_scheduler.models import QueueStats
-from go_scheduler.stores.filters import Filter
+from go_scheduler.models import QueueStats, State
+from go_scheduler.stores.base import ReadStore
+from go_scheduler.stores.filters import ANY, Filter
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import (
@@ -69,3 +70,14 @@ def test_a_restored_store_keeps_and_answers_the_same(clock: ManualClock) -> None
     assert other.select() == one.select()
     assert other.select_definitions() == one.select_definitions()
     assert other.select(Filter(definition_id=gone.definition.id)) == []
+
+
+def test_a_store_without_counts_of_its_own_reads_page_by_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr("go_scheduler.stores.base._PAGE", 2)
+    for _ in range(5):
+        pending(store)
+    [counts] = ReadStore.count(store, [ANY])
+    assert counts[State.PENDING].count == 5
