@@ -369,11 +369,15 @@ _FINISH_IN_FULL = _finish(in_full=True, results=True)
 # What is kept of an instance is the last runs only.
 _TRIM_RUNS = Statement(
     """
-DELETE FROM task_runs@task_runs_pkey AS r
- WHERE r.instance_id IN (SELECT unnest(CAST(:ids AS uuid[])))
-   AND (SELECT count(*) FROM task_runs@task_runs_pkey AS o
-         WHERE o.instance_id = r.instance_id AND o.attempt > r.attempt)
-       >= CAST(:kept AS bigint)
+WITH old AS MATERIALIZED (
+  SELECT instance_id, attempt
+    FROM (SELECT instance_id, attempt, row_number() OVER (
+                   PARTITION BY instance_id ORDER BY attempt DESC) AS n
+            FROM task_runs@task_runs_pkey
+           WHERE instance_id IN (SELECT unnest(CAST(:ids AS uuid[])))) AS numbered
+   WHERE n > CAST(:kept AS bigint))
+DELETE FROM task_runs@task_runs_pkey AS r USING old AS old
+ WHERE r.instance_id = old.instance_id AND r.attempt = old.attempt
 RETURNING r.instance_id
 """,
     ("instance_id",),
