@@ -137,7 +137,8 @@ class CockroachDBDialect(PostgreSQLDialect):
         super().__init__(clock, notifies=False)
         self._follower_reads = follower_reads
 
-    def by_index(self, index: str) -> str:
+    @staticmethod
+    def by_index(index: str) -> str:
         """A hint that allows no full scan."""
         return "@" + _look_up(index)
 

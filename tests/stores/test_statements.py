@@ -82,7 +82,7 @@ SELECT id FROM gone
     deleted, answer = steps_of(read_once)
     assert deleted.sql is not None
     assert deleted.sql.startswith("WITH old AS MATERIALIZED (SELECT id FROM a)")
-    assert (answer.sql, answer.joined, answer.places) == (None, "gone", [0])
+    assert (answer.sql, answer.joined, answer.places) == (None, "gone", (0,))
 
 
 def test_a_part_that_several_read_is_read_before_they_change_it() -> None:
@@ -98,8 +98,8 @@ SELECT id FROM gone
     )
     old, gone, kept, answer = steps_of(read_twice)
     assert old.columns == ["id", "at"]
-    assert gone.passed == {"old": [0]}
-    assert kept.passed == {"old": [0, 1], "gone": [0]}
+    assert gone.passed == {"old": (0,)}
+    assert kept.passed == {"old": (0, 1), "gone": (0,)}
     assert answer.joined == "gone"
 
 

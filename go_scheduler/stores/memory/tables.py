@@ -325,7 +325,7 @@ class Tables:
         elif row.claimed_by is not None:
             self.leases.add(row)
         elif row.of.definition.paused:
-            pass
+            return  # What is frozen is in no list.
         elif row.parked:
             self.slots.park(row)
         else:
@@ -338,7 +338,7 @@ class Tables:
         elif row.claimed_by is not None:
             del self.leases.rows[row.id.int]
         elif row.of.definition.paused:
-            pass
+            return  # What is frozen is in no list.
         elif row.parked:
             self.slots.unpark(row)
         else:

@@ -235,7 +235,8 @@ class PostgreSQLDialect(Dialect):
         """Whether its driver is ours, and not another that a user has."""
         return connection.dialect.driver == "psycopg"
 
-    def by_index(self, index: str) -> str:
+    @staticmethod
+    def by_index(index: str) -> str:
         """The hint behind a table's name: rows are looked up by this index only."""
         return ""
 

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.exc import IntegrityError
@@ -15,7 +15,7 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.postgresql import dialect as words
 from go_scheduler.stores.postgresql.driver import met_a_lock
-from go_scheduler.stores.sql.database import Overtaken, Sweep
+from go_scheduler.stores.sql.database import Overtaken, Result, Sweep
 from go_scheduler.stores.sql.rows import to_microseconds
 from go_scheduler.stores.sql.statement import (
     HIGHEST,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.rows import Columns
     from go_scheduler.stores.sql.statement import Batch, Statement, Terms, Write
 
-Result = TypeVar("Result")
 
 # CockroachDB's gives values as this one does.
 _DRIVER = psycopg.dialect()  # type: ignore[no-untyped-call] # it has no types
@@ -164,7 +163,7 @@ class ServerStatements(Statements):
         """Write a batch, past what is locked."""
         terms = {**(terms or {}), **_arrays(write.statement, beside or {})}
         # One order for all nodes, so that none waits for another in a circle.
-        batch = sorted(batch, key=_id_number)
+        batch = sorted(batch, key=lambda row: row[0].int)
         attempt = _Attempt(self, lane, write, terms, repeatable=repeatable)
         with _leaving_what_is_locked():
             return Written(attempt.execute(batch))
@@ -183,8 +182,13 @@ class ServerStatements(Statements):
         apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement on a connection, and fetch what it returns."""
-        clocked = self._clock is not None
-        made = _made(statement, self._dialect, clocked=clocked, apart=apart)
+        made = _made(
+            statement,
+            type(self._dialect),
+            notifies=self._dialect.notifies,
+            clocked=self._clock is not None,
+            apart=apart,
+        )
         parameters = {**terms, **_arrays(statement, batches or {})}
         if self._clock is not None:
             parameters["now"] = self._clock.now()
@@ -209,11 +213,6 @@ class ServerStatements(Statements):
         return rows
 
 
-def _id_number(row: Sequence[Any]) -> int:
-    number: int = row[0].int
-    return number
-
-
 def _arrays(statement: Statement, batches: Mapping[str, Batch]) -> dict[str, object]:
     """The parameters that are batches: one array for each column."""
     found: dict[str, object] = {}
@@ -227,16 +226,19 @@ def _arrays(statement: Statement, batches: Mapping[str, Batch]) -> dict[str, obj
 
 @lru_cache(maxsize=500)
 def _made(
-    statement: Statement, dialect: PostgreSQLDialect, *, clocked: bool, apart: bool
+    statement: Statement,
+    dialect: type[PostgreSQLDialect],
+    *,
+    notifies: bool,
+    clocked: bool = False,
+    apart: bool = False,
 ) -> _Made:
-    """Make it once; none of it is a connection's."""
+    """Make it once, however many stores are opened."""
     sql = with_batches(statement.sql, _unnested)
     for pattern, word in _WORDS:
         sql = pattern.sub(word, sql)
     sql = _INDEX.sub(lambda found: dialect.by_index(found[1]), sql).strip()
-    sql = _NOTIFIED.sub(
-        lambda found: words.notified(dialect.notifies, *found.groups()), sql
-    )
+    sql = _NOTIFIED.sub(lambda found: words.notified(notifies, *found.groups()), sql)
     if clocked:
         sql = sql.replace("now()", "CAST(:now AS timestamptz)")
     if apart:
@@ -247,7 +249,7 @@ def _made(
 
 def sql_of(statement: Statement, dialect: PostgreSQLDialect) -> str:
     """The text that a kind of server is sent, with the driver's parameters."""
-    return _made(statement, dialect, clocked=False, apart=False).sql
+    return _made(statement, type(dialect), notifies=dialect.notifies).sql
 
 
 # The number of rows is hidden from PostgreSQL by subqueries: for many it would read a

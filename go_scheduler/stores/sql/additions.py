@@ -144,7 +144,7 @@ def _rows(
         yield {
             "id": id,
             "definition_key": of.key,
-            "shard": id.int % dialect.shards,
+            "shard": dialect.shard_of(id),
             "queue": of.queue,
             "priority": of.priority,
             "expire_after": of.expire_after,
@@ -344,7 +344,7 @@ class Additions:
         return {
             "id": addition.id,
             "definition_key": of.key,
-            "shard": addition.id.int % self._dialect.shards,
+            "shard": self._dialect.shard_of(addition.id),
             "queue": of.queue,
             "priority": of.priority,
             "expire_after": of.expire_after,

@@ -19,7 +19,7 @@ from go_scheduler.stores.rules import with_silences
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import earliest_first, readable_claims
 from go_scheduler.stores.sql.rows import NO_ID, silences_of
-from go_scheduler.stores.sql.runs import LEASE, start_terms
+from go_scheduler.stores.sql.runs import lease_of, start_terms
 from go_scheduler.stores.sql.statement import (
     ALL,
     CLAIMED,
@@ -55,7 +55,7 @@ _MARKED = f"""
                       THEN greatest(now(), t.due_at) END,
          expires_at = greatest(now(), t.due_at)
              + CASE WHEN {_STARTS}
-               THEN {LEASE}
+               THEN {lease_of("t")}
                ELSE CAST(:lease AS interval) END"""
 _FREE = """
      AND t.claimed_by IS NULL AND t.completed_at IS NULL AND NOT t.frozen"""
@@ -447,7 +447,7 @@ class SQLClaims(InstanceStore):
                     turns,
                     shards=self._dialect.shards,
                     reads_rows=careful or self._dialect.reads_rows,
-                    swept=len(sweeps) == 1 and not self._dialect.claims_together,
+                    swept=not self._dialect.claims_together,
                 ),
                 parameters,
                 sweeps,
@@ -466,12 +466,7 @@ class SQLClaims(InstanceStore):
 
         def execute(*, careful: bool) -> Sequence[Any]:
             parameters = {**terms, **self._lapsed_terms(queues, lapsed), "limit": limit}
-            return self._claim(
-                _CLAIM_LAPSED,
-                parameters,
-                [sweep],
-                careful=careful,
-            )
+            return self._claim(_CLAIM_LAPSED, parameters, [sweep], careful=careful)
 
         return self._past_locks(execute)
 

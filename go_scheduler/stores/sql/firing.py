@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from go_scheduler.clock import ZERO
-from go_scheduler.models import TaskInstance
 from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.messages import Fired
 from go_scheduler.stores.rules import fired
@@ -20,14 +19,13 @@ from go_scheduler.stores.sql.rows import (
     DefinitionRow,
     read_time,
 )
-from go_scheduler.stores.sql.runs import LEASE, start_terms
+from go_scheduler.stores.sql.runs import lease_of, start_terms, started_at_once
 from go_scheduler.stores.sql.statement import Statement, Write, of_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from uuid import UUID
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Claimant, Firing
     from go_scheduler.stores.sql.database import Classes
     from go_scheduler.stores.sql.reader import Reader
@@ -137,7 +135,7 @@ def _fire(*, waits: bool = False, starts: bool = False) -> Write:
         values = f""",
          CAST(:node AS uuid), 1, 1, greatest(now(), {_AT}),
          greatest(now(), {_AT})
-             + {LEASE.replace("t.", "d.")}"""
+             + {lease_of("d")}"""
         answer = ("id", "made_id", "started_at", "expires_at", "now")
     sql = f"""
 WITH moved AS (
@@ -266,7 +264,7 @@ class SQLFiring(DefinitionStore):
             return Fired(done=done, busy=busy)
         by_id = {each.definition.id: each for each in firings}
         started = [
-            _started(by_id[row.id], row, claimant.node)
+            _started(by_id[row.id], row, claimant)
             for row in rows
             if row.made_id is not None
         ]
@@ -277,31 +275,20 @@ class SQLFiring(DefinitionStore):
         of, skipped = firing.definition.id, firing.skipped
         if skipped is not None:
             id = uuid4()
-            shard = id.int % self._dialect.shards
+            shard = self._dialect.shard_of(id)
             yield (
                 *(id, of, shard, skipped.first, ZERO),
                 *(skipped.last, skipped.count, skipped.reason),
             )
         for fire_time, execute_at in firing.instances():
             id = uuid4()
-            shard = id.int % self._dialect.shards
+            shard = self._dialect.shard_of(id)
             later = execute_at - fire_time
             yield id, of, shard, fire_time, later, None, None, None
 
 
-def _started(firing: Firing, row: Any, node: UUID) -> TaskInstance:
+def _started(firing: Firing, row: Any, claimant: Claimant) -> TaskInstance:
     """The instance of a firing, as it was started."""
-    [(fire_time, execute_at)] = firing.instances()
-    return TaskInstance(
-        id=row.made_id,
-        definition=fired(firing.definition, firing.next_fire_time, row.now),
-        fire_time=fire_time,
-        execute_at=execute_at,
-        due_at=execute_at,
-        attempt=1,
-        runs=1,
-        claimed_by=node,
-        started_at=row.started_at,
-        expires_at=row.expires_at,
-        created_at=row.now,
-    )
+    [times] = firing.instances()
+    definition = fired(firing.definition, firing.next_fire_time, row.now)
+    return started_at_once(row.made_id, definition, times, claimant, row)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
-from go_scheduler.models import TaskInstance
 from go_scheduler.models.values import changed
 from go_scheduler.stores.base import ByHandStore, DefinitionStore
 from go_scheduler.stores.messages import Put
@@ -34,7 +33,7 @@ from go_scheduler.stores.sql.rows import (
     read_instance,
     write_contents,
 )
-from go_scheduler.stores.sql.runs import LEASE, start_terms
+from go_scheduler.stores.sql.runs import lease_of, start_terms, started_at_once
 from go_scheduler.stores.sql.statement import Statement
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from go_scheduler.models import TaskDefinition
+    from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Addition, Claimant, Firing
     from go_scheduler.stores.sql.additions import Additions
     from go_scheduler.stores.sql.database import Classes, Database
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.statement import Batch, Statements
     from go_scheduler.stores.sql.tables import Dialect
 
-_LEASE_OF_DEFINITION = LEASE.replace("t.", "d.")
+_LEASE = lease_of("d")
 
 # Ids that are new in every respect, so that nothing has to be read first. Each of the
 # conditions is a look-up, by OFFSET 0 as for fires: for ON CONFLICT, CockroachDB would
@@ -120,7 +119,7 @@ started AS (
   SELECT f.id, d.key, f.shard, d.queue, d.priority, d.expire_after, d.waits, f.at, f.at,
          f.at, now(), CAST(:node AS uuid), 1, 1, greatest(now(), f.at),
          greatest(now(), f.at)
-             + {_LEASE_OF_DEFINITION}
+             + {_LEASE}
     FROM batch AS f (key uuid, id uuid, shard bigint, at timestamptz)
     JOIN made AS d ON d.key = f.key
   RETURNING definition_key, started_at, expires_at)
@@ -130,7 +129,9 @@ SELECT now() AS now, started.started_at, started.expires_at
     ("now", "started_at", "expires_at"),
     races=True,
 )
-_LARGE_BATCH = 500
+LARGE_BATCH = 500
+"""A put of more definitions may be seen late."""
+
 _LARGEST = 2000
 _SOON = timedelta(minutes=1)
 
@@ -168,12 +169,12 @@ mine AS MATERIALIZED (
          CASE WHEN {is_started} THEN 1 ELSE 0 END,
          CASE WHEN {is_started} THEN now() END,
          CASE WHEN {is_started} THEN now()
-             + {_LEASE_OF_DEFINITION} END"""
+             + {_LEASE} END"""
         join = " CROSS JOIN mine"
         answer = f""",
        mine.starts,
        now()
-           + {_LEASE_OF_DEFINITION} AS expires_at"""
+           + {_LEASE} AS expires_at"""
         answers = ("starts", "expires_at")
     sql = f"""
 WITH d AS MATERIALIZED (
@@ -233,14 +234,14 @@ class Inserted(NamedTuple):
 class _Batch:
     """Definitions to be inserted, with the keys and the texts that they are to have."""
 
-    def __init__(self, new: Sequence[TaskDefinition], *, shards: int) -> None:
+    def __init__(self, new: Sequence[TaskDefinition], dialect: Dialect) -> None:
         self._new = new
         self.keys = [uuid4() for _ in new]
         self._contents = [write_contents(each) for each in new]
         self.given = {"given": len(new)}
         self.batches: Mapping[str, Batch] = {
             "x": [
-                _row(each, key, shards)
+                _row(each, key, dialect.shard_of(key))
                 for each, key in zip(new, self.keys, strict=True)
             ],
             "c": [
@@ -258,11 +259,11 @@ class _Batch:
                 yield Inserted(created(each, now, revision=1), key, of, now)
 
 
-def _row(new: TaskDefinition, key: UUID, shards: int) -> tuple[object, ...]:
+def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:
     return (
         key,
         new.id,
-        key.int % shards,
+        shard,
         new.queue,
         new.priority,
         new.expire_after,
@@ -312,7 +313,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
                 return put
         # Writing a large batch takes so long that its first rows may lie below the
         # bound of every scan when they become visible.
-        late = len(definitions) > _LARGE_BATCH
+        late = len(definitions) > LARGE_BATCH
         stored, inserted = self._database.transact(
             lambda connection: self._put(connection, definitions, late=late),
             # A put of a revision that was done, and is repeated, conflicts with itself.
@@ -386,7 +387,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
         parts = [
             new[first : first + _LARGEST] for first in range(0, len(new), _LARGEST)
         ]
-        batch = partial(_Batch, shards=self._dialect.shards)
+        batch = partial(_Batch, dialect=self._dialect)
         batches: Iterator[_Batch] = map(batch, parts)
         ahead = ThreadPoolExecutor(1, "go-scheduler-batches")
         try:
@@ -400,7 +401,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
 
     def _insert_one(self, given: TaskDefinition) -> Put | None:
         """Insert one definition if its id is new: no transaction is begun for it."""
-        batch = _Batch([given], shards=self._dialect.shards)
+        batch = _Batch([given], self._dialect)
         terms = {"is_late": False, "late": LATE_AFTER, **batch.given}
         [row] = self._statements.run(Lane.NEW, _INSERT_NEW, terms, batch.batches)
         inserted = list(batch.inserted(row.now, row.ids))
@@ -413,9 +414,9 @@ class SQLInserts(ByHandStore, DefinitionStore):
         """Insert one that fires at once and start its instance; None: it is not new."""
         [fire_time] = firing.fire_times
         new = changed(firing.definition, next_fire_time=firing.next_fire_time)
-        batch = _Batch([new], shards=self._dialect.shards)
+        batch = _Batch([new], self._dialect)
         id = uuid4()
-        fires = [(batch.keys[0], id, id.int % self._dialect.shards, fire_time)]
+        fires = [(batch.keys[0], id, self._dialect.shard_of(id), fire_time)]
         rows = self._statements.run(
             Lane.NEW,
             _INSERT_AND_START,
@@ -430,19 +431,8 @@ class SQLInserts(ByHandStore, DefinitionStore):
         [inserted] = batch.inserted(row.now, None)
         if inserted.definition.completed_at is None:
             self._remember([inserted])
-        started = TaskInstance(
-            id=id,
-            definition=inserted.definition,
-            fire_time=fire_time,
-            execute_at=fire_time,
-            due_at=fire_time,
-            attempt=1,
-            runs=1,
-            claimed_by=claimant.node,
-            started_at=row.started_at,
-            expires_at=row.expires_at,
-            created_at=row.now,
-        )
+        times = (fire_time, fire_time)
+        started = started_at_once(id, inserted.definition, times, claimant, row)
         before = changed(
             inserted.definition, next_fire_time=fire_time, completed_at=None
         )
@@ -565,7 +555,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
     def _of_addition(self, addition: Addition) -> tuple[object, ...]:
         return (
             addition.id,
-            addition.id.int % self._dialect.shards,
+            self._dialect.shard_of(addition.id),
             addition.key,
             addition.payload_text,
             addition.at,

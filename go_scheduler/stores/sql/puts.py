@@ -174,7 +174,7 @@ class Puts:
                 "paused_at": each.paused_at,
                 "key": key,
                 "id": each.id,
-                "shard": key.int % self._dialect.shards,
+                "shard": self._dialect.shard_of(key),
                 "created_at": how.now,
             }
             for key, each in zip(keys, made, strict=True)
@@ -267,7 +267,7 @@ class Puts:
         record = insert(instances).values(
             id=id,
             definition_key=row.key,
-            shard=id.int % self._dialect.shards,
+            shard=self._dialect.shard_of(id),
             queue=row.queue,
             priority=row.priority,
             execute_at=skipped.first,

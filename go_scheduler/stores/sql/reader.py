@@ -188,10 +188,10 @@ class Reader:
             with_contents: Whether they are of ``ALL``. Contents that are there are not
                 remembered.
         """
-        # Numbers are looked up in a fraction of the time that UUIDs take. Of a key that
-        # cannot be read there is no definition.
-        distinct = {row[1].int: row for row in rows if isinstance(row[1], UUID)}
-        by_number: dict[int, TaskDefinition] = {}
+        distinct = {
+            number: row for row in rows if (number := _number(row[1])) is not None
+        }
+        by_number: dict[int | None, TaskDefinition] = {}
         known: list[DefinitionRow] = []
         apart: list[UUID] = []
         for number, row in distinct.items():
@@ -212,7 +212,7 @@ class Reader:
         return [
             read_instance(
                 row[:_ID],
-                by_number.get(getattr(row[1], "int", -1)) or missing_definition(row[1]),
+                by_number.get(_number(row[1])) or missing_definition(row[1]),
             )
             for row in rows
         ]
@@ -223,6 +223,11 @@ class Reader:
         """The definitions of rows, by the keys of those."""
         keys = (row.key for row in rows)
         return dict(zip(keys, self.definitions(lane, rows), strict=True))
+
+
+def _number(key: object) -> int | None:
+    """A key, to be looked up in a fraction of the time; None: it cannot be read."""
+    return key.int if isinstance(key, UUID) else None
 
 
 def with_definitions(

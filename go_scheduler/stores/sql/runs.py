@@ -8,10 +8,10 @@ of all that is claimed instead of the primary key.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from go_scheduler.errors import StoreError
-from go_scheduler.models import RUNS_KEPT, Cancelled, Outcome
+from go_scheduler.models import RUNS_KEPT, Cancelled, Outcome, TaskInstance
 from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import Answer
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from go_scheduler.models import TaskInstance
+    from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.messages import (
         Claim,
         Claimant,
@@ -42,13 +42,17 @@ if TYPE_CHECKING:
 
 _OWNED = """t.id = x.id AND t.attempt = x.attempt
      AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
-LEASE = """least(CAST(:lease AS interval),
+
+
+def lease_of(row: str) -> str:
+    """How long a claim holds of what is started, by the columns of a row."""
+    return f"""least(CAST(:lease AS interval),
                           coalesce(
-                            CASE WHEN t.expire_after BETWEEN 0 AND 3155760000000000
-                            THEN CAST(t.expire_after AS bigint)
+                            CASE WHEN {row}.expire_after BETWEEN 0 AND 3155760000000000
+                            THEN CAST({row}.expire_after AS bigint)
                             END * interval '1 microsecond',
                             CAST(:expire_after AS interval)))"""
-"""How long a claim holds of what is started, by the columns of ``t``."""
+
 
 # Rows of a batch that can be written though somebody else has locked the others, and
 # those that are still as they were.
@@ -88,7 +92,7 @@ WITH t AS (
          expires_at = CASE WHEN t.started_at IS NOT NULL OR t.slot IS NOT NULL
              THEN t.expires_at
              ELSE greatest(now(), t.due_at)
-                  + {LEASE} END
+                  + {lease_of("t")} END
     FROM batch AS x (id uuid, attempt bigint)
    WHERE {_OWNED}
   RETURNING {INSTANCE}){_OF_DEFINITION}""",
@@ -146,7 +150,7 @@ t AS (
          started_at = CASE WHEN mine.starts THEN greatest(now(), t.due_at) END,
          expires_at = CASE WHEN mine.starts
              THEN greatest(now(), t.due_at)
-                  + {LEASE} END,
+                  + {lease_of("t")} END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
          {_kept_if("mine.starts")},
          parked = NOT mine.starts,
@@ -409,6 +413,38 @@ def start_terms(claimant: Claimant) -> Terms:
         "lease": claimant.lease,
         "expire_after": claimant.expire_after,
     }
+
+
+def started_at_once(
+    id: UUID,
+    definition: TaskDefinition,
+    times: tuple[datetime, datetime],
+    claimant: Claimant,
+    row: Any,
+) -> TaskInstance:
+    """An instance that was started by the statement that made it.
+
+    Args:
+        id: Its id.
+        definition: Its definition as it is now.
+        times: Its fire time, and when it is to run.
+        claimant: Who has it.
+        row: What the statement says: ``now``, ``started_at``, ``expires_at``.
+    """
+    fire_time, execute_at = times
+    return TaskInstance(
+        id=id,
+        definition=definition,
+        fire_time=fire_time,
+        execute_at=execute_at,
+        due_at=execute_at,
+        attempt=1,
+        runs=1,
+        claimed_by=claimant.node,
+        started_at=row.started_at,
+        expires_at=row.expires_at,
+        created_at=row.now,
+    )
 
 
 class SQLRuns(InstanceStore):

@@ -21,7 +21,7 @@ from go_scheduler.stores.sql.database import Classes, Lane
 from go_scheduler.stores.sql.edits import Edits, Tombstones
 from go_scheduler.stores.sql.finishing import finish_run
 from go_scheduler.stores.sql.firing import SQLFiring
-from go_scheduler.stores.sql.inserts import SQLInserts
+from go_scheduler.stores.sql.inserts import LARGE_BATCH, SQLInserts
 from go_scheduler.stores.sql.joined import Joined, join, when_committed
 from go_scheduler.stores.sql.lists import BOTH, due_queues
 from go_scheduler.stores.sql.puts import Puts, Sets
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sql.schema import Schema
     from go_scheduler.stores.sql.tables import Dialect
 
-_LARGE_BATCH = 500
 # All nodes of an application declare the same, commonly at once.
 _WAITS_TO_DECLARE = 4
 
@@ -154,7 +153,7 @@ class SQLStore(
         check_each_once(given)
         return self._database.transact(
             lambda connection: self._sets.declare(
-                connection, declaration, late=len(given) > _LARGE_BATCH
+                connection, declaration, late=len(given) > LARGE_BATCH
             ),
             repeatable=all(each.revision is None for each in given),
             waits=_WAITS_TO_DECLARE,

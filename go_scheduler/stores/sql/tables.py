@@ -561,6 +561,10 @@ class Dialect(ABC):
     reads_rows = True
     claims_together = False
 
+    def shard_of(self, id: UUID) -> int:
+        """In which part of such an index the row of an id is."""
+        return id.int % self.shards
+
     def parts(self, shard: ColumnElement[Any]) -> Sequence[ColumnElement[bool]]:
         """The condition of each part of an index that begins with its shard, if any."""
         if self.shards == 1:

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from math import isfinite
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from sqlalchemy.dialects import sqlite
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.stores.sql.database import Lane, Sweep
+from go_scheduler.stores.sql.database import Lane, Result, Sweep
 from go_scheduler.stores.sql.rows import to_microseconds, to_sqlite_time
 from go_scheduler.stores.sql.statement import HIGHEST, Statements, Written
 from go_scheduler.stores.sqlite.steps import steps_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from go_scheduler.stores.sqlite.steps import Computed, Step
 
 _DIALECT = sqlite.dialect()
-Result = TypeVar("Result")
 
 
 class FileStatements(Statements):
@@ -42,14 +41,14 @@ class FileStatements(Statements):
         microseconds: The store's time.
     """
 
+    rolls_back = True
+
     def __init__(
         self, database: SQLiteDatabase, microseconds: Callable[[], int]
     ) -> None:
         self._database = database
         self._microseconds = microseconds
         self._whole = _Whole(SystemClock().elapsed)
-
-    rolls_back = True
 
     def reading(self, lane: Lane) -> Lane:
         """Those that read: only one writes, and others wait for it in turn."""
@@ -174,12 +173,10 @@ def _step(
     tables: Mapping[str, Batch],
 ) -> Batch:
     """Execute one step; the rows of its table."""
-    joined = () if step.joined is None else tables[step.joined]
+    joined = [()] if step.joined is None else tables[step.joined]
     added = [_computed(each, values, tables) for each in step.computed]
-    if step.sql is None and step.joined is None:
-        return [tuple(added)]
+    pick = _picker(step.places)
     if step.sql is None:
-        pick = _picker(step.places)
         return [pick((*row, *added)) for row in joined]
     sources = dict(tables)
     for name, (place, not_null) in step.filters.items():
@@ -211,7 +208,6 @@ def _step(
     of: Any = joined
     if not step.numbered:
         of = {row[0]: row for row in joined}
-    pick = _picker(step.places)
     return [pick((*of[row[0]], *row, *added)) for row in rows]
 
 
@@ -226,22 +222,19 @@ def _computed(
     return None if len(ids) == values[value.given] else ids
 
 
-def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    if len(places) == 1:
-        [place] = places
-        return lambda row: (row[place],)
-    return itemgetter(*places)
+@lru_cache(maxsize=500)
+def _picker(places: tuple[int, ...]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What takes the values at these places of a row."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda row: tuple([row[place] for place in places])
 
 
-def _passed(rows: Batch, places: Sequence[int], *, numbered: bool) -> str:
+def _passed(rows: Batch, places: tuple[int, ...], *, numbered: bool) -> str:
     """Some values of each row, as JSON."""
+    listed = list(map(_picker(places), rows))
     if numbered:
-        listed = [
-            (number, *[row[place] for place in places])
-            for number, row in enumerate(rows)
-        ]
-    else:
-        listed = [tuple([row[place] for place in places]) for row in rows]
+        listed = [(number, *row) for number, row in enumerate(listed)]
     try:
         return _dumped(listed)
     except ValueError:
@@ -270,7 +263,7 @@ def _value(value: Any) -> object:
     if isinstance(value, datetime):
         return to_sqlite_time(value)
     if isinstance(value, timedelta):
-        return to_microseconds(value)
+        return _microseconds(value)
     if isinstance(value, UUID):
         return value.hex
     if isinstance(value, str) or not isinstance(value, Collection):

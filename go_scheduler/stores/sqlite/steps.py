@@ -119,12 +119,12 @@ class Step(NamedTuple):
     name: str
     columns: Sequence[str] = ()
     sql: str | None = None
-    passed: Mapping[str, Sequence[int]] = {}
+    passed: Mapping[str, tuple[int, ...]] = {}
     filters: Mapping[str, Filter] = {}
     joined: str | None = None
     numbered: bool = False
     computed: Sequence[Computed] = ()
-    places: Sequence[int] = ()
+    places: tuple[int, ...] = ()
     needs_rows: bool = True
 
 
@@ -207,7 +207,9 @@ class _Steps:
         names = [_name_of(each) for each in items]
         computed = [_computed(each) for each in items]
         if part.name == _ANSWER and None not in computed:
-            return Step(part.name, names, computed=[each for each in computed if each])
+            values = [each for each in computed if each]
+            places = tuple(range(len(values)))
+            return Step(part.name, names, computed=values, places=places)
         return self._made(part, part.body)._replace(columns=names, needs_rows=False)
 
     def _change(self, part: _Part, needed: set[str]) -> Step:
@@ -229,10 +231,10 @@ class _Steps:
         [table] = joined
         of = list(self._columns[table])
         number = count(len(of))
-        places = [
+        places = tuple(
             of.index(column) if prefix == table else next(number)
             for prefix, column, _ in items
-        ]
+        )
         return step._replace(joined=table, places=places)
 
     def _pick(self, part: _Part, listed: str, table: str, rest: str) -> Step:
@@ -258,10 +260,10 @@ class _Steps:
             names,
             joined=table,
             computed=computed,
-            places=[
+            places=tuple(
                 places[each] if each in places else next(number)
                 for each in _items(listed)
-            ],
+            ),
         )
         if not numbered:
             return step
@@ -282,7 +284,7 @@ class _Steps:
         for name, columns in self._columns.items():
             if name in read:
                 needed = [each for each in columns if each in words]
-                passed[name] = [columns.index(each) for each in needed]
+                passed[name] = tuple(columns.index(each) for each in needed)
                 number = ["number"] if name == numbered else []
                 tables.append((name, _json(name, [*number, *needed])))
                 if (found := _filter_of(body, name, columns)) is not None:

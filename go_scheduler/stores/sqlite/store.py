@@ -82,7 +82,6 @@ class SQLiteStore(SQLStore):
         self._migrates = migrate
         super().__init__(database, dialect, schema=schema, clock=clock)
         self._time = (clock or SystemClock()).now
-
         self._statements = FileStatements(database, self._microseconds)
 
     def __repr__(self) -> str:
