@@ -259,11 +259,16 @@ def locked(
         yield claims
 
 
-def test_a_claim_that_met_a_lock_reads_the_rows(store: PostgreSQLStore) -> None:
-    instance = pending(store)
+def test_a_claim_that_met_a_lock_and_those_that_follow_read_the_rows(
+    store: PostgreSQLStore,
+) -> None:
+    given = [pending(store).id for _ in range(22)]
     with locked(store, "default", unless=READS) as claims:
-        assert ids(claim(store)) == [instance.id]
-    assert claims == {False: 1, True: 1}
+        found = [claim(store, limit=1)[0].id for _ in range(21)]
+        assert claims == {False: 1, True: 21}
+        found.append(claim(store, limit=1)[0].id)
+        assert claims == {False: 2, True: 22}
+    assert sorted(found) == sorted(given)
 
 
 def test_a_claim_of_what_lapsed_reads_the_rows_at_once(

@@ -270,6 +270,7 @@ SELECT {INSTANCE},
 
 # SQLite takes no more than 500 SELECTs in one.
 _MOST_PLACES = 400
+_CAREFUL_CLAIMS = 20
 _log = logging.getLogger(__name__)
 
 
@@ -280,6 +281,8 @@ class SQLClaims(InstanceStore):
     _reader: Reader
     _dialect: Dialect
     _classes: Classes
+    # By place: how many more claims are careful, since one has met a lock.
+    _careful: dict[object, int]
     _reported = False
 
     def claim_instances(
@@ -454,7 +457,7 @@ class SQLClaims(InstanceStore):
                 careful=careful,
             )
 
-        rows = self._past_locks(execute)
+        rows = self._past_locks(places[0], execute)
         if len(rows) == limit and not self._dialect.claims_together:
             sweeps[0].go_on(rows[0].now - max(row.place for row in rows))
         return rows
@@ -468,7 +471,7 @@ class SQLClaims(InstanceStore):
             parameters = {**terms, **self._lapsed_terms(queues, lapsed), "limit": limit}
             return self._claim(_CLAIM_LAPSED, parameters, [sweep], careful=careful)
 
-        return self._past_locks(execute)
+        return self._past_locks("lapsed", execute)
 
     def _lapsed_terms(self, queues: Sequence[str], lapsed: timedelta | None) -> Terms:
         terms = {"queues": list(queues), "lapsed": lapsed, "back": None}
@@ -502,7 +505,9 @@ class SQLClaims(InstanceStore):
                 sweep.finish()
         return rows
 
-    def _past_locks(self, claim: Callable[..., Sequence[Any]]) -> Sequence[Any]:
+    def _past_locks(
+        self, place: object, claim: Callable[..., Sequence[Any]]
+    ) -> Sequence[Any]:
         """Claim, past rows that a user's open transaction has locked.
 
         PostgreSQL skips those. What it does not skip, such as the lock for a page that
@@ -512,16 +517,24 @@ class SQLClaims(InstanceStore):
         walked: a claim that does not read the row waits for it. It may be on the
         definition: one that reads that waits as well. Reading all rows would lock more
         of them than are claimed, and reading their definitions apart is one statement
-        more, so that is done only where it is needed.
+        more, so that is done only where it is needed, and by the claims that follow:
+        the rows that a claim has locked before it met the lock are free only some time
+        later, and each claim that is made anew would skip them again.
 
         Args:
+            place: Where, to be remembered.
             claim: Executes the claim, or the careful form of it.
         """
+        if careful := self._careful.get(place, 0):
+            self._careful[place] = careful - 1
+            return claim(careful=True)
         try:
             return claim(careful=False)
         except StoreError as error:
             if not self._statements.met_a_lock(error):
                 raise
+            if not self._dialect.reads_rows:
+                self._careful[place] = _CAREFUL_CLAIMS
             return claim(careful=True)
 
     def list_claimed(

@@ -98,6 +98,7 @@ class SQLStore(
         self._reviewing = Reviewing(database, dialect, self._reader)
         self._elapsed = (clock or SystemClock()).elapsed
         self._classes = Classes(self._elapsed)
+        self._careful = {}
         self._limited = {}
         self._limited_within = {}
 
