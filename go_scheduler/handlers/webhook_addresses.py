@@ -37,7 +37,7 @@ _METADATA = (ip_address("168.63.129.16"), ip_address("192.0.0.192"))
 _SITE_LOCAL = IPv6Network("fec0::/10")
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 # The address holds the one it leads to; older versions of Python call it public.
-_TUNNELS = (IPv6Network("::/96"), IPv6Network("2001::/32"), IPv6Network("2002::/16"))
+_TUNNELS = (IPv6Network("2001::/32"), IPv6Network("2002::/16"))
 
 
 def networks_of(texts: Collection[str]) -> Sequence[Network]:
@@ -82,11 +82,11 @@ def _kind_of(address: Address) -> str | None:
         return "metadata"
     if address in _SITE_LOCAL:
         return "site_local"
+    if any(address in each for each in _TUNNELS):
+        return "tunnel"
     for kind in _KINDS:
         if getattr(address, kind):
             return kind.removeprefix("is_")
-    if any(address in each for each in _TUNNELS):
-        return "tunnel"
     return None if address.is_global else "shared"
 
 

@@ -41,7 +41,6 @@ _MINUTE = timedelta(minutes=1)
 _MOST = 30 * _MINUTE
 # A clock that is 100 ppm fast leads by so much in the ten seconds between two readings.
 _EARLY = timedelta(milliseconds=1)
-_PAGE = 1000
 
 CALLS = {
     "claim_instances": 6,
@@ -223,7 +222,9 @@ def _simulated(setting: Setting, faults: Sequence[Fault]) -> FaultReport:
     finally:
         random.setstate(state)
         logging.disable(disabled)
-    instances = [each for each in _all(world.store) if each.execute_at < end]
+    instances = [
+        each for each in world.store.select(limit=_MOST_ROWS) if each.execute_at < end
+    ]
     return FaultReport(
         seed=setting.seed,
         log=tuple(world.log),
@@ -460,20 +461,12 @@ def _is_in_record(instance: TaskInstance, record: TaskInstance) -> bool:
 
 def _open(store: Store, end: datetime) -> Iterator[bool]:
     """True for each fire time and each instance up to the end that has not ended."""
-    for definition in store.select_definitions(limit=_MOST_DEFINITIONS):
+    for definition in store.select_definitions(limit=_MOST_ROWS):
         at = definition.next_fire_time
         yield at is not None and at < end and not definition.paused
     for state in OPEN:
-        for each in store.select(Filter(states=[state]), limit=_PAGE):
+        for each in store.select(Filter(states=[state]), limit=_MOST_ROWS):
             yield each.execute_at < end and not each.definition.paused
 
 
-def _all(store: Store) -> Iterator[TaskInstance]:
-    page = store.select(limit=_PAGE)
-    yield from page
-    while page.next is not None:
-        page = store.select(after=page.next, limit=_PAGE)
-        yield from page
-
-
-_MOST_DEFINITIONS = 1_000_000
+_MOST_ROWS = 1_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 import socket
 import sqlite3
@@ -494,48 +493,6 @@ def test_namespaces_know_nothing_of_each_other(
     with opened(f"{store_url}?namespace=other", clock) as other:
         assert len(Client(other).list_definitions()) == 1
     assert len(Client(store).list_definitions()) == 1
-
-
-@pytest.mark.parametrize("engine", ["redis"])
-@pytest.mark.parametrize(
-    ("settings", "level", "said"),
-    [
-        ({"appendonly": "no"}, "WARNING", "set appendonly yes"),
-        ({"appendfsync": "no"}, "WARNING", "set appendfsync always"),
-        ({"appendfsync": "everysec"}, "INFO", "the last second"),
-        ({"appendfsync": "always"}, None, ""),
-        (
-            {"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}
-            | {"maxmemory": "1000000000"},
-            "WARNING",
-            "set maxmemory-policy noeviction",
-        ),
-    ],
-)
-def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
-    store_url: str,
-    redis_server: RedisServer,
-    caplog: pytest.LogCaptureFixture,
-    settings: dict[str, str],
-    level: str | None,
-    said: str,
-) -> None:
-    caplog.set_level(logging.INFO)
-    with redis_server.client() as by_hand:
-        before = {name: by_hand.config_get(name)[name] for name in settings}
-        try:
-            for name, value in settings.items():
-                by_hand.config_set(name, value)
-            with opened(store_url) as store:
-                store.initialize()
-                assert caplog.records == []
-                for _ in range(2):
-                    store.connect()
-        finally:
-            for name, value in before.items():
-                by_hand.config_set(name, value)
-    told = [(each.levelname, said in each.getMessage()) for each in caplog.records]
-    assert told == ([] if level is None else [(level, True)])
 
 
 @pytest.mark.parametrize("engine", ["redis"])

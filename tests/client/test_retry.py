@@ -73,3 +73,4 @@ def test_more_than_a_page_of_them_too(
     assert node.retry_failed(limit=3) == 3
     assert world.states() == {State.FAILED: 2, State.PENDING: 3}
     assert node.retry_failed() == 2
+    assert node.retry_failed() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -403,6 +404,45 @@ def test_a_server_that_does_not_tell_is_taken_as_it_is(
         store.connect()
     by_hand.execute_command("ACL", "DELUSER", "plain")
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "said"),
+    [
+        ({"appendonly": "no"}, "WARNING", "set appendonly yes"),
+        ({"appendfsync": "no"}, "WARNING", "set appendfsync always"),
+        ({"appendfsync": "everysec"}, "INFO", "the last second"),
+        ({"appendfsync": "always"}, None, ""),
+        (
+            {"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}
+            | {"maxmemory": "1000000000"},
+            "WARNING",
+            "set maxmemory-policy noeviction",
+        ),
+    ],
+)
+def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
+    store: RedisStore,
+    by_hand: Any,
+    caplog: pytest.LogCaptureFixture,
+    settings: dict[str, str],
+    level: str | None,
+    said: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+    before = {name: by_hand.config_get(name)[name] for name in settings}
+    try:
+        for name, value in settings.items():
+            by_hand.config_set(name, value)
+        store.initialize()
+        assert caplog.records == []
+        for _ in range(2):
+            store.connect()
+    finally:
+        for name, value in before.items():
+            by_hand.config_set(name, value)
+    told = [(each.levelname, said in each.getMessage()) for each in caplog.records]
+    assert told == ([] if level is None else [(level, True)])
 
 
 def test_an_interrupt_lets_go_of_the_connection(
