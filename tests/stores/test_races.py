@@ -22,6 +22,7 @@ from go_scheduler.testing.builders import (
     OTHER_NODE,
     SECOND,
     WAITING,
+    add,
     at_once,
     claim,
     clean_up,
@@ -209,6 +210,18 @@ def test_an_id_passed_while_its_definition_is_cleaned_up_is_not_said_to_have_end
         patched.setattr(store._edits, "live", cleaned_up_after)
         assert put(store, replace(made_up, named=True)).completed_at is None
     assert store.get_definition(made_up.id).named
+
+
+def test_a_definition_to_which_somebody_adds_meanwhile_is_not_cleaned_up(
+    store: Store,
+) -> None:
+    over = put(store, replace(ONE, next_fire_time=None))
+    assert over.completed_at is not None
+    with interrupted(store, "FOR UPDATE SKIP LOCKED", lambda _: add(store, over)):
+        clean_up(store)
+    [added] = claim(store)
+    assert added.definition.id == over.id
+    assert clean_up(store) == 0
 
 
 # Starts.

@@ -55,19 +55,45 @@ RETURNING t.id, t.completed_at, old.now
     )
 
 
-def _delete_definitions(index: str, since: str) -> Statement:
-    """Deletes definitions without instances, and remembers ids of those that ended."""
+# Whose instances have all been deleted, by a look at what nobody is adding.
+_IS_EMPTY = """NOT EXISTS (SELECT 1 FROM task_instances@task_instances_fire_key AS i
+                      WHERE i.definition_key = d.key)"""
+
+
+def _find_definitions(index: str, since: str) -> Statement:
+    """Finds definitions without instances that ended long ago."""
     return Statement(
         f"""
-WITH old AS MATERIALIZED (
-  SELECT d.key, d.revision FROM task_definitions@{index} AS d
-   WHERE d.{since} IS NOT NULL AND d.{since} <= now() - CAST(:older_than AS interval)
-     AND NOT EXISTS (SELECT 1 FROM task_instances@task_instances_fire_key AS i
-                      WHERE i.definition_key = d.key)
-   ORDER BY d.{since} LIMIT :limit FOR UPDATE SKIP LOCKED),
-gone AS (
-  DELETE FROM task_definitions@task_definitions_pkey AS d USING old AS old
-   WHERE d.key = old.key AND d.{since} <= now() - CAST(:older_than AS interval)
+SELECT d.key FROM task_definitions@{index} AS d
+ WHERE d.{since} IS NOT NULL AND d.{since} <= now() - CAST(:older_than AS interval)
+   AND {_IS_EMPTY}
+ ORDER BY d.{since} LIMIT :limit
+""",
+        ("d_key",),
+    )
+
+
+# Whoever adds an instance to a definition holds it until that has been committed: what
+# comes after this statement sees the instance.
+_LOCK_DEFINITIONS = Statement(
+    """
+SELECT key FROM task_definitions@task_definitions_pkey
+ WHERE key IN (SELECT x.key FROM batch AS x (key uuid))
+ ORDER BY key FOR UPDATE SKIP LOCKED
+""",
+    ("d_key",),
+)
+
+
+def _delete_definitions(since: str) -> Statement:
+    """Deletes those that still are as they were found; remembers ids that ended."""
+    return Statement(
+        f"""
+WITH gone AS (
+  DELETE FROM task_definitions@task_definitions_pkey AS d
+   WHERE d.key IN (SELECT x.key FROM batch AS x (key uuid))
+     AND d.{since} <= now() - CAST(:older_than AS interval)
+     AND {_IS_EMPTY}
   RETURNING d.key, d.id, d.revision, d.completed_at, d.named),
 emptied AS (
   DELETE FROM task_contents@task_contents_pkey AS c USING gone AS g
@@ -90,10 +116,10 @@ SELECT key FROM gone
 
 _DELETE_ENDED = _delete_instances("task_instances_ended_idx", "<>")
 _DELETE_FAILED = _delete_instances("task_instances_failed_idx", "=")
-_DELETE_COMPLETED = _delete_definitions(
-    "task_definitions_completed_idx", "completed_at"
-)
-_DELETE_DELETED = _delete_definitions("task_definitions_deleted_idx", "deleted_at")
+_FIND_COMPLETED = _find_definitions("task_definitions_completed_idx", "completed_at")
+_DELETE_COMPLETED = _delete_definitions("completed_at")
+_FIND_DELETED = _find_definitions("task_definitions_deleted_idx", "deleted_at")
+_DELETE_DELETED = _delete_definitions("deleted_at")
 # What was counted goes with it: by itself it would be one way more to a server.
 _DELETE_CONTACTS = Statement(
     """
@@ -153,10 +179,12 @@ class SQLCleanup(Store):
         if left:
             left -= self._delete_instances(_DELETE_FAILED, failed, left)
         if left:
-            completed = self._delete(_DELETE_COMPLETED, older_than, left)
+            completed = self._delete(
+                _FIND_COMPLETED, _DELETE_COMPLETED, older_than, left
+            )
             left -= completed
             # Rows that a delete has left behind for their history count for nobody.
-            self._delete(_DELETE_DELETED, older_than, limit)
+            self._delete(_FIND_DELETED, _DELETE_DELETED, older_than, limit)
             kept = {"kept": CONTACTS_KEPT, "stats_kept": STATS_KEPT}
             self._statements.run(Lane.BY_TIME, _DELETE_CONTACTS, kept)
             self._forget(retention.remembered, made=completed, limit=limit)
@@ -182,9 +210,22 @@ class SQLCleanup(Store):
             sweep.go_on(rows[0].now - last - older_than)
         return len(rows)
 
-    def _delete(self, statement: Statement, older_than: timedelta, limit: int) -> int:
-        terms = {"older_than": older_than, "limit": limit}
-        return len(self._statements.run(Lane.BY_TIME, statement, terms))
+    def _delete(
+        self, find: Statement, delete: Statement, older_than: timedelta, limit: int
+    ) -> int:
+        terms = {"older_than": older_than}
+        found = self._statements.read(Lane.BY_TIME, find, {**terms, "limit": limit})
+        if not found:
+            return 0
+
+        def work(connection: Connection) -> int:
+            execute = self._statements.execute
+            keys = [(row.d_key,) for row in found]
+            free = execute(connection, _LOCK_DEFINITIONS, {}, {"x": keys})
+            keys = [(row.d_key,) for row in free]
+            return len(execute(connection, delete, terms, {"x": keys}))
+
+        return self._database.transact(work)
 
     def _forget(self, remember: timedelta, *, made: int, limit: int) -> None:
         """Forget ids that ended long ago, or are too many."""
