@@ -107,11 +107,18 @@ class Settings:
 
     @property
     def kept(self) -> Retention:
-        """How long what has ended is kept; by default, what failed at least as long."""
+        """How long what has ended is kept; by default, what failed at least as long.
+
+        That is a lease at least: whoever reports an end again finds the first one.
+        """
         failed = self.retention_failed
         if failed is None:
             failed = max(_FAILED_KEPT, self.retention) if self.retention else ZERO
-        return Retention(ended=self.retention, failed=failed, remembered=self.remember)
+        return Retention(
+            ended=max(self.retention, self.lease),
+            failed=max(failed, self.lease),
+            remembered=self.remember,
+        )
 
 
 def _checked_queues(queues: object) -> tuple[str, ...]:

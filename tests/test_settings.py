@@ -11,7 +11,7 @@ import pytest
 
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.scheduler import Scheduler
-from go_scheduler.testing.builders import SECOND, TICK
+from go_scheduler.testing.builders import MINUTE, SECOND, TICK
 
 SETTINGS = Scheduler(print)._settings
 
@@ -86,8 +86,14 @@ def test_what_failed_is_kept_for_a_week_and_no_shorter_than_the_rest(
     days: int, failed: int
 ) -> None:
     settings = replace(SETTINGS, retention=timedelta(days=days))
-    assert settings.kept.failed == timedelta(days=failed)
-    assert replace(settings, retention_failed=SECOND).kept.failed == SECOND
+    assert settings.kept.failed == max(timedelta(days=failed), settings.lease)
+    assert replace(settings, retention_failed=MINUTE).kept.failed == MINUTE
+
+
+def test_what_has_ended_is_kept_for_a_lease_at_least() -> None:
+    settings = replace(SETTINGS, retention=SECOND, retention_failed=SECOND)
+    assert settings.kept.ended == settings.kept.failed == settings.lease
+    assert replace(settings, retention=MINUTE).kept.ended == MINUTE
 
 
 @pytest.mark.parametrize(

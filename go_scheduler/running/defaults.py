@@ -26,6 +26,7 @@ class Defaults:
         retry: What follows one that did not succeed; None: nobody has said.
         catch_up: What becomes of what is late.
         lease: How long a claim holds unless it is renewed.
+        deletes_successes: Whether what succeeds need not be kept.
     """
 
     expire_after: timedelta = timedelta(minutes=5)
@@ -33,6 +34,7 @@ class Defaults:
     retry: RetryPolicy | None = None
     catch_up: CatchUp = CatchUp()
     lease: timedelta = timedelta(seconds=20)
+    deletes_successes: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> Defaults:
@@ -43,6 +45,7 @@ class Defaults:
             retry=settings.retry,
             catch_up=settings.catch_up,
             lease=settings.lease,
+            deletes_successes=not settings.retention,
         )
 
     def expire_after_of(self, instance: TaskInstance) -> timedelta:

@@ -61,12 +61,15 @@ class Success:
         instance: What was run, as it was handed out when this run was started; None: it
             is read.
         client: What whoever ran it says of when that was, of ``times_text``.
+        is_signed: Whether the claim is known to have been given out. If its instance is
+            gone it had succeeded, and was deleted with that.
     """
 
     claim: Claim
     result: str | None = None
     instance: TaskInstance | None = None
     client: str | None = None
+    is_signed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +307,7 @@ def ended_run(
         retry=defaults.retry_of(instance),
         now=now,
         cancel_requested=instance.cancel_requested,
+        deletes=defaults.deletes_successes,
     )
 
 
@@ -545,21 +549,21 @@ class DeskEnds:
             failure = Failure(error, is_final=not each.retry, retry_in=each.retry_in)
             return outcomes.raised(run, failure)
 
-        return self._end_all(ended, decide, lost=lambda claim: False)
+        return self._end_all(ended, decide, lost=lambda each: False)
 
     def _end_all(
         self,
         ended: Sequence[End],
         decide: Callable[[EndedRun, End], Decision | bool],
         *,
-        lost: Callable[[Claim], bool],
+        lost: Callable[[End], bool],
     ) -> Sequence[bool | StoreError]:
         """Record ends, each as it is decided.
 
         Args:
             ended: The ends.
             decide: What follows from one, or the answer if nothing is to be written.
-            lost: The answer to one that was not recorded.
+            lost: The answer to one that was not recorded, or whose instance is gone.
         """
         answers: dict[int, bool | StoreError] = {}
         for batch in each_instance_once(ended):
@@ -568,14 +572,16 @@ class DeskEnds:
             unknown = [id for id, instance in known.items() if instance is None]
             known.update(self._find_all(unknown))
             decided: dict[int, tuple[EndedRun, Decision]] = {}
+            given = dict(batch)
             for number, each in batch:
                 instance = known[each.claim.instance_id]
                 run = ended_run(each.claim, instance, defaults=self._defaults, now=now)
-                decision = run is not None and decide(
-                    run._replace(client=each.client), each
-                )
-                if run is None or isinstance(decision, bool):
-                    answers[number] = bool(decision)
+                if run is None:
+                    answers[number] = lost(each)
+                    continue
+                decision = decide(run._replace(client=each.client), each)
+                if isinstance(decision, bool):
+                    answers[number] = decision
                 else:
                     decided[number] = run, decision
             records = {number: each.record for number, (_, each) in decided.items()}
@@ -589,7 +595,7 @@ class DeskEnds:
                     tell_end(self._tell_event, run, decision)
                     answers[number] = True
                 elif number not in refused:
-                    answers[number] = lost(run.claim)
+                    answers[number] = lost(given[number])
         return [answers[number] for number in range(len(ended))]
 
     def _find(self, claim: Claim) -> TaskInstance | None:
@@ -604,10 +610,12 @@ class DeskEnds:
         found = self._store.select(Filter(ids=ids), order=Order.ID, limit=len(ids))
         return {each.id: each for each in found}
 
-    def _has_completed(self, claim: Claim) -> bool:
-        """Whether its run has completed the instance, as somebody else has said."""
-        found = self._find(claim)
-        return found is not None and is_completed_by(found, claim)
+    def _has_completed(self, each: Success) -> bool:
+        """Whether its run has completed the instance, as has been said before."""
+        found = self._find(each.claim)
+        if found is None:
+            return each.is_signed
+        return is_completed_by(found, each.claim)
 
 
 _EXTENSIONS = {None: Extension.LOST, True: Extension.STOP, False: Extension.GO_ON}

@@ -135,6 +135,7 @@ class EndedRun(NamedTuple):
         joined: Whether it has called ``complete_in``: it has succeeded by that
             transaction or not at all.
         client: What whoever ran it elsewhere says of it, as JSON text.
+        deletes: Whether a success need not be kept.
     """
 
     claim: Claim
@@ -147,6 +148,7 @@ class EndedRun(NamedTuple):
     cancel_requested: bool = False
     joined: bool = False
     client: str | None = None
+    deletes: bool = False
 
 
 class Decision(NamedTuple):
@@ -174,13 +176,14 @@ def completed(run: EndedRun, *, result: str | None = None) -> Decision:
     return _end(run, Outcome.COMPLETED, result=result)
 
 
-def success_of(run: HeldRun) -> RunOutcome:
+def success_of(run: HeldRun, *, deletes: bool) -> RunOutcome:
     """The same of one that nothing else follows from, as of most."""
     return _record(
         claim=run.claim,
         started_at=run.called_at,
         outcome=Outcome.COMPLETED,
         has_slot=takes_slot(run.instance),
+        deletes=deletes,
     )
 
 
@@ -387,6 +390,7 @@ def _end(
         has_slot=takes_slot(run.instance),
         result=result,
         client=run.client,
+        deletes=run.deletes,
     )
     return Decision(record, trigger_error)
 

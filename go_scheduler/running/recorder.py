@@ -209,19 +209,22 @@ class Reports:
         That was by the transaction in which the run called ``complete_in``, or by an
         earlier write whose answer was lost.
         """
-        found = None
+        found, gone = None, False
         if entry.joined or entry.unsure:
             if self._asked == _MOST_ASKED:
                 return
             self._asked += 1
-            found = self._find(entry)
+            found, gone = self._find(entry)
         if (
             found is not None
             and entry.joined
             and is_completed_by(found, entry.run.claim)
         ):
             self._tell_committed(entry, found)
-        elif found is not None and entry.unsure and _is_recorded(found, outcome):
+        elif entry.unsure and (
+            (gone and outcome.may_delete)
+            or (found is not None and _is_recorded(found, outcome))
+        ):
             self.recorded(entry, outcome)
         # That it hangs was a presumption, and has been told.
         elif not outcome.hung:
@@ -284,12 +287,15 @@ class Reports:
         if definition.trigger.waits and self._events.wanted(DefinitionCompleted):
             self._events.tell(DefinitionCompleted(**of_definition(definition)))
 
-    def _find(self, entry: Entry) -> TaskInstance | None:
+    def _find(self, entry: Entry) -> tuple[TaskInstance | None, bool]:
+        """The instance, if it can be read, and whether it is gone."""
         try:
-            return self._store.get_instance(entry.run.instance.id)
-        # Gone, or unreadable: it is only about what is told.
-        except (StoreError, TaskInstanceNotFoundError):
-            return None
+            return self._store.get_instance(entry.run.instance.id), False
+        except TaskInstanceNotFoundError:
+            return None, True
+        # It is only about what is told.
+        except StoreError:
+            return None, False
 
 
 def failure_event(
@@ -614,7 +620,10 @@ class Recorder:
         else:
             assert run.called is not None
             took = self._clock.elapsed() - run.called if self._times_runs else None
-            self._write(Entry(run, outcomes.success_of(run), took=took))
+            deletes = self._defaults.deletes_successes
+            self._write(
+                Entry(run, outcomes.success_of(run, deletes=deletes), took=took)
+            )
 
     def hand_on(self, run: HeldRun, to: HandedOn) -> None:
         """Record that a run goes on elsewhere, for how long it is kept, and by whom."""
@@ -749,6 +758,7 @@ class Recorder:
             now=self._clock.at(elapsed),
             cancel_requested=run.cancel_requested,
             joined=run.joined,
+            deletes=self._defaults.deletes_successes,
         )
 
     def _put_failure(

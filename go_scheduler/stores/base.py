@@ -557,6 +557,11 @@ class InstanceStore(ABC):
         definition has no ``next_fire_time`` and is not completed, it gets the one
         given; without one it is completed.
 
+        **A success that need not be kept** deletes its instance in the same write, if
+        the outcome ``may_delete`` and the claim is current. It stays, and is completed,
+        if it was claimed before, or has an ``error``, a ``key`` or a slot: a later
+        call may ask for it, and what is parked behind it is judged by when it ended.
+
         **Of runs that were called and did not succeed** the end is kept in the same
         write, for ``list_runs``, of the last ``RUNS_KEPT`` of each instance: *hung* if
         it says so, else *cancelled* if that is its outcome, else *failed*; with the

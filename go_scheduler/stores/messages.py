@@ -210,6 +210,8 @@ class RunOutcome:
             64 KiB; None: nothing is said of it.
         client: What whoever ran it elsewhere says of that run, as JSON text; None:
             nothing, and what has been said before stays.
+        deletes: Whether a success need not be kept: the instance is deleted as it ends,
+            as ``finish_instances`` says. Used if it ``may_delete``.
     """
 
     claim: Claim
@@ -222,11 +224,18 @@ class RunOutcome:
     has_slot: bool = True
     result: str | None = None
     client: str | None = None
+    deletes: bool = False
 
     @property
     def is_kept(self) -> bool:
         """Whether the end of the run is kept: it was called, and did not succeed."""
         return self.started_at is not None and self.outcome is not _COMPLETED
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether its instance need not be kept: nobody asks what came of it."""
+        says_more = self.result is not None or self.error is not None
+        return self.deletes and self.outcome is _COMPLETED and not says_more
 
 
 _instance = trusted(TaskInstance)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import cycle
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from uuid import UUID
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MOST_BUFFERED = 1000
 """Of one definition so many instances wait by ``Overlap.BUFFER_ALL``."""
+
+_MICROSECOND = timedelta(microseconds=1)
 
 LOCK = "lock "
 """What the names of slots begin with that definitions may share."""
@@ -292,6 +294,7 @@ def rescheduled(
     owner: str | None = None,
 ) -> TaskDefinition:
     """A stored definition that gets another trigger: it starts anew."""
+    new = _without_fired(old, new, now)
     return changed(
         new,
         named=old.named or new.named,
@@ -303,6 +306,56 @@ def rescheduled(
         completed_at=_completed_at(new, now),
         revision=next_revision(old),
     )
+
+
+def _without_fired(
+    old: TaskDefinition, new: TaskDefinition, now: datetime
+) -> TaskDefinition:
+    """A new series without the first fire times that have been fired by the old one.
+
+    They pass while the call is on its way, and their instances may be deleted by now.
+    What was overdue already when it was put is meant to run.
+    """
+    if new.overdue or not is_own(old.trigger) or old.trigger.waits:
+        return new
+    for _ in range(MOST_COUNTED):
+        first = new.next_fire_time
+        if first is None or first > now or not _has_fired(old, first):
+            break
+        new = without_first(new, now)
+    return new
+
+
+def _has_fired(old: TaskDefinition, at: datetime) -> bool:
+    if old.next_fire_time is not None and old.next_fire_time <= at:
+        return False
+    try:
+        return next_fire_time_of(old.trigger, at - _MICROSECOND) == at
+    except Exception:
+        # To give it another trigger may be the way out of just that.
+        return False
+
+
+def may_have_begun(old: TaskDefinition, new: TaskDefinition, now: datetime) -> bool:
+    """Whether an instance of the next fire time may have begun, ahead of its time."""
+    first = new.next_fire_time
+    if first is None or first <= now:
+        return False
+    return old.next_fire_time is None or old.next_fire_time > first
+
+
+def without_first(new: TaskDefinition, now: datetime) -> TaskDefinition:
+    """A definition that goes on behind its next fire time, which is not to be fired."""
+    first = new.next_fire_time
+    # What is not ours may hang, and others wait meanwhile.
+    if first is None or not is_own(new.trigger) or new.trigger.waits:
+        return new
+    try:
+        following = next_fire_time_of(new.trigger, first)
+    except Exception:
+        return new
+    new = changed(new, next_fire_time=following)
+    return changed(new, completed_at=_completed_at(new, now))
 
 
 def fired(

@@ -153,6 +153,7 @@ ends = st.builds(
     hung=st.booleans(),
     error=st.sampled_from([None, "no"]),
     result=results,
+    deletes=st.booleans(),
 )
 declarations = st.builds(
     Declaration,

@@ -46,6 +46,7 @@ class StoreSuite(
     slots.ReviewTests,
     edits.SlotEditTests,
     runs.FinishTests,
+    runs.DeletionTests,
     remote_runs.RemoteRunTests,
     remote_runs.BusRunTests,
     views.OriginTests,

@@ -26,6 +26,7 @@ from go_scheduler import (
     State,
     Store,
     TaskDefinition,
+    TaskInstanceNotFoundError,
 )
 from go_scheduler.clock import SystemClock
 from go_scheduler.http import ApiKey, BearerAccess, Crews, create_app, new_key
@@ -161,7 +162,8 @@ def fields(answer: httpx.Response) -> list[str]:
 @contextmanager
 def desk(store: Store, **options: Any) -> Iterator[Desk]:
     """A server on a store, whose scheduler creates instances and runs none."""
-    settings = {key: options.pop(key) for key in ("retry",) if key in options}
+    names = ("retry", "retention")
+    settings = {key: options.pop(key) for key in names if key in options}
     lease = options.pop("node_lease", None)
     settings |= {} if lease is None else {"lease": lease}
     made = {name: new_key() for name in CALLERS}
@@ -554,6 +556,28 @@ def test_a_success_is_recorded_with_its_result_and_may_be_said_again(
     found = shared.instance(work)
     assert (found.state, found.result) == (State.COMPLETED, result)
     assert found.ended_attempt == 1
+
+
+def test_a_success_that_is_deleted_may_be_said_again_by_who_ran_it(
+    queue: str,
+) -> None:
+    with desk(MemoryStore(), retention=timedelta(0)) as one:
+        for _ in range(2):
+            one.once(queue)
+        work, other = (one.take_one(queue) for _ in range(2))
+        for _ in range(2):
+            answer = one.tell(work, "complete")
+            assert (answer.status_code, answer.json()) == (200, {"answer": "recorded"})
+            with pytest.raises(TaskInstanceNotFoundError):
+                one.instance(work)
+        assert problem(one.tell(work, "heartbeat")) == (409, "lost")
+        assert problem(one.tell(work, "error", message="x")) == (409, "lost")
+        assert problem(one.tell(work, "complete", by="eve")) == (403, "work-token")
+        forged = {**work, "token": other["token"]}
+        assert problem(one.tell(forged, "complete")) == (403, "work-token")
+        # What has a result stays for who asks for it.
+        assert one.tell(other, "complete", result=1).is_success
+        assert one.state(other) == "completed"
 
 
 def test_the_worker_may_say_what_follows_a_failure(shared: Desk, queue: str) -> None:

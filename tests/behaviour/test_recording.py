@@ -12,6 +12,7 @@ from go_scheduler import (
     Fail,
     GiveBack,
     HandlerRegistry,
+    Job,
     OnDemandTrigger,
     RetryAfter,
     RetryPolicy,
@@ -22,6 +23,7 @@ from go_scheduler import (
     TaskDefinition,
     Trigger,
 )
+from go_scheduler.clock import ZERO
 from go_scheduler.events import (
     DefinitionCompleted,
     InstanceFinished,
@@ -39,6 +41,7 @@ from go_scheduler.events import (
 )
 from go_scheduler.events.instance_events import Write
 from go_scheduler.models import Outcome
+from go_scheduler.stores.messages import Retention
 from go_scheduler.testing.builders import counts_by_state
 from tests.behaviour.house import MINUTE, SECOND, World, at, once, seconds, take
 
@@ -618,3 +621,99 @@ def test_that_a_lost_run_hangs_is_told_once(world: World) -> None:
     world.advance(1)
     assert len(world.heard.of(RunHung)) == 1
     assert world.heard.of(ResultDiscarded) == []
+
+
+# What is not kept
+
+
+def test_without_a_retention_a_success_is_deleted_as_it_ends(world: World) -> None:
+    node = world.node(world.note, retention=ZERO)
+    first, second = (node.schedule(once(after)) for after in (1, 2))
+    world.advance(1.5)
+    assert {each.definition.id for each in world.store.select()} == {second.id}
+    world.advance(1)
+    assert len(world.store.select()) == 0
+    assert world.times == [1, 2]
+    # An id that was made up is forgotten once nothing is left of it.
+    world.advance(60)
+    assert not {first.id, second.id} & {each.id for each in node.list_definitions()}
+    finished = world.heard.of(InstanceFinished)
+    assert [each.outcome for each in finished] == [Outcome.COMPLETED] * 2
+    assert world.heard.of(ResultDiscarded) == []
+
+
+def test_without_a_retention_all_else_is_kept_for_a_lease(world: World) -> None:
+    def handler(instance: TaskInstance) -> None:
+        name = instance.definition.name
+        if name == "fails" or (name, instance.runs) == ("retried", 1):
+            raise ValueError("no paper")
+
+    node = world.node(handler, retention=ZERO)
+    again = RetryPolicy(max_attempts=2, delay=SECOND)
+    never = RetryPolicy(max_attempts=1)
+    node.schedule(once(name="retried", retry=again))
+    node.schedule(once(name="fails", retry=never))
+    node.schedule(once(name="alone", lock="printer"))
+    id = TaskDefinition.id_for("task keyed")
+    node.schedule(TaskDefinition(id=id, trigger=OnDemandTrigger(), name="keyed"))
+    node.enqueue("keyed", key="order 7")
+    [waits] = node.enqueue_all("keyed", [Job(at=at(60))])
+    assert node.cancel(waits.id) is Cancelled.CANCELLED
+    world.advance(5)
+    kept = [
+        ("alone", State.COMPLETED),
+        ("fails", State.FAILED),
+        ("keyed", State.CANCELLED),
+        ("keyed", State.COMPLETED),
+        ("retried", State.COMPLETED),
+    ]
+    found = [(each.definition.name, each.state) for each in world.store.select()]
+    assert sorted(found) == kept
+    world.advance(14)
+    assert len(world.store.select()) == len(kept)
+    world.advance(60)
+    assert len(world.store.select()) == 0
+
+
+def test_without_a_retention_a_definition_that_waits_goes_on(world: World) -> None:
+    node = world.node(world.note, retention=ZERO)
+    made = node.schedule(TaskDefinition(trigger=DelayTrigger(seconds(10))))
+    world.advance(35)
+    assert world.times == [10, 20, 30]
+    assert len(world.store.select()) == 0
+    assert world.store.get_definition(made.id).next_fire_time is not None
+
+
+def test_the_end_of_what_was_deleted_is_told_though_its_answer_was_lost(
+    world: World,
+) -> None:
+    node = world.node(world.note, retention=ZERO)
+    node.schedule(once(2))
+    world.advance(1.9)
+    world.faults.losing.add("finish_instances")
+    world.advance(3)
+    assert len(world.store.select()) == 0
+    assert world.heard.of(InstanceFinished) == []
+    world.faults.losing.clear()
+    world.advance(6)
+    assert node.health().unrecorded == 0
+    assert len(world.heard.of(InstanceFinished)) == 1
+    assert world.heard.of(ResultDiscarded) == []
+
+
+def test_a_failure_of_what_is_gone_is_told_as_discarded(world: World) -> None:
+    node = world.node(world.bench.handler, retention=ZERO)
+    node.schedule(once())
+    world.advance(1)
+    world.faults.failing["finish_instances"] = StoreUnavailableError("away")
+    world.bench.calls[0].end(error=ValueError("no"))
+    world.advance(1)
+    gone = node.list_definitions()[0]
+    node.delete_definition(gone.id)
+    world.store.delete_finished(
+        Retention(ended=ZERO, failed=ZERO, remembered=ZERO), limit=100
+    )
+    world.faults.failing.clear()
+    world.advance(6)
+    assert len(world.heard.of(ResultDiscarded)) == 1
+    assert world.heard.of(InstanceFinished) == []

@@ -100,6 +100,33 @@ def test_what_is_not_known_is_read_by_one_call_for_all(house: House) -> None:
     assert house.asked()[:2] == ["select", "finish_instances"]
 
 
+def test_the_success_of_a_signed_claim_may_be_reported_again_when_it_is_deleted(
+    house: House, clock: ManualClock
+) -> None:
+    desk = Desk(
+        house.store,
+        defaults=Defaults(deletes_successes=True),
+        tell=house.told.append,
+        now=clock.now,
+    )
+    gone, stays = (running(house.store) for _ in range(2))
+    first = [
+        Success(claim=claim_of(gone), instance=gone, is_signed=True),
+        Success(claim=claim_of(stays), result="1", is_signed=True),
+    ]
+    assert desk.complete_all(first) == [True, True]
+    assert [each.id for each in house.store.select()] == [stays.id]
+    told = len(house.told)
+    again = [replace(each, instance=None) for each in first]
+    for some in (first, again):
+        assert desk.complete_all(some) == [True, True]
+    # Whoever makes up a claim is not told that it has succeeded.
+    assert desk.complete_all([replace(again[0], is_signed=False)]) == [False]
+    # No other run of it has succeeded, and a failure is not recorded.
+    assert desk.fail_all([Failing(claim=claim_of(gone), error="no")]) == [False]
+    assert len(house.told) == told
+
+
 def test_a_run_on_a_bus_without_a_timeout_is_not_read(house: House) -> None:
     run = running(house.store)
     reporting = Reporting(

@@ -138,6 +138,9 @@ WRITES: dict[str, Callable[[Store, Sequence[TaskInstance]], Answer[Any]]] = {
     ),
     "retry": ends_with(None),
     **{each.value: ends_with(each) for each in Outcome},
+    "delete": lambda store, given: store.finish_instances(
+        [replace(ended(each, Outcome.COMPLETED), deletes=True) for each in given]
+    ),
 }
 FEW = pytest.mark.parametrize("few", [1, 7])
 

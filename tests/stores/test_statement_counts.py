@@ -21,11 +21,13 @@ from go_scheduler.testing.builders import (
     claim,
     claimed,
     definition,
+    end_of,
     fire,
     firing,
     pending,
     put,
     put_and_start,
+    running,
     start,
 )
 from go_scheduler.testing.clock import START
@@ -149,6 +151,27 @@ def test_what_is_due_costs_one_insert_more_to_be_started(store: SQLStore) -> Non
         "INSERT",
         "COMMIT",
     ]
+
+
+@BOTH
+def test_an_end_costs_one_statement_whether_it_is_kept_or_deleted(
+    store: SQLStore, engine: str
+) -> None:
+    given = [running(store) for _ in range(4)]
+    ends = [end_of(each, has_slot=False) for each in given]
+    over = [replace(each, deletes=True) for each in ends]
+    words = {"postgresql": "WITH"}
+    for some in (over[:2], ends[2:]):
+        with sent(store) as statements:
+            assert len(store.finish_instances(some).done) == 2
+        first = words.get(engine, "BEGIN")
+        assert statements[0].split()[0] == first
+        assert len([each for each in statements if "task_instances" in each]) == 1
+    # Nothing more is written of what has ended, kept or not.
+    with sent(store) as statements:
+        assert store.finish_instances([*over, *ends]).done == set()
+    changed = [each for each in statements if "task_definitions" in each]
+    assert engine == "postgresql" or changed == []
 
 
 @POSTGRESQL

@@ -326,6 +326,11 @@ NOTICED: list[tuple[str, type[MemoryStore]]] = [
             ],
         ),
     ),
+    # It keeps what need not be kept.
+    (
+        "test_a_success_that_need_not_be_kept_is_deleted",
+        broken("finish_instances", asked=each(deletes=False)),
+    ),
     # It does not know what it has added.
     (
         "test_a_repeated_addition_is_made_once",

@@ -758,7 +758,13 @@ class Crews:
         claim = await self._signing.claim(instance_id, token, caller)
         text = result_text(result)
         instance = self._handed_out.pop(claim)
-        run = Success(claim=claim, result=text, instance=instance, client=client)
+        run = Success(
+            claim=claim,
+            result=text,
+            instance=instance,
+            client=client,
+            is_signed=True,
+        )
         if not await self._reported.complete(run):
             raise ended_otherwise()
 

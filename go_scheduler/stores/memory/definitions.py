@@ -26,12 +26,14 @@ from go_scheduler.stores.rules import (
     is_outdated,
     is_over,
     kept,
+    may_have_begun,
     next_revision,
     removal_note,
     rescheduled,
     resumed,
     unfired,
     was_removed,
+    without_first,
 )
 
 if TYPE_CHECKING:
@@ -239,7 +241,11 @@ def _put(
         _discard(of, tables, now)
         if (skipped := unfired(of.definition, now)) is not None:
             _record(of, skipped, tables, now)
-        _edit(of, rescheduled(of.definition, new, now, owner=owner), tables)
+        put = rescheduled(of.definition, new, now, owner=owner)
+        begins = may_have_begun(of.definition, put, now)
+        if begins and put.next_fire_time in of.instances:
+            put = without_first(put, now)
+        _edit(of, put, tables)
     return of.definition
 
 

@@ -387,6 +387,10 @@ def _finish(outcome: RunOutcome, tables: Tables, now: datetime) -> bool:
             return False
     if row is None:
         return False
+    if outcome.may_delete and current is not None and not row.is_kept:
+        tables.remove(row)
+        _go_on(row, outcome.next_fire_time, tables, now)
+        return True
     if outcome.error is not None and outcome.outcome is Outcome.SKIPPED:
         row.skipped = Skipped.itself(row.fire_time or row.execute_at, outcome.error)
     elif outcome.error is not None:

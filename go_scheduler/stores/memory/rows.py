@@ -164,6 +164,12 @@ class StoredInstance:
         )
 
     @property
+    def is_kept(self) -> bool:
+        """Whether it stays when it has succeeded, though successes are deleted."""
+        asked_for = self.key is not None or self.slot is not None
+        return asked_for or self.attempt > 1 or self.error is not None
+
+    @property
     def place(self) -> datetime | UUID:
         """Where its definition has it."""
         return self.id if self.fire_time is None else self.fire_time

@@ -216,6 +216,8 @@ def _outcome(outcome: RunOutcome) -> dict[str, object]:
         written["kept"] = run_end(outcome).value
     if outcome.hung:
         written["hung"] = True
+    if outcome.may_delete:
+        written["deletes"] = True
     for name in ("error", "result", "client"):
         if (text := getattr(outcome, name)) is not None:
             written[name] = text

@@ -370,6 +370,26 @@ _FINISH = _finish()
 _FINISH_WITH_RESULTS = _finish(results=True)
 _FINISH_IN_FULL = _finish(in_full=True, results=True)
 
+# Deletes what has succeeded and need not be kept. What stays is finished as above: on
+# CockroachDB no statement changes a table twice.
+_DELETE_SUCCESSES = Write(
+    Statement(
+        f"""
+WITH ended AS (
+  DELETE FROM task_instances@task_instances_pkey AS t
+   USING batch AS x (id uuid, attempt bigint, outcome word, next_at timestamptz)
+   WHERE {_OWNED} AND t.attempt = 1
+     AND t.error IS NULL AND t.key IS NULL AND t.slot IS NULL
+     AND t.follow_up IS NULL AND t.keeps_result IS NOT TRUE
+  RETURNING t.id, t.definition_key, t.waits, x.next_at),{_gone_on()}
+SELECT id FROM ended
+""",
+        ("id",),
+    ),
+    free=_FINISH_FREE,
+    current=_FINISH_CURRENT,
+)
+
 # What is kept of an instance is the last runs only.
 _TRIM_RUNS = Statement(
     """
@@ -500,6 +520,27 @@ class SQLRuns(InstanceStore):
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
+        over = [each for each in outcomes if each.may_delete]
+        if not over:
+            return self._finish(outcomes)
+        rows, busy = self._statements.write(
+            Lane.BY_KEY,
+            _DELETE_SUCCESSES,
+            [_deleted_end(each) for each in over],
+            {"late": LATE_AFTER},
+            repeatable=False,
+        )
+        deleted = {row.id for row in rows}
+        left = [
+            each
+            for each in outcomes
+            if each.claim.instance_id not in deleted
+            and each.claim.instance_id not in busy
+        ]
+        kept = self._finish(left)
+        return Answer(done=deleted | kept.done, busy=busy | kept.busy)
+
+    def _finish(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         if not outcomes:
             return Answer(done=frozenset())
         if not all(map(_is_plain, outcomes)):
@@ -579,6 +620,10 @@ def _has_result(run: RunOutcome) -> bool:
 
 def _plain_end(run: RunOutcome) -> tuple[object, ...]:
     return (*_key(run.claim), run.outcome, run.started_at, run.next_fire_time)
+
+
+def _deleted_end(run: RunOutcome) -> tuple[object, ...]:
+    return (*_key(run.claim), run.outcome, run.next_fire_time)
 
 
 def _end_with_result(run: RunOutcome) -> tuple[object, ...]:

@@ -53,10 +53,10 @@ _WORDS = [
         # Tables are read in the order in which they are written.
         (r"(?<!LEFT )(?<!CROSS )\bJOIN\b", "CROSS JOIN"),
         (
-            r"DELETE FROM (\w+) AS (\w+)\s+USING (\w+) AS (\w+)\s+"
+            r"DELETE FROM (\w+) AS (\w+)\s+USING (\w+(?: AS \w+)?)\s+"
             r"WHERE (.*?)(?=RETURNING)",
-            r"DELETE FROM \1 AS \2 WHERE rowid IN (SELECT \2.rowid FROM \3 AS \4"
-            r" CROSS JOIN \1 AS \2 WHERE \5) ",
+            r"DELETE FROM \1 AS \2 WHERE rowid IN (SELECT \2.rowid FROM \3"
+            r" CROSS JOIN \1 AS \2 WHERE \4) ",
         ),
     )
 ]

@@ -201,7 +201,7 @@ class CleanupTests(StoreTests):
         edited = rig.edit(made_up, name="other")
         assert edited.named
         again = replace(edited, trigger=_LATER, next_fire_time=START, named=False)
-        assert rig.put(again).named
+        assert rig.put(replace(again, overdue=True)).named
         _gone(rig, replace(passed, trigger=_LATER))
         assert rig.edit(passed, trigger=_LATER).completed_at == START
 

@@ -43,6 +43,7 @@ from go_scheduler.testing.builders import (
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.slots import excluding, go, is_parked, settled, started
 from go_scheduler.triggers.base import Trigger
+from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from go_scheduler.triggers.interval import IntervalTrigger
 from go_scheduler.triggers.stored import UnknownTrigger
 
@@ -436,6 +437,50 @@ class EditTests(StoreTests):
             [new] = rig.claim(ahead=SECOND)
             assert new.fire_time == at
             assert new.id != old.id
+
+    def test_another_trigger_does_not_repeat_what_has_fired(self, rig: Rig) -> None:
+        for deletes in (False, True):
+            [run] = rig.fire(rig.put(), next_fire_time=START + HOUR)
+            [run] = rig.claim()
+            assert rig.finish(run, deletes=deletes)
+            # Whoever edits it had read the time before it fired.
+            read = rig.read(run.definition)
+            edited = rig.edit(read, trigger=EVERY_TWO_HOURS, next_fire_time=START)
+            check(edited, next_fire_time=START + 2 * HOUR, completed_at=None)
+            # A trigger without another fire time is completed.
+            once = ExecuteOnceTrigger(START)
+            ended = rig.edit(rig.read(edited), trigger=once, next_fire_time=START)
+            check(ended, next_fire_time=None, completed_at=START)
+            rig.delete(edited)
+
+    def test_another_trigger_repeats_no_fire_time_that_has_begun(
+        self, rig: Rig
+    ) -> None:
+        for trigger, following in (
+            (EVERY_TWO_HOURS, START + 2 * HOUR),
+            (ExecuteOnceTrigger(START + SECOND), None),
+            (ForeignTrigger(), START + SECOND),
+        ):
+            new = rig.put(definition(START + SECOND))
+            rig.fire(new, next_fire_time=START + HOUR)
+            [run] = rig.claim(ahead=SECOND, lead=SECOND)
+            assert run.started_at == START + SECOND
+            read = rig.read(new)
+            rig.edit(read, trigger=trigger, next_fire_time=START + SECOND)
+            ended_at = START if following is None else None
+            rig.check(read, next_fire_time=following, completed_at=ended_at)
+            rig.delete(read)
+
+    def test_another_trigger_goes_back_on_purpose(self, rig: Rig) -> None:
+        new = rig.put()
+        rig.fire(new, next_fire_time=START + HOUR)
+        [run] = rig.claim()
+        assert rig.finish(run, deletes=True)
+        once, read = ExecuteOnceTrigger(START), rig.read(new)
+        back = rig.edit(read, trigger=once, next_fire_time=START, overdue=True)
+        assert back.next_fire_time == START
+        [again] = rig.fire(back)
+        assert (again.fire_time, again.id == run.id) == (START, False)
 
     def test_another_trigger_skips_what_is_frozen(self, rig: Rig) -> None:
         made = {"frozen": rig.pending()}

@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pytest
+
 from go_scheduler.clock import ZERO
 from go_scheduler.models import (
     RUNS_KEPT,
@@ -21,6 +23,7 @@ from go_scheduler.stores.filters import Filter
 from go_scheduler.stores.messages import Release
 from go_scheduler.testing.builders import (
     HOUR,
+    HOURLY,
     LEASE,
     MINUTE,
     NOBODY,
@@ -39,9 +42,16 @@ from go_scheduler.testing.builders import (
     end_of,
     firing,
     ids,
+    task,
 )
 from go_scheduler.testing.clock import START
-from go_scheduler.testing.store.slots import excluding, go, is_parked, settled
+from go_scheduler.testing.store.slots import (
+    due_in_turn,
+    excluding,
+    go,
+    is_parked,
+    settled,
+)
 from go_scheduler.triggers.delay import DelayTrigger
 
 if TYPE_CHECKING:
@@ -223,6 +233,130 @@ class SuccessTests(StoreTests):
         rig.fire(rig.read(first.definition))
         assert rig.finish(first, next_fire_time=START + HOUR)
         rig.check(first.definition, next_fire_time=None, completed_at=None)
+
+
+class DeletionTests(StoreTests):
+    """``finish_instances``, where a success need not be kept."""
+
+    def test_a_success_that_need_not_be_kept_is_deleted(self, rig: Rig) -> None:
+        instance = rig.running()
+        assert rig.finish(instance, deletes=True)
+        assert rig.state_of(instance) is None
+        assert sum(counts_by_state(rig.store).values()) == 0
+        assert rig.instances(instance.definition) == []
+        rig.advance(HOUR)
+        assert rig.take_over() == []
+        # Its definition has no instance left, and ends with the next cleanup.
+        assert rig.clean_up() == 1
+
+    def test_a_deleted_instance_has_no_second_end(self, rig: Rig) -> None:
+        instance = rig.running()
+        assert rig.finish(instance, deletes=True)
+        for outcome in (*Outcome, None):
+            assert not rig.finish(instance, outcome, deletes=True)
+        assert rig.renew(instance) == {}
+        assert rig.start(instance) == []
+        assert not rig.release(instance)
+        assert rig.cancel(instance) == {}
+        assert rig.state_of(instance) is None
+
+    @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, None])
+    def test_what_has_not_succeeded_stays(
+        self, rig: Rig, outcome: Outcome | None
+    ) -> None:
+        instance = rig.running()
+        assert rig.finish(instance, outcome, deletes=True)
+        rig.check(instance, outcome=outcome)
+        assert len(ends(rig, instance)) == 1
+
+    def test_what_is_skipped_stays(self, rig: Rig) -> None:
+        instance = rig.claimed()
+        skipped = {"started_at": None, "error": "too late"}
+        assert rig.finish(instance, Outcome.SKIPPED, deletes=True, **skipped)
+        rig.check(instance, state=State.SKIPPED)
+
+    def test_what_has_a_key_stays(self, rig: Rig) -> None:
+        of = rig.put(task())
+        first = rig.add(of, key="order 7")
+        [instance] = rig.run_due(deletes=True)
+        rig.check(instance, state=State.COMPLETED)
+        assert rig.add(of, key="order 7").id == first.id
+
+    def test_what_has_a_result_stays(self, rig: Rig) -> None:
+        instance = rig.running()
+        assert rig.finish(instance, deletes=True, result='{"pages": 3}')
+        rig.check(instance, state=State.COMPLETED, result={"pages": 3})
+
+    def test_what_says_something_else_stays(self, rig: Rig) -> None:
+        instance = rig.running()
+        assert rig.finish(instance, deletes=True, error="but")
+        rig.check(instance, state=State.COMPLETED, error="but")
+
+    def test_what_succeeds_at_a_second_attempt_stays_with_its_runs(
+        self, rig: Rig
+    ) -> None:
+        instance = rig.waiting_for_retry()
+        [again] = rig.run_due(deletes=True)
+        rig.check(again, state=State.COMPLETED, ended_attempt=2)
+        assert ends(rig, instance) == [(1, RunEnd.FAILED)]
+
+    def test_a_late_success_stays(self, rig: Rig) -> None:
+        first, second = rig.passed_on()
+        assert rig.finish(first, deletes=True)
+        rig.check(first, state=State.COMPLETED, ended_attempt=1)
+        assert not rig.finish(second, deletes=True)
+
+    def test_the_success_of_what_has_failed_stays(self, rig: Rig) -> None:
+        for error in ("no end", None):
+            instance = rig.running()
+            assert rig.finish(instance, Outcome.FAILED, hung=True, error=error)
+            assert rig.finish(instance, deletes=True)
+            rig.check(instance, state=State.COMPLETED, ended_attempt=1)
+            assert ends(rig, instance) == [(1, RunEnd.HUNG)]
+
+    def test_what_has_a_slot_stays_and_lets_go_of_it(self, rig: Rig) -> None:
+        first, second = due_in_turn(rig)
+        assert go(rig) == []
+        assert is_parked(rig, second)
+        assert rig.finish(first, deletes=True)
+        rig.check(first, state=State.COMPLETED)
+        assert ids(settled(rig).unparked) == [second.id]
+        assert ids(go(rig)) == [second.id]
+
+    def test_a_definition_that_waits_goes_on(self, rig: Rig) -> None:
+        for at in (START + HOUR, None):
+            instance = rig.running(definition(trigger=WAITING))
+            assert rig.finish(instance, deletes=True, next_fire_time=at)
+            ended_at = START if at is None else None
+            rig.check(instance.definition, next_fire_time=at, completed_at=ended_at)
+            assert rig.state_of(instance) is None
+
+    def test_of_one_batch_some_are_deleted(self, rig: Rig) -> None:
+        gone, other, stays, bad = given = [rig.running() for _ in range(4)]
+        outcomes = [
+            end_of(gone, deletes=True),
+            end_of(stays),
+            end_of(bad, Outcome.FAILED, deletes=True),
+            end_of(other, deletes=True),
+        ]
+        assert rig.store.finish_instances(outcomes).done == set(ids(given))
+        states = [rig.state_of(each) for each in given]
+        assert states == [None, None, State.COMPLETED, State.FAILED]
+        assert rig.store.finish_instances(outcomes).done == set()
+
+    def test_what_was_made_by_hand_is_deleted_too(self, rig: Rig) -> None:
+        of = rig.put(task())
+        rig.add(of, payload={"order": 7})
+        [instance] = rig.run_due(deletes=True)
+        assert rig.state_of(instance) is None
+        rig.check(of, completed_at=None)
+
+    def test_the_end_of_a_paused_definition_s_run_is_deleted(self, rig: Rig) -> None:
+        instance = rig.running(definition(trigger=HOURLY))
+        rig.pause(instance.definition)
+        assert rig.finish(instance, deletes=True)
+        assert rig.state_of(instance) is None
+        assert rig.instances(instance.definition) == []
 
 
 def failed(

@@ -38,6 +38,18 @@ local function end_run(row, each, is_current)
   end
 end
 
+-- Whether it stays when it has succeeded, though successes are deleted.
+local function is_kept(row)
+  return row.attempt > 1 or row.error or row.key or row.slot
+end
+
+local function delete_success(row, each)
+  local of = definition(row.of)
+  forget(row)
+  go_on(row, each.next_fire_time)
+  note_idle(of)
+end
+
 local function record(each)
   local row = current(each)
   local is_current = row ~= nil
@@ -46,6 +58,10 @@ local function record(each)
   end
   if not row then
     return false
+  end
+  if each.deletes and is_current and not is_kept(row) then
+    delete_success(row, each)
+    return true
   end
   note_error(row, each)
   row.client = each.client or row.client
