@@ -74,6 +74,9 @@ SELECT t.slot, t.id FROM task_instances AS t
  ORDER BY t.slot, t.due_at, t.execute_at, t.id LIMIT :limit
 """
 _NOW = bindparam("now", type_=instances.c.due_at.type)
+_OF_PARKED = instances.c.slot, instances.c.id
+_FIND_TURNS = text(_TURNS).columns(*_OF_PARKED)
+_FIND_UNDECIDED = text(_UNDECIDED).bindparams(_NOW).columns(*_OF_PARKED)
 
 
 class Walk:
@@ -114,9 +117,8 @@ class Reviewing:
         self._database = database
         self._dialect = dialect
         self._reader = reader
-        columns = instances.c.slot, instances.c.id
-        self._turns = Walk(text(_TURNS).columns(*columns))
-        self._undecided = Walk(text(_UNDECIDED).bindparams(_NOW).columns(*columns))
+        self._turns = Walk(_FIND_TURNS)
+        self._undecided = Walk(_FIND_UNDECIDED)
 
     def review(self, limit: int) -> Reviewed:
         """Decide, and let go on, as ``Store.review_parked``."""

@@ -14,7 +14,7 @@ from go_scheduler.errors import StoreError
 from go_scheduler.models import RUNS_KEPT, Cancelled, Outcome, TaskInstance
 from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import Answer
-from go_scheduler.stores.sql.database import LATE_AFTER, Lane
+from go_scheduler.stores.sql.database import LATE_AFTER, LATE_WHEN_JOINED, Lane
 from go_scheduler.stores.sql.reader import as_parked, readable_claims
 from go_scheduler.stores.sql.statement import (
     CLAIMED,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.statement import Statements, Terms
+    from go_scheduler.stores.sql.tables import Dialect
 
 _OWNED = """t.id = x.id AND t.attempt = x.attempt
      AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
@@ -387,6 +388,17 @@ RETURNING r.instance_id
     ("instance_id",),
 )
 
+# In a transaction of the user's a lock of its own comes first. A row may have been
+# renewed since that began, and CockroachDB would have the whole of it repeated if a
+# statement read the row before it locks it.
+_LOCK = Statement(
+    """
+SELECT id FROM task_instances@task_instances_pkey
+ WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
+ ORDER BY id FOR NO KEY UPDATE
+""",
+    ("id",),
+)
 _CANCEL = Statement(
     f"""
 WITH ended AS (
@@ -452,6 +464,7 @@ class SQLRuns(InstanceStore):
 
     _statements: Statements
     _reader: Reader
+    _dialect: Dialect
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -539,6 +552,18 @@ class SQLRuns(InstanceStore):
         rows, busy = self._statements.write(Lane.BY_KEY, _RELEASE, batch)
         return Answer(done={row.id for row in rows}, busy=busy)
 
+    def _finish_joined(self, outcome: RunOutcome) -> bool:
+        """Record a success within a transaction of the user's."""
+        self._lock([outcome.claim.instance_id])
+        write, terms = _FINISH_IN_FULL.statement, {"late": LATE_WHEN_JOINED}
+        batch = {"x": [_full_end(outcome)]}
+        return bool(self._statements.run(Lane.BY_HAND, write, terms, batch))
+
+    def _lock(self, ids: Iterable[UUID]) -> None:
+        """Lock instances for a transaction of the user's."""
+        batch = {"x": [(each,) for each in ids]}
+        self._statements.run(Lane.BY_HAND, _LOCK, {}, batch)
+
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
     ) -> Mapping[UUID, Cancelled]:
@@ -546,10 +571,12 @@ class SQLRuns(InstanceStore):
         if not cancellations:
             return {}
         batch = sorted(cancellations.items(), key=lambda each: each[0].int)
+        if joined := self._dialect.joined:
+            self._lock(cancellations)
         rows = self._statements.run(
             Lane.BY_HAND,
             _CANCEL,
-            {"late": LATE_AFTER},
+            {"late": LATE_WHEN_JOINED if joined else LATE_AFTER},
             {"x": batch},
             repeatable=False,
         )

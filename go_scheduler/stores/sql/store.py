@@ -8,21 +8,21 @@ that send them. What users call besides is in ``puts``, ``edits``, ``additions``
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.base import TransactionalStore
 from go_scheduler.stores.rules import check_each_once
-from go_scheduler.stores.sql.additions import Additions, SQLByHand
+from go_scheduler.stores.sql.additions import SQLByHand
 from go_scheduler.stores.sql.claims import SQLClaims
 from go_scheduler.stores.sql.cleanup import SQLCleanup
 from go_scheduler.stores.sql.database import Classes, Lane
 from go_scheduler.stores.sql.edits import Edits, Tombstones
-from go_scheduler.stores.sql.finishing import finish_run
 from go_scheduler.stores.sql.firing import SQLFiring
 from go_scheduler.stores.sql.inserts import LARGE_BATCH, SQLInserts
-from go_scheduler.stores.sql.joined import Joined, join, when_committed
+from go_scheduler.stores.sql.joined import JoinedDatabase, join, when_committed
 from go_scheduler.stores.sql.lists import BOTH, due_queues
 from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from go_scheduler.stores.rules import Declaration, Declared
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.schema import Schema
+    from go_scheduler.stores.sql.statement import Statements
     from go_scheduler.stores.sql.tables import Dialect
 
 # All nodes of an application declare the same, commonly at once.
@@ -80,6 +81,7 @@ class SQLStore(
         self,
         database: Database,
         dialect: Dialect,
+        statements: Statements,
         *,
         schema: Schema,
         clock: Clock | None = None,
@@ -87,11 +89,11 @@ class SQLStore(
         super().__init__(clock)
         self._database = database
         self._dialect = dialect
+        self._statements = statements
         self._schema = schema
         self._tombstones = Tombstones(dialect)
         self._edits = Edits(dialect, self._tombstones)
         self._puts = Puts(self._edits, self._tombstones, dialect)
-        self._additions = Additions(dialect)
         self._sets = Sets(self._puts, self._edits, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
@@ -100,7 +102,6 @@ class SQLStore(
         self._classes = Classes(self._elapsed)
         self._careful = {}
         self._limited = {}
-        self._limited_within = {}
 
     @property
     def retries(self) -> Mapping[str, int]:
@@ -135,17 +136,20 @@ class SQLStore(
         self, connection: object, *, committed: Callable[[], None] | None = None
     ) -> JoinedStore:
         """Take part in a transaction of the user's."""
-        joined = self._connection_of(connection)
+        joined = self._joined(connection)
         if committed is not None:
             when_committed(connection, committed)
-        return Joined(
-            joined,
-            self._database,
-            self._dialect,
-            put=self._put_within,
-            sets=self._sets,
-            edits=self._edits,
-            add=self._add_within,
+        return joined
+
+    def _joined(self, connection: object) -> SQLStore:
+        """A store of one connection, which is the user's."""
+        theirs = self._database.run_once(lambda: join(connection, self._dialect))
+        database = JoinedDatabase(theirs, self._database)
+        dialect = copy(self._dialect)
+        dialect.joined = True
+        statements = self._statements.joined(database, dialect)
+        return SQLStore(
+            database, dialect, statements, schema=self._schema, clock=self.clock
         )
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
@@ -154,7 +158,9 @@ class SQLStore(
         check_each_once(given)
         return self._database.transact(
             lambda connection: self._sets.declare(
-                connection, declaration, late=len(given) > LARGE_BATCH
+                connection,
+                declaration,
+                late=self._dialect.joined or len(given) > LARGE_BATCH,
             ),
             repeatable=all(each.revision is None for each in given),
             waits=_WAITS_TO_DECLARE,
@@ -162,13 +168,7 @@ class SQLStore(
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
-        joined = self._connection_of(connection)
-        return self._database.run_once(
-            lambda: finish_run(joined, outcome, self._dialect.now(joined))
-        )
-
-    def _connection_of(self, connection: object) -> Connection:
-        return self._database.run_once(lambda: join(connection, self._dialect))
+        return self._joined(connection)._finish_joined(outcome)
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
