@@ -155,12 +155,18 @@ class ServerStatements(Statements):
         """Call ``work``, whose first statement commits by itself."""
         return self._database.run(lane, work)
 
-    def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
+    def read(
+        self,
+        lane: Lane,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+    ) -> Sequence[Any]:
         """Execute a statement that only reads, and wait for nobody's lock."""
         return self._database.run(
             lane,
             lambda connection: self._dialect.past_locks(
-                connection, lambda each: self.execute(each, statement, terms)
+                connection, lambda each: self.execute(each, statement, terms, batches)
             ),
         )
 

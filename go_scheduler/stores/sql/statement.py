@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 Batch: TypeAlias = Sequence[Sequence[Any]]
 Terms: TypeAlias = Mapping[str, Any]
+Execute: TypeAlias = "Callable[..., Sequence[Any]]"
+"""Executes a statement, with its terms and its batches, on one connection."""
 
 # The key of its definition is among an instance's own columns.
 _OTHERS = DEFINITION_COLUMNS[1:]
@@ -85,6 +87,7 @@ _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{f"d_{each.name}": each.type for each in definitions.c},
     **{f"c_{each.name}": each.type for each in contents.c},
+    "instance_id": instances.c.id.type,
     "made_id": instances.c.id.type,
     "ids": Ids(),
     **dict.fromkeys(
@@ -241,7 +244,13 @@ class Statements(ABC):
         """Call ``work``, whose first statement alone changes something."""
 
     @abstractmethod
-    def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
+    def read(
+        self,
+        lane: Lane,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+    ) -> Sequence[Any]:
         """Execute a statement that only reads, and wait for nobody's lock."""
 
     @abstractmethod

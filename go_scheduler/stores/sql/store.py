@@ -26,7 +26,12 @@ from go_scheduler.stores.sql.joined import JoinedDatabase, join, when_committed
 from go_scheduler.stores.sql.lists import BOTH, due_queues
 from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
-from go_scheduler.stores.sql.reviewing import Reviewing, reopen
+from go_scheduler.stores.sql.reviewing import (
+    FIND_TURNS,
+    FIND_UNDECIDED,
+    SQLReviewing,
+    Walk,
+)
 from go_scheduler.stores.sql.runs import SQLRuns
 from go_scheduler.stores.sql.stats import (
     SHARDS,
@@ -51,7 +56,6 @@ if TYPE_CHECKING:
     )
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
-        Reviewed,
         RunOutcome,
         Tombstone,
     )
@@ -73,6 +77,7 @@ class SQLStore(
     SQLRuns,
     SQLCleanup,
     SQLReads,
+    SQLReviewing,
     TransactionalStore,
 ):
     """Keeps definitions and instances in a database."""
@@ -97,7 +102,8 @@ class SQLStore(
         self._sets = Sets(self._puts, self._edits, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
-        self._reviewing = Reviewing(database, dialect, self._reader)
+        self._turns = Walk(FIND_TURNS)
+        self._undecided = Walk(FIND_UNDECIDED)
         self._elapsed = (clock or SystemClock()).elapsed
         self._classes = Classes(self._elapsed)
         self._careful = {}
@@ -195,20 +201,6 @@ class SQLStore(
         """End a pause."""
         return self._database.transact(
             lambda connection: self._edits.resume(connection, ids)
-        )
-
-    # Instances that wait for their slots.
-
-    def review_parked(self, *, limit: int) -> Reviewed:
-        """Go over what is parked."""
-        return self._reviewing.review(limit)
-
-    def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
-        """Make instances run again that have failed."""
-        return self._database.transact(
-            lambda connection: reopen(connection, self._dialect, ids),
-            # One that was done, and is repeated, finds nothing that has failed.
-            repeatable=False,
         )
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:

@@ -91,9 +91,15 @@ class FileStatements(Statements):
         given = self._given(statement, terms, batches)
         return _columns(statement).read(self._steps(connection, statement, *given))
 
-    def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
+    def read(
+        self,
+        lane: Lane,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+    ) -> Sequence[Any]:
         """Execute a statement that only reads: nobody waits for it."""
-        given = self._given(statement, terms, None)
+        given = self._given(statement, terms, batches)
         found = self._database.run(
             lane, lambda connection: self._steps(connection, statement, *given)
         )
