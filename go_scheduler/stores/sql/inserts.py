@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models.values import changed
-from go_scheduler.stores.base import ByHandStore, DefinitionStore
+from go_scheduler.stores.base import ByHandStore
 from go_scheduler.stores.messages import Put
 from go_scheduler.stores.rules import (
     FULL,
@@ -38,6 +38,7 @@ from go_scheduler.stores.sql.additions import (
     lock_live,
 )
 from go_scheduler.stores.sql.database import LATE_AFTER, Lane, Overtaken
+from go_scheduler.stores.sql.puts import LARGE_BATCH, SQLPuts
 from go_scheduler.stores.sql.rows import (
     DEFINITION_COLUMNS,
     DefinitionRow,
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Addition, Claimant, Firing
     from go_scheduler.stores.sql.database import Classes, Database
-    from go_scheduler.stores.sql.puts import Puts
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.rows import ContentsRow
     from go_scheduler.stores.sql.statement import Batch, Statements
@@ -139,9 +139,6 @@ SELECT now() AS now, started.started_at, started.expires_at
     ("now", "started_at", "expires_at"),
     races=True,
 )
-LARGE_BATCH = 500
-"""A put of more definitions may be seen late."""
-
 _LARGEST = 2000
 _SOON = timedelta(minutes=1)
 
@@ -309,7 +306,7 @@ def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:
     )
 
 
-class SQLInserts(ByHandStore, DefinitionStore):
+class SQLInserts(ByHandStore, SQLPuts):
     """Puts definitions, and makes instances by hand."""
 
     _statements: Statements
@@ -317,7 +314,6 @@ class SQLInserts(ByHandStore, DefinitionStore):
     _dialect: Dialect
     _reader: Reader
     _classes: Classes
-    _puts: Puts
     # Whether few instances of a definition may wait, as far as that is known.
     _limited: dict[UUID, bool]
 
@@ -383,7 +379,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
                 soon.append(made)
         others = [each for each in definitions if each.id not in put]
         if others:
-            stored = self._puts.put(connection, others, late=late)
+            stored = self._put_known(connection, others, late=late)
             put.update((each.id, each) for each in stored)
         return [put[each.id] for each in definitions], soon
 

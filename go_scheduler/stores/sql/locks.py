@@ -12,8 +12,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
 
-from sqlalchemy import and_, case
-
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.rules import (
     LOCK,
@@ -24,18 +22,12 @@ from go_scheduler.stores.rules import (
     slot_of,
 )
 from go_scheduler.stores.sql.statement import Statement
-from go_scheduler.stores.sql.tables import instances
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
-    from sqlalchemy import ColumnElement
-
     from go_scheduler.models import TaskDefinition
     from go_scheduler.stores.sql.statement import Batch, Execute
-
-IS_FIRED = and_(instances.c.fire_time.is_not(None), instances.c.backfilled.is_(None))
-"""Whether its definition's schedule has made an instance, and nobody by hand."""
 
 
 class Exclusion(NamedTuple):
@@ -61,27 +53,20 @@ def exclusion(of: str) -> Exclusion:
     )
 
 
-def exclusion_by(
-    of: TaskDefinition,
-) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """Of any instance of a definition its slot, and its overlap."""
-    column = instances.c
-    fired, by_hand = overlap_of(of, fired=True), overlap_of(of, fired=False)
-    slots_by = [
-        (column.backfilled == each.value, slot_of(of, fired=False, backfilled=each))
-        for each in Overlap
+def kinds(of: TaskDefinition) -> Batch:
+    """What each kind of instances of a definition has: its slot, and its overlap."""
+    return [
+        ("fired", slot_of(of, fired=True), overlap_of(of, fired=True)),
+        ("by hand", slot_of(of, fired=False), overlap_of(of, fired=False)),
+        *(
+            (
+                each.value,
+                slot_of(of, fired=False, backfilled=each),
+                overlap_of_backfilled(each),
+            )
+            for each in Overlap
+        ),
     ]
-    overlaps_by = [
-        (column.backfilled == each.value, overlap_of_backfilled(each))
-        for each in Overlap
-    ]
-    slot = case(
-        *slots_by,
-        (column.fire_time.is_(None), slot_of(of, fired=False)),
-        else_=slot_of(of, fired=True),
-    )
-    overlap = case(*overlaps_by, (column.fire_time.is_(None), by_hand), else_=fired)
-    return slot, overlap
 
 
 _NAMES = "(SELECT n.name FROM batch AS n (name text))"

@@ -105,7 +105,7 @@ WITH t AS (
 )
 
 
-def _kept_if(condition: str) -> str:
+def kept_if(condition: str) -> str:
     """Keeps who has it outside of nodes, and how far that has come, only then."""
     names = "worker", "accepted_at", "start_by", "progress"
     return ",\n         ".join(
@@ -153,7 +153,7 @@ t AS (
              THEN greatest(now(), t.due_at)
                   + {lease_of("t")} END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
-         {_kept_if("mine.starts")},
+         {kept_if("mine.starts")},
          parked = NOT mine.starts,
          behind = CASE WHEN NOT mine.starts THEN mine.holder END
     FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts
@@ -335,7 +335,7 @@ def _finish(*, in_full: bool = False, results: bool = False) -> Write:
          expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
          due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
                   ELSE now() + x.retry_in * interval '1 microsecond' END,
-         {_kept_if("x.outcome IS NOT NULL")},
+         {kept_if("x.outcome IS NOT NULL")},
          claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
                         THEN now() + x.retry_in * interval '1 microsecond' END"""
         returns = """, t.slot, x.attempt AS ran_as, x.started_at AS began,

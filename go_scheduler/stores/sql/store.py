@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.base import TransactionalStore
-from go_scheduler.stores.rules import check_each_once
 from go_scheduler.stores.sql.additions import SQLByHand
 from go_scheduler.stores.sql.claims import SQLClaims
 from go_scheduler.stores.sql.cleanup import SQLCleanup
 from go_scheduler.stores.sql.database import Classes, Lane
-from go_scheduler.stores.sql.edits import Edits, Tombstones
+from go_scheduler.stores.sql.edits import Tombstones
 from go_scheduler.stores.sql.firing import SQLFiring
-from go_scheduler.stores.sql.inserts import LARGE_BATCH, SQLInserts
+from go_scheduler.stores.sql.inserts import SQLInserts
 from go_scheduler.stores.sql.joined import JoinedDatabase, join, when_committed
 from go_scheduler.stores.sql.lists import BOTH, due_queues
-from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
 from go_scheduler.stores.sql.reviewing import (
     FIND_TURNS,
@@ -43,7 +41,7 @@ from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.views import SQLReads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -52,21 +50,16 @@ if TYPE_CHECKING:
     from go_scheduler.clock import Clock
     from go_scheduler.models import (
         QueueStats,
-        TaskDefinition,
     )
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
         RunOutcome,
         Tombstone,
     )
-    from go_scheduler.stores.rules import Declaration, Declared
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.schema import Schema
     from go_scheduler.stores.sql.statement import Statements
     from go_scheduler.stores.sql.tables import Dialect
-
-# All nodes of an application declare the same, commonly at once.
-_WAITS_TO_DECLARE = 4
 
 
 class SQLStore(
@@ -97,9 +90,6 @@ class SQLStore(
         self._statements = statements
         self._schema = schema
         self._tombstones = Tombstones(dialect)
-        self._edits = Edits(dialect, self._tombstones)
-        self._puts = Puts(self._edits, self._tombstones, dialect)
-        self._sets = Sets(self._puts, self._edits, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
         self._turns = Walk(FIND_TURNS)
@@ -158,50 +148,14 @@ class SQLStore(
             database, dialect, statements, schema=self._schema, clock=self.clock
         )
 
-    def declare_definitions(self, declaration: Declaration) -> Declared:
-        """Let an owner have exactly the definitions of a declaration."""
-        given = declaration.definitions
-        check_each_once(given)
-        return self._database.transact(
-            lambda connection: self._sets.declare(
-                connection,
-                declaration,
-                late=self._dialect.joined or len(given) > LARGE_BATCH,
-            ),
-            repeatable=all(each.revision is None for each in given),
-            waits=_WAITS_TO_DECLARE,
-        )
-
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
         return self._joined(connection)._finish_joined(outcome)
-
-    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
-        """Delete definitions, at once and with all that is not running."""
-        return self._database.transact(
-            lambda connection: self._edits.delete(connection, ids),
-            # A delete that was done, and is repeated, finds nothing to delete.
-            repeatable=False,
-        )
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         """Read what is remembered of these ids."""
         found = self._list(lambda connection: self._tombstones.find(connection, ids))
         return list(found.values())
-
-    def pause_definitions(
-        self, ids: Collection[UUID], *, note: str | None = None
-    ) -> Sequence[TaskDefinition]:
-        """Pause definitions, so that nothing of theirs starts."""
-        return self._database.transact(
-            lambda connection: self._edits.pause(connection, ids, note)
-        )
-
-    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
-        """End a pause."""
-        return self._database.transact(
-            lambda connection: self._edits.resume(connection, ids)
-        )
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name queues in which something is due that nobody has claimed."""
