@@ -218,7 +218,7 @@ RETURNING s.name
     )
 
 
-LOCK = _locked()
+LOCK_OPEN = _locked()
 _LOCK_UNUSED = _locked(f"\n   AND {_UNUSED}\n   AND {_COMING}")
 REMOVE_UNUSED = _removed("")
 # What comes after the last that has begun or ended: that is not open any more, but says
@@ -286,11 +286,11 @@ EXCLUDE = _changed(
                     WHERE s.name = t.slot AND s.instance_id = t.id)""",
     "\n  FROM batch AS x (kind text, slot text, overlap word)",
 )
-_CANCEL = _changed(
+_CANCEL_RUNNING = _changed(
     "outcome = 'cancelled', completed_at = now(), claimable_at = NULL",
     " AND t.started_at IS NOT NULL",
 )
-_REMOVE = Statement(
+_REMOVE_OTHERS = Statement(
     f"""
 WITH gone AS (
   DELETE FROM task_instances@task_instances_open_idx AS t
@@ -412,7 +412,7 @@ class SQLEdits(DefinitionStore):
         values = {"paused": True, "note": note, "paused_at": now, "revision": revision}
         written = self._change(connection, row, values)
         execute, theirs = self._execute(connection), {"k": [(row.key,)]}
-        execute(LOCK, {}, theirs)
+        execute(LOCK_OPEN, {}, theirs)
         execute(_FREEZE, {}, theirs)
         written = self._take_back(connection, row, written)
         if row.slot is not None:
@@ -512,11 +512,11 @@ class SQLEdits(DefinitionStore):
         ran: dict[UUID, set[UUID]] = {id: set() for id in deleted.values()}
         if deleted:
             theirs = {"k": batch_of(deleted)}
-            execute(LOCK, {}, theirs)
-            for row in execute(_CANCEL, {}, theirs):
+            execute(LOCK_OPEN, {}, theirs)
+            for row in execute(_CANCEL_RUNNING, {}, theirs):
                 if isinstance(row.id, UUID):
                     ran[deleted[row.definition_key]].add(row.id)
-            execute(_REMOVE, {}, theirs)
+            execute(_REMOVE_OTHERS, {}, theirs)
             free_slots(execute, (row.d_slot for row in rows))
         # A live one may have a tombstone too: of a former life, if this process could
         # not read it.

@@ -123,7 +123,7 @@ _UNDECIDED = _instances(
     f"{_IS_PARKED}\n   AND t.overlap IS NOT NULL AND t.slot IN {_NAMES}"
 )
 _HOLDERS = _instances(f"t.id IN {IDS} AND t.completed_at IS NULL")
-_WAITING = _instances(
+_WAITING_IN_SLOTS = _instances(
     f"""t.definition_key IN {IDS}
    AND t.completed_at IS NULL AND t.outcome IS NULL AND t.parked
    AND t.overlap IS NULL""",
@@ -250,7 +250,7 @@ class ParkedInstances:
         met = {row.id for row in found if self._has_met(row, holding[row.slot])}
         rows = [row for row in found if holding[row.slot] in holders or row.id in met]
         waiting: dict[_Class, list[UUID]] = defaultdict(list)
-        for row in self._read(_WAITING, {row.definition_key for row in rows}):
+        for row in self._read(_WAITING_IN_SLOTS, {row.definition_key for row in rows}):
             waiting[_class_of(row)].append(row.id)
         accepted = [
             row.id

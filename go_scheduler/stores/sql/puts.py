@@ -32,7 +32,7 @@ from go_scheduler.stores.sql.edits import (
     FOLLOW,
     FREE_UNSTARTED,
     LET_GO,
-    LOCK,
+    LOCK_OPEN,
     REMOVE_UNUSED,
     SKIP_UNUSED,
     SQLEdits,
@@ -292,7 +292,7 @@ class SQLPuts(SQLEdits):
         execute, theirs = self._execute(connection), {"k": [(row.key,)]}
         # Instances that nothing changes for are not locked: they go on meanwhile.
         if follows or excludes:
-            execute(LOCK, {}, theirs)
+            execute(LOCK_OPEN, {}, theirs)
         if follows:
             moves = bool(follows & {"queue", "priority"})
             terms = {name: columns[name] for name in _FOLLOWING}

@@ -391,7 +391,7 @@ RETURNING r.instance_id
 # In a transaction of the user's a lock of its own comes first. A row may have been
 # renewed since that began, and CockroachDB would have the whole of it repeated if a
 # statement read the row before it locks it.
-_LOCK = Statement(
+_LOCK_INSTANCES = Statement(
     """
 SELECT id FROM task_instances@task_instances_pkey
  WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
@@ -562,7 +562,7 @@ class SQLRuns(InstanceStore):
     def _lock(self, ids: Iterable[UUID]) -> None:
         """Lock instances for a transaction of the user's."""
         batch = {"x": [(each,) for each in ids]}
-        self._statements.run(Lane.BY_HAND, _LOCK, {}, batch)
+        self._statements.run(Lane.BY_HAND, _LOCK_INSTANCES, {}, batch)
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]

@@ -31,12 +31,7 @@ from go_scheduler.stores.sql.reviewing import (
     Walk,
 )
 from go_scheduler.stores.sql.runs import SQLRuns
-from go_scheduler.stores.sql.stats import (
-    SHARDS,
-    keep_setting,
-    list_stats,
-    note_stats,
-)
+from go_scheduler.stores.sql.stats import SHARDS, SQLStats
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.views import SQLReads
 
@@ -48,9 +43,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import (
-        QueueStats,
-    )
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
         RunOutcome,
@@ -71,6 +63,7 @@ class SQLStore(
     SQLCleanup,
     SQLReads,
     SQLReviewing,
+    SQLStats,
     TransactionalStore,
 ):
     """Keeps definitions and instances in a database."""
@@ -164,26 +157,4 @@ class SQLStore(
             lambda connection: self._dialect.past_locks(
                 connection, lambda each: due_queues(each, self._dialect, apart_from)
             ),
-        )
-
-    def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
-        """Keep what a node has counted."""
-        self._database.transact(
-            lambda each: note_stats(each, self._dialect, node, stats)
-        )
-
-    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
-        """Read what was counted."""
-        return self._database.run(
-            Lane.BY_HAND,
-            lambda connection: self._dialect.listed(
-                connection,
-                lambda each: list_stats(each, since=since, until=until),
-            ),
-        )
-
-    def keep_setting(self, name: str, value: str) -> str:
-        """Agree on a setting: the first to ask has set it."""
-        return self._database.transact(
-            lambda each: keep_setting(each, self._dialect, name=name, value=value)
         )
