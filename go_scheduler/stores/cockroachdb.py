@@ -157,7 +157,7 @@ class CockroachDBDialect(PostgreSQLDialect):
         self, connection: Connection, read: Callable[[Connection], Read]
     ) -> Read:
         """In a transaction in the past, if asked to."""
-        if not self._follower_reads:
+        if self.joined or not self._follower_reads:
             return read(connection)
         past = "AS OF SYSTEM TIME follower_read_timestamp()"
         try:
@@ -173,6 +173,8 @@ class CockroachDBDialect(PostgreSQLDialect):
 
         They may still commit, at a later time. It settles what it reads, too.
         """
+        if self.joined:
+            return read(connection)
         try:
             return read(connection)
         except OperationalError as error:

@@ -407,7 +407,7 @@ def test_what_met_one_that_has_just_ended_is_skipped_whoever_has_the_slot_since(
     clock.advance(MINUTE)
     fire(store, put(store, replace(definition(), lock="a")))
     [next_one] = claim(store)
-    look = store._reviewing._behind
+    look = store._behind
 
     def others_go_on_meanwhile(ids: Collection[UUID]) -> object:
         found = look(ids)
@@ -416,7 +416,7 @@ def test_what_met_one_that_has_just_ended_is_skipped_whoever_has_the_slot_since(
         settle(store)
         return found
 
-    monkeypatch.setattr(store._reviewing, "_behind", others_go_on_meanwhile)
+    monkeypatch.setattr(store, "_behind", others_go_on_meanwhile)
     assert len(store.review_parked(limit=10).skipped) == 2
 
 

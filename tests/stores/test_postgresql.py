@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -11,7 +12,8 @@ from uuid import UUID
 
 import pytest
 from psycopg.errors import SerializationFailure
-from sqlalchemy import Connection, create_engine, exc
+from sqlalchemy import Connection, exc
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from go_scheduler.errors import (
     ConfigurationError,
@@ -19,20 +21,29 @@ from go_scheduler.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from go_scheduler.models import Silence, Stage
+from go_scheduler.models import Cancelled, Outcome, Silence, Stage, State
+from go_scheduler.policies import Overlap
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.filters import DefinitionFilter
-from go_scheduler.stores.messages import Addition
+from go_scheduler.stores.messages import Addition, RunOutcome
 from go_scheduler.stores.postgresql import driver
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from go_scheduler.stores.sql import database as sql_database
-from go_scheduler.stores.sql import inserts, reader
+from go_scheduler.stores.sql import inserts
 from go_scheduler.stores.sql.database import Fault, Lane, Overtaken
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import UNREADABLE, read_definition, silences_of
 from go_scheduler.stores.sqlite import database as sqlite_database
-from go_scheduler.testing.builders import definition, firing, put
+from go_scheduler.testing.builders import (
+    claim_of,
+    counts_by_state,
+    definition,
+    firing,
+    put,
+    running,
+    task,
+)
 from go_scheduler.testing.clock import START
 from go_scheduler.testing.store.claims import ClaimTests, LapsedTests
 from go_scheduler.testing.store.cleanups import CleanupTests
@@ -136,19 +147,44 @@ def test_what_was_written_down_ahead_is_left_if_a_batch_fails(
     assert set(threading.enumerate()) <= before
 
 
-def test_a_users_connection_of_another_driver_is_given_words_that_all_drivers_know(
-    store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch
+def test_a_users_connection_may_belong_to_another_driver(
+    store: PostgreSQLStore,
 ) -> None:
-    given = [definition(key=key) for key in range(3)]
-    engine = create_engine(store._url)
-    with engine.begin() as connection:
-        monkeypatch.setattr(store._dialect, "understands", lambda _: False)
-        with monkeypatch.context() as patched:
-            patched.setattr(store._statements, "execute", None)
-            put_all = store.join(connection).put_definitions(given).definitions
-        assert store.join(connection).add_instances(given[0].id, []) == []
-    engine.dispose()
-    assert put_all == [store.get_definition(each.id) for each in given]
+    pytest.importorskip("asyncpg")
+    limited, unlimited = task(key=1, max_queue=2), put(store, task(key=2))
+    run = running(store, definition(key=3))
+    ended = RunOutcome(
+        claim=claim_of(run), started_at=START, outcome=Outcome.COMPLETED, result="7"
+    )
+
+    def write(connection: Connection) -> None:
+        joined = store.join(connection)
+        [fired, _] = joined.put_definitions([definition(key=4), limited]).definitions
+        for of in (unlimited, limited):
+            additions = [Addition(key=key) for key in ("a", "b", "a")]
+            first, second, again = joined.add_instances(of.id, additions)
+            assert again == first != second
+            cancelled = joined.cancel_instances({first.id: None})
+            assert cancelled == {first.id: Cancelled.CANCELLED}
+        made = joined.backfill_instances(fired, [START], overlap=Overlap.SKIP)
+        assert list(made) == [START]
+        joined.put_definitions([replace(fired, name="new")])
+        joined.delete_definitions([unlimited.id])
+        assert store.finish_instance_in(connection, ended)
+
+    async def transact() -> None:
+        engine = create_async_engine(store._url.set(drivername="postgresql+asyncpg"))
+        async with engine.begin() as connection:
+            await connection.run_sync(write)
+        await engine.dispose()
+
+    asyncio.run(transact())
+    found = store.select_definitions()
+    assert [each.name for each in found] == [None, None, "new"]
+    assert store.get_instance(run.id).result == 7
+    counts = counts_by_state(store)
+    assert counts[State.PENDING] == 2
+    assert counts[State.CANCELLED] == 2
 
 
 # What a process remembers.
@@ -186,11 +222,8 @@ def contents_row(name: str, kind: str = "interval") -> Any:
     )
 
 
-def test_contents_are_forgotten_when_there_are_too_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(reader, "_MOST_BYTES", 3000)
-    cache = ContentsCache()
+def test_contents_are_forgotten_when_there_are_too_many() -> None:
+    cache = ContentsCache(3000)
     for key in IDS[:3]:
         cache.put(key, 1, contents_row(str(key)))
     assert [cache.get(key, 1) is None for key in IDS[:3]] == [True, False, False]

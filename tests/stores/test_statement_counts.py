@@ -83,8 +83,8 @@ def soon() -> TaskDefinition:
     return TaskDefinition(trigger=ExecuteOnceTrigger(START + HOUR))
 
 
-ADDS = ["BEGIN", "SELECT", "INSERT"]
-PUTS = ["BEGIN", "INSERT", "INSERT"]
+ADDS = ["BEGIN", "SELECT", "WITH"]
+PUTS = ["BEGIN", "WITH", "WITH"]
 CALLS: dict[str, tuple[Callable[[Client], object], Sequence[str], Sequence[str]]] = {
     "schedule": (
         lambda client: client.schedule(soon()),
@@ -148,7 +148,7 @@ def test_what_is_due_costs_one_insert_more_to_be_started(store: SQLStore) -> Non
     assert len(started) == 1
     assert [each.split()[0] for each in statements] == [
         *PUTS,
-        "INSERT",
+        "WITH",
         "COMMIT",
     ]
 

@@ -231,10 +231,6 @@ class PostgreSQLDialect(Dialect):
         soon = SOON_AFTER_ALL if late else SOON
         return soon if may_notify(connection) else None
 
-    def understands(self, connection: Connection) -> bool:
-        """Whether its driver is ours, and not another that a user has."""
-        return connection.dialect.driver == "psycopg"
-
     @staticmethod
     def by_index(index: str) -> str:
         """The hint behind a table's name: rows are looked up by this index only."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.exc import IntegrityError
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from sqlalchemy import Connection
+    from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.clock import Clock
     from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 # CockroachDB's gives values as this one does.
 _DRIVER = psycopg.dialect()  # type: ignore[no-untyped-call] # it has no types
 _PARAMETER = re.compile(r":(\w+)")
+# That of a batch, in a table of which it is a column.
+_ARRAY = re.compile(r"(?<=\(SELECT )CAST\(:(\w+) AS(?= \w+\[\])")
 _INDEX = re.compile(r"@(\w+)")
 _WORDS = [
     (
@@ -81,9 +85,17 @@ _KINDS: Mapping[str, tuple[str, Callable[[Iterable[Any]], str]]] = {
 
 
 class _Made(NamedTuple):
-    """A statement as the driver takes it, and what comes back."""
+    """A statement as our driver takes it, and what comes back.
+
+    Attributes:
+        sql: What our driver takes.
+        text: The same for a connection of the user's, whatever its driver is.
+        columns: How the rows are read that our driver returns.
+        notifies: Whether other processes are notified.
+    """
 
     sql: str
+    text: TextualSelect
     columns: Columns
     notifies: bool
 
@@ -96,6 +108,8 @@ class ServerStatements(Statements):
         dialect: The engine's own words.
         clock: Used instead of the database's time, for tests.
     """
+
+    _dialect: PostgreSQLDialect
 
     def __init__(
         self, database: Database, dialect: PostgreSQLDialect, *, clock: Clock | None
@@ -141,12 +155,18 @@ class ServerStatements(Statements):
         """Call ``work``, whose first statement commits by itself."""
         return self._database.run(lane, work)
 
-    def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
+    def read(
+        self,
+        lane: Lane,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+    ) -> Sequence[Any]:
         """Execute a statement that only reads, and wait for nobody's lock."""
         return self._database.run(
             lane,
             lambda connection: self._dialect.past_locks(
-                connection, lambda each: self.execute(each, statement, terms)
+                connection, lambda each: self.execute(each, statement, terms, batches)
             ),
         )
 
@@ -182,6 +202,9 @@ class ServerStatements(Statements):
         apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement on a connection, and fetch what it returns."""
+        parameters = {**terms, **_arrays(statement, batches or {})}
+        if self._clock is not None:
+            parameters["now"] = self._clock.now()
         made = _made(
             statement,
             type(self._dialect),
@@ -189,9 +212,12 @@ class ServerStatements(Statements):
             clocked=self._clock is not None,
             apart=apart,
         )
-        parameters = {**terms, **_arrays(statement, batches or {})}
-        if self._clock is not None:
-            parameters["now"] = self._clock.now()
+        if self._dialect.joined:
+            soon = self._dialect.hint_within(connection, late=True)
+            with _races_of(statement):
+                return connection.execute(
+                    made.text, {**parameters, "hint_within": soon}
+                ).all()
         started = self._notices.elapsed()
         by_itself = made.notifies and "hint_within" not in terms
         if by_itself:
@@ -200,17 +226,23 @@ class ServerStatements(Statements):
         if (limit := parameters.get("limit")) is not None:
             # It is written out: CockroachDB pushes no unknown one down to a scan.
             sql = sql.replace("%(limit)s", str(int(limit)))
-        try:
+        with _races_of(statement):
             found = connection.exec_driver_sql(sql, parameters).all()
-        except IntegrityError as error:
-            if statement.races:
-                raise Overtaken from error
-            raise
         rows = made.columns.read(found)
         if by_itself:
             for row in rows:
                 self._notices.note(row, started)
         return rows
+
+
+@contextmanager
+def _races_of(statement: Statement) -> Iterator[None]:
+    try:
+        yield
+    except IntegrityError as error:
+        if statement.races:
+            raise Overtaken from error
+        raise
 
 
 def _arrays(statement: Statement, batches: Mapping[str, Batch]) -> dict[str, object]:
@@ -243,8 +275,14 @@ def _made(
         sql = sql.replace("now()", "CAST(:now AS timestamptz)")
     if apart:
         sql = sql.replace(_OF_DEFINITION, f"{_OF_DEFINITION} AND false")
-    sql = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
-    return _Made(sql, statement.columns(_DRIVER), "hint_within" in sql)
+    # A driver that asks the server for types of parameters would want a list.
+    plain = _ARRAY.sub(r"CAST(CAST(:\1 AS text) AS", sql)
+    return _Made(
+        sql=_PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")),
+        text=text(plain).columns(*statement.typed()),
+        columns=statement.columns(_DRIVER),
+        notifies="hint_within" in sql,
+    )
 
 
 def sql_of(statement: Statement, dialect: PostgreSQLDialect) -> str:

@@ -96,9 +96,9 @@ class PostgreSQLStore(SQLStore):
         self._listen = partial(connect_as, engines[Lane.NEW], connects[Lane.NEW])
         dialect = self._make_dialect(clock)
         schema = Schema(dialect.name, migrate)
-        super().__init__(database, dialect, schema=schema, clock=clock)
+        statements = ServerStatements(database, dialect, clock=clock)
+        super().__init__(database, dialect, statements, schema=schema, clock=clock)
         self._url = engines[Lane.BY_HAND].url
-        self._statements = ServerStatements(database, dialect, clock=clock)
         self._copy = StoreClock(SystemClock(), self.now, at_start=1)
 
     def __repr__(self) -> str:

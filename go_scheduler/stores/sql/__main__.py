@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect
 from go_scheduler.stores.postgresql.executing import sql_of
-from go_scheduler.stores.sql import claims, cleanup, firing, inserts, runs
+from go_scheduler.stores.sql import (
+    additions,
+    claims,
+    cleanup,
+    edits,
+    firing,
+    inserts,
+    locks,
+    reviewing,
+    runs,
+)
 from go_scheduler.stores.sql.statement import Statement, Write
 from go_scheduler.stores.sqlite.steps import steps_of
 
@@ -25,7 +35,7 @@ ENGINES = ("postgresql", "cockroachdb", "sqlite")
 
 
 def statements(dialect: Dialect) -> Mapping[str, Statement]:
-    """Those of the loops and of inserts, by name; of claims, the one of one place."""
+    """All by name; of claims, the one of one place."""
     how = {"shards": dialect.shards, "reads_rows": dialect.reads_rows}
     found = {
         "claim": claims.claim((0,), **how, swept=True),
@@ -35,9 +45,10 @@ def statements(dialect: Dialect) -> Mapping[str, Statement]:
         "add": inserts.add(starts=False),
         "add_and_start": inserts.add(starts=True),
     }
-    for module in (runs, claims, firing, inserts, cleanup):
+    loops = (runs, claims, firing, cleanup)
+    for module in (*loops, inserts, additions, edits, locks, reviewing):
         for name, value in vars(module).items():
-            if isinstance(value, Statement | Write) and name.startswith("_"):
+            if isinstance(value, Statement | Write):
                 named = value.statement if isinstance(value, Write) else value
                 found[name.lower().strip("_")] = named
     return found

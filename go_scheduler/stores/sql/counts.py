@@ -16,7 +16,6 @@ from go_scheduler.stores.sql.lists import (
     CLAIMED,
     IS_OPEN,
     UNRUN,
-    UNSTARTED,
     are_of,
     conditions,
     ended_as,
@@ -27,9 +26,8 @@ from go_scheduler.stores.sql.tables import Dialect, definitions, instances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from uuid import UUID
 
-    from sqlalchemy import ColumnElement, ScalarSelect, Select
+    from sqlalchemy import ColumnElement, Select
 
 
 _column = instances.c
@@ -118,30 +116,6 @@ def _count_some(
 def _state(value: str) -> State:
     # What is no outcome of ours, and was written by hand, has not ended.
     return _STATES.get(value, State.PENDING)
-
-
-def count_waiting(
-    connection: Connection,
-    dialect: Dialect,
-    *,
-    key: UUID | ScalarSelect[UUID],
-    most: int,
-) -> int:
-    """How many instances of a definition have not begun, up to a bound.
-
-    Args:
-        connection: Where.
-        dialect: The engine's own words.
-        key: Of the definition's row.
-        most: So many are counted at most.
-    """
-    waiting = select(_column.id).where(
-        _column.definition_key == key, IS_OPEN, UNSTARTED
-    )
-    waiting = dialect.looked_up(waiting, instances, "task_instances_open_idx")
-    some = waiting.limit(most).subquery()
-    found: int = connection.execute(select(func.count()).select_from(some)).scalar_one()
-    return found
 
 
 def at_least(

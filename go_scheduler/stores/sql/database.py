@@ -30,7 +30,7 @@ from urllib.parse import unquote
 
 from sqlalchemy import URL, exc, make_url
 
-from go_scheduler.checks import PRIORITIES
+from go_scheduler.checks import LONGEST, PRIORITIES
 from go_scheduler.clock import ZERO
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.stores.rules import NORMAL, Turns
@@ -201,6 +201,12 @@ class Database:
 
         return self.run(self.writing, within, repeatable=repeatable, waits=waits)
 
+    def write(
+        self, work: Callable[[Connection], Result], *, repeatable: bool = True
+    ) -> Result:
+        """Call ``work``, whose only statement is a transaction by itself."""
+        return self.transact(work, repeatable=repeatable)
+
     def connect(self, lanes: Iterable[Lane]) -> None:
         """Open all the connections that these lanes may have.
 
@@ -295,6 +301,8 @@ os.register_at_fork(after_in_child=_abandon_all)
 
 LATE_AFTER = timedelta(seconds=10)
 """A fire time that lies further back than this when it is written is marked as late."""
+LATE_WHEN_JOINED = -LONGEST
+"""Of what a transaction of the user's writes all are: it commits at any later time."""
 
 _LEAST_DEPTH = timedelta(seconds=1)
 _GREATER_DEPTHS = [2**number * _LEAST_DEPTH for number in range(2, 11)]

@@ -1,6 +1,6 @@
 """Changes of definitions and their open instances, each in one transaction.
 
-In words that every engine and every driver understands. Whoever changes a definition
+Whoever changes a definition
 changes its row first, on the condition that it is as it was read: from then on no fire
 of it wins until the transaction has ended. It also locks the row as if to delete it,
 which an UPDATE alone does not: whoever adds instances to it has to wait.
@@ -11,49 +11,29 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sqlalchemy import (
-    and_,
-    case,
-    delete,
-    exists,
-    func,
-    literal,
-    not_,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import delete, literal, select, tuple_, update
 
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import to_text
-from go_scheduler.models import Outcome
+from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.messages import Tombstone
-from go_scheduler.stores.rules import (
-    next_revision,
-    resumed,
-)
+from go_scheduler.stores.rules import next_revision, resumed
 from go_scheduler.stores.sql.database import Overtaken
-from go_scheduler.stores.sql.locks import IS_FIRED, exclusion_by, free_slots
+from go_scheduler.stores.sql.locks import batch_of, free_slots
 from go_scheduler.stores.sql.rows import (
-    EARLIEST,
     LATEST,
-    NOT_ELSEWHERE,
     dump_policies,
     read_contents,
     read_definition,
     read_time,
 )
-from go_scheduler.stores.sql.tables import (
-    contents,
-    definitions,
-    instances,
-    runs,
-    slots,
-    tombstones,
-)
+from go_scheduler.stores.sql.runs import kept_if
+from go_scheduler.stores.sql.statement import Statement
+from go_scheduler.stores.sql.tables import contents, definitions, tombstones
 from go_scheduler.triggers.base import utc
 from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
 
@@ -64,7 +44,9 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.sql.tables import Dialect, Query
+    from go_scheduler.stores.sql.database import Database
+    from go_scheduler.stores.sql.statement import Execute, Statements
+    from go_scheduler.stores.sql.tables import Dialect
 
 _ended = (tombstones.c.completed_at, tombstones.c.id)
 _TYPES = [each.type for each in _ended]
@@ -172,269 +154,198 @@ def _read(row: Row[Any]) -> Tombstone | None:
         return None
 
 
-class OpenInstances:
-    """Instances of some definitions that have not ended, in an edit's transaction.
+# Instances of some definitions that have not ended. Whoever changes several columns of
+# them locks them first, so that nothing is claimed, starts or ends in between.
+_THEIRS = """t.definition_key IN (SELECT k.key FROM batch AS k (key uuid))
+   AND t.completed_at IS NULL AND t.outcome IS NULL"""
+# Those of a fire time that never ran. One that was made to run again has failed before.
+_UNUSED = """t.fire_time IS NOT NULL AND t.backfilled IS NULL
+   AND t.started_at IS NULL AND t.runs = 0 AND t.reopened_at IS NULL"""
+# A fire time that cannot be read is not to come.
+_COMING = "t.fire_time > now() AND t.fire_time <= CAST(:latest AS timestamptz)"
+_ANEW = "CASE WHEN NOT t.frozen THEN greatest(t.due_at, now()) END"
 
-    Args:
-        connection: In that transaction.
-        dialect: The engine's own words.
-        keys: Of the definitions, whose rows have been changed.
+
+def _locked(where: str = "") -> Statement:
+    # One order for all nodes, so that none waits for another in a circle.
+    return Statement(
+        f"""
+SELECT t.id FROM task_instances@task_instances_open_idx AS t
+ WHERE {_THEIRS}{where}
+ ORDER BY t.id FOR UPDATE OF t
+""",
+        ("id",),
+    )
+
+
+def _changed(values: str, where: str = "", source: str = "") -> Statement:
+    return Statement(
+        f"""
+UPDATE task_instances@task_instances_open_idx AS t
+   SET {values}{source}
+ WHERE {_THEIRS}{where}
+RETURNING t.id, t.definition_key
+""",
+        ("id", "definition_key"),
+    )
+
+
+def _removed(after: str) -> Statement:
+    """Removes instances that never ran, and answers their fire times."""
+    return Statement(
+        f"""
+DELETE FROM task_instances@task_instances_open_idx AS t
+ WHERE {_THEIRS}
+   AND {_UNUSED}
+   AND {_COMING}{after}
+RETURNING t.fire_time
+""",
+        ("fire_time",),
+    )
+
+
+def _let_go(where: str) -> Statement:
+    """Lets instances go of their slots."""
+    return Statement(
+        f"""
+DELETE FROM task_slots@task_slots_pkey AS s
+ USING task_instances@task_instances_open_idx AS t
+ WHERE {_THEIRS}
+   AND {where} AND s.name = t.slot AND s.instance_id = t.id
+RETURNING s.name
+""",
+        ("name",),
+    )
+
+
+LOCK_OPEN = _locked()
+_LOCK_UNUSED = _locked(f"\n   AND {_UNUSED}\n   AND {_COMING}")
+REMOVE_UNUSED = _removed("")
+# What comes after the last that has begun or ended: that is not open any more, but says
+# as well that it was its turn.
+_TAKE_BACK = _removed(
+    f"""
+   AND t.fire_time > coalesce((
+         SELECT max(b.fire_time) FROM task_instances@task_instances_fire_key AS b
+          WHERE b.definition_key IN (SELECT k.key FROM batch AS k (key uuid))
+            AND {_COMING.replace("t.", "b.")}
+            AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")})),
+         now())"""
+)
+SKIP_UNUSED = _changed(
+    """outcome = 'skipped', completed_at = now(), skipped_first = t.fire_time,
+       skipped_last = t.fire_time, skipped_count = 1,
+       skipped_reason = CAST(:reason AS text), fire_time = NULL, claimed_by = NULL,
+       worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL,
+       given_back = NULL, parked = false, claimable_at = NULL""",
+    f"""
+   AND {_UNUSED}
+   AND t.fire_time BETWEEN CAST(:earliest AS timestamptz) AND now()""",
+)
+_STARTED = "t.started_at IS NOT NULL"
+# None of them can be claimed, and what has not started is not claimed any more.
+_FREEZE = _changed(
+    f"""frozen = true, claimable_at = NULL,
+       claimed_by = CASE WHEN {_STARTED}
+                    THEN t.claimed_by END,
+       expires_at = CASE WHEN {_STARTED} THEN t.expires_at END,
+       given_back = CASE WHEN {_STARTED} OR t.claimed_by IS NULL THEN t.given_back END,
+       {kept_if(f"{_STARTED} OR t.claimed_by IS NULL")}"""
+)
+# A claim that lapsed long ago would lie below the bound of every scan.
+_THAW = _changed(
+    """frozen = false,
+       expires_at = CASE WHEN t.expires_at < now() THEN now() ELSE t.expires_at END,
+       claimable_at = CASE WHEN t.claimed_by IS NULL AND NOT t.parked
+                      THEN greatest(t.due_at, now()) ELSE t.claimable_at END"""
+)
+# An earlier time would lie below the bound of who scans the other place.
+FOLLOW = _changed(
+    """queue = CAST(:queue AS text), priority = CAST(:priority AS bigint),
+       expire_after = CAST(:expire_after AS bigint),
+       waits = CAST(:waits AS boolean)
+               AND t.fire_time IS NOT NULL AND t.backfilled IS NULL,
+       claimable_at = CASE WHEN CAST(:moves AS boolean) AND t.claimable_at < now()
+                      THEN now() ELSE t.claimable_at END"""
+)
+FREE_UNSTARTED = _changed(
+    f"""claimed_by = NULL, worker = NULL, accepted_at = NULL, start_by = NULL,
+       progress = NULL, given_back = NULL, expires_at = NULL, claimable_at = {_ANEW}""",
+    " AND t.claimed_by IS NOT NULL AND t.started_at IS NULL",
+)
+LET_GO = _let_go("t.started_at IS NULL")
+_LET_GO_UNUSED = _let_go(_UNUSED)
+# But for those that run in a slot. What was parked goes on.
+EXCLUDE = _changed(
+    f"""slot = x.slot, overlap = x.overlap, parked = false,
+       claimable_at = CASE WHEN t.parked THEN {_ANEW} ELSE t.claimable_at END""",
     """
-
-    def __init__(
-        self, connection: Connection, dialect: Dialect, keys: Collection[UUID]
-    ) -> None:
-        self._connection = connection
-        self._dialect = dialect
-        self._theirs = (
-            dialect.among(instances.c.definition_key, keys),
-            instances.c.completed_at.is_(None),
-            instances.c.outcome.is_(None),
-        )
-
-    def lock(self) -> None:
-        """Let nothing be claimed, start or end between the statements that follow."""
-        self._lock()
-
-    def lock_unused(self, after: datetime) -> None:
-        """Let none of these that never ran start, of fire times after an instant."""
-        self._lock(*_UNUSED, _is_coming(after))
-
-    def _lock(self, *which: ColumnElement[bool]) -> None:
-        self._connection.execute(
-            self._only_theirs(select(instances.c.id))
-            .where(*which)
-            # One order for all nodes, so that none waits for another in a circle.
-            .order_by(instances.c.id)
-            .with_for_update()
-        ).all()
-
-    def follow(self, values: Mapping[str, object], now: datetime) -> None:
-        """Give them the values that follow their definition.
-
-        Args:
-            values: By column, but for those that stay.
-            now: The store's time.
-        """
-        if "queue" in values or "priority" in values:
-            # An earlier time would lie below the bound of who scans the other place.
-            claimable_at = _no_earlier(instances.c.claimable_at, now)
-            values = {**values, "claimable_at": claimable_at}
-        if "waits" in values:
-            # No trigger waits for the end of what its schedule has not made.
-            values = {**values, "waits": and_(IS_FIRED, literal(values["waits"]))}
-        self._update(values)
-        if "queue" in values:
-            self.free_unstarted(now)
-
-    def exclude(self, of: TaskDefinition, now: datetime) -> None:
-        """Give them what they exclude now, but for those that run in a slot.
-
-        What was parked goes on.
-
-        Args:
-            of: Their definition.
-            now: The store's time.
-        """
-        self._let_go()
-        column = instances.c
-        slot, overlap = exclusion_by(of)
-        has_slot = exists().where(
-            slots.c.name == column.slot, slots.c.instance_id == column.id
-        )
-        goes_on = case((column.parked, _claimable_at(now)), else_=column.claimable_at)
-        self._update(
-            {
-                "slot": slot,
-                "overlap": overlap,
-                "parked": False,
-                "claimable_at": goes_on,
-            },
-            not_(has_slot),
-        )
-
-    def _let_go(self) -> None:
-        """Let go of the slots of those that do not run."""
-        column = instances.c
-        query = self._only_theirs(select(column.slot).distinct())
-        names = self._connection.execute(query).scalars()
-        holder = exists().where(
-            column.id == slots.c.instance_id, column.started_at.is_(None), *self._theirs
-        )
-        self._connection.execute(
-            delete(slots).where(slots.c.name.in_(sorted(filter(None, names))), holder)
-        )
-
-    def last_to_stay(self, now: datetime) -> datetime:
-        """The latest fire time to come of what has begun or ended; now: there is none.
-
-        What ended is not open, but says as well that it was its turn.
-        """
-        column = instances.c
-        query = select(func.max(column.fire_time)).where(
-            self._theirs[0],
-            _is_coming(now),
-            not_(and_(column.completed_at.is_(None), *_UNUSED)),
-        )
-        query = self._dialect.looked_up(query, instances, "task_instances_fire_key")
-        return read_time(self._connection.execute(query).scalar()) or now
-
-    def remove_unused(self, after: datetime) -> Sequence[datetime]:
-        """Remove those that never ran, of fire times after this; answer these."""
-        statement = (
-            self._only_theirs(delete(instances))
-            .where(*_UNUSED, _is_coming(after))
-            .returning(instances.c.fire_time)
-        )
-        removed = map(read_time, self._connection.execute(statement).scalars())
-        return [each for each in removed if each is not None]
-
-    def skip_unused(self, now: datetime, reason: str) -> None:
-        """End those that never ran, whose fire times have passed."""
-        column = instances.c
-        self._update(
-            {
-                "outcome": Outcome.SKIPPED.value,
-                "completed_at": now,
-                "skipped_first": column.fire_time,
-                "skipped_last": column.fire_time,
-                "skipped_count": 1,
-                "skipped_reason": reason,
-                "fire_time": None,
-                "claimed_by": None,
-                **NOT_ELSEWHERE,
-                "parked": False,
-                "claimable_at": None,
-            },
-            *_UNUSED,
-            column.fire_time.between(EARLIEST, now),
-        )
-
-    def leave_slots(self) -> None:
-        """Let those that never ran go of their slots."""
-        query = select(instances.c.id, instances.c.slot)
-        query = self._only_theirs(query).where(*_UNUSED, instances.c.slot.is_not(None))
-        unused = {row.id: row.slot for row in self._connection.execute(query)}
-        if unused:
-            self._connection.execute(
-                delete(slots).where(
-                    slots.c.name.in_(sorted(set(unused.values()))),
-                    self._dialect.among(slots.c.instance_id, unused),
-                )
-            )
-
-    def free_unstarted(self, now: datetime) -> None:
-        """Take back the claims that have not started."""
-        self._update(
-            {
-                "claimed_by": None,
-                **NOT_ELSEWHERE,
-                "expires_at": None,
-                "claimable_at": _claimable_at(now),
-            },
-            instances.c.claimed_by.is_not(None),
-            instances.c.started_at.is_(None),
-        )
-
-    def freeze(self) -> None:
-        """Let none of them be claimed."""
-        self._update({"frozen": True, "claimable_at": None})
-
-    def thaw(self, now: datetime) -> None:
-        """End that they are frozen."""
-        # A claim that lapsed long ago would lie below the bound of every scan.
-        expires_at = _no_earlier(instances.c.expires_at, now)
-        self._update({"frozen": False, "expires_at": expires_at})
-        self._update(
-            {"claimable_at": _claimable_at(now)},
-            instances.c.claimed_by.is_(None),
-            not_(instances.c.parked),
-        )
-
-    def end(self, now: datetime) -> Sequence[tuple[UUID, UUID]]:
-        """Cancel what runs, and remove all others.
-
-        Returns:
-            The key of the definition and the id of each that ran.
-        """
-        cancelled = self._connection.execute(
-            self._only_theirs(update(instances))
-            .where(instances.c.started_at.is_not(None))
-            .values(
-                outcome=Outcome.CANCELLED.value, completed_at=now, claimable_at=None
-            )
-            .returning(instances.c.definition_key, instances.c.id)
-        ).all()
-        gone = self._connection.execute(
-            self._only_theirs(delete(instances))
-            .where(instances.c.started_at.is_(None))
-            .returning(instances.c.id, (instances.c.attempt > 0).label("failed"))
-        )
-        failed = [row.id for row in gone if row.failed and isinstance(row.id, UUID)]
-        if failed:
-            theirs = self._dialect.among(runs.c.instance_id, failed)
-            self._connection.execute(delete(runs).where(theirs))
-        return [
-            (row.definition_key, row.id)
-            for row in cancelled
-            if isinstance(row.id, UUID)
-        ]
-
-    def _update(self, values: Mapping[str, Any], *which: ColumnElement[bool]) -> None:
-        self._connection.execute(
-            self._only_theirs(update(instances)).where(*which).values(values)
-        )
-
-    def _only_theirs(self, statement: Query) -> Query:
-        return self._dialect.looked_up(
-            statement.where(*self._theirs), instances, "task_instances_open_idx"
-        )
-
-
-# That they are a fire time's and never started.
-_UNUSED = (
-    IS_FIRED,
-    instances.c.started_at.is_(None),
-    instances.c.runs == 0,
-    # One that was made to run again has failed before.
-    instances.c.reopened_at.is_(None),
+   AND x.kind = CASE WHEN t.backfilled IS NOT NULL THEN t.backfilled
+                     WHEN t.fire_time IS NULL THEN 'by hand' ELSE 'fired' END
+   AND NOT EXISTS (SELECT 1 FROM task_slots@task_slots_pkey AS s
+                    WHERE s.name = t.slot AND s.instance_id = t.id)""",
+    "\n  FROM batch AS x (kind text, slot text, overlap word)",
+)
+_CANCEL_RUNNING = _changed(
+    "outcome = 'cancelled', completed_at = now(), claimable_at = NULL",
+    " AND t.started_at IS NOT NULL",
+)
+_REMOVE_OTHERS = Statement(
+    f"""
+WITH gone AS (
+  DELETE FROM task_instances@task_instances_open_idx AS t
+   WHERE {_THEIRS} AND t.started_at IS NULL
+  RETURNING t.id, t.attempt),
+forgotten AS (
+  DELETE FROM task_runs@task_runs_pkey AS r USING gone AS g
+   WHERE r.instance_id = g.id AND g.attempt > 0
+  RETURNING r.attempt)
+SELECT id FROM gone
+""",
+    ("id",),
+)
+_DELETE = Statement(
+    """
+UPDATE task_definitions@task_definitions_pkey AS d
+   SET deleted_at = now(), next_fire_time = NULL, completed_at = NULL
+ WHERE d.key IN (SELECT l.key FROM task_definitions@task_definitions_id_key AS l
+                  WHERE l.id IN (SELECT x.id FROM batch AS x (id uuid))
+                    AND l.deleted_at IS NULL FOR UPDATE)
+RETURNING d.key, d.id, d.slot
+""",
+    ("d_key", "d_id", "d_slot"),
+)
+# It may be seen only when the time has passed, if the transaction is long.
+_FIRE_ANEW = Statement(
+    """
+UPDATE task_definitions@task_definitions_pkey AS d
+   SET next_fire_time = CAST(:at AS timestamptz), completed_at = NULL, late = true
+ WHERE d.key = CAST(:key AS uuid)
+RETURNING d.next_fire_time, d.completed_at
+""",
+    ("next_fire_time", "completed_at"),
 )
 
 
-def _is_coming(now: datetime) -> ColumnElement[bool]:
-    """Whether their fire time is after this; one that cannot be read is not."""
-    return and_(instances.c.fire_time > now, instances.c.fire_time <= LATEST)
+class SQLEdits(DefinitionStore):
+    """Changes of definitions."""
 
+    _database: Database
+    _dialect: Dialect
+    _statements: Statements
+    _tombstones: Tombstones
 
-def _claimable_at(now: datetime) -> ColumnElement[Any]:
-    """When an instance that is pending again joins the line, unless it is frozen."""
-    moment = _no_earlier(instances.c.due_at, now)
-    return case((instances.c.frozen, None), else_=moment)
+    def _execute(self, connection: Connection) -> Execute:
+        return partial(self._statements.execute, connection)
 
-
-def _no_earlier(column: ColumnElement[Any], now: datetime) -> ColumnElement[Any]:
-    """The later of a time, if there is one, and now."""
-    return case((column < now, literal(now, column.type)), else_=column)
-
-
-class Edits:
-    """Changes of definitions.
-
-    Args:
-        dialect: The engine's own words.
-        tombstones: What is remembered of ids.
-    """
-
-    def __init__(self, dialect: Dialect, tombstones: Tombstones) -> None:
-        self._dialect = dialect
-        self._tombstones = tombstones
-
-    def live(self, connection: Connection, ids: Collection[UUID]) -> Sequence[Row[Any]]:
+    def _live(
+        self, connection: Connection, ids: Collection[UUID]
+    ) -> Sequence[Row[Any]]:
         """Definitions with their contents, in the order of their ids."""
         query = live_among(self._dialect, ids).order_by(definitions.c.id)
         return connection.execute(query).all()
 
-    def change(
+    def _change(
         self,
         connection: Connection,
         row: Row[Any],
@@ -455,7 +366,8 @@ class Edits:
         Raises:
             Overtaken: Somebody has.
         """
-        locked = _keys().where(definitions.c.key == row.key).with_for_update()
+        keys = select(definitions.c.key).correlate(None)
+        locked = keys.where(definitions.c.key == row.key).with_for_update()
         statement = (
             update(definitions)
             .where(
@@ -476,32 +388,35 @@ class Edits:
             raise Overtaken
         return written
 
-    def pause(
-        self, connection: Connection, ids: Collection[UUID], note: str | None
+    def pause_definitions(
+        self, ids: Collection[UUID], *, note: str | None = None
     ) -> Sequence[TaskDefinition]:
-        """Pause definitions."""
-        return [
-            self._pause(connection, row, note) for row in self.live(connection, ids)
-        ]
+        """Pause definitions, so that nothing of theirs starts."""
+        return self._database.transact(lambda each: self._pause(each, ids, note))
 
     def _pause(
+        self, connection: Connection, ids: Collection[UUID], note: str | None
+    ) -> Sequence[TaskDefinition]:
+        live = self._live(connection, ids)
+        return [self._pause_one(connection, row, note) for row in live]
+
+    def _pause_one(
         self, connection: Connection, row: Row[Any], note: str | None
     ) -> TaskDefinition:
         old = definition_of(row)
         if row.paused:
-            self.change(connection, row, {"note": note})
+            self._change(connection, row, {"note": note})
             return replace(old, note=note)
         now = self._dialect.now(connection)
         revision = next_revision(old)
         values = {"paused": True, "note": note, "paused_at": now, "revision": revision}
-        written = self.change(connection, row, values)
-        open_instances = OpenInstances(connection, self._dialect, [row.key])
-        open_instances.lock()
-        open_instances.freeze()
-        written = self.take_back(connection, row, written, now)
-        open_instances.free_unstarted(now)
+        written = self._change(connection, row, values)
+        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
+        execute(LOCK_OPEN, {}, theirs)
+        execute(_FREEZE, {}, theirs)
+        written = self._take_back(connection, row, written)
         if row.slot is not None:
-            open_instances.leave_slots()
+            execute(_LET_GO_UNUSED, {}, theirs)
         return replace(
             old,
             paused=True,
@@ -512,9 +427,7 @@ class Edits:
             completed_at=read_time(written.completed_at),
         )
 
-    def take_back(
-        self, connection: Connection, row: Row[Any], written: Row[Any], now: datetime
-    ) -> Row[Any]:
+    def _take_back(self, connection: Connection, row: Row[Any], written: Any) -> Any:
         """Let a definition fire anew what is to come and has not begun.
 
         That is what comes after the last that has, so that nothing is fired twice.
@@ -522,46 +435,40 @@ class Edits:
         Args:
             connection: In a transaction that has changed it.
             row: The definition's, as it was.
-            written: What ``change`` answered.
-            now: The store's time.
+            written: What ``_change`` answered.
 
         Returns:
             The same, as it is by then.
         """
-        open_instances = OpenInstances(connection, self._dialect, [row.key])
-        open_instances.lock_unused(now)
-        removed = open_instances.remove_unused(open_instances.last_to_stay(now))
-        if row.slot is not None:
-            free_slots(connection, [row.slot])
+        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
+        execute(_LOCK_UNUSED, {"latest": LATEST}, theirs)
+        removed = execute(_TAKE_BACK, {"latest": LATEST}, theirs)
+        free_slots(execute, [row.slot])
         if not removed:
             return written
-        times = filter(None, [*removed, read_time(written.next_fire_time)])
-        statement = (
-            update(definitions)
-            .where(definitions.c.key == row.key)
-            .values(
-                next_fire_time=min(times),
-                completed_at=None,
-                # It may be seen only when that has passed, if the transaction is long.
-                late=True,
-            )
-            .returning(definitions.c.next_fire_time, definitions.c.completed_at)
-        )
-        return connection.execute(statement).one()
+        times = [written.next_fire_time, *(each.fire_time for each in removed)]
+        at = min(filter(None, map(read_time, times)))
+        [anew] = execute(_FIRE_ANEW, {"key": row.key, "at": at})
+        return anew
 
-    def resume(
+    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
+        """End a pause."""
+        return self._database.transact(lambda each: self._resume(each, ids))
+
+    def _resume(
         self, connection: Connection, ids: Collection[UUID]
     ) -> Sequence[TaskDefinition]:
-        """End a pause."""
-        return [self._resume(connection, row) for row in self.live(connection, ids)]
+        return [
+            self._resume_one(connection, row) for row in self._live(connection, ids)
+        ]
 
-    def _resume(self, connection: Connection, row: Row[Any]) -> TaskDefinition:
+    def _resume_one(self, connection: Connection, row: Row[Any]) -> TaskDefinition:
         old = definition_of(row)
         if not row.paused:
             return old
         now = self._dialect.now(connection)
         new = resumed(old, now)
-        self.change(
+        self._change(
             connection,
             row,
             {
@@ -573,7 +480,7 @@ class Edits:
                 "late": True,
             },
         )
-        OpenInstances(connection, self._dialect, [row.key]).thaw(now)
+        self._execute(connection)(_THAW, {}, {"k": [(row.key,)]})
         self._dialect.hint(connection, [now], now)
         if isinstance(old.trigger, UnknownTrigger):
             # What cannot be read is not written anew.
@@ -585,35 +492,32 @@ class Edits:
         )
         return new
 
-    def delete(
+    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
+        """Delete definitions, at once and with all that is not running.
+
+        Their rows stay until their history is gone.
+        """
+        return self._database.transact(
+            lambda each: self._delete_ids(each, ids),
+            # A delete that was done, and is repeated, finds nothing to delete.
+            repeatable=False,
+        )
+
+    def _delete_ids(
         self, connection: Connection, ids: Collection[UUID]
     ) -> Mapping[UUID, Set[UUID]]:
-        """Delete definitions; their rows stay until their history is gone.
-
-        Returns:
-            By the id of each that there was: the ids of its instances that ran.
-        """
-        now = self._dialect.now(connection)
-        live = _keys().where(
-            self._dialect.among(definitions.c.id, ids),
-            definitions.c.deleted_at.is_(None),
-        )
-        locked = self._dialect.looked_up(live, definitions, "task_definitions_id_key")
-        statement = (
-            update(definitions)
-            .where(definitions.c.key.in_(locked.with_for_update()))
-            .values(deleted_at=now, next_fire_time=None, completed_at=None)
-            .returning(definitions.c.key, definitions.c.id, definitions.c.slot)
-        )
-        rows = connection.execute(statement).all()
-        deleted = {row.key: row.id for row in rows}
+        execute = self._execute(connection)
+        rows = execute(_DELETE, {}, {"x": batch_of(ids)})
+        deleted = {row.d_key: row.d_id for row in rows}
         ran: dict[UUID, set[UUID]] = {id: set() for id in deleted.values()}
         if deleted:
-            open_instances = OpenInstances(connection, self._dialect, deleted)
-            open_instances.lock()
-            for key, instance_id in open_instances.end(now):
-                ran[deleted[key]].add(instance_id)
-            free_slots(connection, [row.slot for row in rows if row.slot is not None])
+            theirs = {"k": batch_of(deleted)}
+            execute(LOCK_OPEN, {}, theirs)
+            for row in execute(_CANCEL_RUNNING, {}, theirs):
+                if isinstance(row.id, UUID):
+                    ran[deleted[row.definition_key]].add(row.id)
+            execute(_REMOVE_OTHERS, {}, theirs)
+            free_slots(execute, (row.d_slot for row in rows))
         # A live one may have a tombstone too: of a former life, if this process could
         # not read it.
         self._tombstones.forget(connection, ids)
@@ -624,11 +528,6 @@ WITH_CONTENTS = select(
     definitions, *(each for each in contents.c if each.name != "key")
 ).outerjoin(contents, contents.c.key == definitions.c.key)
 LIVE = WITH_CONTENTS.where(definitions.c.deleted_at.is_(None))
-
-
-def _keys() -> Select[Any]:
-    """Keys of definitions, for an UPDATE of these to name its rows by."""
-    return select(definitions.c.key).correlate(None)
 
 
 def live_among(dialect: Dialect, ids: Collection[UUID]) -> Select[Any]:

@@ -17,16 +17,28 @@ from uuid import uuid4
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models.values import changed
-from go_scheduler.stores.base import ByHandStore, DefinitionStore
+from go_scheduler.stores.base import ByHandStore
 from go_scheduler.stores.messages import Put
 from go_scheduler.stores.rules import (
+    FULL,
     check_each_once,
     created,
+    dropped,
     is_over_at_once,
     overlap_of,
     slot_of,
 )
-from go_scheduler.stores.sql.database import LATE_AFTER, Lane
+from go_scheduler.stores.sql.additions import (
+    LIVE,
+    LIVE_AND_LOCKED,
+    count_waiting,
+    existing,
+    find,
+    live_in,
+    lock_live,
+)
+from go_scheduler.stores.sql.database import LATE_AFTER, Lane, Overtaken
+from go_scheduler.stores.sql.puts import LARGE_BATCH, SQLPuts
 from go_scheduler.stores.sql.rows import (
     DEFINITION_COLUMNS,
     DefinitionRow,
@@ -48,13 +60,11 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from go_scheduler.models import TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Addition, Claimant, Firing
-    from go_scheduler.stores.sql.additions import Additions
     from go_scheduler.stores.sql.database import Classes, Database
-    from go_scheduler.stores.sql.puts import Puts
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.rows import ContentsRow
     from go_scheduler.stores.sql.statement import Batch, Statements
@@ -129,9 +139,6 @@ SELECT now() AS now, started.started_at, started.expires_at
     ("now", "started_at", "expires_at"),
     races=True,
 )
-LARGE_BATCH = 500
-"""A put of more definitions may be seen late."""
-
 _LARGEST = 2000
 _SOON = timedelta(minutes=1)
 
@@ -145,10 +152,17 @@ _WAITS_IN_TURN = 4
 # Whoever edits, pauses or deletes the definition waits for the end of this, and then
 # finds what was added; no fire and no other addition does. What is there already is a
 # look-up, by OFFSET 0 as for fires. The ids are told if not all are made.
-@lru_cache(maxsize=2)
-def add(*, starts: bool) -> Statement:
-    """Makes instances of one definition, and starts those that are due."""
+@lru_cache(maxsize=8)
+def add(*, starts: bool, limited: bool = False, joined: bool = False) -> Statement:
+    """Makes instances of one definition.
+
+    Args:
+        starts: Whether those that are due are started.
+        limited: Whether few may wait: those with a reason are skipped.
+        joined: Whether a conflict is to leave a transaction of the user's as it is.
+    """
     mine, unless, columns, values, join, answer = "", "", "", "", "", ""
+    reason = ""
     answers: tuple[str, ...] = ()
     if starts:
         mine = """
@@ -176,15 +190,27 @@ mine AS MATERIALIZED (
        now()
            + {_LEASE} AS expires_at"""
         answers = ("starts", "expires_at")
+    if limited:
+        reason = ", reason text"
+        unless = " AND x.reason IS NULL"
+        columns = """,
+          outcome, completed_at, skipped_first, skipped_last, skipped_count,
+          skipped_reason"""
+        values = "".join(
+            f""",
+         CASE WHEN x.reason IS NOT NULL THEN {each} END"""
+            for each in ("'skipped'", "now()", "x.at", "x.at", "1", "x.reason")
+        )
     sql = f"""
 WITH d AS MATERIALIZED (
   SELECT {", ".join(_OF_DEFINITION)} FROM task_definitions@task_definitions_id_key
-   WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL FOR KEY SHARE),{mine}
+   WHERE id = CAST(:definition_id AS uuid) AND deleted_at IS NULL
+     FOR {"NO KEY UPDATE" if limited else "KEY SHARE"}),{mine}
 x AS MATERIALIZED (
-  SELECT b.id, b.shard, b.key, b.payload, b.trace_context,
+  SELECT b.id, b.shard, b.key, b.payload, b.trace_context,{" b.reason," * limited}
          coalesce(b.at, now() + b.delay * interval '1 microsecond') AS at
     FROM batch AS b (id uuid, shard bigint, key text, payload text, at timestamptz,
-                     delay duration, trace_context text)),
+                     delay duration, trace_context text{reason})),
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
@@ -199,7 +225,9 @@ made AS (
                       WHERE i.id = x.id OFFSET 0)
      AND NOT EXISTS (SELECT 1 FROM task_instances@task_instances_key_key AS i
                       WHERE i.definition_key = d.key AND i.key = x.key
-                        AND i.key IS NOT NULL OFFSET 0)
+                        AND i.key IS NOT NULL OFFSET 0){
+        " ON CONFLICT DO NOTHING" * joined
+    }
   RETURNING id, claimable_at)
 SELECT {", ".join(f"d.{name}" for name in DEFINITION_COLUMNS)}, now() AS now,
        ids_unless_all(made.id, :given) AS ids,
@@ -278,7 +306,7 @@ def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:
     )
 
 
-class SQLInserts(ByHandStore, DefinitionStore):
+class SQLInserts(ByHandStore, SQLPuts):
     """Puts definitions, and makes instances by hand."""
 
     _statements: Statements
@@ -286,11 +314,8 @@ class SQLInserts(ByHandStore, DefinitionStore):
     _dialect: Dialect
     _reader: Reader
     _classes: Classes
-    _puts: Puts
-    _additions: Additions
     # Whether few instances of a definition may wait, as far as that is known.
     _limited: dict[UUID, bool]
-    _limited_within: dict[UUID, bool]
 
     def put_definitions(
         self,
@@ -304,7 +329,9 @@ class SQLInserts(ByHandStore, DefinitionStore):
             return Put(definitions=[])
         check_each_once(definitions)
         self._classes.seen(definitions)
-        if len(definitions) == 1 and definitions[0].revision is None:
+        joined = self._dialect.joined
+        is_given = any(each.revision is not None for each in definitions)
+        if len(definitions) == 1 and not (is_given or joined):
             if claimant is not None and firings:
                 put = self._insert_and_start(firings[0], claimant)
             else:
@@ -312,12 +339,15 @@ class SQLInserts(ByHandStore, DefinitionStore):
             if put is not None:
                 return put
         # Writing a large batch takes so long that its first rows may lie below the
-        # bound of every scan when they become visible.
-        late = len(definitions) > LARGE_BATCH
+        # bound of every scan when they become visible, and so does a user's commit.
+        late = joined or len(definitions) > LARGE_BATCH
+        # What was tried alone before is not new. Whoever is told of a conflict may
+        # still commit a transaction of its own: nothing is put before.
+        tries = not is_given if joined else len(definitions) > 1
         stored, inserted = self._database.transact(
-            lambda connection: self._put(connection, definitions, late=late),
+            lambda each: self._put(each, definitions, late=late, tries=tries),
             # A put of a revision that was done, and is repeated, conflicts with itself.
-            repeatable=all(each.revision is None for each in definitions),
+            repeatable=not is_given,
         )
         # Not before it has been committed.
         self._remember(inserted)
@@ -325,37 +355,31 @@ class SQLInserts(ByHandStore, DefinitionStore):
             self._limited.pop(each.id, None)
         return Put(definitions=stored)
 
-    def _put_within(
-        self, connection: Connection, definitions: Sequence[TaskDefinition]
-    ) -> Sequence[TaskDefinition]:
-        """Put definitions within a transaction of the user's."""
-        # The user may commit at any time later, below the bound of every scan.
-        if any(each.revision is not None for each in definitions) or not (
-            self._dialect.understands(connection)
-        ):
-            # Whoever is told of a conflict may still commit: nothing is put before.
-            return self._puts.put(connection, definitions, late=True)
-        return self._put(connection, definitions, late=True)[0]
-
     def _put(
         self,
         connection: Connection,
         definitions: Sequence[TaskDefinition],
         *,
         late: bool,
+        tries: bool,
     ) -> tuple[Sequence[TaskDefinition], Sequence[Inserted]]:
-        """Put definitions in a transaction; also say what is read soon of the new."""
+        """Put definitions in a transaction; also say what is read soon of the new.
+
+        Args:
+            connection: In the transaction.
+            definitions: What to put.
+            late: Whether others may see them only much later.
+            tries: Whether to insert first those that may be new.
+        """
         put: dict[UUID, TaskDefinition] = {}
         soon = []
-        # What was tried alone before is not new.
-        tries = len(definitions) > 1 or late
         for made in self._insert(connection, definitions, late=late) if tries else ():
             put[made.definition.id] = made.definition
             if made.is_read_soon:
                 soon.append(made)
         others = [each for each in definitions if each.id not in put]
         if others:
-            stored = self._puts.put(connection, others, late=late)
+            stored = self._put_known(connection, others, late=late)
             put.update((each.id, each) for each in stored)
         return [put[each.id] for each in definitions], soon
 
@@ -453,9 +477,7 @@ class SQLInserts(ByHandStore, DefinitionStore):
         """Make instances of a definition that are no fire times'."""
         if self._is_limited(definition_id):
             found = self._database.transact(
-                lambda each: self._additions.add_to_limited(
-                    each, definition_id, additions
-                ),
+                lambda each: self._add_limited(each, definition_id, additions),
                 waits=_WAITS_IN_TURN,
             )
         else:
@@ -469,32 +491,15 @@ class SQLInserts(ByHandStore, DefinitionStore):
         _note_limit(self._limited, found)
         return found
 
-    def _add_within(
-        self,
-        connection: Connection,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-    ) -> Sequence[TaskInstance]:
-        """Make instances of a definition within a transaction of the user's."""
-        # What is known of it may never be committed, and only says which lock to take
-        # first: of two who share one before each asks for its own, one has to repeat.
-        limited = self._limited_within.get(definition_id)
-        if limited is None:
-            limited = self._additions.is_limited(connection, definition_id)
-        add = self._additions.add_to_limited if limited else self._additions.add
-        found = add(connection, definition_id, additions)
-        _note_limit(self._limited_within, found)
-        return found
-
     def _is_limited(self, definition_id: UUID) -> bool:
         """Whether few may wait: read once, and as each answer says from then on."""
         found = self._limited.get(definition_id)
         if found is not None:
             return found
         lane = self._statements.reading(Lane.NEW)
-        return self._database.run(
-            lane, lambda each: self._additions.is_limited(each, definition_id)
-        )
+        terms = {"definition_id": definition_id}
+        rows = self._statements.read(lane, LIVE, terms)
+        return any(live_in(row).max_queue is not None for row in rows)
 
     def _add(
         self,
@@ -502,8 +507,17 @@ class SQLInserts(ByHandStore, DefinitionStore):
         definition_id: UUID,
         additions: Sequence[Addition],
         claimant: Claimant | None,
+        skipped: Mapping[UUID, str] | None = None,
     ) -> Sequence[TaskInstance]:
-        """Make instances, and start those that are due for a claimant."""
+        """Make instances, and start those that are due for a claimant.
+
+        Args:
+            connection: Where.
+            definition_id: The definition.
+            additions: What to add.
+            claimant: For whom.
+            skipped: Why some are skipped, by their ids; None: not many may wait.
+        """
         # Of those with one id or one key, only the first can be added.
         by_id = {each.id: each for each in reversed(additions)}
         firsts = {each.key or each.id: each for each in by_id.values()}
@@ -516,26 +530,32 @@ class SQLInserts(ByHandStore, DefinitionStore):
             terms |= start_terms(claimant)
             terms["queues"] = list(claimant.queues)
             terms["names"] = None if names is None else list(names)
-        rows = self._statements.execute(
-            connection,
-            add(starts=claimant is not None),
-            terms,
-            {"b": [self._of_addition(each) for each in new]},
-        )
+        batch = [self._of_addition(each) for each in new]
+        if skipped is not None:
+            terms["hint_within"] = self._dialect.hint_within(connection, late=False)
+            reasons = (skipped.get(each.id) for each in new)
+            batch = [(*row, why) for row, why in zip(batch, reasons, strict=True)]
+        joined, limited = self._dialect.joined, skipped is not None
+        statement = add(starts=claimant is not None, limited=limited, joined=joined)
+        rows = self._statements.execute(connection, statement, terms, {"b": batch})
         if not rows:
             raise TaskDefinitionNotFoundError(definition_id)
         [row] = rows
-        existing: Mapping[UUID, Row[Any]] = {}
-        if row.ids is not None or len(new) < len(additions):
-            made = {each.id for each in new} if row.ids is None else {*row.ids}
-            left = [each for each in additions if each.id not in made]
-            existing = self._additions.existing(connection, row.d_key, left)
+        made = {each.id for each in new} if row.ids is None else {*row.ids}
+        made.difference_update(skipped or ())
+        left = [each for each in additions if each.id not in made]
+        there: Mapping[UUID, Any] = {}
+        if left:
+            there = existing(self._statements, connection, row.d_key, left)
         [definition] = self._reader.definitions(
             Lane.BY_HAND, [DefinitionRow(*row[:_WIDTH])]
         )
-        if definition.max_queue is not None and self._statements.rolls_back:
+        if definition.max_queue is not None and skipped is None:
             self._limited[definition_id] = True
-            raise _Limited
+            if joined:
+                raise Overtaken
+            if self._statements.rolls_back:
+                raise _Limited
         started: Mapping[str, object] = {}
         if claimant is not None and row.starts:
             started = {
@@ -546,11 +566,31 @@ class SQLInserts(ByHandStore, DefinitionStore):
                 "expires_at": row.expires_at,
             }
         return [
-            read_instance(tuple(existing[each.id]), definition)
-            if each.id in existing
+            read_instance(tuple(there[each.id]), definition)
+            if each.id in there
             else _made(by_id[each.id], definition, row.now, started)
             for each in additions
         ]
+
+    def _add_limited(
+        self,
+        connection: Connection,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition of which few may wait: one adds at a time."""
+        key, definition = lock_live(
+            self._statements, connection, LIVE_AND_LOCKED, definition_id
+        )
+        beyond: Collection[UUID] = ()
+        if (most := definition.max_queue) is not None:
+            there = find(self._statements, connection, key, additions)
+            theirs = (row.key for row in there if row.definition_key == key)
+            known = {*(row.id for row in there), *filter(None, theirs)}
+            waiting = count_waiting(self._statements, connection, key, most)
+            beyond = dropped(definition, additions, known=known, waiting=waiting)
+        skipped = dict.fromkeys(beyond, FULL % most)
+        return self._add(connection, definition_id, additions, None, skipped)
 
     def _of_addition(self, addition: Addition) -> tuple[object, ...]:
         return (

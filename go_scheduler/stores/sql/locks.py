@@ -10,23 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from sqlalchemy import (
-    and_,
-    case,
-    delete,
-    exists,
-    func,
-    literal,
-    not_,
-    null,
-    or_,
-    select,
-    update,
-)
-
-from go_scheduler.models import Outcome
 from go_scheduler.policies import Overlap
 from go_scheduler.stores.rules import (
     LOCK,
@@ -36,36 +21,13 @@ from go_scheduler.stores.rules import (
     overlap_of_backfilled,
     slot_of,
 )
-from go_scheduler.stores.sql.tables import definitions, instances, slots
+from go_scheduler.stores.sql.statement import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence, Set
-    from uuid import UUID
-
-    from sqlalchemy import ColumnElement, Connection, Row, Select, Table
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
     from go_scheduler.models import TaskDefinition
-    from go_scheduler.stores.sql.tables import Dialect
-
-IS_FIRED = and_(instances.c.fire_time.is_not(None), instances.c.backfilled.is_(None))
-"""Whether its definition's schedule has made an instance, and nobody by hand."""
-HAS_OWN_OVERLAP = and_(
-    instances.c.backfilled.is_not(None),
-    instances.c.backfilled != Overlap.ALLOW.value,
-)
-"""Whether one was backfilled that excludes others, whatever its definition allows."""
-_EXCLUDES_NONE = or_(
-    and_(definitions.c.waits, IS_FIRED), instances.c.backfilled.is_not(None)
-)
-_LOCKS = definitions.c.slot.startswith(LOCK)
-SLOT_BY_ROW = case(
-    (and_(_EXCLUDES_NONE, not_(_LOCKS)), null()), else_=definitions.c.slot
-)
-"""The slot of an instance, beside the row of its definition.
-
-But for what has an overlap of its own, and shares no lock: its slot is the id of its
-definition as text, which engines write differently.
-"""
+    from go_scheduler.stores.sql.statement import Batch, Execute
 
 
 class Exclusion(NamedTuple):
@@ -91,37 +53,133 @@ def exclusion(of: str) -> Exclusion:
     )
 
 
-def exclusion_by(
-    of: TaskDefinition,
-) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """Of any instance of a definition its slot, and its overlap."""
-    column = instances.c
-    fired, by_hand = overlap_of(of, fired=True), overlap_of(of, fired=False)
-    slots_by = [
-        (column.backfilled == each.value, slot_of(of, fired=False, backfilled=each))
-        for each in Overlap
+def kinds(of: TaskDefinition) -> Batch:
+    """What each kind of instances of a definition has: its slot, and its overlap."""
+    return [
+        ("fired", slot_of(of, fired=True), overlap_of(of, fired=True)),
+        ("by hand", slot_of(of, fired=False), overlap_of(of, fired=False)),
+        *(
+            (
+                each.value,
+                slot_of(of, fired=False, backfilled=each),
+                overlap_of_backfilled(each),
+            )
+            for each in Overlap
+        ),
     ]
-    overlaps_by = [
-        (column.backfilled == each.value, overlap_of_backfilled(each))
-        for each in Overlap
-    ]
-    slot = case(
-        *slots_by,
-        (column.fire_time.is_(None), slot_of(of, fired=False)),
-        else_=slot_of(of, fired=True),
-    )
-    overlap = case(*overlaps_by, (column.fire_time.is_(None), by_hand), else_=fired)
-    return slot, overlap
 
 
-def free_slots(connection: Connection, names: Collection[str]) -> None:
+_NAMES = "(SELECT n.name FROM batch AS n (name text))"
+_FREE_SLOTS = Statement(
+    f"""
+DELETE FROM task_slots@task_slots_pkey AS s
+ WHERE s.name IN {_NAMES}
+   AND NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
+                    WHERE i.id = s.instance_id AND i.completed_at IS NULL)
+RETURNING name
+""",
+    ("name",),
+)
+
+
+def free_slots(execute: Execute, names: Iterable[str | None]) -> None:
     """Take back slots of these names whose instance has ended, or is gone."""
-    holder = exists().where(
-        instances.c.id == slots.c.instance_id, instances.c.completed_at.is_(None)
+    if batch := [(name,) for name in sorted({*filter(None, names)})]:
+        execute(_FREE_SLOTS, {}, {"n": batch})
+
+
+def batch_of(ids: Iterable[object]) -> Batch:
+    """A batch of ids; a row that was written by other means may have none."""
+    return [(id,) for id in ids if isinstance(id, UUID)]
+
+
+IDS = "(SELECT x.id FROM batch AS x (id uuid))"
+_READ = (
+    *("id", "definition_key", "slot", "overlap", "due_at", "execute_at", "behind"),
+    *("backfilled", "cancel_requested", "started_at", "waits", "completed_at"),
+)
+
+
+def _instances(
+    where: str, *, index: str = "task_instances_pkey", lock: bool = True
+) -> Statement:
+    """Reads instances in their turn, and locks those that nobody else has locked."""
+    return Statement(
+        f"""
+SELECT {", ".join(f"t.{each}" for each in _READ)}, now() AS now
+  FROM task_instances@{index} AS t
+ WHERE {where}
+ ORDER BY t.due_at, t.execute_at, t.id{" FOR UPDATE OF t SKIP LOCKED" if lock else ""}
+""",
+        (*_READ, "now"),
     )
-    connection.execute(
-        delete(slots).where(slots.c.name.in_(sorted(set(names))), not_(holder))
+
+
+SEEN = _instances(f"t.id IN {IDS}", lock=False)
+_IS_PARKED = f"""t.id IN {IDS}
+   AND t.parked AND NOT t.frozen AND t.completed_at IS NULL"""
+_PARKED = _instances(_IS_PARKED)
+_UNDECIDED = _instances(
+    f"{_IS_PARKED}\n   AND t.overlap IS NOT NULL AND t.slot IN {_NAMES}"
+)
+_HOLDERS = _instances(f"t.id IN {IDS} AND t.completed_at IS NULL")
+_WAITING_IN_SLOTS = _instances(
+    f"""t.definition_key IN {IDS}
+   AND t.completed_at IS NULL AND t.outcome IS NULL AND t.parked
+   AND t.overlap IS NULL""",
+    index="task_instances_open_idx",
+)
+_SLOTS = Statement(
+    f"""
+SELECT name, instance_id FROM task_slots@task_slots_pkey
+ WHERE name IN {_NAMES} FOR UPDATE SKIP LOCKED
+""",
+    ("name", "instance_id"),
+)
+_HOLD = Statement(
+    """
+INSERT INTO task_slots (name, instance_id)
+SELECT n.name, CAST(:holder AS uuid) FROM batch AS n (name text) WHERE true
+ON CONFLICT DO NOTHING
+RETURNING name
+""",
+    ("name",),
+)
+_LET_GO_OF = Statement(
+    f"""
+DELETE FROM task_slots@task_slots_pkey AS s
+ WHERE s.name IN {_NAMES} AND s.instance_id = CAST(:holder AS uuid)
+RETURNING name
+""",
+    ("name",),
+)
+
+
+def _change(values: str, batch: str = "x (id uuid)") -> Statement:
+    return Statement(
+        f"""
+UPDATE task_instances@task_instances_pkey AS t
+   SET {values}
+  FROM batch AS {batch}
+ WHERE t.id = x.id
+RETURNING t.id
+""",
+        ("id",),
     )
+
+
+# An earlier time would lie below the bound of every scan.
+_LET_GO_ON = _change("parked = false, claimable_at = greatest(t.due_at, now())")
+_ACCEPT = _change("overlap = NULL")
+_SKIP = _change(
+    """parked = false, outcome = 'skipped', completed_at = now(),
+       skipped_first = coalesce(t.fire_time, t.execute_at),
+       skipped_last = coalesce(t.fire_time, t.execute_at), skipped_count = 1,
+       skipped_reason = x.reason""",
+    "x (id uuid, reason text)",
+)
+_ASK_TO_STOP = _change("cancel_requested = true")
+_END = _change("outcome = 'cancelled', completed_at = now(), claimable_at = NULL")
 
 
 # The key of a definition, and whether it is of what was backfilled of that.
@@ -144,8 +202,7 @@ class ParkedInstances:
     """Instances that are parked, in a transaction that goes over them.
 
     Args:
-        connection: In that transaction.
-        dialect: The engine's own words.
+        execute: Executes a statement in that transaction.
         names: Those of their slots, by their ids.
         behind: Behind whom they were parked.
 
@@ -155,55 +212,46 @@ class ParkedInstances:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        dialect: Dialect,
-        names: Mapping[UUID, str],
-        behind: Behind,
+        self, execute: Execute, names: Mapping[UUID, str], behind: Behind
     ) -> None:
-        self._connection = connection
-        self._dialect = dialect
+        self._execute = execute
         self._names = names
         self._behind = behind
-        self._now = dialect.now(connection)
         self.skipped: dict[UUID, str] = {}
-        self.replaced: dict[UUID, Row[Any]] = {}
+        self.replaced: dict[UUID, Any] = {}
 
     def let_go_on(self) -> Sequence[UUID]:
         """Make them claimable, but for those that are locked; answer which.
 
         What has yet to be decided on stays parked.
         """
-        parked = self._lock(self._parked())
+        parked = self._read(_PARKED, self._names)
         free = [row for row in parked if not self._has_met(row)]
         # Nobody is to find a slot taken by one that has ended.
-        free_slots(self._connection, [row.slot for row in free])
-        due_at, now = instances.c.due_at, literal(self._now, instances.c.due_at.type)
+        free_slots(self._execute, (row.slot for row in free))
         ids = [row.id for row in free]
-        self._update(
-            ids,
-            parked=False,
-            # An earlier time would lie below the bound of every scan.
-            claimable_at=case((due_at < now, now), else_=due_at),
-        )
+        self._change(_LET_GO_ON, ids)
         return ids
 
     def decide(self) -> int:
         """Decide on them, but for those that are locked; answer on how many."""
         # Whoever has locked the slots decides on what waits for them, and nobody else.
-        query = select(slots).where(slots.c.name.in_(sorted({*self._names.values()})))
-        holding = {row.name: row.instance_id for row in self._lock(query, slots)}
-        nobody = uuid4()
-        free = self._hold(nobody, holding)
-        holding |= dict.fromkeys(free, nobody)
-        holders = self._holders([*holding.values()])
-        undecided = self._parked().where(
-            instances.c.overlap.is_not(None), instances.c.slot.in_([*holding])
-        )
-        found = self._lock(undecided)
+        names = sorted({*self._names.values()})
+        slots = self._execute(_SLOTS, {}, {"n": [(each,) for each in names]})
+        holding = {row.name: row.instance_id for row in slots}
+        # What is free of the others is taken until all is decided. What is being taken
+        # by somebody else is short: a start is one statement.
+        nobody = {"holder": uuid4()}
+        others = [(each,) for each in names if each not in holding]
+        free = self._execute(_HOLD, nobody, {"n": others}) if others else ()
+        holding |= {row.name: nobody["holder"] for row in free}
+        holders = {row.id: row for row in self._read(_HOLDERS, holding.values())}
+        found = self._read(_UNDECIDED, self._names, n=[(each,) for each in holding])
         met = {row.id for row in found if self._has_met(row, holding[row.slot])}
         rows = [row for row in found if holding[row.slot] in holders or row.id in met]
-        waiting = self._waiting({row.definition_key for row in rows})
+        waiting: dict[_Class, list[UUID]] = defaultdict(list)
+        for row in self._read(_WAITING_IN_SLOTS, {row.definition_key for row in rows}):
+            waiting[_class_of(row)].append(row.id)
         accepted = [
             row.id
             for row in rows
@@ -214,43 +262,24 @@ class ParkedInstances:
                 met=row.id in met,
             )
         ]
-        self._update(accepted, overlap=None)
-        self._skip()
+        self._change(_ACCEPT, accepted)
+        if self.skipped:
+            self._execute(_SKIP, {}, {"x": [*self.skipped.items()]})
         self._stop()
         if free:
-            theirs = delete(slots).where(slots.c.name.in_(free))
-            self._connection.execute(theirs)
+            self._execute(_LET_GO_OF, nobody, {"n": [(row.name,) for row in free]})
         return len(rows)
 
-    def _hold(self, nobody: UUID, held: Collection[str]) -> Sequence[str]:
-        """Take what is free of the other slots until all is decided; answer which.
-
-        What is being taken is short: a start is one statement.
-        """
-        free = sorted({*self._names.values()}.difference(held))
-        if not free:
-            return ()
-        statement = self._dialect.insert(slots).on_conflict_do_nothing()
-        taken = statement.values(
-            [{"name": each, "instance_id": nobody} for each in free]
-        ).returning(slots.c.name)
-        return self._connection.execute(taken).scalars().all()
-
-    def _has_met(self, row: Row[Any], holder: UUID | None = None) -> bool:
+    def _has_met(self, row: Any, holder: UUID | None = None) -> bool:
         """Whether it was due and undecided beside one of its own that has ended."""
-        if row.overlap is None or row.due_at > self._now:
+        if row.overlap is None or row.due_at > row.now:
             return False
         # Who had not ended at the look held the slot.
         ended_since = row.id in self._behind.open and holder != row.behind
         return row.id in self._behind.met or ended_since
 
     def _waits(
-        self,
-        row: Row[Any],
-        holder: Row[Any] | None,
-        waiting: list[UUID],
-        *,
-        met: bool,
+        self, row: Any, holder: Any | None, waiting: list[UUID], *, met: bool
     ) -> bool:
         """Decide on one; true: it waits."""
         runs = holder is not None and holder.definition_key == row.definition_key
@@ -266,59 +295,6 @@ class ParkedInstances:
         waiting.append(row.id)
         return True
 
-    def _parked(self) -> Select[Any]:
-        column = instances.c
-        return (
-            select(instances)
-            .where(
-                self._dialect.among(column.id, [*self._names]),
-                column.parked,
-                not_(column.frozen),
-                column.completed_at.is_(None),
-            )
-            .order_by(column.due_at, column.execute_at, column.id)
-        )
-
-    def _holders(self, ids: Collection[UUID]) -> Mapping[UUID, Row[Any]]:
-        """Those of some instances that have not ended."""
-        among = self._dialect.among(instances.c.id, ids)
-        query = select(instances).where(among, instances.c.completed_at.is_(None))
-        return {row.id: row for row in self._lock(query)}
-
-    def _waiting(self, keys: Collection[UUID]) -> Mapping[_Class, list[UUID]]:
-        """What waits of some definitions, in its turn."""
-        column = instances.c
-        query = (
-            select(instances)
-            .where(
-                self._dialect.among(column.definition_key, keys),
-                column.completed_at.is_(None),
-                column.outcome.is_(None),
-                column.parked,
-                column.overlap.is_(None),
-            )
-            .order_by(column.due_at, column.execute_at, column.id)
-        )
-        found: dict[_Class, list[UUID]] = defaultdict(list)
-        for row in self._lock(query, index="task_instances_open_idx"):
-            found[_class_of(row)].append(row.id)
-        return found
-
-    def _skip(self) -> None:
-        column = instances.c
-        at = func.coalesce(column.fire_time, column.execute_at)
-        for reason in set(self.skipped.values()):
-            self._update(
-                [each for each, why in self.skipped.items() if why == reason],
-                parked=False,
-                outcome=Outcome.SKIPPED.value,
-                completed_at=self._now,
-                skipped_first=at,
-                skipped_last=at,
-                skipped_count=1,
-                skipped_reason=reason,
-            )
-
     def _stop(self) -> None:
         asked = {
             id
@@ -326,36 +302,22 @@ class ParkedInstances:
             # Whoever ends one that its trigger waits for says when that fires next.
             if row.started_at is not None or row.waits
         }
-        self._update(asked, cancel_requested=True)
+        self._change(_ASK_TO_STOP, asked)
         ended = self.replaced.keys() - asked
-        self._update(
-            ended,
-            outcome=Outcome.CANCELLED.value,
-            completed_at=self._now,
-            claimable_at=None,
-        )
-        free_slots(self._connection, [self.replaced[each].slot for each in ended])
+        self._change(_END, ended)
+        free_slots(self._execute, (self.replaced[each].slot for each in ended))
 
-    def _lock(
-        self,
-        query: Select[Any],
-        table: Table = instances,
-        index: str = "task_instances_pkey",
-    ) -> Sequence[Row[Any]]:
-        """The rows of a query that nobody else has locked."""
-        if table is instances:
-            query = self._dialect.looked_up(query, table, index)
-        return self._connection.execute(query.with_for_update(skip_locked=True)).all()
+    def _read(
+        self, statement: Statement, ids: Iterable[UUID], **beside: Batch
+    ) -> Sequence[Any]:
+        """The rows of a statement that nobody else has locked."""
+        return self._execute(statement, {}, {"x": batch_of(ids), **beside})
 
-    def _update(self, ids: Collection[UUID], **values: object) -> None:
+    def _change(self, statement: Statement, ids: Collection[UUID]) -> None:
         if ids:
-            among = self._dialect.among(instances.c.id, ids)
-            statement = self._dialect.looked_up(
-                update(instances).where(among), instances, "task_instances_pkey"
-            )
-            self._connection.execute(statement.values(values))
+            self._execute(statement, {}, {"x": batch_of(ids)})
 
 
-def _class_of(row: Row[Any]) -> _Class:
+def _class_of(row: Any) -> _Class:
     """With which others of its definition one is decided on."""
     return row.definition_key, row.backfilled is not None

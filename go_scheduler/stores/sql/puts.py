@@ -1,7 +1,4 @@
-"""How definitions are put and sets of them declared, each batch in one transaction.
-
-In words that every engine and every driver understands.
-"""
+"""How definitions are put and sets of them declared, each batch in one transaction."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from go_scheduler.models import Outcome
 from go_scheduler.stores.rules import (
     EDITED,
     Declared,
+    check_each_once,
     check_owners,
     check_revision,
     created,
@@ -31,9 +29,19 @@ from go_scheduler.stores.rules import (
     without_first,
 )
 from go_scheduler.stores.sql.database import LATE_AFTER, Overtaken
-from go_scheduler.stores.sql.edits import OpenInstances, definition_of
-from go_scheduler.stores.sql.locks import free_slots
-from go_scheduler.stores.sql.rows import write_definition
+from go_scheduler.stores.sql.edits import (
+    EXCLUDE,
+    FOLLOW,
+    FREE_UNSTARTED,
+    LET_GO,
+    LOCK_OPEN,
+    REMOVE_UNUSED,
+    SKIP_UNUSED,
+    SQLEdits,
+    definition_of,
+)
+from go_scheduler.stores.sql.locks import free_slots, kinds
+from go_scheduler.stores.sql.rows import EARLIEST, LATEST, write_definition
 from go_scheduler.stores.sql.tables import contents, definitions, instances, sets
 
 if TYPE_CHECKING:
@@ -45,29 +53,21 @@ if TYPE_CHECKING:
     from go_scheduler.models import Skipped, TaskDefinition
     from go_scheduler.stores.messages import Tombstone
     from go_scheduler.stores.rules import Declaration
-    from go_scheduler.stores.sql.edits import Edits, Tombstones
-    from go_scheduler.stores.sql.tables import Dialect
 
+LARGE_BATCH = 500
+"""A put of more definitions may be seen late."""
+
+# All nodes of an application declare the same, commonly at once.
+_WAITS_TO_DECLARE = 4
 # Columns that follow the definition, for claims and starts without a join.
 _FOLLOWING = ("queue", "priority", "expire_after", "waits")
 _EXCLUDING = ("slot", "overlap", "waits")
 
 
-class Puts:
-    """Inserts definitions, or replaces those that are there.
+class SQLPuts(SQLEdits):
+    """Replaces definitions that are there, and declares sets of them."""
 
-    Args:
-        edits: Reads and changes those that are there.
-        tombstones: What is remembered of ids.
-        dialect: The engine's own words.
-    """
-
-    def __init__(self, edits: Edits, tombstones: Tombstones, dialect: Dialect) -> None:
-        self._edits = edits
-        self._tombstones = tombstones
-        self._dialect = dialect
-
-    def put(
+    def _put_known(
         self,
         connection: Connection,
         given: Sequence[TaskDefinition],
@@ -81,10 +81,10 @@ class Puts:
             given: The definitions, each once.
             late: Whether others may see them only much later.
         """
-        rows = self._edits.live(connection, [each.id for each in given])
-        return self.put_over(connection, rows, given, late=late)
+        rows = self._live(connection, [each.id for each in given])
+        return self._put_over(connection, rows, given, late=late)
 
-    def put_over(
+    def _put_over(
         self,
         connection: Connection,
         rows: Sequence[Row[Any]],
@@ -124,7 +124,7 @@ class Puts:
         known = stored.keys() | over.keys()
         fresh = [each for each in ordered if each.id not in known]
         how = _How(now, late, owner)
-        put = over | self._insert(connection, fresh, remembered, how)
+        put = over | self._insert_again(connection, fresh, remembered, how)
         for new in ordered:
             if (row := stored.get(new.id)) is not None:
                 put[new.id] = self._replace(connection, row, new, how)
@@ -138,7 +138,7 @@ class Puts:
         self._dialect.hint(connection, times, now, late=late)
         return [put[each.id] for each in given]
 
-    def _insert(
+    def _insert_again(
         self,
         connection: Connection,
         given: Sequence[TaskDefinition],
@@ -232,7 +232,7 @@ class Puts:
             moment = _moment(changed, how)
             skipped = unfired(old, how.now)
         columns = {**write_definition(changed), **moment}
-        written = self._edits.change(
+        written = self._change(
             connection, row, columns, unless_fired=skipped is not None
         )
         connection.execute(
@@ -240,15 +240,15 @@ class Puts:
             .where(contents.c.key == row.key)
             .values(self._dialect.write_contents(changed))
         )
-        self._follow(connection, row, changed, how.now)
+        self._follow(connection, row, changed)
         if moment:
-            self._discard(connection, row, how.now)
+            self._discard(connection, row)
             if skipped is not None:
                 self._record(connection, row, skipped, how.now)
             if may_have_begun(old, changed, how.now):
                 return self._go_on_behind(connection, row, changed, how)
         elif changed.jitter != old.jitter:
-            written = self._edits.take_back(connection, row, written, how.now)
+            written = self._take_back(connection, row, written)
         return replace(
             changed,
             next_fire_time=written.next_fire_time,
@@ -278,13 +278,12 @@ class Puts:
         )
         return new
 
-    def _discard(self, connection: Connection, row: Row[Any], now: datetime) -> None:
+    def _discard(self, connection: Connection, row: Row[Any]) -> None:
         """Remove what is to come by the former trigger, and skip what has passed."""
-        open_instances = OpenInstances(connection, self._dialect, [row.key])
-        open_instances.remove_unused(now)
-        open_instances.skip_unused(now, EDITED)
-        if row.slot is not None:
-            free_slots(connection, [row.slot])
+        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
+        execute(REMOVE_UNUSED, {"latest": LATEST}, theirs)
+        execute(SKIP_UNUSED, {"earliest": EARLIEST, "reason": EDITED}, theirs)
+        free_slots(execute, [row.slot])
 
     def _record(
         self, connection: Connection, row: Row[Any], skipped: Skipped, now: datetime
@@ -310,28 +309,26 @@ class Puts:
         connection.execute(record)
 
     def _follow(
-        self,
-        connection: Connection,
-        row: Row[Any],
-        new: TaskDefinition,
-        now: datetime,
+        self, connection: Connection, row: Row[Any], new: TaskDefinition
     ) -> None:
         """Give open instances the columns that have changed."""
         columns = write_definition(new)
-        changed = {
-            name: columns[name]
-            for name in _FOLLOWING
-            if columns[name] != getattr(row, name)
-        }
-        excludes = any(columns[name] != getattr(row, name) for name in _EXCLUDING)
+        changed = {name for name in columns if columns[name] != getattr(row, name)}
+        follows = changed.intersection(_FOLLOWING)
+        excludes = changed.intersection(_EXCLUDING)
+        execute, theirs = self._execute(connection), {"k": [(row.key,)]}
         # Instances that nothing changes for are not locked: they go on meanwhile.
-        if changed or excludes:
-            open_instances = OpenInstances(connection, self._dialect, [row.key])
-            open_instances.lock()
-            if changed:
-                open_instances.follow(changed, now)
-            if excludes:
-                open_instances.exclude(new, now)
+        if follows or excludes:
+            execute(LOCK_OPEN, {}, theirs)
+        if follows:
+            moves = bool(follows & {"queue", "priority"})
+            terms = {name: columns[name] for name in _FOLLOWING}
+            execute(FOLLOW, {**terms, "moves": moves}, theirs)
+        if "queue" in follows:
+            execute(FREE_UNSTARTED, {}, theirs)
+        if excludes:
+            execute(LET_GO, {}, theirs)
+            execute(EXCLUDE, {}, {**theirs, "x": kinds(new)})
 
     def _keep(
         self,
@@ -347,74 +344,36 @@ class Puts:
             if getattr(kept, name) != getattr(old, name)
         }
         if changed:
-            self._edits.change(connection, row, changed)
+            self._change(connection, row, changed)
         return kept
 
+    def declare_definitions(self, declaration: Declaration) -> Declared:
+        """Let an owner have exactly the definitions of a declaration."""
+        given = declaration.definitions
+        check_each_once(given)
+        late = self._dialect.joined or len(given) > LARGE_BATCH
+        return self._database.transact(
+            lambda connection: self._declare(connection, declaration, late=late),
+            repeatable=all(each.revision is None for each in given),
+            waits=_WAITS_TO_DECLARE,
+        )
 
-class _How(NamedTuple):
-    """The circumstances of a put.
-
-    Attributes:
-        now: When it is made.
-        late: Whether others may see it only much later.
-        owner: Who declares what is put.
-    """
-
-    now: datetime
-    late: bool
-    owner: str | None
-
-
-def _moment(definition: TaskDefinition, how: _How) -> dict[str, object]:
-    """The columns that say when a definition fires next, if it starts anew."""
-    return {
-        "next_fire_time": definition.next_fire_time,
-        "late": how.late or _is_late(definition.next_fire_time, how.now),
-        "completed_at": definition.completed_at,
-    }
-
-
-def _is_late(next_fire_time: datetime | None, now: datetime) -> bool:
-    return next_fire_time is not None and next_fire_time <= now - LATE_AFTER
-
-
-class Sets:
-    """Declares sets of definitions, each in one transaction.
-
-    Args:
-        puts: Puts those that are in a set.
-        edits: Resumes, pauses and deletes the others.
-        dialect: The engine's own words.
-    """
-
-    def __init__(self, puts: Puts, edits: Edits, dialect: Dialect) -> None:
-        self._puts = puts
-        self._edits = edits
-        self._dialect = dialect
-
-    def declare(
+    def _declare(
         self, connection: Connection, declaration: Declaration, *, late: bool
     ) -> Declared:
-        """Let an owner have these definitions.
-
-        Args:
-            connection: In a transaction.
-            declaration: The definitions, each once.
-            late: Whether others may see them only much later.
-        """
         owner = declaration.owner
         if not self._enter(connection, declaration):
             last = select(sets.c.version).where(sets.c.owner == owner)
             return Declared(outdated_by=connection.execute(last).scalar_one())
         ids = [each.id for each in declaration.definitions]
-        rows = self._edits.live(connection, ids)
+        rows = self._live(connection, ids)
         stored = {row.id: definition_of(row) for row in rows}
         check_owners(declaration, stored)
-        put = self._puts.put_over(
+        put = self._put_over(
             connection, rows, declaration.definitions, late=late, owner=owner
         )
         again = [each.id for each in stored.values() if was_removed(each)]
-        resumed = self._edits.resume(connection, again) if again else ()
+        resumed = self._resume(connection, again) if again else ()
         if any(each.owner != owner for each in resumed):
             # One that is kept as it was is not written, and may have been taken.
             raise Overtaken
@@ -426,8 +385,8 @@ class Sets:
             return declared
         gone = self._owned(connection, owner, apart_from=ids)
         if declaration.removed == "pause":
-            return replace(declared, paused=self._pause(connection, gone, owner))
-        deleted = self._edits.delete(connection, [*gone])
+            return replace(declared, paused=self._pause_owned(connection, gone, owner))
+        deleted = self._delete_ids(connection, [*gone])
         return replace(declared, deleted=deleted.keys())
 
     def _enter(self, connection: Connection, declaration: Declaration) -> bool:
@@ -471,8 +430,35 @@ class Sets:
         ).with_for_update()
         return {row.id: row.paused for row in connection.execute(locked)}
 
-    def _pause(
+    def _pause_owned(
         self, connection: Connection, gone: dict[UUID, bool], owner: str
     ) -> Sequence[TaskDefinition]:
         going = [each for each, paused in gone.items() if not paused]
-        return self._edits.pause(connection, going, removal_note(owner))
+        return self._pause(connection, going, removal_note(owner))
+
+
+class _How(NamedTuple):
+    """The circumstances of a put.
+
+    Attributes:
+        now: When it is made.
+        late: Whether others may see it only much later.
+        owner: Who declares what is put.
+    """
+
+    now: datetime
+    late: bool
+    owner: str | None
+
+
+def _moment(definition: TaskDefinition, how: _How) -> dict[str, object]:
+    """The columns that say when a definition fires next, if it starts anew."""
+    return {
+        "next_fire_time": definition.next_fire_time,
+        "late": how.late or _is_late(definition.next_fire_time, how.now),
+        "completed_at": definition.completed_at,
+    }
+
+
+def _is_late(next_fire_time: datetime | None, now: datetime) -> bool:
+    return next_fire_time is not None and next_fire_time <= now - LATE_AFTER

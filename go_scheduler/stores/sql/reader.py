@@ -52,9 +52,13 @@ class ContentsCache:
     Where a revision can come again, another value stands for it that changes with them.
 
     Only what is committed may be put in: the loops go by what they find here.
+
+    Args:
+        most_bytes: How much text it keeps.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._entries: OrderedDict[UUID, _Entry] = OrderedDict()
         self._size = 0
@@ -94,7 +98,7 @@ class ContentsCache:
             self._remove(key)
             self._entries[key] = _Entry(revision, contents, size)
             self._size += size
-            while self._size > _MOST_BYTES:
+            while self._size > self._most_bytes:
                 self._remove(next(iter(self._entries)))
 
     def _remove(self, key: UUID) -> None:
@@ -124,7 +128,8 @@ class Reader:
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
         self._dialect = dialect
-        self._contents = ContentsCache()
+        # What a transaction of the user's has written may be rolled back.
+        self._contents = ContentsCache(0 if dialect.joined else _MOST_BYTES)
 
     def definitions(
         self, lane: Lane, rows: Sequence[DefinitionRow]

@@ -1,39 +1,33 @@
-"""How SQL stores go over what is parked, and have what has failed run again.
-
-In words that every engine and every driver understands.
-"""
+"""How SQL stores go over what is parked, and have what has failed run again."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import and_, bindparam, case, literal, select, text, update
+from sqlalchemy import bindparam, text
 
-from go_scheduler.models import Outcome
+from go_scheduler.policies import Overlap
+from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import Reviewed
+from go_scheduler.stores.rules import LOCK
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.lists import BOTH
-from go_scheduler.stores.sql.locks import (
-    HAS_OWN_OVERLAP,
-    IS_FIRED,
-    SLOT_BY_ROW,
-    Behind,
-    ParkedInstances,
-)
-from go_scheduler.stores.sql.rows import NOT_ELSEWHERE
+from go_scheduler.stores.sql.locks import IDS, SEEN, Behind, ParkedInstances, batch_of
+from go_scheduler.stores.sql.statement import Statement
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence, Set
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
     from uuid import UUID
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
     from sqlalchemy.sql.selectable import TextualSelect
 
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.reader import Reader
+    from go_scheduler.stores.sql.statement import Statements
     from go_scheduler.stores.sql.tables import Dialect
 
 Found = TypeVar("Found")
@@ -74,6 +68,9 @@ SELECT t.slot, t.id FROM task_instances AS t
  ORDER BY t.slot, t.due_at, t.execute_at, t.id LIMIT :limit
 """
 _NOW = bindparam("now", type_=instances.c.due_at.type)
+_OF_PARKED = instances.c.slot, instances.c.id
+FIND_TURNS = text(_TURNS).columns(*_OF_PARKED)
+FIND_UNDECIDED = text(_UNDECIDED).bindparams(_NOW).columns(*_OF_PARKED)
 
 
 class Walk:
@@ -101,25 +98,74 @@ class Walk:
         return {row.id: row.slot for row in rows}, after != self._after
 
 
-class Reviewing:
-    """Goes over what is parked. Reads are not part of what is written by them.
-
-    Args:
-        database: Where.
-        dialect: The engine's own words.
-        reader: Makes instances of rows.
+_FAILED = Statement(
+    f"""
+SELECT t.id, t.definition_key, t.backfilled,
+       t.fire_time IS NOT NULL AND t.backfilled IS NULL AS fired
+  FROM task_instances@task_instances_pkey AS t
+ WHERE t.id IN {IDS} AND t.outcome = 'failed'
+ ORDER BY t.execute_at DESC, t.id DESC FOR UPDATE OF t
+""",
+    ("id", "definition_key", "backfilled", "fired"),
+)
+_DEFINITIONS = Statement(
+    f"""
+SELECT d.key, d.id, d.waits, d.slot FROM task_definitions@task_definitions_pkey AS d
+ WHERE d.key IN {IDS} AND d.deleted_at IS NULL
+ ORDER BY d.key FOR UPDATE OF d
+""",
+    ("d_key", "d_id", "d_waits", "d_slot"),
+)
+_AWAITED = Statement(
+    f"""
+SELECT t.definition_key FROM task_instances@task_instances_open_idx AS t
+ WHERE t.definition_key IN {IDS} AND t.completed_at IS NULL AND t.outcome IS NULL
+   AND t.fire_time IS NOT NULL AND t.backfilled IS NULL
+""",
+    ("definition_key",),
+)
+# As new ones that are due. Somebody wants them to run: they wait for their turn,
+# whatever runs. Of a definition that waits for the end, none fires before.
+_REOPEN = Statement(
     """
+WITH awaits AS (
+  UPDATE task_definitions@task_definitions_pkey AS d
+     SET next_fire_time = NULL, completed_at = NULL
+    FROM batch AS k (key uuid)
+   WHERE d.key = k.key
+  RETURNING d.key),
+made AS (
+  UPDATE task_instances@task_instances_pkey AS t
+     SET queue = d.queue, priority = d.priority, expire_after = d.expire_after,
+         slot = x.slot, overlap = NULL, waits = d.waits AND x.fired, frozen = d.paused,
+         parked = false, due_at = now(), reopened_at = now(),
+         claimable_at = CASE WHEN NOT d.paused THEN now() END,
+         runs = 0, hangs = 0, claimed_by = NULL, expires_at = NULL, started_at = NULL,
+         completed_at = NULL, outcome = NULL, ended_attempt = NULL,
+         cancel_requested = false, worker = NULL, accepted_at = NULL, start_by = NULL,
+         progress = NULL, given_back = NULL
+    FROM batch AS x (id uuid, fired boolean, slot text)
+    JOIN task_definitions@task_definitions_pkey AS d ON true
+   WHERE t.id = x.id AND d.key = t.definition_key
+  RETURNING t.id, t.claimable_at)
+SELECT id, notified(made, claimable_at, i) AS hinted FROM made
+""",
+    ("id", "hinted"),
+)
 
-    def __init__(self, database: Database, dialect: Dialect, reader: Reader) -> None:
-        self._database = database
-        self._dialect = dialect
-        self._reader = reader
-        columns = instances.c.slot, instances.c.id
-        self._turns = Walk(text(_TURNS).columns(*columns))
-        self._undecided = Walk(text(_UNDECIDED).bindparams(_NOW).columns(*columns))
 
-    def review(self, limit: int) -> Reviewed:
-        """Decide, and let go on, as ``Store.review_parked``."""
+class SQLReviewing(InstanceStore):
+    """Goes over what is parked. Reads are not part of what is written by them."""
+
+    _database: Database
+    _dialect: Dialect
+    _reader: Reader
+    _statements: Statements
+    _turns: Walk
+    _undecided: Walk
+
+    def review_parked(self, *, limit: int) -> Reviewed:
+        """Go over what is parked."""
         if not self._look(lambda connection: connection.execute(_PARKED).all()):
             return Reviewed()
         # First: whose slot is free by now may have been due beside one of its own.
@@ -140,7 +186,9 @@ class Reviewing:
             return (), more
         behind = self._behind(turns)
         unparked = self._database.transact(
-            lambda each: ParkedInstances(each, self._dialect, turns, behind).let_go_on()
+            lambda each: ParkedInstances(
+                partial(self._statements.execute, each), turns, behind
+            ).let_go_on()
         )
         return unparked, more or len(unparked) < len(turns)
 
@@ -157,20 +205,21 @@ class Reviewing:
         behind = self._behind(undecided)
 
         def decide(connection: Connection) -> tuple[ParkedInstances, int]:
-            parked = ParkedInstances(connection, self._dialect, undecided, behind)
+            execute = partial(self._statements.execute, connection)
+            parked = ParkedInstances(execute, undecided, behind)
             return parked, parked.decide()
 
         parked, decided = self._database.transact(decide)
         return parked, more or decided < len(undecided)
 
-    def _behind(self, ids: Collection[UUID]) -> Behind:
+    def _behind(self, ids: Iterable[UUID]) -> Behind:
         """How those are behind whom some were parked.
 
         Not asked within the transaction: on CockroachDB it would wait for a row that
         somebody else has written, as it waits for none that is skipped.
         """
-        parked = [row for row in self._rows(ids) if row.behind is not None]
-        former = {row.id: row for row in self._rows({row.behind for row in parked})}
+        parked = [row for row in self._seen(ids) if row.behind is not None]
+        former = {row.id: row for row in self._seen(row.behind for row in parked)}
         pairs = [
             (row, theirs)
             for row in parked
@@ -188,168 +237,57 @@ class Reviewing:
             Lane.BY_TIME, lambda connection: self._dialect.past_locks(connection, read)
         )
 
-    def _rows(self, ids: Collection[UUID]) -> Sequence[Row[Any]]:
-        query = select(instances).where(self._dialect.among(instances.c.id, ids))
-        query = self._dialect.looked_up(query, instances, "task_instances_pkey")
-        return self._look(lambda connection: connection.execute(query).all())
+    def _seen(self, ids: Iterable[UUID]) -> Sequence[Any]:
+        return self._statements.read(Lane.BY_TIME, SEEN, {}, {"x": batch_of(ids)})
 
-    def _instances(self, ids: Collection[UUID]) -> Sequence[TaskInstance]:
+    def _instances(self, ids: Iterable[UUID]) -> Sequence[TaskInstance]:
         if not ids:
             return ()
-        query = BOTH.where(self._dialect.among(instances.c.id, ids))
+        query = BOTH.where(self._dialect.among(instances.c.id, [*ids]))
         query = self._dialect.looked_up(query, instances, "task_instances_pkey")
         query = self._dialect.looked_up(query, definitions, "task_definitions_pkey")
         rows = self._look(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.BY_TIME, rows)
 
+    def reopen_instances(self, ids: Iterable[UUID]) -> Set[UUID]:
+        """Make instances run again that have failed."""
+        return self._database.transact(
+            lambda each: self._reopen(each, ids),
+            # One that was done, and is repeated, finds nothing that has failed.
+            repeatable=False,
+        )
 
-def reopen(
-    connection: Connection, dialect: Dialect, ids: Collection[UUID]
-) -> Set[UUID]:
-    """Make failed instances run again, as ``Store.reopen_instances``.
-
-    Args:
-        connection: In a transaction.
-        dialect: The engine's own words.
-        ids: Those of the instances.
-    """
-    failed = _lock_failed(connection, dialect, ids)
-    locked = _lock_definitions(
-        connection, dialect, {row.definition_key for row in failed}
-    )
-    # Those whose trigger waits for the end of it, if its schedule has made it.
-    keys = {row.id: row.definition_key for row in failed if row.fired}
-    waiting = {each for each in keys.values() if each in locked and locked[each].waits}
-    awaited = _awaited(connection, dialect, waiting)
-    chosen: list[UUID] = []
-    begun: set[UUID] = set()
-    for row in failed:
-        key = keys.get(row.id)
-        if row.definition_key in locked and key not in awaited:
-            chosen.append(row.id)
+    def _reopen(self, connection: Connection, ids: Iterable[UUID]) -> Set[UUID]:
+        execute = partial(self._statements.execute, connection)
+        # None of them succeeds after all now; the latest come first.
+        failed = execute(_FAILED, {}, {"x": batch_of(ids)})
+        keys = batch_of({row.definition_key for row in failed})
+        # Those that are there; none is edited, or fires, until then.
+        live = {row.d_key: row for row in execute(_DEFINITIONS, {}, {"x": keys})}
+        # Those whose trigger waits for the end of it, if its schedule has made it.
+        fired = {row.definition_key for row in failed if row.fired}
+        waiting = batch_of(key for key in fired if key in live and live[key].d_waits)
+        found = execute(_AWAITED, {}, {"x": waiting})
+        awaited = {row.definition_key for row in found}
+        chosen, begun = [], []
+        for row in failed:
+            of = live.get(row.definition_key)
+            if of is None or (row.fired and of.d_key in awaited):
+                continue
+            chosen.append((row.id, bool(row.fired), _slot(row, of)))
             # Of such a definition a single instance is open at a time.
-            if key is not None and key in waiting:
-                awaited.add(key)
-                begun.add(key)
-    _await(connection, dialect, begun)
-    reopened = _reopen(connection, dialect, chosen)
-    for key in {row.definition_key for row in failed if row.excludes} & locked.keys():
-        _exclude(connection, dialect, locked[key], reopened)
-    return reopened
+            if row.fired and of.d_waits:
+                awaited.add(of.d_key)
+                begun.append((of.d_key,))
+        soon = self._dialect.hint_within(connection, late=False)
+        made = execute(_REOPEN, {"hint_within": soon}, {"x": chosen, "k": begun})
+        return {row.id for row in made}
 
 
-def _lock_failed(
-    connection: Connection, dialect: Dialect, ids: Collection[UUID]
-) -> Sequence[Row[Any]]:
-    """Those that have failed, latest first; none of them succeeds after all now."""
-    column = instances.c
-    query = (
-        select(
-            column.id,
-            column.definition_key,
-            IS_FIRED.label("fired"),
-            HAS_OWN_OVERLAP.label("excludes"),
-        )
-        .where(dialect.among(column.id, ids), column.outcome == Outcome.FAILED.value)
-        .order_by(column.execute_at.desc(), column.id.desc())
-        .with_for_update()
-    )
-    return connection.execute(query).all()
-
-
-def _lock_definitions(
-    connection: Connection, dialect: Dialect, keys: Collection[UUID]
-) -> Mapping[UUID, Row[Any]]:
-    """Those that are there; none is edited, or fires, until then."""
-    column = definitions.c
-    query = (
-        select(column.key, column.id, column.waits, column.slot)
-        .where(
-            dialect.among(definitions.c.key, keys), definitions.c.deleted_at.is_(None)
-        )
-        .order_by(definitions.c.key)
-        .with_for_update()
-    )
-    return {row.key: row for row in connection.execute(query)}
-
-
-def _awaited(
-    connection: Connection, dialect: Dialect, keys: Collection[UUID]
-) -> set[UUID]:
-    """Those that wait for the end of an instance already."""
-    column = instances.c
-    query = select(column.definition_key).where(
-        dialect.among(column.definition_key, keys),
-        column.completed_at.is_(None),
-        column.outcome.is_(None),
-        IS_FIRED,
-    )
-    query = dialect.looked_up(query, instances, "task_instances_open_idx")
-    return set(connection.execute(query).scalars())
-
-
-def _await(connection: Connection, dialect: Dialect, keys: Collection[UUID]) -> None:
-    """Let definitions wait for the end of an instance, and not fire before."""
-    connection.execute(
-        update(definitions)
-        .where(dialect.among(definitions.c.key, keys))
-        .values(next_fire_time=None, completed_at=None)
-    )
-
-
-def _reopen(
-    connection: Connection, dialect: Dialect, ids: Collection[UUID]
-) -> Set[UUID]:
-    """Make rows as those of new instances that are due, and follow their definition."""
-    column, of = instances.c, definitions.c
-    now: datetime = dialect.now(connection)
-    at = literal(now, column.due_at.type)
-    statement = (
-        update(instances)
-        .where(dialect.among(column.id, ids), column.definition_key == of.key)
-        .values(
-            queue=of.queue,
-            priority=of.priority,
-            expire_after=of.expire_after,
-            slot=SLOT_BY_ROW,
-            # Somebody wants it to run: it waits for its turn, whatever runs.
-            overlap=None,
-            waits=and_(of.waits, IS_FIRED),
-            frozen=of.paused,
-            parked=False,
-            due_at=at,
-            reopened_at=at,
-            claimable_at=case((of.paused, None), else_=at),
-            runs=0,
-            hangs=0,
-            claimed_by=None,
-            expires_at=None,
-            started_at=None,
-            completed_at=None,
-            outcome=None,
-            ended_attempt=None,
-            cancel_requested=False,
-            **NOT_ELSEWHERE,
-        )
-        .returning(column.id)
-    )
-    reopened = set(connection.execute(statement).scalars())
-    dialect.hint(connection, [now for _ in reopened], now)
-    return reopened
-
-
-def _exclude(
-    connection: Connection, dialect: Dialect, of: Row[Any], ids: Collection[UUID]
-) -> None:
-    """Let what was backfilled of a definition exclude others by its own overlap."""
-    column = instances.c
-    connection.execute(
-        update(instances)
-        .where(
-            dialect.among(column.id, ids),
-            column.definition_key == of.key,
-            column.slot.is_(None),
-            HAS_OWN_OVERLAP,
-        )
-        .values(slot=f"{of.id}")
-    )
+def _slot(row: Any, of: Any) -> str | None:
+    """The slot of an instance, beside the row of its definition."""
+    if of.d_slot is not None and of.d_slot.startswith(LOCK):
+        return str(of.d_slot)
+    if row.backfilled is not None:
+        return None if row.backfilled == Overlap.ALLOW.value else str(of.d_id)
+    return None if row.fired and of.d_waits else of.d_slot

@@ -603,15 +603,6 @@ INSTANCE_COLUMNS = (
 )
 """The columns to be read of any other: all but those that only statements use."""
 
-NOT_ELSEWHERE = {
-    "worker": None,
-    "accepted_at": None,
-    "start_by": None,
-    "progress": None,
-    "given_back": None,
-}
-"""What has a row that nobody has outside of nodes, nor has given back."""
-
 _OUTCOMES = {None: None} | {outcome.value: outcome for outcome in Outcome}
 _OUTCOME = INSTANCE_COLUMNS.index("outcome")
 _NOT_READ = (None,) * (len(INSTANCE_COLUMNS) - len(CLAIMED_COLUMNS))

@@ -14,7 +14,7 @@ from go_scheduler.errors import StoreError
 from go_scheduler.models import RUNS_KEPT, Cancelled, Outcome, TaskInstance
 from go_scheduler.stores.base import InstanceStore
 from go_scheduler.stores.messages import Answer
-from go_scheduler.stores.sql.database import LATE_AFTER, Lane
+from go_scheduler.stores.sql.database import LATE_AFTER, LATE_WHEN_JOINED, Lane
 from go_scheduler.stores.sql.reader import as_parked, readable_claims
 from go_scheduler.stores.sql.statement import (
     CLAIMED,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from go_scheduler.stores.sql.reader import Reader
     from go_scheduler.stores.sql.statement import Statements, Terms
+    from go_scheduler.stores.sql.tables import Dialect
 
 _OWNED = """t.id = x.id AND t.attempt = x.attempt
      AND t.completed_at IS NULL AND t.claimed_by IS NOT NULL"""
@@ -104,7 +105,7 @@ WITH t AS (
 )
 
 
-def _kept_if(condition: str) -> str:
+def kept_if(condition: str) -> str:
     """Keeps who has it outside of nodes, and how far that has come, only then."""
     names = "worker", "accepted_at", "start_by", "progress"
     return ",\n         ".join(
@@ -152,7 +153,7 @@ t AS (
              THEN greatest(now(), t.due_at)
                   + {lease_of("t")} END,
          claimed_by = CASE WHEN mine.starts THEN t.claimed_by END,
-         {_kept_if("mine.starts")},
+         {kept_if("mine.starts")},
          parked = NOT mine.starts,
          behind = CASE WHEN NOT mine.starts THEN mine.holder END
     FROM (SELECT m.id, has.instance_id AS holder, has.instance_id = m.id AS starts
@@ -334,7 +335,7 @@ def _finish(*, in_full: bool = False, results: bool = False) -> Write:
          expires_at = CASE WHEN x.outcome IS NOT NULL THEN t.expires_at END,
          due_at = CASE WHEN x.outcome IS NOT NULL THEN t.due_at
                   ELSE now() + x.retry_in * interval '1 microsecond' END,
-         {_kept_if("x.outcome IS NOT NULL")},
+         {kept_if("x.outcome IS NOT NULL")},
          claimable_at = CASE WHEN x.outcome IS NULL AND NOT t.frozen
                         THEN now() + x.retry_in * interval '1 microsecond' END"""
         returns = """, t.slot, x.attempt AS ran_as, x.started_at AS began,
@@ -407,6 +408,17 @@ RETURNING r.instance_id
     ("instance_id",),
 )
 
+# In a transaction of the user's a lock of its own comes first. A row may have been
+# renewed since that began, and CockroachDB would have the whole of it repeated if a
+# statement read the row before it locks it.
+_LOCK_INSTANCES = Statement(
+    """
+SELECT id FROM task_instances@task_instances_pkey
+ WHERE id IN (SELECT x.id FROM batch AS x (id uuid))
+ ORDER BY id FOR NO KEY UPDATE
+""",
+    ("id",),
+)
 _CANCEL = Statement(
     f"""
 WITH ended AS (
@@ -472,6 +484,7 @@ class SQLRuns(InstanceStore):
 
     _statements: Statements
     _reader: Reader
+    _dialect: Dialect
 
     def start_instances(
         self, claimant: Claimant, claims: Sequence[Claim]
@@ -580,6 +593,18 @@ class SQLRuns(InstanceStore):
         rows, busy = self._statements.write(Lane.BY_KEY, _RELEASE, batch)
         return Answer(done={row.id for row in rows}, busy=busy)
 
+    def _finish_joined(self, outcome: RunOutcome) -> bool:
+        """Record a success within a transaction of the user's."""
+        self._lock([outcome.claim.instance_id])
+        write, terms = _FINISH_IN_FULL.statement, {"late": LATE_WHEN_JOINED}
+        batch = {"x": [_full_end(outcome)]}
+        return bool(self._statements.run(Lane.BY_HAND, write, terms, batch))
+
+    def _lock(self, ids: Iterable[UUID]) -> None:
+        """Lock instances for a transaction of the user's."""
+        batch = {"x": [(each,) for each in ids]}
+        self._statements.run(Lane.BY_HAND, _LOCK_INSTANCES, {}, batch)
+
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
     ) -> Mapping[UUID, Cancelled]:
@@ -587,10 +612,12 @@ class SQLRuns(InstanceStore):
         if not cancellations:
             return {}
         batch = sorted(cancellations.items(), key=lambda each: each[0].int)
+        if joined := self._dialect.joined:
+            self._lock(cancellations)
         rows = self._statements.run(
             Lane.BY_HAND,
             _CANCEL,
-            {"late": LATE_AFTER},
+            {"late": LATE_WHEN_JOINED if joined else LATE_AFTER},
             {"x": batch},
             repeatable=False,
         )

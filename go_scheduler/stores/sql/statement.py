@@ -25,6 +25,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import fill
@@ -43,15 +44,19 @@ from go_scheduler.stores.sql.tables import contents, definitions, instances, nod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
+    from typing import Self
     from uuid import UUID
 
-    from sqlalchemy import Connection
-    from sqlalchemy.engine import Dialect
+    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy.engine import Dialect as Driver
 
-    from go_scheduler.stores.sql.database import Lane, Result, Sweep
+    from go_scheduler.stores.sql.database import Database, Lane, Result, Sweep
+    from go_scheduler.stores.sql.tables import Dialect
 
 Batch: TypeAlias = Sequence[Sequence[Any]]
 Terms: TypeAlias = Mapping[str, Any]
+Execute: TypeAlias = "Callable[..., Sequence[Any]]"
+"""Executes a statement, with its terms and its batches, on one connection."""
 
 # The key of its definition is among an instance's own columns.
 _OTHERS = DEFINITION_COLUMNS[1:]
@@ -82,6 +87,7 @@ _TYPES = {
     **{each.name: each.type for each in (*definitions.c, *instances.c, *nodes.c)},
     **{f"d_{each.name}": each.type for each in definitions.c},
     **{f"c_{each.name}": each.type for each in contents.c},
+    "instance_id": instances.c.id.type,
     "made_id": instances.c.id.type,
     "ids": Ids(),
     **dict.fromkeys(
@@ -107,11 +113,13 @@ class Statement:
     returns: tuple[str, ...]
     races: bool = False
 
-    def columns(self, dialect: Dialect) -> Columns:
+    def columns(self, driver: Driver) -> Columns:
         """How the rows are read that a driver returns."""
-        return Columns(
-            (column(name, _TYPES.get(name)) for name in self.returns), dialect
-        )
+        return Columns(self.typed(), driver)
+
+    def typed(self) -> list[ColumnElement[Any]]:
+        """The columns that come back, with their types."""
+        return [column(name, _TYPES.get(name)) for name in self.returns]
 
     @cached_property
     def batches(self) -> Mapping[str, Sequence[tuple[str, str]]]:
@@ -162,6 +170,15 @@ class Statements(ABC):
     """
 
     rolls_back = False
+    _database: Database
+    _dialect: Dialect
+
+    def joined(self, database: Database, dialect: Dialect) -> Self:
+        """These on a connection of the user's."""
+        joined = copy(self)
+        joined._database = database
+        joined._dialect = dialect
+        return joined
 
     def reading(self, lane: Lane) -> Lane:
         """Which connections read what belongs to the statements of a lane."""
@@ -227,7 +244,13 @@ class Statements(ABC):
         """Call ``work``, whose first statement alone changes something."""
 
     @abstractmethod
-    def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
+    def read(
+        self,
+        lane: Lane,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+    ) -> Sequence[Any]:
         """Execute a statement that only reads, and wait for nobody's lock."""
 
     @abstractmethod

@@ -9,12 +9,15 @@ from sqlalchemy import select
 
 from go_scheduler.models import Histogram, QueueStats
 from go_scheduler.models.counts import MINUTE
+from go_scheduler.stores.base import NodeStore
+from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.rows import (
     Unreadable,
     from_microseconds,
     to_microseconds,
 )
-from go_scheduler.stores.sql.tables import settings, stats
+from go_scheduler.stores.sql.tables import settings
+from go_scheduler.stores.sql.tables import stats as counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
+    from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.tables import Dialect
 
 
@@ -30,50 +34,55 @@ SHARDS = "shards"
 """The setting that has the number of shards with which the database was made."""
 
 
-def keep_setting(
-    connection: Connection, dialect: Dialect, *, name: str, value: str
-) -> str:
-    """Set what nobody has set, as ``Store.keep_setting``."""
-    # It waits for whoever sets it at this moment, so that what is read is there.
-    new = dialect.insert(settings).values(name=name, value=value)
-    connection.execute(new.on_conflict_do_nothing())
-    query = select(settings.c.value).where(settings.c.name == name)
-    return str(connection.execute(query).scalar_one())
-
-
 _LATER = "later"
 _EVERY = to_microseconds(MINUTE)
-_KEY = (stats.c.every, stats.c.begins_at, stats.c.queue, stats.c.node)
+_KEY = (counted.c.every, counted.c.begins_at, counted.c.queue, counted.c.node)
 
 
-def note_stats(
-    connection: Connection, dialect: Dialect, node: UUID, noted: Sequence[QueueStats]
-) -> None:
-    """Keep what a node has counted, as ``Store.note_stats``."""
-    new = dialect.insert(stats).values([_row(node, each) for each in noted])
-    connection.execute(
-        new.on_conflict_do_update(
-            index_elements=_KEY,
-            set_={"ended": new.excluded.ended, "lateness": new.excluded.lateness},
+class SQLStats(NodeStore):
+    """Keeps what nodes count, and what they agree on."""
+
+    _database: Database
+    _dialect: Dialect
+
+    def keep_setting(self, name: str, value: str) -> str:
+        """Agree on a setting: the first to ask has set it."""
+        # It waits for whoever sets it at this moment, so that what is read is there.
+        new = self._dialect.insert(settings).values(name=name, value=value)
+        query = select(settings.c.value).where(settings.c.name == name)
+
+        def keep(connection: Connection) -> str:
+            connection.execute(new.on_conflict_do_nothing())
+            return str(connection.execute(query).scalar_one())
+
+        return self._database.transact(keep)
+
+    def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
+        """Keep what a node has counted."""
+        new = self._dialect.insert(counted).values([_row(node, each) for each in stats])
+        values = {"ended": new.excluded.ended, "lateness": new.excluded.lateness}
+        noted = new.on_conflict_do_update(index_elements=_KEY, set_=values)
+        self._database.transact(lambda each: each.execute(noted))
+
+    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
+        """Read what was counted, but for what cannot be read."""
+        column = counted.c
+        query = (
+            select(column.begins_at, column.queue, column.ended, column.lateness)
+            .where(
+                column.every == _EVERY,
+                column.begins_at >= since,
+                column.begins_at < until,
+            )
+            .order_by(*_KEY)
         )
-    )
-
-
-def list_stats(
-    connection: Connection, *, since: datetime, until: datetime
-) -> Sequence[QueueStats]:
-    """Read it, as ``Store.list_stats``; but for what cannot be read."""
-    query = (
-        select(stats.c.begins_at, stats.c.queue, stats.c.ended, stats.c.lateness)
-        .where(
-            stats.c.every == _EVERY,
-            stats.c.begins_at >= since,
-            stats.c.begins_at < until,
+        rows = self._database.run(
+            Lane.BY_HAND,
+            lambda connection: self._dialect.listed(
+                connection, lambda each: each.execute(query).all()
+            ),
         )
-        .order_by(*_KEY)
-    )
-    read = (_read(row) for row in connection.execute(query))
-    return [each for each in read if each is not None]
+        return [each for each in map(_read, rows) if each is not None]
 
 
 def _row(node: UUID, noted: QueueStats) -> dict[str, object]:

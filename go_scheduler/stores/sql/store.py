@@ -8,60 +8,50 @@ that send them. What users call besides is in ``puts``, ``edits``, ``additions``
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
 from go_scheduler.stores.base import TransactionalStore
-from go_scheduler.stores.rules import check_each_once
-from go_scheduler.stores.sql.additions import Additions, SQLByHand
+from go_scheduler.stores.sql.additions import SQLByHand
 from go_scheduler.stores.sql.claims import SQLClaims
 from go_scheduler.stores.sql.cleanup import SQLCleanup
 from go_scheduler.stores.sql.database import Classes, Lane
-from go_scheduler.stores.sql.edits import Edits, Tombstones
-from go_scheduler.stores.sql.finishing import finish_run
+from go_scheduler.stores.sql.edits import Tombstones
 from go_scheduler.stores.sql.firing import SQLFiring
-from go_scheduler.stores.sql.inserts import LARGE_BATCH, SQLInserts
-from go_scheduler.stores.sql.joined import Joined, join, when_committed
+from go_scheduler.stores.sql.inserts import SQLInserts
+from go_scheduler.stores.sql.joined import JoinedDatabase, join, when_committed
 from go_scheduler.stores.sql.lists import BOTH, due_queues
-from go_scheduler.stores.sql.puts import Puts, Sets
 from go_scheduler.stores.sql.reader import Reader
-from go_scheduler.stores.sql.reviewing import Reviewing, reopen
-from go_scheduler.stores.sql.runs import SQLRuns
-from go_scheduler.stores.sql.stats import (
-    SHARDS,
-    keep_setting,
-    list_stats,
-    note_stats,
+from go_scheduler.stores.sql.reviewing import (
+    FIND_TURNS,
+    FIND_UNDECIDED,
+    SQLReviewing,
+    Walk,
 )
+from go_scheduler.stores.sql.runs import SQLRuns
+from go_scheduler.stores.sql.stats import SHARDS, SQLStats
 from go_scheduler.stores.sql.tables import definitions
 from go_scheduler.stores.sql.views import SQLReads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
     from sqlalchemy import Connection
 
     from go_scheduler.clock import Clock
-    from go_scheduler.models import (
-        QueueStats,
-        TaskDefinition,
-    )
     from go_scheduler.stores.base import JoinedStore
     from go_scheduler.stores.messages import (
-        Reviewed,
         RunOutcome,
         Tombstone,
     )
-    from go_scheduler.stores.rules import Declaration, Declared
     from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.schema import Schema
+    from go_scheduler.stores.sql.statement import Statements
     from go_scheduler.stores.sql.tables import Dialect
-
-# All nodes of an application declare the same, commonly at once.
-_WAITS_TO_DECLARE = 4
 
 
 class SQLStore(
@@ -72,6 +62,8 @@ class SQLStore(
     SQLRuns,
     SQLCleanup,
     SQLReads,
+    SQLReviewing,
+    SQLStats,
     TransactionalStore,
 ):
     """Keeps definitions and instances in a database."""
@@ -80,6 +72,7 @@ class SQLStore(
         self,
         database: Database,
         dialect: Dialect,
+        statements: Statements,
         *,
         schema: Schema,
         clock: Clock | None = None,
@@ -87,20 +80,17 @@ class SQLStore(
         super().__init__(clock)
         self._database = database
         self._dialect = dialect
+        self._statements = statements
         self._schema = schema
         self._tombstones = Tombstones(dialect)
-        self._edits = Edits(dialect, self._tombstones)
-        self._puts = Puts(self._edits, self._tombstones, dialect)
-        self._additions = Additions(dialect)
-        self._sets = Sets(self._puts, self._edits, dialect)
         self._reader = Reader(database, dialect)
         self._both = dialect.looked_up(BOTH, definitions, "task_definitions_pkey")
-        self._reviewing = Reviewing(database, dialect, self._reader)
+        self._turns = Walk(FIND_TURNS)
+        self._undecided = Walk(FIND_UNDECIDED)
         self._elapsed = (clock or SystemClock()).elapsed
         self._classes = Classes(self._elapsed)
         self._careful = {}
         self._limited = {}
-        self._limited_within = {}
 
     @property
     def retries(self) -> Mapping[str, int]:
@@ -135,81 +125,30 @@ class SQLStore(
         self, connection: object, *, committed: Callable[[], None] | None = None
     ) -> JoinedStore:
         """Take part in a transaction of the user's."""
-        joined = self._connection_of(connection)
+        joined = self._joined(connection)
         if committed is not None:
             when_committed(connection, committed)
-        return Joined(
-            joined,
-            self._database,
-            self._dialect,
-            put=self._put_within,
-            sets=self._sets,
-            edits=self._edits,
-            add=self._add_within,
-        )
+        return joined
 
-    def declare_definitions(self, declaration: Declaration) -> Declared:
-        """Let an owner have exactly the definitions of a declaration."""
-        given = declaration.definitions
-        check_each_once(given)
-        return self._database.transact(
-            lambda connection: self._sets.declare(
-                connection, declaration, late=len(given) > LARGE_BATCH
-            ),
-            repeatable=all(each.revision is None for each in given),
-            waits=_WAITS_TO_DECLARE,
+    def _joined(self, connection: object) -> SQLStore:
+        """A store of one connection, which is the user's."""
+        theirs = self._database.run_once(lambda: join(connection, self._dialect))
+        database = JoinedDatabase(theirs, self._database)
+        dialect = copy(self._dialect)
+        dialect.joined = True
+        statements = self._statements.joined(database, dialect)
+        return SQLStore(
+            database, dialect, statements, schema=self._schema, clock=self.clock
         )
 
     def finish_instance_in(self, connection: object, outcome: RunOutcome) -> bool:
         """Record the end of one run within a transaction of the user's."""
-        joined = self._connection_of(connection)
-        return self._database.run_once(
-            lambda: finish_run(joined, outcome, self._dialect.now(joined))
-        )
-
-    def _connection_of(self, connection: object) -> Connection:
-        return self._database.run_once(lambda: join(connection, self._dialect))
-
-    def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
-        """Delete definitions, at once and with all that is not running."""
-        return self._database.transact(
-            lambda connection: self._edits.delete(connection, ids),
-            # A delete that was done, and is repeated, finds nothing to delete.
-            repeatable=False,
-        )
+        return self._joined(connection)._finish_joined(outcome)
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
         """Read what is remembered of these ids."""
         found = self._list(lambda connection: self._tombstones.find(connection, ids))
         return list(found.values())
-
-    def pause_definitions(
-        self, ids: Collection[UUID], *, note: str | None = None
-    ) -> Sequence[TaskDefinition]:
-        """Pause definitions, so that nothing of theirs starts."""
-        return self._database.transact(
-            lambda connection: self._edits.pause(connection, ids, note)
-        )
-
-    def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
-        """End a pause."""
-        return self._database.transact(
-            lambda connection: self._edits.resume(connection, ids)
-        )
-
-    # Instances that wait for their slots.
-
-    def review_parked(self, *, limit: int) -> Reviewed:
-        """Go over what is parked."""
-        return self._reviewing.review(limit)
-
-    def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
-        """Make instances run again that have failed."""
-        return self._database.transact(
-            lambda connection: reopen(connection, self._dialect, ids),
-            # One that was done, and is repeated, finds nothing that has failed.
-            repeatable=False,
-        )
 
     def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
         """Name queues in which something is due that nobody has claimed."""
@@ -218,26 +157,4 @@ class SQLStore(
             lambda connection: self._dialect.past_locks(
                 connection, lambda each: due_queues(each, self._dialect, apart_from)
             ),
-        )
-
-    def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
-        """Keep what a node has counted."""
-        self._database.transact(
-            lambda each: note_stats(each, self._dialect, node, stats)
-        )
-
-    def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
-        """Read what was counted."""
-        return self._database.run(
-            Lane.BY_HAND,
-            lambda connection: self._dialect.listed(
-                connection,
-                lambda each: list_stats(each, since=since, until=until),
-            ),
-        )
-
-    def keep_setting(self, name: str, value: str) -> str:
-        """Agree on a setting: the first to ask has set it."""
-        return self._database.transact(
-            lambda each: keep_setting(each, self._dialect, name=name, value=value)
         )

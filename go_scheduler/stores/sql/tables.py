@@ -554,12 +554,15 @@ class Dialect(ABC):
         reads_rows: Whether a scan that locks may read more rows than it takes: only
             those that it takes are locked.
         claims_together: Whether one statement claims in several places.
+        joined: Whether it is for a transaction of the user's, which commits at any
+            time later.
     """
 
     name: str
     shards = 1
     reads_rows = True
     claims_together = False
+    joined = False
 
     def shard_of(self, id: UUID) -> int:
         """In which part of such an index the row of an id is."""
@@ -634,10 +637,6 @@ class Dialect(ABC):
     def hint_within(self, connection: Connection, *, late: bool) -> timedelta | None:
         """How soon it must be due what others are told of; None: of nothing."""
         return None
-
-    def understands(self, connection: Connection) -> bool:
-        """Whether our statements can be executed on a connection of the user's."""
-        return True
 
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]

@@ -81,9 +81,13 @@ class SQLiteDialect(Dialect):
         """Do nothing: whoever looks at the file sees that it has changed."""
 
     def ready(self, connection: Connection) -> None:
-        """It gets our functions."""
+        """It gets our functions, and is in a transaction that writes."""
         driver: Any = connection.connection.dbapi_connection
         add_functions(driver)
+        driver = connection.connection.driver_connection
+        if not driver.in_transaction:
+            # Python begins one by itself only before words that it knows.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def in_autocommit(self, connection: Connection) -> bool:
         """As the driver has it: SQLAlchemy cannot tell."""

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from go_scheduler.stores.sql.database import Database
     from go_scheduler.stores.sql.rows import Columns
     from go_scheduler.stores.sql.statement import Batch, Statement, Terms, Write
-    from go_scheduler.stores.sqlite.database import SQLiteDatabase
     from go_scheduler.stores.sqlite.steps import Computed, Step
 
 _DIALECT = sqlite.dialect()
@@ -43,9 +43,7 @@ class FileStatements(Statements):
 
     rolls_back = True
 
-    def __init__(
-        self, database: SQLiteDatabase, microseconds: Callable[[], int]
-    ) -> None:
+    def __init__(self, database: Database, microseconds: Callable[[], int]) -> None:
         self._database = database
         self._microseconds = microseconds
         self._whole = _Whole(SystemClock().elapsed)
@@ -93,9 +91,15 @@ class FileStatements(Statements):
         given = self._given(statement, terms, batches)
         return _columns(statement).read(self._steps(connection, statement, *given))
 
-    def read(self, lane: Lane, statement: Statement, terms: Terms) -> Sequence[Any]:
+    def read(
+        self,
+        lane: Lane,
+        statement: Statement,
+        terms: Terms,
+        batches: Mapping[str, Batch] | None = None,
+    ) -> Sequence[Any]:
         """Execute a statement that only reads: nobody waits for it."""
-        given = self._given(statement, terms, None)
+        given = self._given(statement, terms, batches)
         found = self._database.run(
             lane, lambda connection: self._steps(connection, statement, *given)
         )

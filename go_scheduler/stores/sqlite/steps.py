@@ -66,7 +66,6 @@ _TARGET = re.compile(r"\s*(?:UPDATE|DELETE FROM)\s+\w+\s+AS\s+(\w+)")
 _RETURNING = re.compile(r"\bRETURNING\s+(.*)\Z", re.DOTALL)
 _ITEM = re.compile(r"(?:(\w+)\.)?(\w+)(?:\s+AS\s+(\w+))?")
 _FROM = re.compile(r"\s*FROM\s+(\w+)\b(.*)", re.DOTALL)
-_INSERTED = re.compile(r"(\s*INSERT\s+INTO\s+\w+\s*\([^)]*\)\s*)(.*)", re.DOTALL)
 _COMPUTED = re.compile(r"(:now|NULL|ids_unless_all\((\w+)\.id, :(\w+)\))\s+AS\s+\w+")
 
 
@@ -377,8 +376,4 @@ def _with(tables: Iterable[tuple[str, str]], body: str) -> str:
     listed = ",\n".join(f"{name} AS MATERIALIZED ({sql})" for name, sql in tables)
     if not listed:
         return body.strip()
-    # Its first word has to be INSERT: by that Python's sqlite3 knows that a transaction
-    # of the user's begins.
-    if (insert := _INSERTED.match(body)) is not None:
-        return f"{insert[1].strip()}\nWITH {listed}\n{insert[2].strip()}"
     return f"WITH {listed}\n{body.strip()}"

@@ -79,13 +79,14 @@ class SQLiteStore(SQLStore):
         database = SQLiteDatabase(url, durable=durable, busy_timeout=busy_timeout)
         dialect = SQLiteDialect(self.now)
         schema = Schema(dialect.name, migrate)
+        self._path = database.path
         self._migrates = migrate
-        super().__init__(database, dialect, schema=schema, clock=clock)
+        statements = FileStatements(database, self._microseconds)
+        super().__init__(database, dialect, statements, schema=schema, clock=clock)
         self._time = (clock or SystemClock()).now
-        self._statements = FileStatements(database, self._microseconds)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}('sqlite:///{self._database.path}')"
+        return f"{type(self).__name__}('sqlite:///{self._path}')"
 
     def initialize(self) -> None:
         """Make the file, and bring its schema up to date; or check that it is."""
@@ -94,7 +95,7 @@ class SQLiteStore(SQLStore):
 
     def examine(self) -> Sequence[Finding]:
         """What is wrong with the file."""
-        path = self._database.path
+        path = self._path
         if not path.exists():
             raise StoreUnavailableError(f"there is no file {path}")
 
