@@ -23,12 +23,10 @@ from go_scheduler.stores.rules import (
     goes_on,
     is_over,
     kept,
-    may_have_begun,
     removal_note,
     rescheduled,
     unfired,
     was_removed,
-    without_first,
 )
 from go_scheduler.stores.sql.database import LATE_AFTER, Overtaken
 from go_scheduler.stores.sql.edits import OpenInstances, definition_of
@@ -230,6 +228,9 @@ class Puts:
         else:
             changed = rescheduled(old, new, how.now, owner=how.owner)
             moment = _moment(changed, how)
+            if changed.overdue:
+                # It goes back on purpose.
+                moment["fired_until"] = None
             skipped = unfired(old, how.now)
         columns = {**write_definition(changed), **moment}
         written = self._edits.change(
@@ -245,8 +246,6 @@ class Puts:
             self._discard(connection, row, how.now)
             if skipped is not None:
                 self._record(connection, row, skipped, how.now)
-            if may_have_begun(old, changed, how.now):
-                return self._go_on_behind(connection, row, changed, how)
         elif changed.jitter != old.jitter:
             written = self._edits.take_back(connection, row, written, how.now)
         return replace(
@@ -255,34 +254,19 @@ class Puts:
             completed_at=written.completed_at,
         )
 
-    def _go_on_behind(
-        self,
-        connection: Connection,
-        row: Row[Any],
-        new: TaskDefinition,
-        how: _How,
-    ) -> TaskDefinition:
-        """Let it not fire again what has begun ahead of its time, and may be gone."""
-        column = instances.c
-        begun = select(column.id).where(
-            column.definition_key == row.key, column.fire_time == new.next_fire_time
-        )
-        begun = self._dialect.looked_up(begun, instances, "task_instances_fire_key")
-        if not connection.execute(begun).all():
-            return new
-        new = without_first(new, how.now)
-        connection.execute(
-            update(definitions)
-            .where(definitions.c.key == row.key)
-            .values(_moment(new, how))
-        )
-        return new
-
     def _discard(self, connection: Connection, row: Row[Any], now: datetime) -> None:
         """Remove what is to come by the former trigger, and skip what has passed."""
         open_instances = OpenInstances(connection, self._dialect, [row.key])
         open_instances.remove_unused(now)
         open_instances.skip_unused(now, EDITED)
+        begun = open_instances.last_to_stay(now)
+        if begun > now:
+            # It may be gone when the other trigger fires.
+            connection.execute(
+                update(definitions)
+                .where(definitions.c.key == row.key)
+                .values(fired_until=begun)
+            )
         if row.slot is not None:
             free_slots(connection, [row.slot])
 
