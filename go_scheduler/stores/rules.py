@@ -316,46 +316,23 @@ def _without_fired(
     They pass while the call is on its way, and their instances may be deleted by now.
     What was overdue already when it was put is meant to run.
     """
-    if new.overdue or not is_own(old.trigger) or old.trigger.waits:
+    first, triggers = new.next_fire_time, (old.trigger, new.trigger)
+    # What is not ours may hang, and others wait meanwhile.
+    if new.overdue or not all(is_own(each) and not each.waits for each in triggers):
         return new
     for _ in range(MOST_COUNTED):
-        first = new.next_fire_time
-        if first is None or first > now or not _has_fired(old, first):
+        if first is None or first > now:
             break
-        new = without_first(new, now)
-    return new
-
-
-def _has_fired(old: TaskDefinition, at: datetime) -> bool:
-    if old.next_fire_time is not None and old.next_fire_time <= at:
-        return False
-    try:
-        return next_fire_time_of(old.trigger, at - _MICROSECOND) == at
-    except Exception:
-        # To give it another trigger may be the way out of just that.
-        return False
-
-
-def may_have_begun(old: TaskDefinition, new: TaskDefinition, now: datetime) -> bool:
-    """Whether an instance of the next fire time may have begun, ahead of its time."""
-    first = new.next_fire_time
-    if first is None or first <= now:
-        return False
-    return old.next_fire_time is None or old.next_fire_time > first
-
-
-def without_first(new: TaskDefinition, now: datetime) -> TaskDefinition:
-    """A definition that goes on behind its next fire time, which is not to be fired."""
-    first = new.next_fire_time
-    # What is not ours may hang, and others wait meanwhile.
-    if first is None or not is_own(new.trigger) or new.trigger.waits:
-        return new
-    try:
-        following = next_fire_time_of(new.trigger, first)
-    except Exception:
-        return new
-    new = changed(new, next_fire_time=following)
-    return changed(new, completed_at=_completed_at(new, now))
+        if old.next_fire_time is not None and first >= old.next_fire_time:
+            break
+        try:
+            if next_fire_time_of(old.trigger, first - _MICROSECOND) != first:
+                break
+            first = next_fire_time_of(new.trigger, first)
+        except Exception:
+            # To give it another trigger may be the way out of just that.
+            break
+    return changed(new, next_fire_time=first)
 
 
 def fired(

@@ -26,14 +26,12 @@ from go_scheduler.stores.rules import (
     is_outdated,
     is_over,
     kept,
-    may_have_begun,
     next_revision,
     removal_note,
     rescheduled,
     resumed,
     unfired,
     was_removed,
-    without_first,
 )
 
 if TYPE_CHECKING:
@@ -241,11 +239,8 @@ def _put(
         _discard(of, tables, now)
         if (skipped := unfired(of.definition, now)) is not None:
             _record(of, skipped, tables, now)
-        put = rescheduled(of.definition, new, now, owner=owner)
-        begins = may_have_begun(of.definition, put, now)
-        if begins and put.next_fire_time in of.instances:
-            put = without_first(put, now)
-        _edit(of, put, tables)
+        _note_begun(of, new, now)
+        _edit(of, rescheduled(of.definition, new, now, owner=owner), tables)
     return of.definition
 
 
@@ -298,6 +293,16 @@ def _discard(of: StoredDefinition, tables: Tables, now: datetime) -> None:
         # The fire time is free for the new trigger.
         of.instances[row.id] = of.instances.pop(row.fire_time)
         row.fire_time = None
+
+
+def _note_begun(of: StoredDefinition, new: TaskDefinition, now: datetime) -> None:
+    """Note what has begun ahead of its time: another trigger does not fire it again."""
+    times = (row.fire_time for row in of.instances.values())
+    begun = [each for each in times if each is not None and each > now]
+    if begun:
+        of.fired_until = max(begun)
+    elif new.overdue:
+        of.fired_until = None
 
 
 def _record(
@@ -374,7 +379,7 @@ def _fire(
         _record(of, firing.skipped, tables, now)
     made = []
     for fire_time, at in firing.instances():
-        if fire_time not in of.instances:
+        if fire_time not in of.instances and fire_time != of.fired_until:
             row = StoredInstance(tables.new_id(), of, fire_time, at, at, created_at=now)
             tables.add(row)
             made.append(row)

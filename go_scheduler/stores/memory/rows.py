@@ -39,12 +39,14 @@ class StoredDefinition:
             were made.
         open: How many of them a trigger that waits has to wait for.
         deleted: Whether it has been deleted.
+        fired_until: A fire time that had begun when it was given another trigger.
     """
 
     definition: TaskDefinition
     instances: dict[datetime | UUID, StoredInstance] = field(default_factory=dict)
     open: int = 0
     deleted: bool = False
+    fired_until: datetime | None = None
 
 
 @dataclass(slots=True, eq=False)

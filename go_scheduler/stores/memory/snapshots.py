@@ -33,6 +33,8 @@ class Snapshot:
         sets: The last declaration of each owner of a set.
         settings: What is agreed on, by its name.
         first_revision: The revision of the next new definition.
+        fired_until: By the ids of definitions the fire times that had begun when they
+            were given another trigger.
     """
 
     definitions: Sequence[TaskDefinition] = ()
@@ -49,6 +51,7 @@ class Snapshot:
     sets: Sequence[SetVersion] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     first_revision: int = 1
+    fired_until: Mapping[UUID, datetime] = field(default_factory=dict)
 
 
 def taken(tables: Tables) -> Snapshot:
@@ -71,6 +74,11 @@ def taken(tables: Tables) -> Snapshot:
         sets=tuple(tables.sets.values()),
         settings=dict(tables.settings),
         first_revision=tables.first_revision,
+        fired_until={
+            of.definition.id: of.fired_until
+            for of in tables.definitions.values()
+            if of.fired_until is not None
+        },
     )
 
 
@@ -84,7 +92,8 @@ def restored(snapshot: Snapshot) -> Tables:
     """Tables that hold what a snapshot does."""
     tables = Tables()
     for definition in snapshot.definitions:
-        tables.add_definition(StoredDefinition(definition))
+        fired_until = snapshot.fired_until.get(definition.id)
+        tables.add_definition(StoredDefinition(definition, fired_until=fired_until))
     names = {holder: name for name, holder in snapshot.slots.items()}
     rows: list[StoredInstance] = []
     for each in (*snapshot.instances, *snapshot.orphans):

@@ -38,12 +38,10 @@ from go_scheduler.stores.rules import (
     is_outdated,
     is_over,
     kept,
-    may_have_begun,
     removal_note,
     rescheduled,
     unfired,
     was_removed,
-    without_first,
 )
 
 if TYPE_CHECKING:
@@ -234,8 +232,8 @@ def _plan(
     plan |= {"action": "rescheduled", "values": values}
     if (skipped := unfired(stored, found.at)) is not None:
         plan["skipped"] = write_skipped(skipped)
-    if may_have_begun(stored, put, found.at):
-        plan["behind"] = write_kept(without_first(put, found.at))
+    # On purpose.
+    plan["goes_back"] = put.overdue
     return plan
 
 

@@ -150,7 +150,7 @@ WITH moved AS (
      AND d.next_fire_time IS NOT DISTINCT FROM x.expected
      AND d.revision = x.revision{_NOTHING_OPEN if waits else ""}
   RETURNING d.key, d.id, d.queue, d.priority, d.expire_after, d.waits, d.slot,
-            d.overlap),
+            d.overlap, d.fired_until),
 made AS (
   INSERT INTO task_instances
          (id, definition_key, shard, queue, priority, expire_after, waits, slot,
@@ -171,7 +171,7 @@ made AS (
     FROM batch AS f (id uuid, definition_id uuid, shard bigint, fire_time timestamptz,
                      later duration, last timestamptz, count bigint, reason text)
     JOIN moved AS d ON d.id = f.definition_id
-   WHERE true
+   WHERE (f.reason IS NOT NULL OR f.fire_time IS DISTINCT FROM d.fired_until)
   ON CONFLICT (definition_key, fire_time) DO NOTHING
   RETURNING id, definition_key, started_at, expires_at)
 {

@@ -21,12 +21,10 @@ from go_scheduler.stores.rules import (
     goes_on,
     is_over,
     kept,
-    may_have_begun,
     removal_note,
     rescheduled,
     unfired,
     was_removed,
-    without_first,
 )
 from go_scheduler.stores.sql.database import LATE_AFTER, Overtaken
 from go_scheduler.stores.sql.edits import (
@@ -35,6 +33,7 @@ from go_scheduler.stores.sql.edits import (
     FREE_UNSTARTED,
     LET_GO,
     LOCK_OPEN,
+    NOTE_BEGUN,
     REMOVE_UNUSED,
     SKIP_UNUSED,
     SQLEdits,
@@ -230,6 +229,9 @@ class SQLPuts(SQLEdits):
         else:
             changed = rescheduled(old, new, how.now, owner=how.owner)
             moment = _moment(changed, how)
+            if changed.overdue:
+                # It goes back on purpose.
+                moment["fired_until"] = None
             skipped = unfired(old, how.now)
         columns = {**write_definition(changed), **moment}
         written = self._change(
@@ -245,8 +247,6 @@ class SQLPuts(SQLEdits):
             self._discard(connection, row)
             if skipped is not None:
                 self._record(connection, row, skipped, how.now)
-            if may_have_begun(old, changed, how.now):
-                return self._go_on_behind(connection, row, changed, how)
         elif changed.jitter != old.jitter:
             written = self._take_back(connection, row, written)
         return replace(
@@ -255,34 +255,13 @@ class SQLPuts(SQLEdits):
             completed_at=written.completed_at,
         )
 
-    def _go_on_behind(
-        self,
-        connection: Connection,
-        row: Row[Any],
-        new: TaskDefinition,
-        how: _How,
-    ) -> TaskDefinition:
-        """Let it not fire again what has begun ahead of its time, and may be gone."""
-        column = instances.c
-        begun = select(column.id).where(
-            column.definition_key == row.key, column.fire_time == new.next_fire_time
-        )
-        begun = self._dialect.looked_up(begun, instances, "task_instances_fire_key")
-        if not connection.execute(begun).all():
-            return new
-        new = without_first(new, how.now)
-        connection.execute(
-            update(definitions)
-            .where(definitions.c.key == row.key)
-            .values(_moment(new, how))
-        )
-        return new
-
     def _discard(self, connection: Connection, row: Row[Any]) -> None:
         """Remove what is to come by the former trigger, and skip what has passed."""
         execute, theirs = self._execute(connection), {"k": [(row.key,)]}
         execute(REMOVE_UNUSED, {"latest": LATEST}, theirs)
         execute(SKIP_UNUSED, {"earliest": EARLIEST, "reason": EDITED}, theirs)
+        # It may be gone when the other trigger fires.
+        execute(NOTE_BEGUN, {"latest": LATEST}, theirs)
         free_slots(execute, [row.slot])
 
     def _record(

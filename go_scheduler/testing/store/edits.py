@@ -456,20 +456,23 @@ class EditTests(StoreTests):
     def test_another_trigger_repeats_no_fire_time_that_has_begun(
         self, rig: Rig
     ) -> None:
-        for trigger, following in (
-            (EVERY_TWO_HOURS, START + 2 * HOUR),
-            (ExecuteOnceTrigger(START + SECOND), None),
-            (ForeignTrigger(), START + SECOND),
-        ):
-            new = rig.put(definition(START + SECOND))
-            rig.fire(new, next_fire_time=START + HOUR)
-            [run] = rig.claim(ahead=SECOND, lead=SECOND)
-            assert run.started_at == START + SECOND
-            read = rig.read(new)
-            rig.edit(read, trigger=trigger, next_fire_time=START + SECOND)
-            ended_at = START if following is None else None
-            rig.check(read, next_fire_time=following, completed_at=ended_at)
-            rig.delete(read)
+        soon = START + SECOND
+        new = rig.put(definition(soon))
+        rig.fire(new, next_fire_time=START + HOUR)
+        [run] = rig.claim(ahead=SECOND, lead=SECOND)
+        assert run.started_at == soon
+        # Others are put meanwhile, one after the other.
+        for trigger in (EVERY_TWO_HOURS, ForeignTrigger()):
+            rig.edit(rig.read(new), trigger=trigger, next_fire_time=soon)
+        assert rig.finish(run, deletes=True)
+        rig.advance(SECOND)
+        assert rig.fire(rig.read(new), soon, next_fire_time=START + HOUR) == []
+        [later] = rig.fire(rig.read(new), next_fire_time=START + 2 * HOUR)
+        assert later.fire_time == START + HOUR
+        # Whoever goes back there on purpose may.
+        once = {"trigger": ExecuteOnceTrigger(soon), "next_fire_time": soon}
+        back = rig.edit(rig.read(new), overdue=True, **once)
+        assert soon in times(rig.fire(back))
 
     def test_another_trigger_goes_back_on_purpose(self, rig: Rig) -> None:
         new = rig.put()

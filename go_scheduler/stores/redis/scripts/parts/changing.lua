@@ -36,6 +36,11 @@ local function discard(of)
       end
     end
   end
+  -- What has begun ahead of its time may be gone when the other trigger fires.
+  local begun = call(
+    'ZREVRANGEBYLEX', P .. 'df:' .. of.life, '+', '(' .. now .. '~', 'LIMIT', 0, 1
+  )
+  return begun[1] and sub(begun[1], 1, 18)
 end
 
 local function move(row, of)

@@ -19,7 +19,7 @@ local function fire(firing)
   local made = {}
   for _, each in ipairs(firing.instances) do
     local fire_time, execute_at, id = each[1], each[2], each[3]
-    if not fired_at(of, fire_time) then
+    if not fired_at(of, fire_time) and fire_time ~= of.fired_until then
       local row = new(id, of, execute_at, fire_time)
       add(row)
       made[#made + 1] = row

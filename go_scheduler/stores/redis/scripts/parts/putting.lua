@@ -54,15 +54,12 @@ local function put(plan)
     return of
   end
   if plan.action == 'rescheduled' then
-    discard(of)
+    local begun = discard(of)
+    if begun or plan.goes_back then
+      alter(of, { fired_until = begun or false })
+    end
     if plan.skipped then
       add_skipped(new(plan.skipped.id, of, plan.skipped.first), plan.skipped)
-    end
-    -- What has begun ahead of its time is not fired again, though it may be gone then.
-    if plan.behind and fired_at(of, plan.values.next_fire_time) then
-      for name, value in pairs(plan.behind) do
-        plan.values[name] = value
-      end
     end
   elseif plan.takes_back then
     take_back(of)
