@@ -53,7 +53,7 @@ _TYPES = [each.type for each in _ended]
 
 
 class Tombstones:
-    """Remembers ids, in words that every driver understands.
+    """Remembers ids.
 
     Args:
         dialect: The engine's own words.
@@ -221,17 +221,14 @@ RETURNING s.name
 LOCK_OPEN = _locked()
 _LOCK_UNUSED = _locked(f"\n   AND {_UNUSED}\n   AND {_COMING}")
 REMOVE_UNUSED = _removed("")
-# What comes after the last that has begun or ended: that is not open any more, but says
-# as well that it was its turn.
-_TAKE_BACK = _removed(
-    f"""
-   AND t.fire_time > coalesce((
+# The latest fire time to come of what has begun or ended: what ended is not open, but
+# says as well that it was its turn.
+_LAST_BEGUN = f"""
          SELECT max(b.fire_time) FROM task_instances@task_instances_fire_key AS b
           WHERE b.definition_key IN (SELECT k.key FROM batch AS k (key uuid))
             AND {_COMING.replace("t.", "b.")}
-            AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")})),
-         now())"""
-)
+            AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")})"""
+_TAKE_BACK = _removed(f"\n   AND t.fire_time > coalesce(({_LAST_BEGUN}), now())")
 SKIP_UNUSED = _changed(
     """outcome = 'skipped', completed_at = now(), skipped_first = t.fire_time,
        skipped_last = t.fire_time, skipped_count = 1,
