@@ -365,6 +365,23 @@ def test_who_adds_within_a_transaction_never_asks_for_a_stronger_lock(
     assert {each.strip() for each in locks} == {lock}
 
 
+@pytest.mark.parametrize("engine", LOCKING)
+def test_who_adds_to_what_is_limited_meanwhile_is_told_to_repeat(
+    client: Client, shop: Shop
+) -> None:
+    task = client.schedule(SEND)
+
+    def come_first(connection: Connection, *statement: object) -> None:
+        if "INSERT INTO task_instances" in str(statement[1]):
+            client.schedule(replace(task, max_queue=1))
+
+    with shop.engine.connect() as connection:
+        event.listen(connection, "before_cursor_execute", come_first)
+        with pytest.raises(StoreUnavailableError, match="repeat the transaction"):
+            client.enqueue("send", connection=connection)
+    assert client.counts()[State.PENDING] == 0
+
+
 # What is changed by hand.
 
 

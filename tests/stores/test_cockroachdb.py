@@ -205,6 +205,16 @@ def test_a_list_whose_connection_is_lost_ends_with_it() -> None:
     assert connection.executed == [PAST]
 
 
+def test_in_a_transaction_of_the_users_nothing_is_read_in_another_one() -> None:
+    connection = cast("Any", Told())
+    dialect = CockroachDBDialect(None, follower_reads=True)
+    dialect.joined = True
+    for read in (dialect.listed, dialect.past_locks):
+        with pytest.raises(exc.OperationalError):
+            read(connection, reading(LockNotAvailable))
+    assert connection.executed == ["SELECT", "SELECT"]
+
+
 # Claims and reads that meet locks, as they do on CockroachDB.
 
 

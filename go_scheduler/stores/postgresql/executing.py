@@ -14,10 +14,10 @@ from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.stores.postgresql import dialect as words
+from go_scheduler.stores.postgresql import literals
+from go_scheduler.stores.postgresql.dialect import Notices, notified
 from go_scheduler.stores.postgresql.driver import met_a_lock
 from go_scheduler.stores.sql.database import Overtaken, Result, Sweep
-from go_scheduler.stores.sql.rows import to_microseconds
 from go_scheduler.stores.sql.statement import (
     HIGHEST,
     Statements,
@@ -26,8 +26,7 @@ from go_scheduler.stores.sql.statement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from sqlalchemy import Connection
@@ -66,22 +65,8 @@ _OF_DEFINITION = "ON d.key = t.definition_key"
 _MOST_WAITS = 15
 
 
-def _durations(values: Iterable[timedelta | None]) -> str:
-    return words.numbers(
-        None if each is None else to_microseconds(each) for each in values
-    )
-
-
-_KINDS: Mapping[str, tuple[str, Callable[[Iterable[Any]], str]]] = {
-    "uuid": ("uuid", words.ids),
-    "bigint": ("bigint", words.numbers),
-    "duration": ("bigint", _durations),
-    "boolean": ("boolean", words.truths),
-    "timestamptz": ("timestamptz", words.times),
-    "text": ("text", words.texts),
-    "word": ("text", words.words),
-}
-"""The type of a column of a batch on a server, and what writes its values."""
+_KINDS = {"duration": "bigint", "word": "text"}
+"""The type of a column of a batch on a server, where it is not that of its kind."""
 
 
 class _Made(NamedTuple):
@@ -119,7 +104,7 @@ class ServerStatements(Statements):
         self._clock = clock
         self._elapsed = (clock or SystemClock()).elapsed
         self._sweeps: dict[object, Sweep] = {}
-        self._notices = words.Notices(self._elapsed)
+        self._notices = Notices(self._elapsed)
 
     def sweep(self, scan: object) -> Sweep:
         """How far the scan of this name has come."""
@@ -252,7 +237,7 @@ def _arrays(statement: Statement, batches: Mapping[str, Batch]) -> dict[str, obj
         if table in batches:
             columns = list(zip(*batches[table], strict=True)) or [()] * len(declared)
             for (name, kind), values in zip(declared, columns, strict=True):
-                found[f"{table}_{name}"] = _KINDS[kind][1](values)
+                found[f"{table}_{name}"] = literals.BY_KIND[kind](values)
     return found
 
 
@@ -270,7 +255,7 @@ def _made(
     for pattern, word in _WORDS:
         sql = pattern.sub(word, sql)
     sql = _INDEX.sub(lambda found: dialect.by_index(found[1]), sql).strip()
-    sql = _NOTIFIED.sub(lambda found: words.notified(notifies, *found.groups()), sql)
+    sql = _NOTIFIED.sub(lambda found: notified(notifies, *found.groups()), sql)
     if clocked:
         sql = sql.replace("now()", "CAST(:now AS timestamptz)")
     if apart:
@@ -294,7 +279,7 @@ def sql_of(statement: Statement, dialect: PostgreSQLDialect) -> str:
 # whole index, if no statistics say how large that is.
 def _unnested(table: str, declared: Sequence[tuple[str, str]]) -> str:
     arrays = ", ".join(
-        f"(SELECT CAST(:{table}_{name} AS {_KINDS[kind][0]}[]))"
+        f"(SELECT CAST(:{table}_{name} AS {_KINDS.get(kind, kind)}[]))"
         for name, kind in declared
     )
     names = ", ".join(name for name, _ in declared)

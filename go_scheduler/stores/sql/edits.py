@@ -53,7 +53,7 @@ _TYPES = [each.type for each in _ended]
 
 
 class Tombstones:
-    """Remembers ids, in words that every driver understands.
+    """Remembers ids.
 
     Args:
         dialect: The engine's own words.
@@ -221,21 +221,18 @@ RETURNING s.name
 LOCK_OPEN = _locked()
 _LOCK_UNUSED = _locked(f"\n   AND {_UNUSED}\n   AND {_COMING}")
 REMOVE_UNUSED = _removed("")
-# The last that has begun or ended: that is not open any more, but says as well that it
-# was its turn.
-_LAST_BEGUN = f"""(
+# The latest fire time to come of what has begun or ended: what ended is not open, but
+# says as well that it was its turn.
+_LAST_BEGUN = f"""
          SELECT max(b.fire_time) FROM task_instances@task_instances_fire_key AS b
           WHERE b.definition_key IN (SELECT k.key FROM batch AS k (key uuid))
             AND {_COMING.replace("t.", "b.")}
-            AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")}))"""
-_TAKE_BACK = _removed(
-    f"""
-   AND t.fire_time > coalesce({_LAST_BEGUN}, now())"""
-)
+            AND NOT (b.completed_at IS NULL AND {_UNUSED.replace("t.", "b.")})"""
+_TAKE_BACK = _removed(f"\n   AND t.fire_time > coalesce(({_LAST_BEGUN}), now())")
 NOTE_BEGUN = Statement(
     f"""
 UPDATE task_definitions@task_definitions_pkey AS d
-   SET fired_until = coalesce({_LAST_BEGUN}, d.fired_until)
+   SET fired_until = coalesce(({_LAST_BEGUN}), d.fired_until)
  WHERE d.key IN (SELECT k.key FROM batch AS k (key uuid))
 RETURNING d.key
 """,

@@ -1,7 +1,7 @@
 """How definitions and instances are inserted, each batch by one statement.
 
-What is new is inserted without a read before it. What is there already is left to
-``puts`` and ``additions``, which read it first.
+What is new is inserted without a read before it. A definition that is there already is
+left to ``puts``, which reads it first.
 """
 
 from __future__ import annotations
@@ -379,7 +379,8 @@ class SQLInserts(ByHandStore, SQLPuts):
                 soon.append(made)
         others = [each for each in definitions if each.id not in put]
         if others:
-            stored = self._put_known(connection, others, late=late)
+            known = self._live(connection, [each.id for each in others])
+            stored = self._put_over(connection, known, others, late=late)
             put.update((each.id, each) for each in stored)
         return [put[each.id] for each in definitions], soon
 
@@ -541,11 +542,11 @@ class SQLInserts(ByHandStore, SQLPuts):
         if not rows:
             raise TaskDefinitionNotFoundError(definition_id)
         [row] = rows
-        made = {each.id for each in new} if row.ids is None else {*row.ids}
-        made.difference_update(skipped or ())
-        left = [each for each in additions if each.id not in made]
         there: Mapping[UUID, Any] = {}
-        if left:
+        if row.ids is not None or skipped or len(new) < len(additions):
+            made = {each.id for each in new} if row.ids is None else {*row.ids}
+            made.difference_update(skipped or ())
+            left = [each for each in additions if each.id not in made]
             there = existing(self._statements, connection, row.d_key, left)
         [definition] = self._reader.definitions(
             Lane.BY_HAND, [DefinitionRow(*row[:_WIDTH])]

@@ -66,23 +66,6 @@ _EXCLUDING = ("slot", "overlap", "waits")
 class SQLPuts(SQLEdits):
     """Replaces definitions that are there, and declares sets of them."""
 
-    def _put_known(
-        self,
-        connection: Connection,
-        given: Sequence[TaskDefinition],
-        *,
-        late: bool = False,
-    ) -> Sequence[TaskDefinition]:
-        """Insert or replace definitions.
-
-        Args:
-            connection: In a transaction.
-            given: The definitions, each once.
-            late: Whether others may see them only much later.
-        """
-        rows = self._live(connection, [each.id for each in given])
-        return self._put_over(connection, rows, given, late=late)
-
     def _put_over(
         self,
         connection: Connection,

@@ -1,9 +1,10 @@
 """The store of all SQL engines.
 
-What the loops call stands in ``firing``, ``claims``, ``runs`` and ``cleanup``; what
-puts in anything new, in ``inserts``. Each module has its statements, and the methods
-that send them. What users call besides is in ``puts``, ``edits``, ``additions`` and
-``views``.
+What the loops call stands in ``firing``, ``claims``, ``runs``, ``reviewing`` and
+``cleanup``; what puts in anything new, in ``inserts``. What users call besides is in
+``puts``, ``edits``, ``additions`` and ``views``. Each module has its statements, and
+the methods that send them. In a transaction of the user's they are the same: see
+``join``.
 """
 
 from __future__ import annotations
