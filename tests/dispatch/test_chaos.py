@@ -33,10 +33,12 @@ from go_scheduler.clock import SystemClock
 from go_scheduler.dispatch import Dispatcher, open_bus
 from go_scheduler.events import InstanceFinished, InstanceGivenBack, hears
 from go_scheduler.stores import open_store
+from go_scheduler.stores.postgresql.store import PostgreSQLStore
 from tests.audits import check_audit
 from tests.cli.shell import clean_environment
 from tests.dispatch.wrapped_bus import RepeatingBus
 from tests.rabbitmq_servers import RabbitMQServer, running_rabbitmq
+from tests.traces import check_traces, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,13 +180,16 @@ class World:
 
 @pytest.fixture
 def make(
-    lasting_rabbitmq: RabbitMQServer, empty_database_url: Callable[[], str]
+    lasting_rabbitmq: RabbitMQServer,
+    empty_database_url: Callable[[], str],
+    tmp_path: Path,
 ) -> Iterator[Callable[..., World]]:
-    """Makes all of it but its workers, at a standstill."""
-    with ExitStack() as stack:
+    """Makes all of it but its workers, at a standstill; its calls are checked."""
+    with recorded(PostgreSQLStore, tmp_path / "here.calls"), ExitStack() as stack:
         yield lambda **timeouts: World(
             lasting_rabbitmq, empty_database_url(), stack, **timeouts
         )
+    assert check_traces(tmp_path) > WAITING
 
 
 def test_nothing_is_lost_or_doubled_whatever_is_killed(

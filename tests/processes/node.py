@@ -24,6 +24,7 @@ from go_scheduler.run import HandedOn
 from go_scheduler.scheduler import Scheduler
 from go_scheduler.triggers import IntervalTrigger
 from tests.made import make_store
+from tests.traces import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +149,9 @@ def main() -> None:
     """Be a node on the store, with the file and in the role that are given."""
     url, path, role = sys.argv[1:]
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    Node(Role(**json.loads(role)), os.open(Path(path), flags)).run(make_store(url))
+    store, calls = make_store(url), Path(path).with_suffix(".calls")
+    with recorded(type(store), calls):
+        Node(Role(**json.loads(role)), os.open(Path(path), flags)).run(store)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from go_scheduler.testing.builders import all_pages
 from tests.audits import check_audit
 from tests.conftest import SHARED
 from tests.patience import FAILED_AFTER
+from tests.traces import check_traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -203,10 +204,12 @@ def processes(
     Args:
         url: The store.
         folder: Where they write what they tell.
-        audited: The same store: what was due meanwhile is audited at the end.
+        audited: The same store: what was due meanwhile is audited at the end, and what
+            it answered is checked.
     """
     since = None if audited is None else audited.now()
     with ExitStack() as stack:
         yield Processes(url, folder, stack)
     if audited is not None:
         check_audit(audited, since)
+        check_traces(folder)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +31,23 @@ from go_scheduler.running.keeper import Renewals
 from go_scheduler.running.takeover import Takeover, Unanswered
 from go_scheduler.simulation import Fault, FaultKind, simulate_faults
 from go_scheduler.simulation.faults import CALLS
-from go_scheduler.simulation.nodes import Node
+from go_scheduler.simulation.nodes import Node, _SeededStore
 from go_scheduler.stores.memory.rows import StoredInstance
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.memory.tables import Leases, Slots
 from go_scheduler.stores.messages import Answer
-from go_scheduler.testing.builders import HOUR, MINUTE, SECOND
+from go_scheduler.testing.builders import HOUR, MINUTE, SECOND, TICK
 from go_scheduler.testing.clock import START
 from go_scheduler.triggers.base import fire_times
 from tests.audits import slow_fire_times
 from tests.simulation.seeds import DEFINITIONS, simulated
+from tests.traces import check_traces, recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from datetime import timedelta
+
+    from go_scheduler.stores.base import Store
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 50
@@ -57,10 +63,24 @@ def test_an_oracle_knows_the_same_fire_times() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_all_promises_hold_whatever_fails(seed: int) -> None:
-    report = simulated(seed)
+def test_all_promises_hold_whatever_fails(seed: int, tmp_path: Path) -> None:
+    with traced(tmp_path):
+        report = simulated(seed)
     assert report.problems == (), [*report.shrunk().faults]
     assert report.instances > 30
+    assert check_traces(tmp_path) > 100
+
+
+@contextmanager
+def traced(folder: Path) -> Iterator[None]:
+    """Have what the store of a simulation is asked written, in simulated time."""
+    ticks = count()
+
+    def elapsed(store: Store) -> timedelta:
+        return store.now() - START + next(ticks) * TICK
+
+    with recorded(_SeededStore, folder / "simulated.calls", elapsed=elapsed):
+        yield
 
 
 def a_claim_takes_what_has_not_lapsed(patch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from go_scheduler.triggers.execute_once import ExecuteOnceTrigger
 from tests.audits import check_audit
 from tests.cli.shell import clean_environment
 from tests.ports import free_port
+from tests.traces import check_traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,7 @@ FULL = os.environ.get("GO_SCHEDULER_CHAOS") == "full"
 JOBS, WORKERS, PROCESSES = (10_000, 200, 8) if FULL else (400, 20, 4)
 PATIENCE = 600
 CONFIGURATION = "scheduler: {lease: 2s}\nwork: {lease: 3s}\n"
+ROOT = str(Path(__file__).parents[3])
 PROGRAM = str(Path(__file__).with_name("chaos_workers.py"))
 TABLE = (
     "CREATE TABLE ran (id uuid, attempt bigint, valid boolean, at timestamptz,"
@@ -80,7 +82,8 @@ class Chaos:
 
     def _serve(self) -> subprocess.Popen[bytes]:
         words = ("--store", self._url, "--port", str(self._port))
-        return self._started("-m", "go_scheduler", "serve", *words)
+        calls = str(self._folder / "server.calls")
+        return self._started("-m", "tests.traces", calls, "serve", *words)
 
     def _work(self) -> subprocess.Popen[bytes]:
         server = f"http://127.0.0.1:{self._port}"
@@ -90,7 +93,7 @@ class Chaos:
         return subprocess.Popen(
             [sys.executable, *words],
             cwd=self._folder,
-            env=clean_environment(),
+            env={**clean_environment(), "PYTHONPATH": ROOT},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -148,6 +151,7 @@ def test_nothing_is_lost_or_doubled_however_many_are_killed(
     assert found == [JOBS, 0, 0, 0]
     with closing(open_store(url)) as store:
         check_audit(store)
+    assert check_traces(tmp_path) > 2 * JOBS
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,52 @@
+"""Two calls at once come to what they come to one after the other, on a PostgreSQL."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import Select
+
+from tests import servers
+from tests.interleavings import KNOWN, Interleavings, compare, pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [pytest.mark.slow, pytest.mark.server]
+
+# So many of all pairs; ``python -m tests.interleavings`` tries all.
+SEED, TRIED = 1, 12
+
+
+@pytest.fixture
+def url(empty_database_url: Callable[[], str]) -> str:
+    """A database of its own, with the tables."""
+    url = empty_database_url()
+    with servers.opened(url):
+        pass
+    return url
+
+
+@pytest.mark.parametrize("patient", [True, False], ids=["waiting", "passing by"])
+def test_no_order_of_two_calls_comes_to_anything_else(url: str, patient: bool) -> None:
+    some = random.Random(SEED).sample([*pairs()], TRIED)
+    with closing(Interleavings(url, patient=patient, switches=1)) as orders:
+        for scene in dict.fromkeys(scene for scene, _, _ in some):
+            made = orders.set_up(scene)
+            for calls in some:
+                if calls[0] == scene and calls not in KNOWN:
+                    found = compare(orders, made, calls)
+                    assert not found.wrong, found
+
+
+def test_what_does_not_lock_the_row_it_has_read_is_found(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Select, "with_for_update", lambda query, **_: query)
+    with closing(Interleavings(url, patient=True, switches=1)) as orders:
+        made = orders.set_up("due")
+        found = compare(orders, made, ("due", "delete", "add"))
+    assert "task_instances(" in str(found)

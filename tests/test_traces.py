@@ -1,0 +1,158 @@
+"""What the checker of traces finds: stores that keep their rules, and others."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from go_scheduler.models import Outcome
+from go_scheduler.stores.sql import claims, runs
+from go_scheduler.stores.sql import firing as fires
+from go_scheduler.stores.sql.statement import Write
+from go_scheduler.testing.builders import (
+    HOUR,
+    LEASE,
+    OTHER_NODE,
+    SECOND,
+    TICK,
+    cancel,
+    claim,
+    claimed,
+    definition,
+    ended,
+    finish,
+    firing,
+    put,
+    release,
+    renew,
+    running,
+    start,
+)
+from go_scheduler.testing.clock import START
+from tests.conftest import SQL
+from tests.traces import check_traces, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+    from pathlib import Path
+
+    from go_scheduler.stores.base import Store
+    from go_scheduler.testing.clock import ManualClock
+
+
+FINISHES = ["_FINISH", "_FINISH_WITH_RESULTS", "_FINISH_IN_FULL"]
+
+
+@contextmanager
+def written(store: Store, clock: ManualClock, folder: Path) -> Iterator[None]:
+    """Have what a store is asked written; no two calls are at the same moment."""
+    ticks = count()
+
+    def elapsed(_: Store) -> timedelta:
+        return clock.elapsed() + next(ticks) * TICK
+
+    with recorded(type(store), folder / "here.calls", elapsed=elapsed):
+        yield
+
+
+def story(store: Store, clock: ManualClock) -> None:
+    """Claims that lapse, ends that come late, retries, edits, firings that lose."""
+    first = running(store)
+    claim(store, OTHER_NODE, lapsed=True)
+    clock.advance(LEASE)
+    [second] = claim(store, OTHER_NODE, lapsed=True)
+    clock.advance(SECOND)
+    renew(store, first)
+    start(store, first)
+    finish(store, first, Outcome.FAILED)
+    release(store, first)
+    finish(store, second, None)
+    [third] = claim(store)
+    # The first success counts, of whichever run; and no later one does.
+    finish(store, first)
+    finish(store, third, result="1")
+    finish(store, third)
+    failed = ended(store, definition(clock.now()), Outcome.FAILED)
+    store.reopen_instances([failed.id])
+    cancel(store, failed)
+    mine = claimed(store, definition(clock.now() + SECOND))
+    put(store, replace(mine.definition, queue="other"))
+    start(store, mine)
+    read = put(store, definition(clock.now()))
+    edited = put(store, replace(read, name="b"))
+    for each in (read, edited, edited):
+        store.fire_definitions([firing(each, next_fire_time=START + HOUR)])
+    store.pause_definitions([read.id])
+    store.resume_definitions([read.id])
+    store.fire_definitions([firing(edited)])
+
+
+def test_what_a_store_does_by_its_rules_is_possible(
+    store: Store, clock: ManualClock, tmp_path: Path
+) -> None:
+    with written(store, clock, tmp_path):
+        story(store, clock)
+    assert check_traces(tmp_path) > 25
+
+
+# A condition, by what it is replaced, and in which statements.
+GUARDS = {
+    "start: owned": ("t.attempt = x.attempt", "true", runs, ["_START"]),
+    "renew: owned": ("t.attempt = x.attempt", "true", runs, ["_RENEW"]),
+    "release: owned": ("t.attempt = x.attempt", "true", runs, ["_RELEASE"]),
+    "finish: owned": ("(t.attempt = x.attempt", "(true", runs, FINISHES),
+    "finish: first": ("OR t.outcome = 'failed'", "OR true", runs, FINISHES),
+    "claim: lapsed": (
+        "t.expires_at <= now()",
+        "true OR now() <= now()",
+        claims,
+        ["_CLAIM_LAPSED", "_LOOK"],
+    ),
+    "claim: attempt": (
+        "attempt = t.attempt + 1",
+        "attempt = t.attempt",
+        claims,
+        ["_CLAIM_LAPSED"],
+    ),
+    "fire: read": (
+        "d.next_fire_time IS NOT DISTINCT FROM x.expected",
+        "true",
+        fires,
+        ["_FIRE"],
+    ),
+    "fire: revision": ("d.revision = x.revision", "true", fires, ["_FIRE"]),
+}
+
+
+@pytest.mark.parametrize("engine", SQL[:2])
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_statement_without_one_of_its_conditions_is_found(
+    store: Store,
+    clock: ManualClock,
+    tmp_path: Path,
+    guard: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    condition, other, module, names = GUARDS[guard]
+    for name in names:
+        broken = without(getattr(module, name), condition, other)
+        monkeypatch.setattr(module, name, broken)
+    # Whatever it answers then.
+    with written(store, clock, tmp_path), suppress(AssertionError, ValueError):
+        story(store, clock)
+    with pytest.raises(AssertionError, match="no order explains"):
+        check_traces(tmp_path)
+
+
+def without(given: Any, condition: str, other: str) -> Any:
+    """A statement that has another condition."""
+    if isinstance(given, Write):
+        return replace(given, statement=without(given.statement, condition, other))
+    sql = given.sql.replace(condition, other)
+    assert sql != given.sql, "the statement has not got this condition"
+    return replace(given, sql=sql)
