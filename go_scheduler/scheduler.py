@@ -106,8 +106,9 @@ class Scheduler(Lifecycle, Tasks, Client):
         catch_up: What becomes of what is late, for definitions that do not say.
         lease: How long a claim holds unless it is renewed, which happens every third of
             it: the work of a node that died runs elsewhere a little after that.
-        retention: How long finished instances and definitions are kept; zero: no longer
-            than until the next cleanup.
+        retention: How long finished instances and definitions are kept, for a ``lease``
+            at least; zero: what has succeeded is deleted as it ends, unless it has a
+            key, a result or a slot, or was claimed more than once.
         retention_failed: The same for instances that failed; None: a week, or as long
             as ``retention`` if that is longer or zero.
         remember: How long the id of a definition is remembered that was passed and not

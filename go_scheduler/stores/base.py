@@ -199,7 +199,11 @@ class DefinitionStore(ABC):
           ``unfired``: so each fire time has its instance or is in one record, whoever
           fires at the same moment. ``next_fire_time`` is as passed, and the definition
           is live again if it was completed. Instances that run or wait for a retry
-          stay, and so do those without a ``fire_time``.
+          stay, and so do those without a ``fire_time``. Nothing fires twice, though its
+          instance may be gone: ``rescheduled`` leaves out the first fire times that
+          have passed and been fired; and the latest one that has begun ahead of its
+          time gets no second instance. What is ``overdue`` goes back on purpose: both
+          end with it.
 
         Either way its open instances go to its queue, and those claimed and not started
         lose their claim if that is another one. With another ``overlap`` or ``lock``,
@@ -1147,7 +1151,7 @@ class TransactionalStore(Store):
         Args:
             connection: As for ``join``.
             outcome: Its ``outcome`` is *completed*: the first success of any attempt
-                counts, as for ``finish_instances``.
+                counts, as for ``finish_instances``. Its instance is never deleted.
 
         Returns:
             Whether it was the first.

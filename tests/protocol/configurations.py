@@ -100,7 +100,7 @@ CONFIGURATIONS = [
         "firing: two nodes, three fire times, one edit",
         firing.Firing,
         {"nodes": 2, "edits": 1},
-        _all_but(firing.GUARDS, *_OF_TWO_EDITS, "not paused"),
+        _all_but(firing.GUARDS, *_OF_TWO_EDITS, "not paused", "unique"),
     ),
     Configuration(
         "firing: two nodes, three fire times, two edits",
@@ -151,6 +151,12 @@ CONFIGURATIONS = [
         success.GUARDS,
     ),
     Configuration(
+        "late success: three runs of one instance, which a success deletes",
+        success.Success,
+        {"calls": 3, "deletes": True},
+        {**success.GUARDS, **success.OF_DELETION},
+    ),
+    Configuration(
         "remote ends: two workers, one fault",
         remote.Remote,
         {"workers": 2, "faults": 1},
@@ -181,6 +187,9 @@ CONFIGURATIONS = [
 NOT_NEEDED = {
     ("firing: two nodes, three fire times, two edits", "not paused"): (
         "a pause raises the revision, by which the step does not count either"
+    ),
+    ("firing: two nodes, three fire times, two edits", "unique"): (
+        "of the one fire time that may have begun ahead the definition says so itself"
     ),
 }
 """Guards whose absence no model notices: the rebuilding may leave them out."""
@@ -221,6 +230,7 @@ COVERED = {
         (
             "a run goes on after it was given up",
             "somebody cancels it, or has it run again",
+            "a success deletes it, and is reported again",
         ),
         (FIRST_SUCCESS, ENDS),
     ),

@@ -3,7 +3,8 @@
 Nodes read a definition and plan its next step, and the step counts only if nothing has
 changed since. An edit is a transaction of two statements: it takes the definition, and
 then sees to its instances; what is theirs may start in between. Two triggers share some
-of their fire times.
+of their fire times. Whoever gives it another one has asked that for its first fire time
+some time before. What has ended may be deleted at once.
 """
 
 from __future__ import annotations
@@ -32,17 +33,23 @@ GUARDS = {
     "last to stay": "a pause takes nothing back that comes before what has started",
     "records": "an edit records what had passed without an instance",
     "share": "what is added by hand holds on to its definition until it is there",
+    "has fired": "another trigger does not begin with what the former one has fired",
+    "has begun": "another trigger does not begin with what has begun ahead of its time",
 }
 
 
 class Definition(NamedTuple):
-    """A row of definitions; ``revision`` is remembered when it is not there."""
+    """A row of definitions; ``revision`` is remembered when it is not there.
+
+    ``fired_until`` is a fire time that had begun when it was given another trigger.
+    """
 
     there: bool
     revision: int
     trigger: int
     next: int
     paused: bool
+    fired_until: int = BY_HAND
 
 
 class Instance(NamedTuple):
@@ -51,12 +58,10 @@ class Instance(NamedTuple):
     Attributes:
         time: Its fire time, or that it was added by hand.
         stage: Whether it waits, has started, or has ended.
-        outlasts: Whether the trigger was changed when it had begun ahead of its time.
     """
 
     time: int
     stage: str
-    outlasts: bool = False
 
 
 class Plan(NamedTuple):
@@ -68,10 +73,17 @@ class Plan(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """An edit under way, and the definition as it has read it."""
+    """An edit under way, and the definition as it has read it.
+
+    Attributes:
+        kind: What it does.
+        of: The definition.
+        asked_at: When another trigger was asked for its first fire time.
+    """
 
     kind: str
     of: Definition
+    asked_at: int = 0
 
 
 class State(NamedTuple):
@@ -86,6 +98,7 @@ class State(NamedTuple):
         adding: Whether an instance is being added by hand.
         edits: How many edits may still come.
         owed: From which fire time on the trigger is answerable.
+        changed: Whether the definition has been given another trigger.
         served: Which fire times have got an instance, or are recorded as skipped.
         starts: How often an instance of each fire time was started.
     """
@@ -98,6 +111,7 @@ class State(NamedTuple):
     adding: bool
     edits: int
     owed: int
+    changed: bool
     served: tuple[bool, ...]
     starts: tuple[int, ...]
     broken: str = ""
@@ -122,6 +136,7 @@ class Firing(Model[State]):
             adding=False,
             edits=edits,
             owed=0,
+            changed=False,
             served=(False,) * TIMES,
             starts=(0,) * TIMES,
         )
@@ -198,13 +213,21 @@ class Firing(Model[State]):
         moved = of._replace(next=_next_after(plan.trigger, plan.next))
         state = state._replace(definition=moved)
         is_there = any(each.time == plan.next for each in state.instances)
+        if plan.next == of.fired_until and self._without != "has begun":
+            return state
         if is_there and self._without != "unique":
             return state
         return _added(state, Instance(plan.next, "waiting"))
 
     def _goes_on(self, state: State, each: Instance) -> Iterator[tuple[Name, State]]:
         """Its start is recorded ahead of its time; its handler returns after it."""
-        if each.stage == "waiting" and not state.definition.paused:
+        # That two fire times have begun ahead of their time is not covered.
+        ahead = any(
+            other.stage != "waiting" and other.time >= state.now
+            for other in state.instances
+        )
+        may_start = not state.definition.paused and (each.time < state.now or not ahead)
+        if each.stage == "waiting" and may_start:
             after = _added(_removed(state, each), each._replace(stage="started"))
             if each.time != BY_HAND:
                 starts = put(state.starts, each.time, state.starts[each.time] + 1)
@@ -213,10 +236,7 @@ class Firing(Model[State]):
         if each.stage == "started" and each.time < state.now:
             after = _added(_removed(state, each), each._replace(stage="ended"))
             yield ("ends:", each.time), after
-        of = state.definition
-        # It is kept until the trigger that came after has fired: see retention.
-        is_kept = each.outlasts and each.time >= of.next and of.there
-        if each.stage == "ended" and not is_kept:
+        if each.stage == "ended":
             yield ("is cleaned up:", each.time), _removed(state, each)
 
     def _adds(self, state: State) -> Iterator[tuple[Name, State]]:
@@ -236,8 +256,13 @@ class Firing(Model[State]):
             for trigger in range(len(TRIGGERS)):
                 yield ("is made anew with trigger", trigger), self._made(state, trigger)
             return
-        for kind in ("edit", "trigger", "resume" if of.paused else "pause", "delete"):
+        for kind in ("edit", "resume" if of.paused else "pause", "delete"):
             yield ("somebody begins to:", kind), state._replace(edit=Edit(kind, of))
+        # That a second one is asked some time before is not covered.
+        since = state.now if state.changed else 0
+        for asked_at in range(since, state.now + 1):
+            name = ("somebody begins to put another trigger, asked at", asked_at)
+            yield name, state._replace(edit=Edit("trigger", of, asked_at))
 
     def _made(self, state: State, trigger: int) -> State:
         remembered = state.definition.revision
@@ -247,13 +272,14 @@ class Firing(Model[State]):
             definition=Definition(True, revision, trigger, first, False),
             instances=tuple(each for each in state.instances if each.stage != "ended"),
             owed=first,
+            changed=False,
             served=(False,) * TIMES,
             starts=(0,) * TIMES,
         )
 
     def _committed(self, state: State) -> State:
         assert state.edit is not None
-        kind, of = state.edit
+        kind, of, asked_at = state.edit
         of = of._replace(revision=of.revision + 1)
         state = state._replace(edit=None, definition=of)
         if kind == "pause":
@@ -261,7 +287,7 @@ class Firing(Model[State]):
         if kind == "resume":
             return state._replace(definition=of._replace(paused=False))
         if kind == "trigger":
-            return self._rescheduled(state)
+            return self._rescheduled(state, asked_at)
         if kind == "delete":
             return state._replace(
                 definition=of._replace(there=False, revision=of.revision - 1),
@@ -287,7 +313,7 @@ class Firing(Model[State]):
         paused = state.definition._replace(paused=True, next=first)
         return state._replace(definition=paused)
 
-    def _rescheduled(self, state: State) -> State:
+    def _rescheduled(self, state: State, asked_at: int) -> State:
         of, now = state.definition, state.now
         waiting = [
             each
@@ -299,10 +325,6 @@ class Firing(Model[State]):
             if each.time < now:
                 # Its record says that it was skipped.
                 state = _removed(state, each)
-        for each in state.instances:
-            if each.time >= now:
-                state = _removed(state, each)
-                state = _added(state, each._replace(outlasts=True))
         if self._without != "records":
             served = (
                 is_served or of.next <= time < now
@@ -313,9 +335,24 @@ class Firing(Model[State]):
         if not all(state.served[time] for time in owed):
             state = state._replace(broken="an edit loses a fire time that had passed")
         trigger = 1 - of.trigger
-        first = _next_after(trigger, now - 1)
+        first = _next_after(trigger, (now if state.changed else asked_at) - 1)
+        while self._has_fired(of, first, now):
+            first = _next_after(trigger, first)
+        begun = (each.time for each in state.instances if each.time >= now)
+        fired_until = max(begun, default=of.fired_until)
         return state._replace(
-            definition=of._replace(trigger=trigger, next=first), owed=first
+            definition=of._replace(
+                trigger=trigger, next=first, fired_until=fired_until
+            ),
+            owed=first,
+            changed=True,
+        )
+
+    def _has_fired(self, of: Definition, time: int, now: int) -> bool:
+        return (
+            time < min(now, of.next)
+            and time in TRIGGERS[of.trigger]
+            and self._without != "has fired"
         )
 
 

@@ -2,7 +2,8 @@
 
 A run that lost its claim, or was given up as hung, may come to an end all the same. Its
 failure says nothing any more; its success counts if there was none before. By
-``complete_in`` it is committed with rows of the user's.
+``complete_in`` it is committed with rows of the user's. Without a retention the first
+success deletes the instance, and whoever reports an end again finds no row.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ GUARDS = {
     "late": "a success counts though its claim is not current any more",
     "one transaction": "complete_in() looks and commits under the lock of the row",
 }
+OF_DELETION = {
+    "claimed once": "only what was claimed once is deleted as it succeeds",
+}
 
 
 class Row(NamedTuple):
@@ -34,12 +38,14 @@ class Row(NamedTuple):
         claimed: Whether it is claimed.
         outcome: How it ended; empty: it is open.
         by: The attempt that has ended it.
+        gone: Whether it has been deleted with that.
     """
 
     attempt: int = 0
     claimed: bool = False
     outcome: str = ""
     by: int = 0
+    gone: bool = False
 
 
 class Run(NamedTuple):
@@ -84,11 +90,15 @@ class Success(Model[State]):
 
     Args:
         calls: How often its handler is called at most.
+        deletes: Whether a success need not be kept.
         without: The guard that is left out, to see what it is for.
     """
 
-    def __init__(self, *, calls: int = 3, without: str = "") -> None:
+    def __init__(
+        self, *, calls: int = 3, deletes: bool = False, without: str = ""
+    ) -> None:
         self._calls = calls
+        self._deletes = deletes
         self._without = without
 
     def first(self) -> State:
@@ -144,6 +154,9 @@ class Success(Model[State]):
         if not run.looked:
             yield ("run", run.number, "fails"), self._failed(over, run)
             yield ("run", run.number, "returns"), self._succeeded(over, run)
+            if self._deletes:
+                name = ("run", run.number, "returns, and will say so again")
+                yield name, self._succeeded(state, run)
         if self._without != "one transaction":
             if self._may_complete(state.row, run):
                 after = self._succeeded(over, run)
@@ -172,15 +185,24 @@ class Success(Model[State]):
     def _succeeded(self, state: State, run: Run) -> State:
         if state.row.outcome != "cancelled":
             state = state._replace(succeeded=True)
+        if state.row.gone and state.row.by != run.attempt:
+            # Its claim was given out, and there is no row.
+            return state._replace(broken="a run is told that it has completed it")
         if not self._may_complete(state.row, run):
             return state
         if state.row.outcome == "cancelled":
             state = state._replace(broken="what was cancelled has succeeded")
         if not state.completed_by:
             state = state._replace(completed_by=run.attempt)
-        return _ended(state, "completed", run.attempt)
+        ended = _ended(state, "completed", run.attempt)
+        once = state.row.attempt == 1 and not state.row.outcome
+        if self._deletes and (once or self._without == "claimed once"):
+            return ended._replace(row=ended.row._replace(gone=True))
+        return ended
 
     def _may_complete(self, row: Row, run: Run) -> bool:
+        if row.gone:
+            return False
         if row.attempt < run.attempt:
             return False
         if self._without == "late" and not (

@@ -116,8 +116,8 @@ definitions = Table(
     Column("pause_after", BigInteger),
     # Not yet, for windows of execution: the hours in which it may run, as JSON.
     Column("run_window", Text),
-    # Not yet, for edits beside a retention of zero: the latest fire time that was ever
-    # fired, by whichever trigger. It is not fired again.
+    # The latest fire time that had begun, ahead of its time, when its trigger was
+    # replaced. Its instance may be gone by then: it is not fired again.
     Column("fired_until", Time),
 )
 _is_due = text("next_fire_time IS NOT NULL AND NOT paused AND NOT late")
