@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection, Table
+    from sqlalchemy import ColumnElement, Connection, Select, Table
     from sqlalchemy.engine import URL
 
     from go_scheduler.clock import Clock
     from go_scheduler.models import TaskInstance
     from go_scheduler.stores.hints import Hints
     from go_scheduler.stores.messages import Claimant, Fired, Firing
-    from go_scheduler.stores.sql.tables import Query, Read
+    from go_scheduler.stores.sql.tables import Read
 
 
 class CockroachDBStore(PostgreSQLStore):
@@ -142,7 +142,7 @@ class CockroachDBDialect(PostgreSQLDialect):
         """A hint that allows no full scan."""
         return "@" + _look_up(index)
 
-    def looked_up(self, query: Query, table: Table, index: str) -> Query:
+    def looked_up(self, query: Select[Any], table: Table, index: str) -> Select[Any]:
         """With the same hint."""
         hint = _look_up(index)
         return query.with_hint(selectable=table, text=hint, dialect_name=self.name)

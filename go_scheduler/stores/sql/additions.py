@@ -156,35 +156,37 @@ def count_waiting(
 # One that was skipped is as if it were new.
 _BACKFILL = Statement(
     """
-INSERT INTO task_instances AS t
-       (id, definition_key, shard, queue, priority, expire_after, slot, overlap, frozen,
-        backfilled, trace_context, created_at, fire_time, execute_at, due_at,
-        claimable_at)
-SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after,
-       CAST(:slot AS text), CAST(:overlap AS text), d.paused,
-       CAST(:backfilled AS text), CAST(:trace_context AS text), now(), x.at, x.at, x.at,
-       CASE WHEN NOT d.paused THEN greatest(x.at, now()) END
-  FROM batch AS x (id uuid, shard bigint, at timestamptz)
-  JOIN task_definitions@task_definitions_pkey AS d ON d.key = CAST(:key AS uuid)
- WHERE true
-ON CONFLICT (definition_key, fire_time) DO UPDATE
-   SET queue = excluded.queue, priority = excluded.priority,
-       expire_after = excluded.expire_after, slot = excluded.slot,
-       overlap = excluded.overlap, frozen = excluded.frozen,
-       backfilled = excluded.backfilled, trace_context = excluded.trace_context,
-       due_at = t.execute_at,
-       claimable_at = CASE WHEN NOT excluded.frozen
-                      THEN greatest(t.execute_at, now()) END,
-       parked = false, waits = false, runs = 0, hangs = 0, claimed_by = NULL,
-       worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL,
-       given_back = NULL, expires_at = NULL, started_at = NULL, completed_at = NULL,
-       outcome = NULL, ended_attempt = NULL, cancel_requested = false,
-       skipped_first = NULL, skipped_last = NULL, skipped_count = NULL,
-       skipped_reason = NULL
- WHERE t.outcome = 'skipped' AND t.backfilled IS NULL
-RETURNING fire_time
+WITH made AS (
+  INSERT INTO task_instances AS t
+         (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
+          frozen, backfilled, trace_context, created_at, fire_time, execute_at, due_at,
+          claimable_at)
+  SELECT x.id, d.key, x.shard, d.queue, d.priority, d.expire_after,
+         CAST(:slot AS text), CAST(:overlap AS text), d.paused,
+         CAST(:backfilled AS text), CAST(:trace_context AS text), now(), x.at, x.at,
+         x.at, CASE WHEN NOT d.paused THEN greatest(x.at, now()) END
+    FROM batch AS x (id uuid, shard bigint, at timestamptz)
+    JOIN task_definitions@task_definitions_pkey AS d ON d.key = CAST(:key AS uuid)
+   WHERE true
+  ON CONFLICT (definition_key, fire_time) DO UPDATE
+     SET queue = excluded.queue, priority = excluded.priority,
+         expire_after = excluded.expire_after, slot = excluded.slot,
+         overlap = excluded.overlap, frozen = excluded.frozen,
+         backfilled = excluded.backfilled, trace_context = excluded.trace_context,
+         due_at = t.execute_at,
+         claimable_at = CASE WHEN NOT excluded.frozen
+                        THEN greatest(t.execute_at, now()) END,
+         parked = false, waits = false, runs = 0, hangs = 0, claimed_by = NULL,
+         worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL,
+         given_back = NULL, expires_at = NULL, started_at = NULL, completed_at = NULL,
+         outcome = NULL, ended_attempt = NULL, cancel_requested = false,
+         skipped_first = NULL, skipped_last = NULL, skipped_count = NULL,
+         skipped_reason = NULL
+   WHERE t.outcome = 'skipped' AND t.backfilled IS NULL
+  RETURNING fire_time, claimable_at)
+SELECT fire_time, notified(made, claimable_at, i) AS hinted FROM made
 """,
-    ("fire_time",),
+    ("fire_time", "hinted"),
 )
 
 
@@ -232,6 +234,7 @@ class SQLByHand(ByHandStore):
             "overlap": None if judged_by is None else judged_by.value,
             "backfilled": overlap.value,
             "trace_context": definition.trace_context,
+            "hint_within": self._dialect.hint_within(connection, late=False),
         }
         ids = [uuid4() for _ in fire_times]
         # One order for all nodes, so that none waits for another in a circle.
@@ -241,6 +244,4 @@ class SQLByHand(ByHandStore):
         ]
         rows = self._statements.execute(connection, _BACKFILL, terms, {"x": batch})
         done = {row.fire_time for row in rows}
-        now = self._dialect.now(connection)
-        self._dialect.hint(connection, [now for _ in done], now)
         return [each for each in fire_times if each in done]

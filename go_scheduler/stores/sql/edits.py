@@ -530,10 +530,11 @@ class SQLEdits(DefinitionStore):
         return ran
 
 
-WITH_CONTENTS = select(
-    definitions, *(each for each in contents.c if each.name != "key")
-).outerjoin(contents, contents.c.key == definitions.c.key)
-LIVE = WITH_CONTENTS.where(definitions.c.deleted_at.is_(None))
+LIVE = (
+    select(definitions, *(each for each in contents.c if each.name != "key"))
+    .outerjoin(contents, contents.c.key == definitions.c.key)
+    .where(definitions.c.deleted_at.is_(None))
+)
 
 
 def live_among(dialect: Dialect, ids: Collection[UUID]) -> Select[Any]:

@@ -178,7 +178,15 @@ class Reader:
         width = len(INSTANCE_COLUMNS)
         found = {row[width]: row for row in rows if row[width] is not None}
         distinct = [DefinitionRow(*row[width:]) for row in found.values()]
-        return with_definitions(rows, self.by_key(lane, distinct))
+        by_key = self.by_key(lane, distinct)
+        return [
+            read_instance(
+                row[:width],
+                by_key.get(row.definition_key)
+                or missing_definition(row.definition_key),
+            )
+            for row in rows
+        ]
 
     def claimed(
         self, lane: Lane, rows: Sequence[Any], *, with_contents: bool = False
@@ -233,21 +241,6 @@ class Reader:
 def _number(key: object) -> int | None:
     """A key, to be looked up in a fraction of the time; None: it cannot be read."""
     return key.int if isinstance(key, UUID) else None
-
-
-def with_definitions(
-    rows: Sequence[Row[Any]], by_key: Mapping[UUID, TaskDefinition]
-) -> list[TaskInstance]:
-    """The instances of rows that begin with ``INSTANCE_COLUMNS``."""
-    width = len(INSTANCE_COLUMNS)
-    return [
-        read_instance(row[:width], _definition(row.definition_key, by_key))
-        for row in rows
-    ]
-
-
-def _definition(key: UUID, by_key: Mapping[UUID, TaskDefinition]) -> TaskDefinition:
-    return by_key.get(key) or missing_definition(key)
 
 
 def readable_claims(instances: Iterable[TaskInstance]) -> list[TaskInstance]:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from sqlalchemy import ColumnElement, Connection, Delete, Row, Select, Update
+    from sqlalchemy import ColumnElement, Connection, Row, Select
     from sqlalchemy.dialects.postgresql import Insert as PostgreSQLInsert
     from sqlalchemy.dialects.sqlite import Insert as SQLiteInsert
 
@@ -542,7 +542,6 @@ def _run(row: Row[Any]) -> TaskRun:
 
 
 Read = TypeVar("Read")
-Query = TypeVar("Query", "Select[Any]", "Update", "Delete")
 
 
 class Dialect(ABC):
@@ -584,8 +583,8 @@ class Dialect(ABC):
     ) -> ColumnElement[bool]:
         """Whether a column is one of many ids, as one parameter."""
 
-    def looked_up(self, query: Query, table: Table, index: str) -> Query:
-        """A statement on some rows of a table, which are looked up by an index only."""
+    def looked_up(self, query: Select[Any], table: Table, index: str) -> Select[Any]:
+        """A query of some rows of a table, which are looked up by an index only."""
         return query
 
     @abstractmethod
