@@ -28,7 +28,6 @@ from sqlalchemy import (
 )
 
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.json import to_text
 from go_scheduler.models import Outcome
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.rules import (
@@ -41,10 +40,10 @@ from go_scheduler.stores.sql.rows import (
     EARLIEST,
     LATEST,
     NOT_ELSEWHERE,
-    dump_policies,
     read_contents,
     read_definition,
     read_time,
+    write_policies,
 )
 from go_scheduler.stores.sql.tables import (
     contents,
@@ -581,7 +580,7 @@ class Edits:
         connection.execute(
             update(contents)
             .where(contents.c.key == row.key)
-            .values(policies=to_text(dump_policies(new)))
+            .values(policies=write_policies(new))
         )
         return new
 
