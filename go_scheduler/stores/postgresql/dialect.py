@@ -1,14 +1,8 @@
-"""PostgreSQL's own words: expressions, arrays, and notices to other processes.
-
-A batch is one array literal a column, whatever its size. psycopg would write them in
-Python as well, value by value and with a search for what is to be quoted in each, which
-takes longer than the server needs for the whole statement.
-"""
+"""PostgreSQL's own words: expressions, and notices to other processes."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -27,6 +21,7 @@ from sqlalchemy.dialects import postgresql
 
 from go_scheduler.clock import ZERO
 from go_scheduler.stores.hints import SOON, SOON_AFTER_ALL, News, is_any_soon
+from go_scheduler.stores.postgresql.arrays import know_arrays
 from go_scheduler.stores.sql.rows import from_server_time
 from go_scheduler.stores.sql.tables import Dialect, contents
 
@@ -39,57 +34,6 @@ if TYPE_CHECKING:
 
     from go_scheduler.clock import Clock
     from go_scheduler.json import JSON
-
-
-def ids(values: Iterable[UUID]) -> str:
-    """Ids, to be cast to ``uuid[]``."""
-    # Digits without hyphens, which a server reads as well, take half the time.
-    return _array([each.hex for each in values])
-
-
-def numbers(values: Iterable[int | None]) -> str:
-    """Whole numbers, to be cast to ``bigint[]``."""
-    return _array(["NULL" if each is None else str(each) for each in values])
-
-
-def truths(values: Iterable[bool]) -> str:
-    """Truth values, to be cast to ``boolean[]``."""
-    return _array(["t" if each else "f" for each in values])
-
-
-def times(values: Iterable[datetime | None]) -> str:
-    """Times, to be cast to ``timestamptz[]``."""
-    return _array(["NULL" if each is None else _time(each) for each in values])
-
-
-def words(values: Iterable[str | None]) -> str:
-    """Words of letters alone, to be cast to ``text[]``."""
-    return _array(["NULL" if each is None else each for each in values])
-
-
-def texts(values: Iterable[str | None]) -> str:
-    """Texts of any kind, to be cast to ``text[]``."""
-    return _array(["NULL" if each is None else _quoted(each) for each in values])
-
-
-def _time(at: datetime) -> str:
-    # UTC, for a server reads no offset of other than whole minutes.
-    return _written(at if at.tzinfo is UTC else at.astimezone(UTC))
-
-
-# Many times of a batch are the same; in UTC equal ones are written alike.
-@lru_cache(maxsize=4096)
-def _written(at: datetime) -> str:
-    return at.isoformat()
-
-
-def _array(items: Sequence[str]) -> str:
-    return f"{{{','.join(items)}}}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 # By the table and not by its schema: whoever writes has found it by a search path.
@@ -162,6 +106,10 @@ class Notices:
             self._next = started + NOTIFY_EVERY
 
 
+# The driver's name of what has none: there, too, it sends UTF-8.
+_UTF_8 = ("utf-8", "ascii")
+
+
 class PostgreSQLDialect(Dialect):
     """PostgreSQL's words.
 
@@ -208,7 +156,10 @@ class PostgreSQLDialect(Dialect):
         )
 
     def ready(self, connection: Connection) -> None:
-        """Do nothing: a server has what it takes."""
+        """It gets to know our arrays, if its driver is ours."""
+        if self.understands(connection):
+            driver: Any = connection.connection.driver_connection
+            know_arrays(driver)
 
     def hint(
         self,
@@ -232,8 +183,11 @@ class PostgreSQLDialect(Dialect):
         return soon if may_notify(connection) else None
 
     def understands(self, connection: Connection) -> bool:
-        """Whether its driver is ours, and not another that a user has."""
-        return connection.dialect.driver == "psycopg"
+        """Whether its driver is ours, and not another that a user has, for UTF-8."""
+        if connection.dialect.driver != "psycopg":
+            return False
+        driver: Any = connection.connection.driver_connection
+        return driver.info.encoding in _UTF_8
 
     @staticmethod
     def by_index(index: str) -> str:
@@ -247,4 +201,6 @@ class PostgreSQLDialect(Dialect):
 
 def array(several: Collection[UUID]) -> ColumnElement[Any]:
     """Ids as one parameter, which the driver need not write one by one."""
-    return cast(bindparam(None, ids(several), type_=Text), ARRAY(Uuid))
+    # Digits without hyphens, which a server reads as well, take half the time.
+    literal = f"{{{','.join([each.hex for each in several])}}}"
+    return cast(bindparam(None, literal, type_=Text), ARRAY(Uuid))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy.dialects.postgresql import psycopg
@@ -13,10 +13,10 @@ from sqlalchemy.exc import IntegrityError
 
 from go_scheduler.clock import SystemClock
 from go_scheduler.errors import StoreError
-from go_scheduler.stores.postgresql import dialect as words
-from go_scheduler.stores.postgresql.driver import met_a_lock
+from go_scheduler.stores.postgresql import arrays
+from go_scheduler.stores.postgresql.dialect import Notices, notified
+from go_scheduler.stores.postgresql.driver import PLANS_FOR_ANY, met_a_lock
 from go_scheduler.stores.sql.database import Overtaken, Result, Sweep
-from go_scheduler.stores.sql.rows import to_microseconds
 from go_scheduler.stores.sql.statement import (
     HIGHEST,
     Statements,
@@ -26,7 +26,6 @@ from go_scheduler.stores.sql.statement import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import timedelta
     from uuid import UUID
 
     from sqlalchemy import Connection
@@ -62,22 +61,16 @@ _OF_DEFINITION = "ON d.key = t.definition_key"
 _MOST_WAITS = 15
 
 
-def _durations(values: Iterable[timedelta | None]) -> str:
-    return words.numbers(
-        None if each is None else to_microseconds(each) for each in values
-    )
-
-
-_KINDS: Mapping[str, tuple[str, Callable[[Iterable[Any]], str]]] = {
-    "uuid": ("uuid", words.ids),
-    "bigint": ("bigint", words.numbers),
-    "duration": ("bigint", _durations),
-    "boolean": ("boolean", words.truths),
-    "timestamptz": ("timestamptz", words.times),
-    "text": ("text", words.texts),
-    "word": ("text", words.words),
+_KINDS: Mapping[str, tuple[str, Callable[[Iterable[Any]], object]]] = {
+    "uuid": ("uuid", arrays.Ids),
+    "bigint": ("bigint", arrays.Numbers),
+    "duration": ("bigint", arrays.Durations),
+    "boolean": ("boolean", arrays.Truths),
+    "timestamptz": ("timestamptz", arrays.Times),
+    "text": ("text", arrays.Texts),
+    "word": ("text", arrays.Texts),
 }
-"""The type of a column of a batch on a server, and what writes its values."""
+"""The type of a column of a batch on a server, and the array that its values become."""
 
 
 class _Made(NamedTuple):
@@ -105,7 +98,7 @@ class ServerStatements(Statements):
         self._clock = clock
         self._elapsed = (clock or SystemClock()).elapsed
         self._sweeps: dict[object, Sweep] = {}
-        self._notices = words.Notices(self._elapsed)
+        self._notices = Notices(self._elapsed)
 
     def sweep(self, scan: object) -> Sweep:
         """How far the scan of this name has come."""
@@ -188,6 +181,7 @@ class ServerStatements(Statements):
             notifies=self._dialect.notifies,
             clocked=self._clock is not None,
             apart=apart,
+            counts=connection.get_execution_options().get(PLANS_FOR_ANY, False),
         )
         parameters = {**terms, **_arrays(statement, batches or {})}
         if self._clock is not None:
@@ -232,13 +226,23 @@ def _made(
     notifies: bool,
     clocked: bool = False,
     apart: bool = False,
+    counts: bool = False,
 ) -> _Made:
-    """Make it once, however many stores are opened."""
-    sql = with_batches(statement.sql, _unnested)
+    """Make it once, however many stores are opened.
+
+    Args:
+        statement: What is made.
+        dialect: The engine's own words.
+        notifies: Whether it may notify others.
+        clocked: Whether a clock is used instead of the database's time.
+        apart: Whether the definitions of ``t`` are left out.
+        counts: Whether the planner may see how many rows a batch has.
+    """
+    sql = with_batches(statement.sql, partial(_unnested, counts=counts))
     for pattern, word in _WORDS:
         sql = pattern.sub(word, sql)
     sql = _INDEX.sub(lambda found: dialect.by_index(found[1]), sql).strip()
-    sql = _NOTIFIED.sub(lambda found: words.notified(notifies, *found.groups()), sql)
+    sql = _NOTIFIED.sub(lambda found: notified(notifies, *found.groups()), sql)
     if clocked:
         sql = sql.replace("now()", "CAST(:now AS timestamptz)")
     if apart:
@@ -253,14 +257,16 @@ def sql_of(statement: Statement, dialect: PostgreSQLDialect) -> str:
 
 
 # The number of rows is hidden from PostgreSQL by subqueries: for many it would read a
-# whole index, if no statistics say how large that is.
-def _unnested(table: str, declared: Sequence[tuple[str, str]]) -> str:
-    arrays = ", ".join(
-        f"(SELECT CAST(:{table}_{name} AS {_KINDS[kind][0]}[]))"
-        for name, kind in declared
-    )
+# whole index, if no statistics say how large that is. Whoever makes plans for any
+# values does not see it anyway, and is spared some microseconds for each of them.
+def _unnested(table: str, declared: Sequence[tuple[str, str]], *, counts: bool) -> str:
+    columns = [
+        f"CAST(:{table}_{name} AS {_KINDS[kind][0]}[])" for name, kind in declared
+    ]
+    if not counts:
+        columns = [f"(SELECT {each})" for each in columns]
     names = ", ".join(name for name, _ in declared)
-    return f"unnest({arrays})\n         AS {table} ({names})"
+    return f"unnest({', '.join(columns)})\n         AS {table} ({names})"
 
 
 class _Attempt:
