@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from sqlalchemy import event
 
 from go_scheduler.stores.cockroachdb import CockroachDBStore
 from go_scheduler.stores.postgresql.store import PostgreSQLStore
+from go_scheduler.stores.sql.rows import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,10 +95,24 @@ def _watch(
         # What meets a lock is executed again, and shown then.
         with suppress(LockNotAvailable):
             if planned:
-                show(driver, statement, parameters)
+                show(driver, statement, _in_words(parameters))
 
     for engine in store._database._engines.values():
         event.listen(engine, "before_cursor_execute", shown)
+
+
+def _in_words(parameters: Any) -> Any:
+    """As literals, for what prepares a statement by itself."""
+    return {
+        name: list(map(_in_word, each)) if isinstance(each, tuple) else each
+        for name, each in dict(parameters or {}).items()
+    }
+
+
+def _in_word(value: object) -> object:
+    if isinstance(value, timedelta):
+        return to_microseconds(value)
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 # For an INSERT of values there is nothing to choose.

@@ -105,6 +105,16 @@ def test_a_driver_that_is_told_when_to_begin_is_not_in_autocommit(
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])
+def test_a_connection_may_have_another_encoding(client: Client, shop: Shop) -> None:
+    names = ["müde", "träge"]
+    with shop.engine.begin() as connection:
+        connection.exec_driver_sql("SET LOCAL client_encoding = 'latin1'")
+        new = [once(name=each) for each in names]
+        client.schedule_all(new, connection=connection)
+    assert {each.name for each in client.list_definitions()} == {*names}
+
+
+@pytest.mark.parametrize("engine", ["postgresql"])
 @pytest.mark.parametrize(
     ("edit", "changed"),
     [

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields, replace
 from functools import lru_cache
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from _typeshed import DataclassInstance
 
@@ -62,14 +61,6 @@ def _default(field: Field[Any]) -> object:
 _OWN = "go_scheduler.models."
 
 
-class _Maker(NamedTuple):
-    """Of a class: how all fields are read at once, their positions, and its maker."""
-
-    read: Callable[[object], tuple[Any, ...]]
-    place: Mapping[str, int]
-    make: Callable[..., Any]
-
-
 def changed(value: Value, **others: object) -> Value:
     """Copy a value with other fields, as ``dataclasses.replace`` does, but unchecked.
 
@@ -80,22 +71,34 @@ def changed(value: Value, **others: object) -> Value:
         value: A definition or an instance.
         others: The new fields, as they are kept.
     """
-    maker = _maker_of(type(value))
-    if maker is None:
+    copy = _copier_of(type(value), (*others,))
+    if copy is None:
         return replace(value, **others)
-    fields = list(maker.read(value))
-    for name, other in others.items():
-        fields[maker.place[name]] = other
-    copy: Value = maker.make(*fields)
-    return copy
+    copied: Value = copy(value, *others.values())
+    return copied
 
 
 # Bounded, as users may make many classes.
-@lru_cache(maxsize=64)
-def _maker_of(kind: type[DataclassInstance]) -> _Maker | None:
-    """The maker of a class; None for a user's own class, which may have more state."""
+@lru_cache(maxsize=512)
+def _copier_of(
+    kind: type[DataclassInstance], others: tuple[str, ...]
+) -> Callable[..., Any] | None:
+    """What copies a value of a class with other values of these fields.
+
+    None for a user's own class, which may have more state.
+    """
     if not kind.__module__.startswith(_OWN):
         return None
     names = [each.name for each in fields(kind)]
-    place = {name: index for index, name in enumerate(names)}
-    return _Maker(attrgetter(*names), place, trusted(kind))
+    given = [each if each in others else f"value_.{each}" for each in names]
+    given += [f"{each}={each}" for each in others if each not in names]
+    scope: dict[str, Any] = {"make": _maker_of(kind)}
+    # Generated as code, as ``trusted`` does.
+    parameters = ", ".join(["value_", *others])
+    exec(f"def copy({parameters}): return make({', '.join(given)})", scope)
+    return cast("Callable[..., Any]", scope["copy"])
+
+
+@lru_cache(maxsize=64)
+def _maker_of(kind: type[DataclassInstance]) -> Callable[..., Any]:
+    return trusted(kind)

@@ -276,13 +276,11 @@ class Trigger(ABC):
         """
         try:
             names = _fields_of(type(self))
-            if is_brief(self):
-                return FrozenObject(
-                    (each, write_field(getattr(self, each))) for each in names
-                )
+            values = [getattr(self, each) for each in names]
+            if _BRIEF.issuperset(map(type, values)):
+                return FrozenObject(zip(names, map(write_field, values), strict=True))
             state = {}
-            for each in names:
-                value = getattr(self, each)
+            for each, value in zip(names, values, strict=True):
                 if value is not None and not isinstance(value, _PLAIN):
                     raise InvalidTriggerError(
                         f"{name_of(type(self))}[{each!r}] is"

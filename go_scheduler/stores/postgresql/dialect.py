@@ -151,9 +151,6 @@ class PostgreSQLDialect(Dialect):
             .all()
         )
 
-    def ready(self, connection: Connection) -> None:
-        """Do nothing: a server has what it takes."""
-
     def hint(
         self,
         connection: Connection,

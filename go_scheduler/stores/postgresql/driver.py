@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, event, exc
 from go_scheduler.checks import check_type
 from go_scheduler.errors import ConfigurationError
 from go_scheduler.formatting import shown
+from go_scheduler.stores.postgresql.arrays import know_arrays
 from go_scheduler.stores.sql.database import FOR_USERS, Fault, Lane, read_server_url
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ _POOL_TIMEOUT = 10
 # Seconds after which a wait is told that nothing has come yet.
 _WAIT_INTERVAL = 0.1
 _GENERIC_PLANS = (Lane.NEW, Lane.BY_KEY, Lane.RENEWALS)
+PLANS_FOR_ANY = "go_scheduler_plans_for_any_values"
+"""The execution option of engines whose PostgreSQL does not look at the values."""
 _SIZES = {Lane.BY_TIME: 3, Lane.BY_KEY: 2, Lane.RENEWALS: 1}
 
 
@@ -174,7 +177,9 @@ def make_engines(
     driver_url = _checked(url, kind)
     _check_arguments(connect_args or {})
     engines = {
-        lane: _make_engine(driver_url, lane, pool_size=_SIZES.get(lane, pool_size))
+        lane: _make_engine(
+            driver_url, kind, lane, pool_size=_SIZES.get(lane, pool_size)
+        )
         for lane in Lane
     }
     connects = {lane: _connect_for(kind, lane, connect_args or {}) for lane in Lane}
@@ -206,9 +211,11 @@ def _check_arguments(connect_args: Mapping[str, object]) -> None:
             raise ConfigurationError(f"connect_args holds a NUL in {shown(name)}")
 
 
-def _make_engine(url: URL, lane: Lane, *, pool_size: int) -> Engine:
+def _make_engine(url: URL, kind: EngineKind, lane: Lane, *, pool_size: int) -> Engine:
+    for_any = kind is EngineKind.POSTGRESQL and lane in _GENERIC_PLANS
     engine = create_engine(
         url,
+        execution_options={PLANS_FOR_ANY: for_any},
         isolation_level="AUTOCOMMIT",
         hide_parameters=True,
         pool_size=pool_size,
@@ -318,6 +325,7 @@ def _set_up(
     connection.execute(f"SELECT {calls}".encode(), values)
     # Times are read by the columns' types: one that they cannot read affects no other.
     connection.adapters.register_loader("timestamptz", TextLoader)
+    know_arrays(connection)
 
 
 _MISSING = " on this server: create it, or mind the URL"

@@ -18,7 +18,6 @@ from uuid import UUID
 from sqlalchemy import delete, literal, select, tuple_, update
 
 from go_scheduler.errors import GoSchedulerError
-from go_scheduler.json import to_text
 from go_scheduler.stores.base import DefinitionStore
 from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.rules import next_revision, resumed
@@ -26,10 +25,10 @@ from go_scheduler.stores.sql.database import Overtaken
 from go_scheduler.stores.sql.locks import batch_of, free_slots
 from go_scheduler.stores.sql.rows import (
     LATEST,
-    dump_policies,
     read_contents,
     read_definition,
     read_time,
+    write_policies,
 )
 from go_scheduler.stores.sql.runs import kept_if
 from go_scheduler.stores.sql.statement import Statement
@@ -494,7 +493,7 @@ class SQLEdits(DefinitionStore):
         connection.execute(
             update(contents)
             .where(contents.c.key == row.key)
-            .values(policies=to_text(dump_policies(new)))
+            .values(policies=write_policies(new))
         )
         return new
 

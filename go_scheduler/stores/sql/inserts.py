@@ -6,6 +6,7 @@ left to ``puts``, which reads it first.
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from contextvars import copy_context
@@ -13,7 +14,7 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from go_scheduler.errors import TaskDefinitionNotFoundError
 from go_scheduler.models.values import changed
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
         Sequence,
     )
     from datetime import datetime
-    from uuid import UUID
 
     from sqlalchemy import Connection
 
@@ -250,13 +250,6 @@ class Inserted(NamedTuple):
     definition: TaskDefinition
     key: UUID
     contents: ContentsRow
-    made_at: datetime
-
-    @property
-    def is_read_soon(self) -> bool:
-        """Whether a loop reads it soon, or whenever somebody asks for it."""
-        fires_at = self.definition.next_fire_time
-        return fires_at is None or fires_at <= self.made_at + _SOON
 
 
 class _Batch:
@@ -264,7 +257,7 @@ class _Batch:
 
     def __init__(self, new: Sequence[TaskDefinition], dialect: Dialect) -> None:
         self._new = new
-        self.keys = [uuid4() for _ in new]
+        self.keys = _new_keys(len(new))
         self._contents = [write_contents(each) for each in new]
         self.given = {"given": len(new)}
         self.batches: Mapping[str, Batch] = {
@@ -279,12 +272,36 @@ class _Batch:
 
     def inserted(
         self, now: datetime, ids: Collection[UUID] | None
-    ) -> Iterator[Inserted]:
+    ) -> Sequence[Inserted]:
         """Those that were inserted at this time: these, or all."""
-        which = None if ids is None else frozenset(ids)
-        for each, key, of in zip(self._new, self.keys, self._contents, strict=True):
-            if which is None or each.id in which:
-                yield Inserted(created(each, now, revision=1), key, of, now)
+        every = map(
+            Inserted,
+            [created(each, now, revision=1) for each in self._new],
+            self.keys,
+            self._contents,
+        )
+        if ids is None:
+            return list(every)
+        which = frozenset(ids)
+        return [each for each in every if each.definition.id in which]
+
+
+def _read_soon(inserted: Iterable[Inserted], now: datetime) -> Iterable[Inserted]:
+    """Those that a loop reads soon, or whenever somebody asks for them."""
+    soon = now + _SOON
+    for each in inserted:
+        fires_at = each.definition.next_fire_time
+        if fires_at is None or fires_at <= soon:
+            yield each
+
+
+def _new_keys(count: int) -> Sequence[UUID]:
+    """As ``uuid4`` makes each, but the system is asked for all at once."""
+    chance = os.urandom(16 * count)
+    return [
+        UUID(bytes=chance[first : first + 16], version=4)
+        for first in range(0, len(chance), 16)
+    ]
 
 
 def _row(new: TaskDefinition, key: UUID, shard: int) -> tuple[object, ...]:
@@ -372,13 +389,14 @@ class SQLInserts(ByHandStore, SQLPuts):
             tries: Whether to insert first those that may be new.
         """
         put: dict[UUID, TaskDefinition] = {}
-        soon = []
-        for made in self._insert(connection, definitions, late=late) if tries else ():
-            put[made.definition.id] = made.definition
-            if made.is_read_soon:
-                soon.append(made)
-        others = [each for each in definitions if each.id not in put]
-        if others:
+        soon: list[Inserted] = []
+        for made, now in (
+            self._insert(connection, definitions, late=late) if tries else ()
+        ):
+            put.update([(each.definition.id, each.definition) for each in made])
+            soon += _read_soon(made, now)
+        if len(put) < len(definitions):
+            others = [each for each in definitions if each.id not in put]
             known = self._live(connection, [each.id for each in others])
             stored = self._put_over(connection, known, others, late=late)
             put.update((each.id, each) for each in stored)
@@ -386,10 +404,13 @@ class SQLInserts(ByHandStore, SQLPuts):
 
     def _insert(
         self, connection: Connection, given: Sequence[TaskDefinition], *, late: bool
-    ) -> Iterator[Inserted]:
+    ) -> Iterator[tuple[Sequence[Inserted], datetime]]:
         """Insert those whose ids neither are nor were stored, nor are remembered.
 
         Nothing is inserted that is not asked for.
+
+        Yields:
+            What was inserted by one statement, and when.
         """
         soon = self._dialect.hint_within(connection, late=late)
         terms = {"is_late": late, "late": LATE_AFTER, "hint_within": soon}
@@ -401,7 +422,7 @@ class SQLInserts(ByHandStore, SQLPuts):
                 [row] = self._statements.execute(
                     connection, _INSERT_NEW, {**terms, **batch.given}, batch.batches
                 )
-                yield from batch.inserted(row.now, row.ids)
+                yield batch.inserted(row.now, row.ids), row.now
 
     def _batches(self, new: Sequence[TaskDefinition]) -> Generator[_Batch, None, None]:
         """So many by one statement that it is not noticed what each of them costs.
@@ -429,8 +450,8 @@ class SQLInserts(ByHandStore, SQLPuts):
         batch = _Batch([given], self._dialect)
         terms = {"is_late": False, "late": LATE_AFTER, **batch.given}
         [row] = self._statements.run(Lane.NEW, _INSERT_NEW, terms, batch.batches)
-        inserted = list(batch.inserted(row.now, row.ids))
-        self._remember(each for each in inserted if each.is_read_soon)
+        inserted = batch.inserted(row.now, row.ids)
+        self._remember(_read_soon(inserted, row.now))
         if not inserted:
             return None
         return Put(definitions=[each.definition for each in inserted])

@@ -17,6 +17,7 @@ from collections import namedtuple
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args, get_type_hints
 from uuid import UUID
 
@@ -238,13 +239,15 @@ class Value(TypeDecorator[Any]):
             return UNREADABLE
 
 
-def dump_policies(definition: TaskDefinition) -> dict[str, JSON]:
+def write_policies(definition: TaskDefinition) -> str:
     """Those that are not the default, as ``load_policies`` reads them."""
-    return {
-        name: _dump(value)
-        for name in _READERS
-        if (value := getattr(definition, name)) != _DEFAULTS[name]
-    }
+    values = _policies_of(definition)
+    if values == _DEFAULTS:
+        return "{}"
+    policies = zip(_READERS, values, _DEFAULTS, strict=True)
+    return to_text(
+        {name: _dump(value) for name, value, default in policies if value != default}
+    )
 
 
 # Most definitions have those of others, or none.
@@ -253,7 +256,7 @@ def load_policies(text: str) -> Mapping[str, Any]:
     """Arguments of ``TaskDefinition``.
 
     Raises:
-        Exception: They are not as ``dump_policies`` makes them.
+        Exception: They are not as ``write_policies`` writes them.
     """
     return {name: _READERS[name](value) for name, value in json.loads(text).items()}
 
@@ -316,9 +319,9 @@ _READERS: Mapping[str, Callable[[Any], object]] = {
     "overdue": bool,
     "trace_context": str,
 }
-_DEFAULTS = {
-    each.name: each.default for each in fields(TaskDefinition) if each.name in _READERS
-}
+_policies_of = attrgetter(*_READERS)
+_FIELDS = {each.name: each for each in fields(TaskDefinition)}
+_DEFAULTS = tuple(_FIELDS[each].default for each in _READERS)
 
 
 DEFINITION_COLUMNS = (
@@ -389,13 +392,12 @@ class ContentsRow(NamedTuple):
 def write_contents(definition: TaskDefinition) -> ContentsRow:
     """The texts that ``read_contents`` reads."""
     kind, state = dump_trigger(definition.trigger)
-    policies = dump_policies(definition)
     return ContentsRow(
         definition.name,
         to_text(definition.metadata) if definition.metadata else "{}",
         kind,
         to_text(state),
-        to_text(policies) if policies else "{}",
+        write_policies(definition),
     )
 
 
