@@ -183,16 +183,22 @@ class Joined:
     def _run(self, work: Callable[[Connection], Answer]) -> Answer:
         return self._database.run_once(lambda: work(self._connection))
 
+    def _edit(self, work: Callable[[Connection], Answer]) -> Answer:
+        self._run(self._dialect.check_edits)
+        return self._run(work)
+
     def put_definitions(self, definitions: Sequence[TaskDefinition]) -> Put:
         """Insert each definition, or replace the one with its id."""
         check_each_once(definitions)
-        put = self._run(lambda each: self._put(each, definitions))
+        are_new = all(each.revision is None for each in definitions)
+        run = self._run if are_new else self._edit
+        put = run(lambda each: self._put(each, definitions))
         return Put(definitions=put)
 
     def declare_definitions(self, declaration: Declaration) -> Declared:
         """Let an owner have exactly the definitions of a declaration."""
         check_each_once(declaration.definitions)
-        return self._run(lambda each: self._sets.declare(each, declaration, late=True))
+        return self._edit(lambda each: self._sets.declare(each, declaration, late=True))
 
     def select_definitions(
         self,
@@ -214,17 +220,17 @@ class Joined:
 
     def delete_definitions(self, ids: Collection[UUID]) -> Mapping[UUID, Set[UUID]]:
         """Delete definitions, at once and with all that is not running."""
-        return self._run(lambda each: self._edits.delete(each, ids))
+        return self._edit(lambda each: self._edits.delete(each, ids))
 
     def pause_definitions(
         self, ids: Collection[UUID], *, note: str | None = None
     ) -> Sequence[TaskDefinition]:
         """Pause definitions, so that nothing of theirs starts."""
-        return self._run(lambda each: self._edits.pause(each, ids, note))
+        return self._edit(lambda each: self._edits.pause(each, ids, note))
 
     def resume_definitions(self, ids: Collection[UUID]) -> Sequence[TaskDefinition]:
         """End a pause."""
-        return self._run(lambda each: self._edits.resume(each, ids))
+        return self._edit(lambda each: self._edits.resume(each, ids))
 
     def add_instances(
         self, definition_id: UUID, additions: Sequence[Addition]

@@ -602,6 +602,13 @@ class Dialect(ABC):
     def ready(self, connection: Connection) -> None:
         """Make a connection of the user's ready for these words."""
 
+    def check_edits(self, connection: Connection) -> None:  # noqa: B027
+        """Refuse a user's transaction whose edits would not hold up who adds to them.
+
+        Raises:
+            ConfigurationError: It is at too weak an isolation level.
+        """
+
     def in_autocommit(self, connection: Connection) -> bool:
         """Whether a connection of the user's commits each statement by itself."""
         # Every driver of SQLAlchemy's for such a server has this attribute; SQLAlchemy
