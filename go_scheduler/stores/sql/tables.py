@@ -471,7 +471,21 @@ indexes = (
         _made.execute_at,
         where=_is_undecided,
     ),
-    _index("task_instances_lease_idx", _made.expires_at, _made.queue, where=_may_lapse),
+    _index(
+        "task_instances_lease_idx",
+        _made.shard,
+        _made.expires_at,
+        _made.queue,
+        where=_may_lapse,
+        on=_SHARDED,
+    ),
+    _index(
+        "task_instances_lease_idx",
+        _made.expires_at,
+        _made.queue,
+        where=_may_lapse,
+        on=_NOT_SHARDED,
+    ),
     _index("task_instances_open_idx", _made.definition_key, where=_is_open),
     _index("task_instances_ended_idx", _made.completed_at, where=_has_ended),
     _index(
