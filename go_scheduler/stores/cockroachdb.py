@@ -14,6 +14,7 @@ import sqlalchemy_cockroachdb  # type: ignore[import-untyped] # noqa: F401
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
+from go_scheduler.errors import ConfigurationError
 from go_scheduler.stores.hints import LastWork, Polls
 from go_scheduler.stores.postgresql.dialect import PostgreSQLDialect, array
 from go_scheduler.stores.postgresql.driver import EngineKind, within
@@ -152,6 +153,18 @@ class CockroachDBDialect(PostgreSQLDialect):
     ) -> ColumnElement[bool]:
         """One array, of rows: in a plan for any values, only those are looked up."""
         return column.in_(select(func.unnest(array(ids))))
+
+    def check_edits(self, connection: Connection) -> None:
+        """At a weaker level than ours, who adds to a definition waits for no edit."""
+        level = EngineKind.COCKROACHDB.isolation_level
+        found = connection.exec_driver_sql("SHOW transaction_isolation").scalar_one()
+        if found.upper() != level:
+            raise ConfigurationError(
+                "definitions are edited and deleted in a transaction of yours at"
+                f" {level} only, and it is at {found.upper()}: an enqueue() elsewhere"
+                f" would not wait for it; set default_transaction_isolation to {level},"
+                f' or pass isolation_level="{level}" to create_engine'
+            )
 
     def listed(
         self, connection: Connection, read: Callable[[Connection], Read]

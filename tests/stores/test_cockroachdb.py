@@ -14,8 +14,13 @@ import pytest
 from psycopg.errors import LockNotAvailable, QueryCanceled
 from sqlalchemy import create_engine, event, exc, make_url, select
 
+from go_scheduler import OnDemandTrigger, Scheduler, TaskDefinition
 from go_scheduler.clock import ZERO
-from go_scheduler.errors import StoreError, StoreUnavailableError
+from go_scheduler.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreUnavailableError,
+)
 from go_scheduler.stores.base import LOOKED_AT
 from go_scheduler.stores.cockroachdb import CockroachDBDialect
 from go_scheduler.stores.filters import CLAIMABLE, DefinitionOrder, Filter, Order
@@ -53,6 +58,7 @@ PAST = "BEGIN AS OF SYSTEM TIME follower_read_timestamp()"
 READS = "attempt < 9000000000000000000"
 APART = " AND false"
 NEVER = "no claim says this"
+WEAKER = "it is at READ COMMITTED: .* set default_transaction_isolation to SERIALIZABLE"
 
 
 class TestCockroachDBStore(StoreSuite):
@@ -100,7 +106,48 @@ def analyze(url: str) -> None:
             connection.execute(f"ANALYZE {table}".encode())
 
 
+EDITS: Mapping[str, Callable[[Scheduler, TaskDefinition, Any], object]] = {
+    "delete": lambda client, of, on: client.delete_definition(of.id, connection=on),
+    "pause": lambda client, of, on: client.pause(of.id, connection=on),
+    "edit": lambda client, of, on: client.schedule(of, connection=on),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_definitions_are_edited_within_serializable_transactions_alone(
+    cockroachdb_url: str, edit: str
+) -> None:
+    delete_all_rows(cockroachdb_url)
+    with opened(cockroachdb_url, has_tables=True) as store:
+        client = Scheduler(None, store)
+        of = client.schedule(TaskDefinition(trigger=OnDemandTrigger()))
+        url = make_url(cockroachdb_url).set(drivername="cockroachdb+psycopg")
+        engine = create_engine(url)
+        weaker = engine.execution_options(isolation_level="READ COMMITTED")
+        refused = pytest.raises(ConfigurationError, match=WEAKER)
+        with weaker.begin() as connection, refused:
+            EDITS[edit](client, of, connection)
+        with weaker.begin() as connection:
+            client.run_now(of.id, connection=connection)
+        with engine.begin() as connection:
+            EDITS[edit](client, of, connection)
+        engine.dispose()
+
+
 # Statements, as far as PostgreSQL or no server at all can tell.
+
+
+@pytest.mark.parametrize("level", ["serializable", "read committed"])
+def test_edits_ask_for_the_level_of_their_transaction(
+    dialect: CockroachDBDialect, level: str
+) -> None:
+    connection = cast("Any", Told(level))
+    if level == "serializable":
+        dialect.check_edits(connection)
+    else:
+        with pytest.raises(ConfigurationError, match=WEAKER):
+            dialect.check_edits(connection)
+    assert connection.executed == ["SHOW transaction_isolation"]
 
 
 @pytest.fixture
@@ -133,13 +180,16 @@ def test_rows_can_only_be_looked_up(dialect: CockroachDBDialect) -> None:
 class Told:
     """A connection that notes what it is told to execute."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: str | None = None) -> None:
         self.executed: list[str] = []
         self.invalidated = False
+        self._answer = answer
 
     def exec_driver_sql(self, statement: str) -> Any:
         self.executed.append(statement)
-        return SimpleNamespace(scalar=lambda: None)
+        return SimpleNamespace(
+            scalar=lambda: self._answer, scalar_one=lambda: self._answer
+        )
 
 
 def reading(error: type[psycopg.Error] | None) -> Callable[[Any], str]:

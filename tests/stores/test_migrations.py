@@ -332,7 +332,7 @@ def test_labels_and_keys_of_debouncing_are_unique_only_while_they_count(
 
 MADE = {
     "2026.11.29a": {
-        "cockroachdb": "6d736e92999407f9",
+        "cockroachdb": "2344c4d4bb8ef3a6",
         "postgresql": "86fc078f3982f1cc",
         "sqlite": "4a43b7f5a30e3331",
     },

@@ -151,6 +151,9 @@ class PostgreSQLDialect(Dialect):
             .all()
         )
 
+    def ready(self, connection: Connection) -> None:
+        """Do nothing: a server has what it takes."""
+
     def hint(
         self,
         connection: Connection,

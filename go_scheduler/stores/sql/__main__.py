@@ -39,6 +39,7 @@ def statements(dialect: Dialect) -> Mapping[str, Statement]:
     how = {"shards": dialect.shards, "reads_rows": dialect.reads_rows}
     found = {
         "claim": claims.claim((0,), **how, swept=True),
+        "claim_lapsed": claims.claim_lapsed(dialect.shards),
         "heads": claims.heads(1, 3, shards=dialect.shards, lapsed=True),
         "due": firing.due(dialect.shards, goes_on=False),
         "due_after": firing.due(dialect.shards, goes_on=True),

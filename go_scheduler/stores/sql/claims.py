@@ -141,10 +141,18 @@ _LAPSED = """t.claimed_by IS NOT NULL AND t.completed_at IS NULL AND NOT t.froze
 _LOST = ("ran_by", "began", "taken_at", "due_by")
 
 
-# Claims anew what others had claimed, the longest lapsed first. What is known of the
-# runs that are lost comes back as well.
-_CLAIM_LAPSED = Statement(
-    f"""
+@lru_cache(maxsize=2)
+def claim_lapsed(shards: int) -> Statement:
+    """Claims anew what others had claimed, the longest lapsed first.
+
+    What is known of the runs that are lost comes back as well.
+
+    Args:
+        shards: Over how many parts of the index instances are spread: it claims in one.
+    """
+    shard = of_shard("CAST(:shard AS bigint)", shards)
+    return Statement(
+        f"""
 WITH due AS MATERIALIZED (
   SELECT t.id, t.expires_at AS place, t.attempt AS lost_as, t.claimed_by AS lost_by,
          t.worker AS ran_by, t.started_at AS began,
@@ -153,7 +161,7 @@ WITH due AS MATERIALIZED (
               THEN CASE WHEN t.accepted_at IS NOT NULL THEN 'started' END
               WHEN t.accepted_at IS NULL THEN 'published' ELSE 'accepted' END AS lost_in
     FROM task_instances@task_instances_lease_idx AS t
-   WHERE {_LAPSED}
+   WHERE {shard}{_LAPSED}
      AND now() <= CAST(:deadline AS timestamptz){_SOUND}
    ORDER BY t.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
@@ -179,8 +187,8 @@ SELECT {INSTANCE},
   FROM t LEFT JOIN task_definitions@task_definitions_pkey AS d
                    ON d.key = t.definition_key{_WITH_CONTENTS}
 """,
-    (*ALL, "place", "now", *_LOST),
-)
+        (*ALL, "place", "now", *_LOST),
+    )
 
 
 # Whoever finds nothing by it keeps nobody from writing to a file.
@@ -199,12 +207,12 @@ SELECT EXISTS (
     ("is_due", "has_lapsed"),
 )
 
-_LAPSED_HEAD = -1
-
 
 @lru_cache(maxsize=256)
 def heads(places: int, looks: int, *, shards: int, lapsed: bool) -> Statement:
     """Says in which places there is anything to claim, by their numbers.
+
+    The shards in which anything has lapsed come back as numbers below zero, from -1 on.
 
     On CockroachDB a plain read of what a claim would take settles it: the claim finds
     it.
@@ -235,10 +243,16 @@ head{number} AS MATERIALIZED (
     ]
     every = [f"SELECT head FROM head{number}" for number in range(places + looks)]
     if lapsed:
+        head, where, most = "-1", "", 1
+        if shards > 1:
+            # All shards in which there is any are told, by one scan: a claim may have
+            # to leave what it finds in one of them.
+            head, most = "-1 - t.shard", 1000
+            where = f"t.shard IN ({', '.join(map(str, range(shards)))}) AND "
         parts.append(f"""
 lapsed AS MATERIALIZED (
-  SELECT {_LAPSED_HEAD} AS head FROM task_instances@task_instances_lease_idx AS t
-   WHERE {_LAPSED} LIMIT 1)""")
+  SELECT {head} AS head FROM task_instances@task_instances_lease_idx AS t
+   WHERE {where}{_LAPSED} LIMIT {most})""")
         every.append("SELECT head FROM lapsed")
     union = "\n        UNION ALL ".join(every)
     return Statement(
@@ -257,7 +271,7 @@ WITH t AS MATERIALIZED (
   SELECT {INSTANCE} FROM task_instances@task_instances_lease_idx AS t
    WHERE t.claimed_by = CAST(:node AS uuid) AND t.completed_at IS NULL AND NOT t.frozen
      AND t.handed_on IS DISTINCT FROM t.attempt
-     AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid)
+     AND t.shard >= 0 AND t.expires_at IS NOT NULL AND t.id > CAST(:after AS uuid)
    ORDER BY t.id LIMIT :limit)
 SELECT {INSTANCE},
        {DEFINITION}
@@ -301,15 +315,16 @@ class SQLClaims(InstanceStore):
         terms = {**start_terms(claimant), "lead": lead}
         together = self._dialect.claims_together
         look = self._look_at_all if together else self._look_at_each
-        takes_over, places = look(claimant.queues, ahead, lapsed, limit)
+        lapsed_in, places = look(claimant.queues, ahead, lapsed, limit)
         old: list[Any] = []
         new: list[Any] = []
         claims: list[tuple[list[Any], Callable[[int], Sequence[Any]]]] = []
-        if takes_over and lapsed is not None:
+        if lapsed is not None:
             again = {**terms, "deadline": deadline}
-            claims.append(
-                (old, partial(self._claim_lapsed, claimant.queues, again, lapsed))
-            )
+            claims += [
+                (old, partial(self._claim_lapsed, claimant.queues, again, lapsed, each))
+                for each in lapsed_in
+            ]
         most = _MOST_PLACES if together else 1
         claims += [
             (new, partial(self._claim_free, places[first : first + most], terms, ahead))
@@ -327,13 +342,13 @@ class SQLClaims(InstanceStore):
         ahead: timedelta,
         lapsed: timedelta | None,
         limit: int,
-    ) -> tuple[bool, Sequence[Place]]:
-        """Whether anything may have lapsed, and all places if one may have anything."""
+    ) -> tuple[Sequence[int], Sequence[Place]]:
+        """The shard if anything may have lapsed, and all places if one has anything."""
         looks = self._classes.look()
         terms = {**self._lapsed_terms(queues, lapsed), "ahead": ahead}
         [row] = self._statements.read(Lane.BY_TIME, _LOOK, terms)
         priorities = self._classes.in_turn(every=looks) if row.is_due else []
-        return bool(row.has_lapsed), [
+        return [0] if row.has_lapsed else [], [
             (queue, priority, 0) for priority in priorities for queue in queues
         ]
 
@@ -343,18 +358,18 @@ class SQLClaims(InstanceStore):
         ahead: timedelta,
         lapsed: timedelta | None,
         limit: int,
-    ) -> tuple[bool, Sequence[Place]]:
-        """Whether anything may have lapsed, and where there may be anything to claim.
+    ) -> tuple[Sequence[int], Sequence[Place]]:
+        """In which shards anything may have lapsed, and where is anything to claim.
 
-        The places are in the order in which they are claimed. Within a priority the
-        order is random: nodes should not meet in one place.
+        Both are in the order in which they are claimed. Within a priority the order is
+        random: nodes should not meet in one place.
         """
         shards = range(self._dialect.shards)
         looks, known = self._classes.look(), self._classes.known
         places = list(product(queues, known, shards))
         if len(places) == 1 and not looks:
             # A claim costs no more than a look.
-            return lapsed is not None, places
+            return [0], places
         others = [each for each in PRIORITIES if looks and each not in known]
         asked = [*places, *((*each, 0) for each in product(queues, others))]
         sweeps = [self._statements.sweep(each) for each in places]
@@ -379,8 +394,11 @@ class SQLClaims(InstanceStore):
         for number, sweep in enumerate(sweeps):
             if number not in full:
                 sweep.finish()
-        if lapsed is not None and _LAPSED_HEAD not in full:
-            self._lapsed_sweep(queues, lapsed).finish()
+        lapsed_in = [-1 - number for number in full if number < 0]
+        random.shuffle(lapsed_in)
+        if lapsed is not None and not lapsed_in:
+            for sweep in self._lapsed_sweeps(queues, lapsed):
+                sweep.finish()
         found = [asked[number] for number in full if number >= 0]
         if looks:
             look.finish()
@@ -391,7 +409,7 @@ class SQLClaims(InstanceStore):
         random.shuffle(where)
         in_turn = self._classes.in_turn()
         where.sort(key=lambda place: in_turn.index(place[1]))
-        return _LAPSED_HEAD in full, where
+        return lapsed_in, where
 
     def _claim_each(
         self,
@@ -463,25 +481,43 @@ class SQLClaims(InstanceStore):
         return rows
 
     def _claim_lapsed(
-        self, queues: Sequence[str], terms: Terms, lapsed: timedelta, limit: int
+        self,
+        queues: Sequence[str],
+        terms: Terms,
+        lapsed: timedelta,
+        shard: int,
+        limit: int,
     ) -> Sequence[Any]:
-        sweep = self._lapsed_sweep(queues, lapsed)
+        sweep = self._lapsed_sweeps(queues, lapsed)[shard]
 
         def execute(*, careful: bool) -> Sequence[Any]:
-            parameters = {**terms, **self._lapsed_terms(queues, lapsed), "limit": limit}
-            return self._claim(_CLAIM_LAPSED, parameters, [sweep], careful=careful)
+            parameters = {
+                **terms,
+                "queues": list(queues),
+                "lapsed": lapsed,
+                "back": sweep.back + lapsed,
+                "shard": shard,
+                "limit": limit,
+            }
+            statement = claim_lapsed(self._dialect.shards)
+            return self._claim(statement, parameters, [sweep], careful=careful)
 
         return self._past_locks("lapsed", execute)
 
     def _lapsed_terms(self, queues: Sequence[str], lapsed: timedelta | None) -> Terms:
         terms = {"queues": list(queues), "lapsed": lapsed, "back": None}
         if lapsed is not None:
-            terms["back"] = self._lapsed_sweep(queues, lapsed).back + lapsed
+            sweeps = self._lapsed_sweeps(queues, lapsed)
+            terms["back"] = max(each.back for each in sweeps) + lapsed
         return terms
 
-    def _lapsed_sweep(self, queues: Sequence[str], lapsed: timedelta) -> Sweep:
+    def _lapsed_sweeps(
+        self, queues: Sequence[str], lapsed: timedelta
+    ) -> Sequence[Sweep]:
         # A look for claims that lapsed long ago reaches no further than that.
-        return self._statements.sweep(("lapsed", tuple(queues), lapsed > ZERO))
+        of = ("lapsed", tuple(queues), lapsed > ZERO)
+        shards = range(self._dialect.shards)
+        return [self._statements.sweep((*of, shard)) for shard in shards]
 
     def _claim(
         self,

@@ -179,7 +179,8 @@ class _Counting:
         else:
             # Those that are claimed may be few amid many that are not.
             claimed = [each for each in OPEN if each is not State.PENDING]
-            by_expiry = with_state(CLAIMED).order_by(_column.expires_at)
+            order = (*self._shard, _column.expires_at)
+            by_expiry = with_state(CLAIMED).order_by(*order)
             found |= self._counts(claimed, by_expiry)
             found[State.PENDING] = self._waiting()
         for each in (State.FAILED, State.COMPLETED, *UNRUN):
@@ -189,6 +190,11 @@ class _Counting:
     @property
     def _is_restricted(self) -> bool:
         return self.queues is not None or self.owners is not None
+
+    @property
+    def _shard(self) -> Sequence[ColumnElement[int]]:
+        """What comes before the time in an index."""
+        return [_column.shard] if self.dialect.shards > 1 else []
 
     def _counts(
         self, states: Sequence[State], query: Select[Any]
@@ -205,8 +211,7 @@ class _Counting:
     def _waiting(self) -> Counted:
         """How many can be claimed, or will be when they are due."""
         waits = with_state(_column.claimable_at.is_not(None))
-        shard = [_column.shard] if self.dialect.shards > 1 else []
-        order = (_column.priority, *shard, _column.claimable_at)
+        order = (_column.priority, *self._shard, _column.claimable_at)
         parts = [waits.order_by(_column.queue, *order)]
         if not self._is_restricted:
             number = number_up_to(self.connection, parts[0], self.most)

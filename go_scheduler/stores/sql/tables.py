@@ -471,7 +471,21 @@ indexes = (
         _made.execute_at,
         where=_is_undecided,
     ),
-    _index("task_instances_lease_idx", _made.expires_at, _made.queue, where=_may_lapse),
+    _index(
+        "task_instances_lease_idx",
+        _made.shard,
+        _made.expires_at,
+        _made.queue,
+        where=_may_lapse,
+        on=_SHARDED,
+    ),
+    _index(
+        "task_instances_lease_idx",
+        _made.expires_at,
+        _made.queue,
+        where=_may_lapse,
+        on=_NOT_SHARDED,
+    ),
     _index("task_instances_open_idx", _made.definition_key, where=_is_open),
     _index("task_instances_ended_idx", _made.completed_at, where=_has_ended),
     _index(
@@ -603,6 +617,13 @@ class Dialect(ABC):
     @abstractmethod
     def ready(self, connection: Connection) -> None:
         """Make a connection of the user's ready for these words."""
+
+    def check_edits(self, connection: Connection) -> None:  # noqa: B027
+        """Refuse a user's transaction whose edits would not hold up who adds to them.
+
+        Raises:
+            ConfigurationError: It is at too weak an isolation level.
+        """
 
     def in_autocommit(self, connection: Connection) -> bool:
         """Whether a connection of the user's commits each statement by itself."""

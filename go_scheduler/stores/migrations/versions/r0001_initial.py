@@ -313,11 +313,12 @@ def _index_instances(op: Operations) -> None:
     ended, failed = f"{over} AND outcome <> 'failed'", f"{over} AND outcome = 'failed'"
     in_line, keyed = "claimable_at IS NOT NULL", "key IS NOT NULL"
     of_key = ["definition_key", "key"]
+    by_expiry = [*_shards(op), "expires_at", "queue"]
     _create_index(op, table, "claimable_idx", claimable, where=in_line)
     _create_index(op, table, "parked_idx", ["slot", "priority", *in_turn], where=parked)
     undecided = f"{parked} AND overlap IS NOT NULL"
     _create_index(op, table, "undecided_idx", ["slot", *in_turn], where=undecided)
-    _create_index(op, table, "lease_idx", ["expires_at", "queue"], where=claimed)
+    _create_index(op, table, "lease_idx", by_expiry, where=claimed)
     _create_index(op, table, "open_idx", ["definition_key"], where=is_open)
     _create_index(op, table, "ended_idx", ["completed_at"], where=ended)
     _create_index(op, table, "failed_idx", ["completed_at", "id"], where=failed)
