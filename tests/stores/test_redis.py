@@ -387,7 +387,7 @@ def test_an_old_server_is_refused(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_LEAST_VERSION", (99, 0))
-    with pytest.raises(ConfigurationError, match=r"Redis \d\.\d: .* 6\.2 or later"):
+    with pytest.raises(ConfigurationError, match=r"Redis \d[\d.]*: .* 6\.2 or later"):
         store.initialize()
 
 
@@ -409,15 +409,15 @@ def test_a_server_that_does_not_tell_is_taken_as_it_is(
 @pytest.mark.parametrize(
     ("settings", "level", "said"),
     [
-        ({"appendonly": "no"}, "WARNING", "set appendonly yes"),
-        ({"appendfsync": "no"}, "WARNING", "set appendfsync always"),
+        ({"appendonly": "no"}, "WARNING", "Set appendonly yes"),
+        ({"appendfsync": "no"}, "WARNING", "appendfsync always or everysec"),
         ({"appendfsync": "everysec"}, "INFO", "the last second"),
-        ({"appendfsync": "always"}, None, ""),
+        ({"appendfsync": "always"}, "INFO", "appendfsync always"),
         (
             {"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}
             | {"maxmemory": "1000000000"},
             "WARNING",
-            "set maxmemory-policy noeviction",
+            "Set maxmemory-policy noeviction",
         ),
     ],
 )
@@ -426,7 +426,7 @@ def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
     by_hand: Any,
     caplog: pytest.LogCaptureFixture,
     settings: dict[str, str],
-    level: str | None,
+    level: str,
     said: str,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -442,7 +442,7 @@ def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
         for name, value in before.items():
             by_hand.config_set(name, value)
     told = [(each.levelname, said in each.getMessage()) for each in caplog.records]
-    assert told == ([] if level is None else [(level, True)])
+    assert [each for each in told if each != ("INFO", False)] == [(level, True)]
 
 
 def test_an_interrupt_lets_go_of_the_connection(
@@ -505,7 +505,7 @@ def test_what_is_open_is_read_only_where_there_may_be_no_room(
     of = put(store, replace(definition(START), max_queue=3)).id
 
     def walks() -> int:
-        found = by_hand.info("commandstats").get("cmdstat_smembers", {"calls": 0})
+        found = by_hand.info("commandstats").get("cmdstat_zrangebylex", {"calls": 0})
         return int(found["calls"])
 
     before = walks()

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from go_scheduler.models import RUNS, Outcome, State
 from go_scheduler.models.counts import Backlog, Counted
-from go_scheduler.stores.base import LOOKED_AT, ReadStore
+from go_scheduler.stores.base import ReadStore
 from go_scheduler.stores.filters import (
     ANY,
     ANY_DEFINITION,
@@ -31,10 +31,10 @@ from go_scheduler.stores.filters import (
 from go_scheduler.stores.redis.rows import (
     choices_of,
     given_time,
-    maybe_time_text,
     read_run,
     time_text,
 )
+from go_scheduler.stores.rules import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -78,9 +78,10 @@ class RedisCalls:
     _server: Server
     _reader: Reader
 
-    def _now(self) -> str | None:
-        """The text of the time of the clock that was passed; None: the server's."""
-        return None if self.clock is None else time_text(self.clock.now())
+    def _run(self, name: str, /, **arguments: object) -> Any:
+        """Run a script, by the time of the clock that was passed, or the server's."""
+        now = None if self.clock is None else self.clock.now()
+        return self._server.run(name, **{"now": now, **arguments})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,20 +125,20 @@ def _index_of(where: Filter, order: Order) -> _Index:
     return _Index(
         sets={"sets": _classes(states)},
         is_ordered=order is Order.EXECUTION,
-        first="" if where.since is None else time_text(where.since),
+        first=time_text(where.since),
     )
 
 
 def _index_of_definition(where: Filter, order: Order) -> _Index:
     assert where.definition_id is not None
-    sets: dict[str, object] = {"of": where.definition_id.hex}
+    sets: dict[str, object] = {"of": where.definition_id}
     if order is Order.FIRE_TIME:
         since, before = where.fired_since, where.fired_before
         return _Index(
             sets={**sets, "own": "df:"},
             is_ordered=True,
-            first="" if since is None else time_text(since),
-            last="~" if before is None else time_text(before),
+            first=time_text(since),
+            last=time_text(before) or "~",
         )
     sets["own"] = "du:" if where.fired is False else "di:"
     if where.states is not None and len(classes := _classes(set(where.states))) == 1:
@@ -146,7 +147,7 @@ def _index_of_definition(where: Filter, order: Order) -> _Index:
     return _Index(
         sets=sets,
         is_ordered=order is Order.EXECUTION,
-        first="" if where.since is None else time_text(where.since),
+        first=time_text(where.since),
     )
 
 
@@ -197,26 +198,21 @@ class RedisReads(RedisCalls, ReadStore):
     def _few(self, where: Filter) -> Sequence[TaskInstance] | None:
         """All that a filter may mean, if that is known to be few."""
         if where.ids is not None:
-            ids = [each.hex for each in where.ids]
             return [
                 each
-                for some in parts(ids, _CHUNK)
-                for each in self._reader.instances(
-                    self._server.run("read_instances", ids=some)
-                )
+                for some in parts(list(where.ids), _CHUNK)
+                for each in self._read(ids=some)
             ]
-        of = None if where.definition_id is None else where.definition_id.hex
-        if of is not None and where.key is not None:
-            answer = self._server.run("read_instances", of=of, key=where.key)
-            return self._reader.instances(answer)
+        if where.definition_id is not None and where.key is not None:
+            return self._read(of=where.definition_id, key=where.key)
         if not where.is_held:
             return None
         # What is claimed of a paused definition stands in no list of claims.
-        states = [] if where.paused is False else [each.value for each in _HELD]
-        answer, number, _, missing = self._server.run(
+        states = () if where.paused is False else _HELD
+        answer, number, _, missing = self._run(
             "list_instances",
             by_queue=["l:"],
-            of=of,
+            of=where.definition_id,
             counted=states,
             limit=_MOST_HELD,
             **{"from": "-", "to": "+"},
@@ -224,6 +220,9 @@ class RedisReads(RedisCalls, ReadStore):
         if number == _MOST_HELD or missing:
             return None
         return self._reader.instances(answer)
+
+    def _read(self, **arguments: object) -> list[TaskInstance]:
+        return self._reader.instances(self._run("read_instances", **arguments))
 
     def _walk_index(
         self,
@@ -236,14 +235,14 @@ class RedisReads(RedisCalls, ReadStore):
         first = f"[{index.prefix}{index.first}"
         last = f"({index.prefix}{index.last}"
         if after is not None:
-            place = f"({index.prefix}{maybe_time_text(after.at)}{after.id.hex}"
+            place = f"({index.prefix}{time_text(after.at)}{after.id.hex}"
             if descending:
                 last = min(place, last, key=lambda each: each[1:])
             else:
                 first = max(place, first, key=lambda each: each[1:])
         limit = min(limit, _CHUNK)
         while True:
-            answer, number, place, _ = self._server.run(
+            answer, number, place, _ = self._run(
                 "list_instances",
                 **index.sets,
                 **{"from": first, "to": last},
@@ -277,8 +276,8 @@ class RedisReads(RedisCalls, ReadStore):
         return page_of(page, order.position, limit=limit)
 
     def _by_ids(self, ids: Collection[UUID]) -> Iterator[TaskDefinition]:
-        for some in parts(list({each.hex: None for each in ids}), _CHUNK):
-            _, views, *_ = self._server.run("read_definitions", ids=some)
+        for some in parts(list(set(ids)), _CHUNK):
+            _, views, *_ = self._run("read_definitions", ids=some)
             yield from self._reader.definitions(views)
 
     def _walk_definitions(
@@ -292,17 +291,12 @@ class RedisReads(RedisCalls, ReadStore):
         soonest = order is DefinitionOrder.NEXT_FIRE_TIME
         place = None
         if after is not None:
-            when = (maybe_time_text(after.at) or _NEVER) if soonest else ""
+            when = (time_text(after.at) or _NEVER) if soonest else ""
             place = f"{when}{after.id.hex}"
-        choices = choices_of(
-            metadata=where.metadata,
-            name=where.name,
-            queues=where.queues,
-            owners=where.owners,
-        )
+        choices = choices_of(where)
         limit = max(1, min(limit, _CHUNK))
         while True:
-            views, number, place = self._server.run(
+            views, number, place = self._run(
                 "list_definitions",
                 after=place,
                 choices=choices,
@@ -327,10 +321,10 @@ class RedisReads(RedisCalls, ReadStore):
         known = ANY if of is None else Filter(definition_id=of, unstarted=True)
         if where != known:
             return super()._count(where, most)
-        found = self._server.run(
+        found = self._run(
             "count_instances",
-            of=None if of is None else of.hex,
-            states=[each.value for each in State],
+            of=of,
+            states=list(State),
         )
         numbers = zip(State, map(int, found), strict=True)
         return {state: counted(number, most) for state, number in numbers}
@@ -339,34 +333,38 @@ class RedisReads(RedisCalls, ReadStore):
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
     ) -> Sequence[TaskInstance]:
         """Read a page of what a node has claimed and has not ended."""
-        last = None if after is None else after.id.hex
-        answer = self._server.run(
-            "list_claimed", node=node.hex, after=last, limit=limit
-        )
-        return self._reader.instances(answer)
+        index = _Index(sets={"by_queue": ["l:"], "node": node}, is_ordered=False)
+        # It may be renewed meanwhile, and is met again then.
+        found = {each.id: each for each in self._walk_index(index, _CHUNK)}
+        last = None if after is None else Order.ID.position(after)
+        return sorted_page(found.values(), Order.ID.position, after=last, limit=limit)
 
     def slot_holder(self, slot: str) -> TaskInstance | None:
         """Read which instance has a slot."""
-        found = self._reader.instances(self._server.run("read_instances", slot=slot))
-        return found[0] if found else None
+        # That of a definition has its id as its name.
+        name = slot if slot.startswith(LOCK) else slot.replace("-", "")
+        return next(iter(self._read(slot=name)), None)
 
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         """Read what is kept of the runs of an instance."""
-        kept = self._server.run("list_runs", id=instance_id.hex)
+        kept = self._run("list_runs", id=instance_id)
         return [read_run(instance_id, each) for each in kept]
 
     def list_backlog(
         self, most: int, *, queues: Collection[str] | None = None
     ) -> Sequence[Backlog]:
         """What is due and has not been claimed, by queue."""
-        limit = _QUEUES if queues is None else LOOKED_AT
-        found = self._server.run("list_backlog", now=self._now(), limit=limit)
         return [
             Backlog(
                 queue=queue,
                 due=Counted.up_to(most, number),
                 oldest=given_time(oldest),
             )
-            for queue, number, oldest in found
+            for queue, number, oldest in self._run("list_backlog")
             if queues is None or queue in queues
         ][:_QUEUES]
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name queues in which something is due that nobody has claimed."""
+        due = self._run("list_backlog")
+        return [queue for queue, *_ in due if queue not in apart_from]
