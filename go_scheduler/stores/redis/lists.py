@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from go_scheduler.models import RUNS, Outcome, State
+from go_scheduler.checks import PRIORITIES
+from go_scheduler.models import OPEN, Outcome, State
 from go_scheduler.models.counts import Backlog, Counted
 from go_scheduler.stores.base import ReadStore
 from go_scheduler.stores.filters import (
@@ -31,13 +32,14 @@ from go_scheduler.stores.filters import (
 from go_scheduler.stores.redis.rows import (
     choices_of,
     given_time,
+    present,
     read_run,
     time_text,
 )
 from go_scheduler.stores.rules import LOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -48,11 +50,10 @@ if TYPE_CHECKING:
 
 _CHUNK = 500
 _QUEUES = 100
-_MOST_HELD = 1000
 _NEVER = "9" * 18
 _ENDED = {State(each.value): each.value for each in Outcome}
-_HELD = {State.CLAIMED, *RUNS}
-_PRIORITIES = range(4)
+_CLASSES = {**dict.fromkeys(OPEN, "held"), **_ENDED, State.PENDING: "pending"}
+"""By the states of instances, of which of them there is a sorted set."""
 
 Value = TypeVar("Value")
 
@@ -96,7 +97,7 @@ class _Index:
         is_ordered: Whether they are in the order that is asked for.
     """
 
-    sets: Mapping[str, object]
+    sets: Mapping[str, Any]
     is_ordered: bool
     prefix: str = ""
     first: str = ""
@@ -105,56 +106,36 @@ class _Index:
 
 def _index_of(where: Filter, order: Order) -> _Index:
     """The sorted sets by which the instances of a filter are found."""
-    states = None if where.states is None else set(where.states)
-    ended = set(_ENDED) if states is None else states & set(_ENDED)
-    if where.definition_id is not None:
-        return _index_of_definition(where, order)
-    if where.key is not None:
-        by_key = order is Order.EXECUTION
+    states = set(State if where.states is None else where.states)
+    classes = sorted({f"x:{_CLASSES[each]}" for each in states})
+    is_ordered, since = order is Order.EXECUTION, time_text(where.since)
+    if where.definition_id is not None and order is Order.FIRE_TIME:
         return _Index(
-            sets={"sets": ["keys"]}, prefix=f"{where.key}\0", is_ordered=by_key
+            sets={"of": where.definition_id, "own": "df:"},
+            is_ordered=True,
+            first=time_text(where.fired_since),
+            last=time_text(where.fired_before) or "~",
         )
+    if where.definition_id is not None:
+        own = {
+            "of": where.definition_id,
+            "own": "du:" if where.fired is False else "di:",
+            # Fewer may be in that state than are its own.
+            "among": classes[0] if len(classes) == 1 else None,
+        }
+        return _Index(sets=present(own), is_ordered=is_ordered, first=since)
+    if where.key is not None:
+        keys = {"sets": ["keys"]}
+        return _Index(sets=keys, prefix=f"{where.key}\0", is_ordered=is_ordered)
     if order is Order.END:
-        sets = [f"e:{_ENDED[each]}" for each in ended]
-        return _Index(sets={"sets": sets}, is_ordered=True)
+        ended = [f"e:{each}" for each in states & set(_ENDED)]
+        return _Index(sets={"sets": ended}, is_ordered=True)
     if order is Order.DUE and where.is_claimable:
-        kinds = [f"p:{each}:" for each in _PRIORITIES]
+        kinds = [f"p:{each}:" for each in PRIORITIES]
         return _Index(sets=_by_queue(kinds, where.queues), is_ordered=True)
     if order is Order.EXPIRY and where.is_held and where.paused is False:
         return _Index(sets=_by_queue(["l:"], where.queues), is_ordered=True)
-    return _Index(
-        sets={"sets": _classes(states)},
-        is_ordered=order is Order.EXECUTION,
-        first=time_text(where.since),
-    )
-
-
-def _index_of_definition(where: Filter, order: Order) -> _Index:
-    assert where.definition_id is not None
-    sets: dict[str, object] = {"of": where.definition_id}
-    if order is Order.FIRE_TIME:
-        since, before = where.fired_since, where.fired_before
-        return _Index(
-            sets={**sets, "own": "df:"},
-            is_ordered=True,
-            first=time_text(since),
-            last=time_text(before) or "~",
-        )
-    sets["own"] = "du:" if where.fired is False else "di:"
-    if where.states is not None and len(classes := _classes(set(where.states))) == 1:
-        # Fewer may be in that state than are its own.
-        sets["among"] = classes[0]
-    return _Index(
-        sets=sets,
-        is_ordered=order is Order.EXECUTION,
-        first=time_text(where.since),
-    )
-
-
-def _classes(states: set[State] | None) -> Sequence[str]:
-    """The sorted sets of what has not ended, and of each outcome."""
-    wanted = set(State) if states is None else states
-    return sorted({f"x:{_ENDED.get(each, 'open')}" for each in wanted})
+    return _Index(sets={"sets": classes}, is_ordered=is_ordered, first=since)
 
 
 def _by_queue(
@@ -180,46 +161,26 @@ class RedisReads(RedisCalls, ReadStore):
     ) -> Page[TaskInstance]:
         """Read a page of the instances that meet a filter."""
         index = _index_of(where, order)
-        found: Sequence[TaskInstance] | Iterator[TaskInstance] | None
-        found = None if index.is_ordered and order is Order.EXPIRY else self._few(where)
-        if found is None and not index.is_ordered:
-            found = islice(self._walk_index(index, _CHUNK), scan_limit)
-        if found is not None:
-            return sorted_page(
-                filter(where.matches, found),
-                order.position,
-                descending=descending,
-                after=after,
-                limit=limit,
-            )
-        walked = self._walk_index(index, limit + 1, after, descending)
-        return page_in_order(walked, where, order, limit=limit, scan_limit=scan_limit)
-
-    def _few(self, where: Filter) -> Sequence[TaskInstance] | None:
-        """All that a filter may mean, if that is known to be few."""
+        found: Iterable[TaskInstance]
         if where.ids is not None:
-            return [
-                each
-                for some in parts(list(where.ids), _CHUNK)
-                for each in self._read(ids=some)
-            ]
-        if where.definition_id is not None and where.key is not None:
-            return self._read(of=where.definition_id, key=where.key)
-        if not where.is_held:
-            return None
-        # What is claimed of a paused definition stands in no list of claims.
-        states = () if where.paused is False else _HELD
-        answer, number, _, missing = self._run(
-            "list_instances",
-            by_queue=["l:"],
-            of=where.definition_id,
-            counted=states,
-            limit=_MOST_HELD,
-            **{"from": "-", "to": "+"},
+            chunks = parts(list(where.ids), _CHUNK)
+            found = chain(*(self._read(ids=some) for some in chunks))
+        elif where.definition_id is not None and where.key is not None:
+            found = self._read(of=where.definition_id, key=where.key)
+        elif index.is_ordered:
+            walked = self._walk_index(index, limit + 1, after, descending)
+            return page_in_order(
+                walked, where, order, limit=limit, scan_limit=scan_limit
+            )
+        else:
+            found = islice(self._walk_index(index, _CHUNK), scan_limit)
+        return sorted_page(
+            filter(where.matches, found),
+            order.position,
+            descending=descending,
+            after=after,
+            limit=limit,
         )
-        if number == _MOST_HELD or missing:
-            return None
-        return self._reader.instances(answer)
 
     def _read(self, **arguments: object) -> list[TaskInstance]:
         return self._reader.instances(self._run("read_instances", **arguments))
@@ -242,21 +203,19 @@ class RedisReads(RedisCalls, ReadStore):
                 first = max(place, first, key=lambda each: each[1:])
         limit = min(limit, _CHUNK)
         while True:
-            answer, number, place, _ = self._run(
+            answer, place = self._run(
                 "list_instances",
                 **index.sets,
-                **{"from": first, "to": last},
-                descending=descending or None,
+                first=first,
+                last=last,
+                descending=descending,
                 limit=limit,
             )
             yield from self._reader.instances(answer)
-            if number < limit:
+            if not place:
                 return
             limit = _CHUNK
-            if descending:
-                last = f"({place}"
-            else:
-                first = f"({place}"
+            first, last = (first, f"({place}") if descending else (f"({place}", last)
 
     def select_definitions(
         self,
@@ -333,11 +292,10 @@ class RedisReads(RedisCalls, ReadStore):
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
     ) -> Sequence[TaskInstance]:
         """Read a page of what a node has claimed and has not ended."""
-        index = _Index(sets={"by_queue": ["l:"], "node": node}, is_ordered=False)
-        # It may be renewed meanwhile, and is met again then.
-        found = {each.id: each for each in self._walk_index(index, _CHUNK)}
+        index = _Index(sets={"sets": ["x:held"], "node": node}, is_ordered=False)
+        found = self._walk_index(index, _CHUNK)
         last = None if after is None else Order.ID.position(after)
-        return sorted_page(found.values(), Order.ID.position, after=last, limit=limit)
+        return sorted_page(found, Order.ID.position, after=last, limit=limit)
 
     def slot_holder(self, slot: str) -> TaskInstance | None:
         """Read which instance has a slot."""

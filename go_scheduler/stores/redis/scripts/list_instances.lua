@@ -1,41 +1,39 @@
 -- with: definitions rows instances
--- A page of instances, of some sorted sets together, between two places; and how many
--- of some states are not in it.
+-- A page of instances, of some sorted sets together, between two places.
 local sets, of = A.sets or {}, A.of and by_id(A.of)
 for _, queue in ipairs(A.by_queue and call('SMEMBERS', P .. 'queues') or {}) do
   for _, kind in ipairs(A.by_queue) do
     sets[#sets + 1] = kind .. queue
   end
 end
-if A.own and of then
-  local own, beside = A.own .. of.life, A.among
-  local is_shorter = beside and call('ZCARD', P .. beside) < call('ZCARD', P .. own)
-  sets = { is_shorter and beside or own }
+local limit = A.limit
+if of then
+  sets[1] = A.own .. of.life
+  if A.among and call('ZCARD', P .. A.among) < call('ZCARD', P .. sets[1]) then
+    -- Few of them may be its own.
+    sets[1], limit = A.among, math.max(limit, 500)
+  end
 end
-
+local command, first, last = 'ZRANGEBYLEX', A.first, A.last
+if A.descending then
+  command, first, last = 'ZREVRANGEBYLEX', A.last, A.first
+end
 local lists = {}
 for n, key in ipairs(sets) do
-  local command, first, last = 'ZRANGEBYLEX', A.from, A.to
+  lists[n] = call(command, P .. key, first, last, 'LIMIT', 0, limit)
+end
+local members = merged(lists, limit, function(one, other)
   if A.descending then
-    command, first, last = 'ZREVRANGEBYLEX', A.to, A.from
+    return one > other
   end
-  lists[n] = call(command, P .. key, first, last, 'LIMIT', 0, A.limit)
-end
-local members = merged(lists, A.limit, A.descending and function(one, other)
-  return one > other
+  return one < other
 end)
-
-local missing, is_counted = 0, {}
-for _, state in ipairs(A.counted or {}) do
-  missing = missing + (tonumber(call('HGET', P .. 'counts', state)) or 0)
-  is_counted[state] = true
-end
 local found = {}
 for _, row in ipairs(instances_of(members)) do
-  missing = missing - (is_counted[state_of(row)] and 1 or 0)
   local is_held = not A.node or (row.claimed_by == A.node and row.handed_on ~= row.attempt)
-  if is_held and (not A.of or (of and row.of == of.life)) then
+  if is_held and (not of or row.of == of.life) then
     found[#found + 1] = row
   end
 end
-return { views(found), #members, members[#members] or false, missing }
+-- Where the next page goes on.
+return { views(found), #members >= limit and members[#members] or false }

@@ -57,7 +57,10 @@ local function places(row, briefly)
     return { ['x:' .. row.outcome] = at, ['e:' .. row.outcome] = row.completed_at .. row.id }
   end
   -- What a trigger may wait for stands apart.
-  local found = { ['x:open'] = at, ['do:' .. row.of] = (is_fired(row) and 'f' or 'h') .. row.id }
+  local found = {
+    [row.claimed_by and 'x:held' or 'x:pending'] = at,
+    ['do:' .. row.of] = (is_fired(row) and 'f' or 'h') .. row.id,
+  }
   if not briefly and (definition(row.of) or row).paused then
     return found
   end
