@@ -13,6 +13,7 @@ from go_scheduler.stores.messages import Fired, Put
 from go_scheduler.stores.redis.lists import AHEAD, DUE, RedisCalls, parts
 from go_scheduler.stores.redis.rows import (
     TIMES,
+    fields_of,
     given_time,
     present,
     read_ids,
@@ -41,7 +42,7 @@ from go_scheduler.stores.rules import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence, Set
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from go_scheduler.models import Skipped, TaskDefinition, TaskInstance
     from go_scheduler.stores.messages import Claimant, Firing, Tombstone
@@ -137,7 +138,6 @@ class RedisDefinitions(RedisCalls, DefinitionStore):
         return _Found(
             now=now,
             stored={each.id: each for each in stored},
-            lives={each.id: view[0] for each, view in zip(stored, views, strict=True)},
             remembered={each.id: each for each in tombstones},
             set=last,
         )
@@ -219,105 +219,67 @@ class _Found(NamedTuple):
     Attributes:
         now: When it was read.
         stored: The definitions that there are.
-        lives: The numbers of these.
         remembered: The tombstones.
         set: The last declaration of the owner.
     """
 
     now: str
     stored: Mapping[UUID, TaskDefinition]
-    lives: Mapping[UUID, str]
     remembered: Mapping[UUID, Tombstone]
     set: str | None
-
-    @property
-    def at(self) -> datetime:
-        return given_time(self.now)
 
 
 def _plan(
     new: TaskDefinition, found: _Found, owner: str | None = None
 ) -> dict[str, Any]:
-    """What a script is to do, and what has to be as it was read."""
-    stored = found.stored.get(new.id)
+    """What a script is to do, and what has to be as it was read.
+
+    A revision is that of one definition: a new one of the same id has a higher one.
+    """
+    stored, now = found.stored.get(new.id), given_time(found.now)
     if stored is None:
-        return _plan_new(new, found, owner)
+        remembered = found.remembered.get(new.id) if new.named else None
+        check_revision(new, remembered)
+        plan: dict[str, Any] = {"id": new.id, "looked": new.named}
+        if remembered is not None:
+            plan["remembered"] = str(remembered.revision)
+        if is_over(new, remembered):
+            return {**plan, "action": "over"}
+        put = created(new, now, revision=1, owner=owner)
+        return {**plan, "action": "new", "values": write_definition(put)}
     check_revision(new, stored)
-    plan = present(
-        {
-            "id": new.id,
-            "life": found.lives[new.id],
-            "revision": stored.revision,
-            "read": stored.next_fire_time,
-            "owner": stored.owner,
-            "note": stored.note,
-            "resumes": owner is not None and was_removed(stored),
-        }
-    )
+    plan = fields_of(stored, "id", "revision", "next_fire_time", "owner", "note")
+    plan["resumes"] = owner is not None and was_removed(stored)
     if new.is_same(stored):
         same = kept(stored, new, owner=owner)
-        named = "1" if same.named else False
-        plan |= {
-            "action": "kept",
-            "values": present({"named": named, "owner": same.owner}),
-        }
-    elif goes_on(stored, new):
+        owned = {"named": "1" if same.named else None, "owner": same.owner}
+        return {**plan, "action": "kept", "values": present(owned)}
+    if goes_on(stored, new):
         values = write_definition(edited(stored, new, owner=owner))
-        plan |= {
-            "action": "edited",
-            # Somebody may fire it meanwhile.
-            "values": {name: values[name] for name in values.keys() - TIMES},
-            "takes_back": new.jitter != stored.jitter,
-        }
-    else:
-        put = rescheduled(stored, new, found.at, owner=owner)
-        skipped = unfired(stored, found.at)
-        plan |= {
-            "action": "rescheduled",
-            "values": write_definition(put),
-            "skipped": skipped and _record(skipped),
-        }
-    return present(plan)
-
-
-def _plan_new(new: TaskDefinition, found: _Found, owner: str | None) -> dict[str, Any]:
-    remembered = found.remembered.get(new.id) if new.named else None
-    check_revision(new, remembered)
-    plan = {
-        "id": new.id,
-        "looked": new.named,
-        "remembered": None if remembered is None else str(remembered.revision),
-    }
-    if is_over(new, remembered):
-        return present({**plan, "action": "over"})
-    put = created(new, found.at, revision=1, owner=owner)
-    return present({**plan, "action": "new", "values": write_definition(put)})
+        # Somebody may fire it meanwhile.
+        values = {name: values[name] for name in values.keys() - TIMES}
+        takes_back = new.jitter != stored.jitter
+        return {**plan, "action": "edited", "values": values, "takes_back": takes_back}
+    if (skipped := unfired(stored, now)) is not None:
+        plan["skipped"] = _record(skipped)
+    values = write_definition(rescheduled(stored, new, now, owner=owner))
+    return {**plan, "action": "rescheduled", "values": values}
 
 
 def _firing(firing: Firing) -> dict[str, Any]:
     """What a script fires; of one that is put with it the revision is not known."""
-    read, skipped = firing.definition, firing.skipped
-    return present(
-        {
-            "id": read.id,
-            "read": read.next_fire_time,
-            "revision": read.revision,
-            "instances": [(*each, uuid4()) for each in firing.instances()],
-            "skipped": skipped and _record(skipped),
-            "next": firing.next_fire_time,
-        }
-    )
+    skipped = firing.skipped
+    return {
+        **fields_of(firing.definition, "id", "next_fire_time", "revision"),
+        **present({"next": firing.next_fire_time}),
+        **({} if skipped is None else {"skipped": _record(skipped)}),
+        "instances": [(*each, uuid4()) for each in firing.instances()],
+    }
 
 
 def _record(skipped: Skipped) -> dict[str, Any]:
     """What a script makes the record of skipped fire times of."""
-    return {
-        "id": uuid4(),
-        "first": skipped.first,
-        "last": skipped.last,
-        "count": skipped.count,
-        "reason": skipped.reason,
-    }
+    return {"id": uuid4(), **fields_of(skipped, "first", "last", "count", "reason")}
 
 
 def _overtaken() -> StoreUnavailableError:

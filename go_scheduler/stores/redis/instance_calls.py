@@ -13,6 +13,7 @@ from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
 from go_scheduler.stores.redis.lists import AHEAD, DUE, RedisCalls, parts
 from go_scheduler.stores.redis.rows import (
+    fields_of,
     given_time,
     present,
     read_ids,
@@ -81,23 +82,11 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
         claimant: Claimant | None = None,
     ) -> Sequence[TaskInstance]:
         """Make instances of a definition that are no fire times'."""
-        written = [
-            present(
-                {
-                    "id": each.id,
-                    "at": each.at,
-                    "delay": each.delay,
-                    "payload": each.payload_text,
-                    "key": each.key,
-                    "trace_context": each.trace_context,
-                }
-            )
-            for each in additions
-        ]
+        names = ("id", "at", "delay", "payload_text", "key", "trace_context")
         answer = self._run(
             "add_instances",
             of=definition_id,
-            additions=written,
+            additions=[fields_of(each, *names) for each in additions],
             claimant=claimant,
             soon=SOON,
             full=FULL,
@@ -193,18 +182,9 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""
+        names = ("lease", "handed_on", "worker", "step", "progress")
         written = [
-            present(
-                {
-                    **_claim(each.claim),
-                    "lease": each.lease,
-                    "handed_on": each.handed_on,
-                    "worker": each.worker,
-                    "step": each.step,
-                    "progress": each.progress,
-                }
-            )
-            for each in renewals
+            {**_claim(each.claim), **fields_of(each, *names)} for each in renewals
         ]
         owned = dict(self._run("renew_claims", renewals=written))
         stops = map(bool, owned.values())
@@ -225,12 +205,11 @@ class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
     def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
         written = [
-            present({**_claim(each.claim), "delay": each.delay, "reason": each.reason})
+            {**_claim(each.claim), **fields_of(each, "delay", "reason")}
             for each in releases
         ]
-        return Answer(
-            done=set(read_ids(self._run("release_instances", releases=written)))
-        )
+        released = self._run("release_instances", releases=written)
+        return Answer(done=set(read_ids(released)))
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
@@ -254,18 +233,15 @@ def _claim(claim: Claim) -> dict[str, object]:
     return {"id": claim.instance_id.hex, "attempt": claim.attempt}
 
 
+_END = ("started_at", "outcome", "error", "next_fire_time", "result", "client")
+
+
 def _outcome(outcome: RunOutcome) -> dict[str, object]:
-    return present(
-        {
-            **_claim(outcome.claim),
-            "started_at": outcome.started_at,
-            "outcome": outcome.outcome,
-            "retry_in": outcome.retry_in if outcome.outcome is None else None,
-            "kept": run_end(outcome) if outcome.is_kept else None,
-            "hung": outcome.hung or None,
-            "error": outcome.error,
-            "next_fire_time": outcome.next_fire_time,
-            "result": outcome.result,
-            "client": outcome.client,
-        }
-    )
+    written = {**_claim(outcome.claim), **fields_of(outcome, *_END)}
+    if outcome.outcome is None:
+        written["retry_in"] = outcome.retry_in
+    if outcome.is_kept:
+        written["kept"] = run_end(outcome)
+    if outcome.hung:
+        written["hung"] = True
+    return written

@@ -47,7 +47,6 @@ from go_scheduler.stores.sql.rows import (
     missing_definition,
     read_definition,
     read_instance,
-    to_microseconds,
     write_contents,
 )
 from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
@@ -83,6 +82,13 @@ def present(values: Mapping[str, Value | None]) -> dict[str, Value]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """Those of these fields of a value that it has."""
+    return {
+        name: found for name in names if (found := getattr(value, name)) is not None
+    }
+
+
 def _micros(duration: timedelta) -> int:
     """A duration in microseconds, as far as a script can reckon."""
     micros = duration // _MICROSECOND
@@ -94,7 +100,7 @@ def _plain(value: Any) -> Any:
     writer = _WRITERS.get(type(value))
     if writer is not None:
         return writer(value)
-    return present({name: getattr(value, name) for name in value.__slots__})
+    return fields_of(value, *value.__slots__)
 
 
 _WRITERS: Mapping[type, Callable[[Any], object]] = {
@@ -216,21 +222,18 @@ _SAME = (
 )
 
 
+_ANNOUNCED = ("host", "pid", "version", "queues", "names", "lease", "stopping")
+
+
 def write_announcement(announced: Announcement) -> str:
     """The text of what a node tells, but for its id."""
-    values = {name: getattr(announced, name) for name in announced.__slots__}
-    del values["node"]
-    return write_arguments(values)
+    return write_arguments(fields_of(announced, *_ANNOUNCED))
 
 
 def write_stats(stats: QueueStats) -> dict[str, object]:
     """What a script keeps of counts."""
-    buckets = [
-        [None if bound is None else to_microseconds(bound), count]
-        for bound, count in stats.lateness.buckets()
-    ]
-    value = to_text({"ended": dict(stats.ended), "lateness": buckets})
-    return {"at": stats.at, "queue": stats.queue, "value": value}
+    value = {"ended": dict(stats.ended), "lateness": list(stats.lateness.buckets())}
+    return {"at": stats.at, "queue": stats.queue, "value": write_arguments(value)}
 
 
 # What scripts answer.
@@ -474,14 +477,11 @@ def read_run(instance_id: UUID, text: str) -> TaskRun:
 def read_contact(node: str, text: str) -> NodeContact:
     """The contact that is kept of a node."""
     values = json.loads(text[36:])
-    for name in ("queues", "names"):
-        values[name] = None if values[name] is None else tuple(values[name])
-    lease = values.pop("lease")
-    announced = Announcement(
-        node=read_id(node),  # type: ignore[arg-type]
-        lease=None if lease is None else from_microseconds(lease),
-        **values,
-    )
+    if "lease" in values:
+        values["lease"] = from_microseconds(values["lease"])
+    for name in {"queues", "names"} & values.keys():
+        values[name] = tuple(values[name])
+    announced = Announcement(node=read_id(node), **values)  # type: ignore[arg-type]
     return NodeContact(
         announced=announced, since=given_time(text[:18]), until=given_time(text[18:36])
     )

@@ -49,7 +49,7 @@ for n, each in ipairs(A.additions) do
     else
       hint('i', row.due_at)
     end
-    add(row, each.payload)
+    add(row, each.payload_text)
   end
   found[n] = row
   local is_new = row.id == each.id and row.attempt == 0 and not row.outcome

@@ -6,7 +6,7 @@ local function fire(firing)
   if not of or of.paused or (of.waits and has_open_fired(of)) then
     return nil
   end
-  if of.next_fire_time ~= firing.read or of.revision ~= firing.revision then
+  if of.next_fire_time ~= firing.next_fire_time or of.revision ~= firing.revision then
     return nil
   end
   if firing.skipped then

@@ -2,9 +2,9 @@
 local function is_as_read(plan)
   local of = by_id(plan.id)
   if plan.revision then
-    return of and of.life == plan.life and of.revision == plan.revision
+    return of and of.revision == plan.revision
       and of.owner == plan.owner and of.note == plan.note
-      and (plan.action ~= 'rescheduled' or of.next_fire_time == plan.read)
+      and (plan.action ~= 'rescheduled' or of.next_fire_time == plan.next_fire_time)
   end
   local remembered = plan.looked and call('HGET', P .. 't:' .. plan.id, 'revision')
   return not of and (remembered or nil) == plan.remembered
