@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 _CHUNK = 500
 _QUEUES = 100
 _NEVER = "9" * 18
-_ENDED = {State(each.value): each.value for each in Outcome}
-_CLASSES = {**dict.fromkeys(OPEN, "held"), **_ENDED, State.PENDING: "pending"}
-"""By the states of instances, of which of them there is a sorted set."""
+_ENDED = set(map(State, Outcome))
+_HELD = [f"x:{each}" for each in OPEN if each is not State.PENDING]
 
 Value = TypeVar("Value")
 
@@ -107,7 +106,7 @@ class _Index:
 def _index_of(where: Filter, order: Order) -> _Index:
     """The sorted sets by which the instances of a filter are found."""
     states = set(State if where.states is None else where.states)
-    classes = sorted({f"x:{_CLASSES[each]}" for each in states})
+    by_state = sorted(f"x:{each}" for each in states)
     is_ordered, since = order is Order.EXECUTION, time_text(where.since)
     if where.definition_id is not None and order is Order.FIRE_TIME:
         return _Index(
@@ -121,21 +120,21 @@ def _index_of(where: Filter, order: Order) -> _Index:
             "of": where.definition_id,
             "own": "du:" if where.fired is False else "di:",
             # Fewer may be in that state than are its own.
-            "among": classes[0] if len(classes) == 1 else None,
+            "among": by_state[0] if len(by_state) == 1 else None,
         }
         return _Index(sets=present(own), is_ordered=is_ordered, first=since)
     if where.key is not None:
         keys = {"sets": ["keys"]}
         return _Index(sets=keys, prefix=f"{where.key}\0", is_ordered=is_ordered)
     if order is Order.END:
-        ended = [f"e:{each}" for each in states & set(_ENDED)]
+        ended = [f"e:{each}" for each in states & _ENDED]
         return _Index(sets={"sets": ended}, is_ordered=True)
     if order is Order.DUE and where.is_claimable:
         kinds = [f"p:{each}:" for each in PRIORITIES]
         return _Index(sets=_by_queue(kinds, where.queues), is_ordered=True)
     if order is Order.EXPIRY and where.is_held and where.paused is False:
         return _Index(sets=_by_queue(["l:"], where.queues), is_ordered=True)
-    return _Index(sets={"sets": classes}, is_ordered=is_ordered, first=since)
+    return _Index(sets={"sets": by_state}, is_ordered=is_ordered, first=since)
 
 
 def _by_queue(
@@ -292,7 +291,7 @@ class RedisReads(RedisCalls, ReadStore):
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
     ) -> Sequence[TaskInstance]:
         """Read a page of what a node has claimed and has not ended."""
-        index = _Index(sets={"sets": ["x:held"], "node": node}, is_ordered=False)
+        index = _Index(sets={"sets": _HELD, "node": node}, is_ordered=False)
         found = self._walk_index(index, _CHUNK)
         last = None if after is None else Order.ID.position(after)
         return sorted_page(found, Order.ID.position, after=last, limit=limit)

@@ -60,7 +60,7 @@ end
 
 -- Forget a row, whatever its state.
 local function forget(row)
-  stand(row, NOWHERE)
+  relist(stood[row], NOWHERE)
   relist(lasting_places(row), NOWHERE)
   if row.key then
     call('HDEL', P .. 'dk:' .. row.of, row.key)
@@ -194,11 +194,5 @@ local function done(answer)
     keep_text('d:', of.life, text_of(of))
   end
   write_texts()
-  counted[''] = nil
-  for state, number in pairs(counted) do
-    if number ~= 0 then
-      call('HINCRBY', P .. 'counts', state, number)
-    end
-  end
   return answer
 end

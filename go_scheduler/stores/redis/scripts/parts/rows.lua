@@ -5,10 +5,9 @@ local NUMBERS = {
 }
 -- The stages of a run on a bus, in their order.
 local STAGES = { 'published', 'accepted', 'started' }
--- By their ids the rows; of a row where it stands, as what it is counted, and whether it
--- is to be written.
-local rows, stood, state_then, unsaved = {}, {}, {}, {}
-local counted, payloads = {}, {}
+-- By their ids the rows and their payloads; of a row where it stands, and whether it is
+-- to be written.
+local rows, payloads, stood, unsaved = {}, {}, {}, {}
 
 local function state_of(row)
   if row.outcome then
@@ -52,15 +51,13 @@ end
 
 -- Those in which it stands by its state. Briefly: as if no definition were paused.
 local function places(row, briefly)
-  local at = row.execute_at .. row.id
+  local found = { ['x:' .. state_of(row)] = row.execute_at .. row.id }
   if row.outcome then
-    return { ['x:' .. row.outcome] = at, ['e:' .. row.outcome] = row.completed_at .. row.id }
+    found['e:' .. row.outcome] = row.completed_at .. row.id
+    return found
   end
   -- What a trigger may wait for stands apart.
-  local found = {
-    [row.claimed_by and 'x:held' or 'x:pending'] = at,
-    ['do:' .. row.of] = (is_fired(row) and 'f' or 'h') .. row.id,
-  }
+  found['do:' .. row.of] = (is_fired(row) and 'f' or 'h') .. row.id
   if not briefly and (definition(row.of) or row).paused then
     return found
   end
@@ -107,7 +104,7 @@ local function fetch(ids, briefly)
   end
   for _, row in ipairs(found) do
     if is_whole(row) and (briefly or definition(row.of)) then
-      rows[row.id], stood[row], state_then[row] = row, places(row, briefly), state_of(row)
+      rows[row.id], stood[row] = row, places(row, briefly)
     end
   end
 end
@@ -136,21 +133,11 @@ local function set_aside(key, member)
   call('SADD', P .. 'broken', id_of(member))
 end
 
--- Have a row stand and be counted as it is now, or nowhere.
-local function stand(row, is, state)
-  relist(stood[row] or NOWHERE, is)
-  local was = state_then[row]
-  if was ~= state then
-    counted[was or ''] = (counted[was or ''] or 0) - 1
-    counted[state or ''] = (counted[state or ''] or 0) + 1
-  end
-  stood[row], state_then[row] = is, state
-end
-
 -- Keep what has changed of a row, wherever it is to be found.
 local function save(row)
-  stand(row, places(row), state_of(row))
-  unsaved[row], encoded[row] = true, nil
+  local is = places(row)
+  relist(stood[row] or NOWHERE, is)
+  stood[row], unsaved[row], encoded[row] = is, true, nil
 end
 
 -- Let it exclude what its definition says now.
