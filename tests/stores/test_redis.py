@@ -182,6 +182,27 @@ def test_what_runs_is_found_without_what_waits(store: RedisStore, by_hand: Any) 
     assert store.select(Filter(states=[State.CLAIMED])) == []
 
 
+def test_a_full_memory_refuses_what_is_new_and_takes_what_ends(
+    store: RedisStore, by_hand: Any
+) -> None:
+    of = put(store, definition(START, key=2))
+    begun, waits = running(store, definition(key=3)), pending(store, definition(key=4))
+    by_hand.config_set("maxmemory", "1")
+    try:
+        with pytest.raises(StoreUnavailableError, match="memory"):
+            fire(store, of, START)
+        with pytest.raises(StoreUnavailableError, match="memory"):
+            store.add_instances(of.id, [Addition()])
+        assert store.cancel_instances({waits.id: None})
+        assert finish(store, begun)
+    finally:
+        by_hand.config_set("maxmemory", "0")
+    assert [each.id for each in fire(store, of, START)]
+    states = {each.id: each.state for each in store.select()}
+    assert states[waits.id] is State.CANCELLED
+    assert states[begun.id] is State.COMPLETED
+
+
 def test_metadata_of_many_parts_is_found_all_the_same(store: RedisStore) -> None:
     large: Mapping[str, JSON] = {f"key {number}": number for number in range(100)}
     put(store, replace(definition(), metadata=large))

@@ -1,4 +1,4 @@
--- with: definitions rows instances firing changing putting
+-- with: definitions rows instances changing putting
 -- Put what was planned, and take away or pause what the owner has besides.
 local version = call('HGET', P .. 'sets', A.owner) or nil
 if version ~= A.version or not all_as_read(A.plans) then

@@ -46,13 +46,6 @@ local function later(one, other)
   return one > other and one or other
 end
 
--- Call a command with values, so many at a time as it takes.
-local function call_with(values, command, key)
-  for first = 1, #values, 1000 do
-    call(command, key, unpack(values, first, math.min(first + 999, #values)))
-  end
-end
-
 -- What strings have, many in one call; false: nothing, or no string is there.
 local function texts_of(prefix, names)
   local found = {}
@@ -136,35 +129,40 @@ local function relist(was, is)
   end
 end
 
--- Slots whose holder or whose waiting rows have changed.
-local touched = {}
-local function write_lists()
-  local added = {}
-  -- A server whose memory is full lets a script write that has begun by removing.
+-- Write what becomes of sorted sets: what stands there from now on, or no more.
+local function write_members(command, stays)
   for key, members in pairs(listed) do
-    local gone, new
-    for member, stays in pairs(members) do
-      if stays then
-        new = new or {}
-        new[#new + 1], new[#new + 2] = '0', member
-      else
-        gone = gone or {}
-        gone[#gone + 1] = member
+    local values = {}
+    for member, is in pairs(members) do
+      if is == stays then
+        values[#values + 1] = stays and '0' or nil
+        values[#values + 1] = member
       end
     end
-    if gone then
-      call_with(gone, 'ZREM', P .. key)
+    for first = 1, #values, 1000 do
+      call(command, P .. key, unpack(values, first, math.min(first + 999, #values)))
     end
-    added[key] = new
-    if sub(key, 1, 2) == 'w:' then
-      touched[sub(key, 3)] = true
-    end
-  end
-  for key, members in pairs(added) do
-    call_with(members, 'ZADD', P .. key)
-    local kind = sub(key, 1, 2)
+    local kind = stays and values[1] and sub(key, 1, 2)
     if kind == 'l:' or kind == 'p:' then
       call('SADD', P .. 'queues', sub(key, kind == 'l:' and 3 or 5))
+    end
+  end
+end
+
+-- Slots whose holder or whose waiting rows have changed; whether there is a new row.
+local touched, grows = {}, false
+local function write_lists()
+  -- A server whose memory is full refuses a script that begins by adding, and no other.
+  if grows then
+    write_members('ZADD', true)
+  end
+  write_members('ZREM', false)
+  if not grows then
+    write_members('ZADD', true)
+  end
+  for key in pairs(listed) do
+    if sub(key, 1, 2) == 'w:' then
+      touched[sub(key, 3)] = true
     end
   end
   for slot in pairs(touched) do

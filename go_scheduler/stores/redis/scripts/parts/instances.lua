@@ -17,7 +17,7 @@ local function add(row, payload)
     row.body, payloads[row.id] = '1', payload
     keep_text('b:', row.id, payload)
   end
-  rows[row.id] = row
+  rows[row.id], grows = row, true
   note_busy(definition(row.of))
   relist(NOWHERE, lasting_places(row))
   if row.key then
