@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import sqlite3
 from contextlib import closing
 from datetime import timedelta
@@ -234,8 +235,17 @@ class Says:
     def info(self, _: str = "") -> dict[str, Any]:
         return self._info
 
+    def config_get(self, pattern: str) -> dict[str, Any]:
+        return {name: self._info[name] for name in fnmatch.filter(self._info, pattern)}
 
-OF_REDIS = {"redis_version": "7.2.4", "role": "master", "maxmemory": 0}
+
+OF_REDIS = {"redis_version": "7.2.4", "role": "master"}
+SETTINGS = {
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "maxmemory": "0",
+    "maxmemory-policy": "noeviction",
+}
 
 
 @pytest.mark.parametrize(
@@ -254,10 +264,14 @@ OF_REDIS = {"redis_version": "7.2.4", "role": "master", "maxmemory": 0}
         ),
         (
             "persistence",
-            {"aof_last_write_status": "err", "aof_enabled": 0},
+            {"aof_last_write_status": "err", "appendonly": "no"},
             [
                 ("not-kept", "aof_last_write_status is err"),
-                ("may-lose", "appendonly is no"),
+                (
+                    "may-lose",
+                    "appendonly is no: when the server ends, what was written since its"
+                    " last snapshot is lost",
+                ),
             ],
         ),
     ],
@@ -265,7 +279,7 @@ OF_REDIS = {"redis_version": "7.2.4", "role": "master", "maxmemory": 0}
 def test_what_redis_says_of_itself_is_judged(
     about: str, said: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = server.QUESTIONS[about](Says(**OF_REDIS | said))
+    found = server.QUESTIONS[about](Says(**OF_REDIS | SETTINGS | said))
     assert [(each.name, each.seen) for each in found] == expected
 
 

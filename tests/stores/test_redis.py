@@ -152,8 +152,7 @@ def test_what_has_been_deleted_leaves_no_keys(
     assert store.delete_finished(nothing, limit=100) > 0
     assert store.list_due_queues(apart_from=()) == []
     kept = {key.removeprefix(PREFIX) for key in keys(by_hand)}
-    assert kept - {"hinted d", "hinted i"} == {"counts", "first", "life", "sets"}
-    assert set(by_hand.hvals(f"{PREFIX}counts")) == {"0"}
+    assert kept - {"hinted d", "hinted i"} == {"first", "life", "sets"}
 
 
 def test_what_runs_is_found_without_what_waits(store: RedisStore, by_hand: Any) -> None:
@@ -181,6 +180,27 @@ def test_what_runs_is_found_without_what_waits(store: RedisStore, by_hand: Any) 
     store.pause_definitions([begun[0].definition.id])
     assert len(store.select(Filter(states=[State.RUNNING]), limit=10)) == 3
     assert store.select(Filter(states=[State.CLAIMED])) == []
+
+
+def test_a_full_memory_refuses_what_is_new_and_takes_what_ends(
+    store: RedisStore, by_hand: Any
+) -> None:
+    of = put(store, definition(START, key=2))
+    begun, waits = running(store, definition(key=3)), pending(store, definition(key=4))
+    by_hand.config_set("maxmemory", "1")
+    try:
+        with pytest.raises(StoreUnavailableError, match="memory"):
+            fire(store, of, START)
+        with pytest.raises(StoreUnavailableError, match="memory"):
+            store.add_instances(of.id, [Addition()])
+        assert store.cancel_instances({waits.id: None})
+        assert finish(store, begun)
+    finally:
+        by_hand.config_set("maxmemory", "0")
+    assert [each.id for each in fire(store, of, START)]
+    states = {each.id: each.state for each in store.select()}
+    assert states[waits.id] is State.CANCELLED
+    assert states[begun.id] is State.COMPLETED
 
 
 def test_metadata_of_many_parts_is_found_all_the_same(store: RedisStore) -> None:
@@ -387,7 +407,7 @@ def test_an_old_server_is_refused(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_LEAST_VERSION", (99, 0))
-    with pytest.raises(ConfigurationError, match=r"Redis \d\.\d: .* 6\.2 or later"):
+    with pytest.raises(ConfigurationError, match=r"Redis \d[\d.]*: .* 6\.2 or later"):
         store.initialize()
 
 
@@ -409,15 +429,15 @@ def test_a_server_that_does_not_tell_is_taken_as_it_is(
 @pytest.mark.parametrize(
     ("settings", "level", "said"),
     [
-        ({"appendonly": "no"}, "WARNING", "set appendonly yes"),
-        ({"appendfsync": "no"}, "WARNING", "set appendfsync always"),
+        ({"appendonly": "no"}, "WARNING", "Set appendonly yes"),
+        ({"appendfsync": "no"}, "WARNING", "appendfsync always or everysec"),
         ({"appendfsync": "everysec"}, "INFO", "the last second"),
-        ({"appendfsync": "always"}, None, ""),
+        ({"appendfsync": "always"}, "INFO", "appendfsync always"),
         (
             {"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}
             | {"maxmemory": "1000000000"},
             "WARNING",
-            "set maxmemory-policy noeviction",
+            "Set maxmemory-policy noeviction",
         ),
     ],
 )
@@ -426,7 +446,7 @@ def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
     by_hand: Any,
     caplog: pytest.LogCaptureFixture,
     settings: dict[str, str],
-    level: str | None,
+    level: str,
     said: str,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -442,7 +462,7 @@ def test_what_a_server_may_lose_is_said_once_to_who_runs_there(
         for name, value in before.items():
             by_hand.config_set(name, value)
     told = [(each.levelname, said in each.getMessage()) for each in caplog.records]
-    assert told == ([] if level is None else [(level, True)])
+    assert [each for each in told if each != ("INFO", False)] == [(level, True)]
 
 
 def test_an_interrupt_lets_go_of_the_connection(
@@ -505,7 +525,7 @@ def test_what_is_open_is_read_only_where_there_may_be_no_room(
     of = put(store, replace(definition(START), max_queue=3)).id
 
     def walks() -> int:
-        found = by_hand.info("commandstats").get("cmdstat_smembers", {"calls": 0})
+        found = by_hand.info("commandstats").get("cmdstat_zrangebylex", {"calls": 0})
         return int(found["calls"])
 
     before = walks()

@@ -125,7 +125,7 @@ class MemoryDefinitions(DefinitionStore):
             found = tables.find_definitions(ids)
             ran = {of.definition.id: _delete(of, tables, now) for of in found}
             for each in ids:
-                tables.tombstones.pop(each.int, None)
+                tables.forget(each.int)
             return ran
 
     def list_tombstones(self, ids: Collection[UUID]) -> Sequence[Tombstone]:
@@ -225,7 +225,7 @@ def _put(
         return ended_before(new, plan.over)
     if of is None:
         if new.named:
-            tables.tombstones.pop(new.id.int, None)
+            tables.forget(new.id.int)
         stored = created(new, now, revision=tables.first_revision, owner=owner)
         tables.add_definition(StoredDefinition(stored))
         return stored
@@ -358,7 +358,7 @@ def _delete(of: StoredDefinition, tables: Tables, now: datetime) -> Set[UUID]:
         else:
             tables.remove(row)
     tables.remove_definition(of)
-    tables.tombstones.pop(of.definition.id.int, None)
+    tables.forget(of.definition.id.int)
     return ran
 
 

@@ -118,7 +118,8 @@ def restored(snapshot: Snapshot) -> Tables:
     for run in snapshot.runs:
         row = tables.instances[run.instance_id.int]
         row.past = (*row.past, run)
-    tables.tombstones = {each.id.int: each for each in snapshot.tombstones}
+    for remembered in snapshot.tombstones:
+        tables.remember(remembered)
     tables.contacts = {each.announced.node: each for each in snapshot.contacts}
     tables.stats = dict(snapshot.stats)
     tables.sets = {each.owner: each for each in snapshot.sets}

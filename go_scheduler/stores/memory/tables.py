@@ -20,7 +20,7 @@ from go_scheduler.stores.messages import Tombstone
 from go_scheduler.stores.rules import Turns, next_revision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from go_scheduler.models import QueueStats
     from go_scheduler.stores.memory.rows import StoredDefinition
@@ -240,6 +240,7 @@ class Tables:
             False: OrderedDict(),
         }
         self.tombstones: dict[int, Tombstone] = {}
+        self._ended_ids: SortedList[Entry] = SortedList()
         self.first_revision = 1
         self.contacts: dict[UUID, NodeContact] = {}
         self.stats: dict[StatsKey, QueueStats] = {}
@@ -414,12 +415,27 @@ class Tables:
         assert old.revision is not None
         self.remove_definition(of)
         if old.named:
-            self.tombstones[old.id.int] = Tombstone(
-                id=old.id,
-                trigger=old.trigger,
-                revision=old.revision,
-                completed_at=old.completed_at,
+            self.remember(
+                Tombstone(
+                    id=old.id,
+                    trigger=old.trigger,
+                    revision=old.revision,
+                    completed_at=old.completed_at,
+                )
             )
+
+    def remember(self, tombstone: Tombstone) -> None:
+        """Keep a tombstone, in place of an earlier one of its id."""
+        id = tombstone.id.int
+        self.forget(id)
+        self.tombstones[id] = tombstone
+        self._ended_ids.add((tombstone.completed_at, id))
+
+    def forget(self, id: int) -> None:
+        """Keep no tombstone of an id."""
+        old = self.tombstones.pop(id, None)
+        if old is not None:
+            self._ended_ids.remove((old.completed_at, id))
 
     def forget_tombstones(self, until: datetime, most: int, limit: int) -> int:
         """Forget ids that ended by then, and the oldest if there are more than so many.
@@ -427,16 +443,13 @@ class Tables:
         Returns:
             How many were forgotten as there were too many.
         """
-        found = self.tombstones.values()
-        old = [each for each in found if each.completed_at <= until]
-        self._forget(nsmallest(limit, old, key=_completed_at))
-        excess = nsmallest(min(len(found) - most, limit), found, key=_completed_at)
-        self._forget(excess)
-        return len(excess)
-
-    def _forget(self, remembered: Iterable[Tombstone]) -> None:
-        for each in remembered:
-            del self.tombstones[each.id.int]
+        old = self._ended_ids.bisect_right((until, _LAST_ID))
+        for _, id in self._ended_ids[: min(limit, old)]:
+            self.forget(id)
+        excess = max(0, min(limit, len(self._ended_ids) - most))
+        for _, id in self._ended_ids[:excess]:
+            self.forget(id)
+        return excess
 
     def walk(
         self,

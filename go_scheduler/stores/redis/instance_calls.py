@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from go_scheduler.errors import QueueFullError, TaskDefinitionNotFoundError
 from go_scheduler.models import RUNS_KEPT, Cancelled
@@ -10,17 +11,13 @@ from go_scheduler.policies import Overlap
 from go_scheduler.stores.base import ByHandStore, InstanceStore
 from go_scheduler.stores.hints import SOON
 from go_scheduler.stores.messages import Answer, Reviewed
-from go_scheduler.stores.redis.definition_calls import write_claimant
 from go_scheduler.stores.redis.lists import AHEAD, DUE, RedisCalls, parts
 from go_scheduler.stores.redis.rows import (
-    fresh_id,
-    maybe_time_text,
-    micros,
+    fields_of,
+    given_time,
     present,
-    read_id,
+    read_ids,
     read_silences,
-    read_time,
-    time_text,
 )
 from go_scheduler.stores.rules import (
     FULL,
@@ -34,7 +31,7 @@ from go_scheduler.stores.rules import (
 from go_scheduler.stores.sql.rows import NO_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+    from collections.abc import Collection, Mapping, Sequence, Set
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -50,10 +47,77 @@ if TYPE_CHECKING:
     from go_scheduler.stores.rules import Turns
 
 
-class RedisInstances(RedisCalls, InstanceStore):
+def _fates() -> Mapping[str, Mapping[str, object]]:
+    """What becomes of what is parked, by what a script finds: the one rule."""
+    numbers = {"none": 0, "some": 1, "many": MOST_BUFFERED}
+    found: dict[str, Mapping[str, object]] = {}
+    for overlap in Overlap:
+        for met, runs in (("met", True), ("free", False)):
+            for name, number in numbers.items():
+                ids = [NO_ID] * number
+                fate = fate_of(overlap, runs=runs, waiting=ids)
+                found[f"{overlap.value} {met} {name}"] = present(
+                    {
+                        "reason": fate.reason,
+                        "replaces": bool(fate.replaced),
+                        "stops": fate.stops,
+                    }
+                )
+    return found
+
+
+_FATES = _fates()
+
+
+class RedisInstances(RedisCalls, ByHandStore, InstanceStore):
     """What a ``RedisStore`` does with instances."""
 
     _turns: Turns
+
+    def add_instances(
+        self,
+        definition_id: UUID,
+        additions: Sequence[Addition],
+        *,
+        claimant: Claimant | None = None,
+    ) -> Sequence[TaskInstance]:
+        """Make instances of a definition that are no fire times'."""
+        names = ("id", "at", "delay", "payload_text", "key", "trace_context")
+        answer = self._run(
+            "add_instances",
+            of=definition_id,
+            additions=[fields_of(each, *names) for each in additions],
+            claimant=claimant,
+            soon=SOON,
+            full=FULL,
+        )
+        if answer is None:
+            raise TaskDefinitionNotFoundError(definition_id)
+        if isinstance(answer, int):
+            raise QueueFullError(definition_id, answer)
+        return self._reader.instances(answer)
+
+    def backfill_instances(
+        self,
+        definition: TaskDefinition,
+        fire_times: Sequence[datetime],
+        *,
+        overlap: Overlap,
+    ) -> Sequence[datetime]:
+        """Make instances for fire times of a definition that have none."""
+        revision, *made = self._run(
+            "backfill_instances",
+            of=definition.id,
+            revision=definition.revision,
+            overlap=overlap,
+            trace_context=definition.trace_context,
+            soon=SOON,
+            fire_times=[(each, uuid4()) for each in fire_times],
+        )
+        if revision is None:
+            raise TaskDefinitionNotFoundError(definition.id)
+        check_is_as_read(definition, revision)
+        return [given_time(each) for each in made[0]]
 
     def claim_instances(
         self,
@@ -70,17 +134,16 @@ class RedisInstances(RedisCalls, InstanceStore):
         claimed: list[TaskInstance] = []
         most = AHEAD
         while (room := min(most, limit - len(claimed))) > 0:
-            answer, silent, met = self._server.run(
+            answer, silent, met = self._run(
                 "claim_instances",
-                now=self._now(),
-                queues=claimant.queues,
+                claimant=claimant,
                 priorities=priorities,
-                ahead=micros(ahead),
-                lead=micros(lead),
+                ahead=ahead,
+                lead=lead,
                 limit=room,
-                lapsed=None if lapsed is None else micros(lapsed),
-                deadline=time_text(deadline),
-                **write_claimant(claimant),
+                lapsed=lapsed,
+                deadline=deadline,
+                runs_kept=RUNS_KEPT,
             )
             some = self._reader.instances(answer)
             claimed += with_silences(some, read_silences(silent))
@@ -94,19 +157,15 @@ class RedisInstances(RedisCalls, InstanceStore):
         self, claimant: Claimant, claims: Sequence[Claim]
     ) -> Answer[Sequence[TaskInstance]]:
         """Record that handlers are about to be called."""
-        answer = self._server.run(
-            "start_instances",
-            now=self._now(),
-            claims=[_claim(each) for each in claims],
-            **write_claimant(claimant),
+        answer = self._run(
+            "start_instances", claimant=claimant, claims=list(map(_claim, claims))
         )
         return Answer(done=self._reader.instances(answer))
 
     def review_parked(self, *, limit: int) -> Reviewed:
         """Go over what is parked."""
-        *lists, parked, more = self._server.run(
+        *lists, parked, more = self._run(
             "review_parked",
-            now=self._now(),
             limit=limit,
             most=MOST_BUFFERED,
             fates=_FATES,
@@ -123,198 +182,68 @@ class RedisInstances(RedisCalls, InstanceStore):
 
     def renew_claims(self, renewals: Sequence[Renewal]) -> Answer[Mapping[UUID, bool]]:
         """Let claims hold for their ``lease`` from the store's time on."""
-        owned = self._server.run(
-            "renew_claims",
-            now=self._now(),
-            renewals=[
-                present(
-                    {
-                        **_claim(each.claim),
-                        "lease": micros(each.lease),
-                        "handed_on": each.handed_on or None,
-                        "worker": each.worker,
-                        "step": each.step,
-                        "progress": each.progress,
-                    }
-                )
-                for each in renewals
-            ],
-        )
-        return Answer(done={read_id(id): bool(stops) for id, stops in owned})  # type: ignore[misc]
+        names = ("lease", "handed_on", "worker", "step", "progress")
+        written = [
+            {**_claim(each.claim), **fields_of(each, *names)} for each in renewals
+        ]
+        owned = dict(self._run("renew_claims", renewals=written))
+        stops = map(bool, owned.values())
+        return Answer(done=dict(zip(read_ids(owned), stops, strict=True)))
 
     def finish_instances(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:
         """Record what became of runs."""
         lost: list[str] = []
         for some in parts(outcomes, DUE):
-            lost += self._server.run(
+            lost += self._run(
                 "finish_instances",
-                now=self._now(),
+                outcomes=list(map(_outcome, some)),
                 runs_kept=RUNS_KEPT,
-                outcomes=[_outcome(each) for each in some],
             )
-        return Answer(done={each.claim.instance_id for each in outcomes} - _ids(lost))
+        done = {each.claim.instance_id for each in outcomes}
+        return Answer(done=done.difference(read_ids(lost)))
 
     def release_instances(self, releases: Sequence[Release]) -> Answer[Set[UUID]]:
         """Give back what was claimed and not called."""
-        released = self._server.run(
-            "release_instances",
-            now=self._now(),
-            releases=[
-                present(
-                    {
-                        **_claim(each.claim),
-                        "delay": micros(each.delay),
-                        "reason": each.reason,
-                    }
-                )
-                for each in releases
-            ],
-        )
-        return Answer(done=_ids(released))
+        written = [
+            {**_claim(each.claim), **fields_of(each, "delay", "reason")}
+            for each in releases
+        ]
+        released = self._run("release_instances", releases=written)
+        return Answer(done=set(read_ids(released)))
 
     def cancel_instances(
         self, cancellations: Mapping[UUID, datetime | None]
     ) -> Mapping[UUID, Cancelled]:
         """Cancel what has not started; ask what runs to stop."""
-        found = self._server.run(
-            "cancel_instances",
-            now=self._now(),
-            cancellations=[
-                present({"id": id.hex, "next_fire_time": maybe_time_text(at)})
-                for id, at in cancellations.items()
-            ],
+        times = {id.hex: at for id, at in cancellations.items()}
+        found = dict(
+            self._run(
+                "cancel_instances", ids=list(times), next_fire_times=present(times)
+            )
         )
-        return {read_id(id): Cancelled(each) for id, each in found}  # type: ignore[misc]
+        cancelled = map(Cancelled, found.values())
+        return dict(zip(read_ids(found), cancelled, strict=True))
 
     def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
         """Make instances run again that have failed."""
-        return _ids(
-            self._server.run(
-                "reopen_instances",
-                now=self._now(),
-                ids=[each.hex for each in set(ids)],
-                soon=micros(SOON),
-            )
-        )
+        return set(read_ids(self._run("reopen_instances", ids=set(ids), soon=SOON)))
 
 
 def _claim(claim: Claim) -> dict[str, object]:
     return {"id": claim.instance_id.hex, "attempt": claim.attempt}
 
 
+_END = ("started_at", "outcome", "error", "next_fire_time", "result", "client")
+
+
 def _outcome(outcome: RunOutcome) -> dict[str, object]:
-    written = _claim(outcome.claim)
-    if outcome.started_at is not None:
-        written["started_at"] = time_text(outcome.started_at)
+    written = {**_claim(outcome.claim), **fields_of(outcome, *_END)}
     if outcome.outcome is None:
-        written["retry_in"] = micros(outcome.retry_in)
-    else:
-        written["outcome"] = outcome.outcome.value
-    if outcome.next_fire_time is not None:
-        written["next_fire_time"] = time_text(outcome.next_fire_time)
+        written["retry_in"] = outcome.retry_in
     if outcome.is_kept:
-        written["kept"] = run_end(outcome).value
+        written["kept"] = run_end(outcome)
     if outcome.hung:
         written["hung"] = True
     if outcome.may_delete:
         written["deletes"] = True
-    for name in ("error", "result", "client"):
-        if (text := getattr(outcome, name)) is not None:
-            written[name] = text
     return written
-
-
-def _fates() -> Mapping[str, Mapping[str, object]]:
-    """What becomes of what is parked, by what a script finds: the one rule."""
-    numbers = {"none": 0, "some": 1, "many": MOST_BUFFERED}
-    found: dict[str, Mapping[str, object]] = {}
-    for overlap in Overlap:
-        for met, runs in (("met", True), ("free", False)):
-            for name, number in numbers.items():
-                ids = [NO_ID] * number
-                fate = fate_of(overlap, runs=runs, waiting=ids)
-                found[f"{overlap.value} {met} {name}"] = present(
-                    {
-                        "reason": fate.reason,
-                        "replaces": bool(fate.replaced) or None,
-                        "stops": fate.stops or None,
-                    }
-                )
-    return found
-
-
-_FATES = _fates()
-
-
-def _ids(found: Iterable[str]) -> Set[UUID]:
-    return {read_id(each) for each in found}  # type: ignore[misc]
-
-
-class RedisAdditions(RedisCalls, ByHandStore):
-    """What a ``RedisStore`` makes by hand."""
-
-    def add_instances(
-        self,
-        definition_id: UUID,
-        additions: Sequence[Addition],
-        *,
-        claimant: Claimant | None = None,
-    ) -> Sequence[TaskInstance]:
-        """Make instances of a definition that are no fire times'."""
-        node: Mapping[str, object] = {}
-        if claimant is not None:
-            names = claimant.names
-            node = {
-                "names": "all" if names is None else dict.fromkeys(names, True),
-                "queues": dict.fromkeys(claimant.queues, True),
-                **write_claimant(claimant),
-            }
-        answer = self._server.run(
-            "add_instances",
-            now=self._now(),
-            of=definition_id.hex,
-            soon=micros(SOON),
-            full=FULL,
-            additions=[
-                present(
-                    {
-                        "id": each.id.hex,
-                        "at": maybe_time_text(each.at),
-                        "delay": micros(each.delay),
-                        "payload": each.payload_text,
-                        "key": each.key,
-                        "trace_context": each.trace_context,
-                    }
-                )
-                for each in additions
-            ],
-            **node,
-        )
-        if answer is None:
-            raise TaskDefinitionNotFoundError(definition_id)
-        if isinstance(answer, int):
-            raise QueueFullError(definition_id, answer)
-        return self._reader.instances(answer)
-
-    def backfill_instances(
-        self,
-        definition: TaskDefinition,
-        fire_times: Sequence[datetime],
-        *,
-        overlap: Overlap,
-    ) -> Sequence[datetime]:
-        """Make instances for fire times of a definition that have none."""
-        revision, *made = self._server.run(
-            "backfill_instances",
-            now=self._now(),
-            of=definition.id.hex,
-            revision=definition.revision,
-            overlap=overlap.value,
-            trace_context=definition.trace_context,
-            soon=micros(SOON),
-            fire_times=[[time_text(each), fresh_id()] for each in fire_times],
-        )
-        if revision is None:
-            raise TaskDefinitionNotFoundError(definition.id)
-        check_is_as_read(definition, revision)
-        return [read_time(each) for each in made[0]]  # type: ignore[misc]

@@ -11,7 +11,7 @@ from go_scheduler.stores.hints import HeardHints, News
 from go_scheduler.stores.redis.server import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from go_scheduler.stores.redis.server import Server
 
 
 _NEWS = {"d": News.DEFINITIONS, "i": News.INSTANCES}
@@ -20,20 +20,12 @@ _EVERY = timedelta(milliseconds=5)
 
 
 class Listener(HeardHints):
-    """Listens for one node.
-
-    Args:
-        listen: Makes what subscribes, on a connection of its own.
-        channel: Where hints are published.
-        timeout: How many seconds an answer is waited for.
-    """
+    """Listens for one node."""
 
     blind = 2 * _EVERY
 
-    def __init__(self, listen: Callable[[], Any], channel: str, timeout: float) -> None:
-        self._listen = listen
-        self._channel = channel
-        self._timeout = timeout
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self._pubsub: Any = None
         super().__init__()
 
@@ -45,9 +37,9 @@ class Listener(HeardHints):
             raise StoreUnavailableError(f"nothing is heard: {error}") from error
 
     def _subscribe(self) -> News:
-        self._pubsub = self._listen()
-        self._pubsub.subscribe(self._channel)
-        if self._pubsub.get_message(timeout=self._timeout) is None:
+        self._pubsub = self._server.listen()
+        self._pubsub.subscribe(f"{self._server.prefix}hints")
+        if self._pubsub.get_message(timeout=self._server.timeout) is None:
             raise StoreUnavailableError("Redis: no answer to a subscription")
         # Confirmed: from here on nothing is missed. What was put in meanwhile is new.
         return News.ANYTHING

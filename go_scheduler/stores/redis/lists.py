@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from go_scheduler.models import RUNS, Outcome, State
+from go_scheduler.checks import PRIORITIES
+from go_scheduler.models import OPEN, Outcome, State
 from go_scheduler.models.counts import Backlog, Counted
-from go_scheduler.stores.base import LOOKED_AT, ReadStore
+from go_scheduler.stores.base import ReadStore
 from go_scheduler.stores.filters import (
     ANY,
     ANY_DEFINITION,
@@ -31,13 +32,14 @@ from go_scheduler.stores.filters import (
 from go_scheduler.stores.redis.rows import (
     choices_of,
     given_time,
-    maybe_time_text,
+    present,
     read_run,
     time_text,
 )
+from go_scheduler.stores.rules import LOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from uuid import UUID
 
     from go_scheduler.clock import Clock
@@ -48,11 +50,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 500
 _QUEUES = 100
-_MOST_HELD = 1000
 _NEVER = "9" * 18
-_ENDED = {State(each.value): each.value for each in Outcome}
-_HELD = {State.CLAIMED, *RUNS}
-_PRIORITIES = range(4)
+_ENDED = set(map(State, Outcome))
+_HELD = [f"x:{each}" for each in OPEN if each is not State.PENDING]
 
 Value = TypeVar("Value")
 
@@ -78,9 +78,10 @@ class RedisCalls:
     _server: Server
     _reader: Reader
 
-    def _now(self) -> str | None:
-        """The text of the time of the clock that was passed; None: the server's."""
-        return None if self.clock is None else time_text(self.clock.now())
+    def _run(self, name: str, /, **arguments: object) -> Any:
+        """Run a script, by the time of the clock that was passed, or the server's."""
+        now = None if self.clock is None else self.clock.now()
+        return self._server.run(name, **{"now": now, **arguments})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class _Index:
         is_ordered: Whether they are in the order that is asked for.
     """
 
-    sets: Mapping[str, object]
+    sets: Mapping[str, Any]
     is_ordered: bool
     prefix: str = ""
     first: str = ""
@@ -104,56 +105,36 @@ class _Index:
 
 def _index_of(where: Filter, order: Order) -> _Index:
     """The sorted sets by which the instances of a filter are found."""
-    states = None if where.states is None else set(where.states)
-    ended = set(_ENDED) if states is None else states & set(_ENDED)
-    if where.definition_id is not None:
-        return _index_of_definition(where, order)
-    if where.key is not None:
-        by_key = order is Order.EXECUTION
+    states = set(State if where.states is None else where.states)
+    by_state = sorted(f"x:{each}" for each in states)
+    is_ordered, since = order is Order.EXECUTION, time_text(where.since)
+    if where.definition_id is not None and order is Order.FIRE_TIME:
         return _Index(
-            sets={"sets": ["keys"]}, prefix=f"{where.key}\0", is_ordered=by_key
+            sets={"of": where.definition_id, "own": "df:"},
+            is_ordered=True,
+            first=time_text(where.fired_since),
+            last=time_text(where.fired_before) or "~",
         )
+    if where.definition_id is not None:
+        own = {
+            "of": where.definition_id,
+            "own": "du:" if where.fired is False else "di:",
+            # Fewer may be in that state than are its own.
+            "among": by_state[0] if len(by_state) == 1 else None,
+        }
+        return _Index(sets=present(own), is_ordered=is_ordered, first=since)
+    if where.key is not None:
+        keys = {"sets": ["keys"]}
+        return _Index(sets=keys, prefix=f"{where.key}\0", is_ordered=is_ordered)
     if order is Order.END:
-        sets = [f"e:{_ENDED[each]}" for each in ended]
-        return _Index(sets={"sets": sets}, is_ordered=True)
+        ended = [f"e:{each}" for each in states & _ENDED]
+        return _Index(sets={"sets": ended}, is_ordered=True)
     if order is Order.DUE and where.is_claimable:
-        kinds = [f"p:{each}:" for each in _PRIORITIES]
+        kinds = [f"p:{each}:" for each in PRIORITIES]
         return _Index(sets=_by_queue(kinds, where.queues), is_ordered=True)
     if order is Order.EXPIRY and where.is_held and where.paused is False:
         return _Index(sets=_by_queue(["l:"], where.queues), is_ordered=True)
-    return _Index(
-        sets={"sets": _classes(states)},
-        is_ordered=order is Order.EXECUTION,
-        first="" if where.since is None else time_text(where.since),
-    )
-
-
-def _index_of_definition(where: Filter, order: Order) -> _Index:
-    assert where.definition_id is not None
-    sets: dict[str, object] = {"of": where.definition_id.hex}
-    if order is Order.FIRE_TIME:
-        since, before = where.fired_since, where.fired_before
-        return _Index(
-            sets={**sets, "own": "df:"},
-            is_ordered=True,
-            first="" if since is None else time_text(since),
-            last="~" if before is None else time_text(before),
-        )
-    sets["own"] = "du:" if where.fired is False else "di:"
-    if where.states is not None and len(classes := _classes(set(where.states))) == 1:
-        # Fewer may be in that state than are its own.
-        sets["among"] = classes[0]
-    return _Index(
-        sets=sets,
-        is_ordered=order is Order.EXECUTION,
-        first="" if where.since is None else time_text(where.since),
-    )
-
-
-def _classes(states: set[State] | None) -> Sequence[str]:
-    """The sorted sets of what has not ended, and of each outcome."""
-    wanted = set(State) if states is None else states
-    return sorted({f"x:{_ENDED.get(each, 'open')}" for each in wanted})
+    return _Index(sets={"sets": by_state}, is_ordered=is_ordered, first=since)
 
 
 def _by_queue(
@@ -179,51 +160,29 @@ class RedisReads(RedisCalls, ReadStore):
     ) -> Page[TaskInstance]:
         """Read a page of the instances that meet a filter."""
         index = _index_of(where, order)
-        found: Sequence[TaskInstance] | Iterator[TaskInstance] | None
-        found = None if index.is_ordered and order is Order.EXPIRY else self._few(where)
-        if found is None and not index.is_ordered:
-            found = islice(self._walk_index(index, _CHUNK), scan_limit)
-        if found is not None:
-            return sorted_page(
-                filter(where.matches, found),
-                order.position,
-                descending=descending,
-                after=after,
-                limit=limit,
-            )
-        walked = self._walk_index(index, limit + 1, after, descending)
-        return page_in_order(walked, where, order, limit=limit, scan_limit=scan_limit)
-
-    def _few(self, where: Filter) -> Sequence[TaskInstance] | None:
-        """All that a filter may mean, if that is known to be few."""
+        found: Iterable[TaskInstance]
         if where.ids is not None:
-            ids = [each.hex for each in where.ids]
-            return [
-                each
-                for some in parts(ids, _CHUNK)
-                for each in self._reader.instances(
-                    self._server.run("read_instances", ids=some)
-                )
-            ]
-        of = None if where.definition_id is None else where.definition_id.hex
-        if of is not None and where.key is not None:
-            answer = self._server.run("read_instances", of=of, key=where.key)
-            return self._reader.instances(answer)
-        if not where.is_held:
-            return None
-        # What is claimed of a paused definition stands in no list of claims.
-        states = [] if where.paused is False else [each.value for each in _HELD]
-        answer, number, _, missing = self._server.run(
-            "list_instances",
-            by_queue=["l:"],
-            of=of,
-            counted=states,
-            limit=_MOST_HELD,
-            **{"from": "-", "to": "+"},
+            chunks = parts(list(where.ids), _CHUNK)
+            found = chain(*(self._read(ids=some) for some in chunks))
+        elif where.definition_id is not None and where.key is not None:
+            found = self._read(of=where.definition_id, key=where.key)
+        elif index.is_ordered:
+            walked = self._walk_index(index, limit + 1, after, descending)
+            return page_in_order(
+                walked, where, order, limit=limit, scan_limit=scan_limit
+            )
+        else:
+            found = islice(self._walk_index(index, _CHUNK), scan_limit)
+        return sorted_page(
+            filter(where.matches, found),
+            order.position,
+            descending=descending,
+            after=after,
+            limit=limit,
         )
-        if number == _MOST_HELD or missing:
-            return None
-        return self._reader.instances(answer)
+
+    def _read(self, **arguments: object) -> list[TaskInstance]:
+        return self._reader.instances(self._run("read_instances", **arguments))
 
     def _walk_index(
         self,
@@ -236,28 +195,26 @@ class RedisReads(RedisCalls, ReadStore):
         first = f"[{index.prefix}{index.first}"
         last = f"({index.prefix}{index.last}"
         if after is not None:
-            place = f"({index.prefix}{maybe_time_text(after.at)}{after.id.hex}"
+            place = f"({index.prefix}{time_text(after.at)}{after.id.hex}"
             if descending:
                 last = min(place, last, key=lambda each: each[1:])
             else:
                 first = max(place, first, key=lambda each: each[1:])
         limit = min(limit, _CHUNK)
         while True:
-            answer, number, place, _ = self._server.run(
+            answer, place = self._run(
                 "list_instances",
                 **index.sets,
-                **{"from": first, "to": last},
-                descending=descending or None,
+                first=first,
+                last=last,
+                descending=descending,
                 limit=limit,
             )
             yield from self._reader.instances(answer)
-            if number < limit:
+            if not place:
                 return
             limit = _CHUNK
-            if descending:
-                last = f"({place}"
-            else:
-                first = f"({place}"
+            first, last = (first, f"({place}") if descending else (f"({place}", last)
 
     def select_definitions(
         self,
@@ -277,8 +234,8 @@ class RedisReads(RedisCalls, ReadStore):
         return page_of(page, order.position, limit=limit)
 
     def _by_ids(self, ids: Collection[UUID]) -> Iterator[TaskDefinition]:
-        for some in parts(list({each.hex: None for each in ids}), _CHUNK):
-            _, views, *_ = self._server.run("read_definitions", ids=some)
+        for some in parts(list(set(ids)), _CHUNK):
+            _, views, *_ = self._run("read_definitions", ids=some)
             yield from self._reader.definitions(views)
 
     def _walk_definitions(
@@ -292,17 +249,12 @@ class RedisReads(RedisCalls, ReadStore):
         soonest = order is DefinitionOrder.NEXT_FIRE_TIME
         place = None
         if after is not None:
-            when = (maybe_time_text(after.at) or _NEVER) if soonest else ""
+            when = (time_text(after.at) or _NEVER) if soonest else ""
             place = f"{when}{after.id.hex}"
-        choices = choices_of(
-            metadata=where.metadata,
-            name=where.name,
-            queues=where.queues,
-            owners=where.owners,
-        )
+        choices = choices_of(where)
         limit = max(1, min(limit, _CHUNK))
         while True:
-            views, number, place = self._server.run(
+            views, number, place = self._run(
                 "list_definitions",
                 after=place,
                 choices=choices,
@@ -327,10 +279,10 @@ class RedisReads(RedisCalls, ReadStore):
         known = ANY if of is None else Filter(definition_id=of, unstarted=True)
         if where != known:
             return super()._count(where, most)
-        found = self._server.run(
+        found = self._run(
             "count_instances",
-            of=None if of is None else of.hex,
-            states=[each.value for each in State],
+            of=of,
+            states=list(State),
         )
         numbers = zip(State, map(int, found), strict=True)
         return {state: counted(number, most) for state, number in numbers}
@@ -339,34 +291,37 @@ class RedisReads(RedisCalls, ReadStore):
         self, node: UUID, *, after: TaskInstance | None = None, limit: int = 100
     ) -> Sequence[TaskInstance]:
         """Read a page of what a node has claimed and has not ended."""
-        last = None if after is None else after.id.hex
-        answer = self._server.run(
-            "list_claimed", node=node.hex, after=last, limit=limit
-        )
-        return self._reader.instances(answer)
+        index = _Index(sets={"sets": _HELD, "node": node}, is_ordered=False)
+        found = self._walk_index(index, _CHUNK)
+        last = None if after is None else Order.ID.position(after)
+        return sorted_page(found, Order.ID.position, after=last, limit=limit)
 
     def slot_holder(self, slot: str) -> TaskInstance | None:
         """Read which instance has a slot."""
-        found = self._reader.instances(self._server.run("read_instances", slot=slot))
-        return found[0] if found else None
+        # That of a definition has its id as its name.
+        name = slot if slot.startswith(LOCK) else slot.replace("-", "")
+        return next(iter(self._read(slot=name)), None)
 
     def list_runs(self, instance_id: UUID) -> Sequence[TaskRun]:
         """Read what is kept of the runs of an instance."""
-        kept = self._server.run("list_runs", id=instance_id.hex)
+        kept = self._run("list_runs", id=instance_id)
         return [read_run(instance_id, each) for each in kept]
 
     def list_backlog(
         self, most: int, *, queues: Collection[str] | None = None
     ) -> Sequence[Backlog]:
         """What is due and has not been claimed, by queue."""
-        limit = _QUEUES if queues is None else LOOKED_AT
-        found = self._server.run("list_backlog", now=self._now(), limit=limit)
         return [
             Backlog(
                 queue=queue,
                 due=Counted.up_to(most, number),
                 oldest=given_time(oldest),
             )
-            for queue, number, oldest in found
+            for queue, number, oldest in self._run("list_backlog")
             if queues is None or queue in queues
         ][:_QUEUES]
+
+    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
+        """Name queues in which something is due that nobody has claimed."""
+        due = self._run("list_backlog")
+        return [queue for queue, *_ in due if queue not in apart_from]

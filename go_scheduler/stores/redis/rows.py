@@ -18,14 +18,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
-from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from go_scheduler.errors import GoSchedulerError
 from go_scheduler.json import read_frozen, read_object, to_text
 from go_scheduler.models import (
+    Histogram,
     Pause,
+    QueueStats,
     RunEnd,
     Stage,
     TaskDefinition,
@@ -33,26 +35,28 @@ from go_scheduler.models import (
     TaskRun,
 )
 from go_scheduler.models.values import changed
-from go_scheduler.stores.messages import Tombstone
+from go_scheduler.stores.messages import Announcement, NodeContact, Tombstone
+from go_scheduler.stores.rules import silence_of
 from go_scheduler.stores.sql.reader import ContentsCache
 from go_scheduler.stores.sql.rows import (
     UNREADABLE,
     ContentsRow,
     DefinitionRow,
     Unreadable,
+    from_microseconds,
     missing_definition,
     read_definition,
     read_instance,
-    silences_of,
     write_contents,
 )
 from go_scheduler.triggers.stored import UnknownTrigger, load_trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from go_scheduler.json import JSON
     from go_scheduler.models import Silence
+    from go_scheduler.stores.filters import DefinitionFilter
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -62,54 +66,55 @@ _MOST_MICROSECONDS = 2**52
 Value = TypeVar("Value")
 
 
-def time_text(at: datetime) -> str:
-    """The text of an aware time."""
+# What scripts are given.
+
+
+def time_text(at: datetime | None) -> str:
+    """The text of an aware time; an empty one of None."""
+    if at is None:
+        return ""
     since = at - _FIRST
     return f"{since.days * 86400 + since.seconds:012d}{since.microseconds:06d}"
-
-
-def maybe_time_text(at: datetime | None) -> str | None:
-    """The text of a time, if it is one."""
-    return None if at is None else time_text(at)
-
-
-# Most values have been read just before: the times of a batch, the same few ids.
-@lru_cache(maxsize=4096)
-def read_time(text: str | None) -> datetime | Unreadable | None:
-    """The time of a text."""
-    if text is None:
-        return None
-    try:
-        return _FIRST + timedelta(seconds=int(text[:12]), microseconds=int(text[12:]))
-    except (ValueError, OverflowError):
-        return UNREADABLE
-
-
-@lru_cache(maxsize=4096)
-def read_id(text: str | None) -> UUID | Unreadable | None:
-    """The id of a text."""
-    if text is None:
-        return None
-    try:
-        return UUID(hex=text)
-    except ValueError:
-        return UNREADABLE
-
-
-def micros(duration: timedelta) -> int:
-    """A duration in microseconds, as far as a script can reckon."""
-    return max(-_MOST_MICROSECONDS, min(duration // _MICROSECOND, _MOST_MICROSECONDS))
-
-
-def fresh_id() -> str:
-    """The text of a random id."""
-    digits = token_hex(16)
-    return f"{digits[:12]}4{digits[13:16]}a{digits[17:]}"
 
 
 def present(values: Mapping[str, Value | None]) -> dict[str, Value]:
     """Those that are there: a script takes what is absent for nothing."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """Those of these fields of a value that it has."""
+    return {
+        name: found for name in names if (found := getattr(value, name)) is not None
+    }
+
+
+def _micros(duration: timedelta) -> int:
+    """A duration in microseconds, as far as a script can reckon."""
+    micros = duration // _MICROSECOND
+    return max(-_MOST_MICROSECONDS, min(micros, _MOST_MICROSECONDS))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for a value: a message is an object of its fields."""
+    writer = _WRITERS.get(type(value))
+    if writer is not None:
+        return writer(value)
+    return fields_of(value, *value.__slots__)
+
+
+_WRITERS: Mapping[type, Callable[[Any], object]] = {
+    UUID: attrgetter("hex"),
+    datetime: time_text,
+    timedelta: _micros,
+    set: list,
+    frozenset: list,
+}
+# No value holds itself, and looking for that would take a third of the time.
+write_arguments = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), default=_plain, check_circular=False
+).encode
+"""The arguments of a script, as JSON."""
 
 
 _MOST_FACETS = 64
@@ -128,21 +133,19 @@ def facets_of(definition: TaskDefinition) -> list[str]:
     return found
 
 
-def choices_of(
-    *,
-    metadata: Mapping[str, JSON] | None,
-    name: str | None,
-    queues: Collection[str] | None,
-    owners: Collection[str] | None,
-) -> list[list[str]]:
+def choices_of(where: DefinitionFilter) -> list[list[str]]:
     """For each condition the sorted sets one of which has what meets it."""
-    found = [] if name is None else [[f"name {name}"]]
-    if queues is not None:
-        found.append([f"queue {each}" for each in set(queues)])
-    if owners is not None:
-        found.append([f"owner {each}" for each in set(owners)])
-    parts = islice(_parts(metadata or {}), _MOST_FACETS)
-    return [*found, *([part, _ANY] for part in parts)]
+    names = None if where.name is None else [where.name]
+    choices = {"name": names, "queue": where.queues, "owner": where.owners}
+    parts = islice(_parts(where.metadata or {}), _MOST_FACETS)
+    return [
+        *(
+            [f"f:{kind} {each}" for each in set(wanted)]
+            for kind, wanted in choices.items()
+            if wanted is not None
+        ),
+        *([f"f:{part}", f"f:{_ANY}"] for part in parts),
+    ]
 
 
 def _parts(metadata: Mapping[str, JSON]) -> Iterator[str]:
@@ -174,74 +177,127 @@ def _comparable(value: JSON) -> JSON:
     return value
 
 
-_MOST_KNOWN, _MOST_CHARACTERS = 1024, 4096
-_LINES = 4
-"""Of a definition's contents, each a JSON text, which has no line feed."""
-_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
-_ENDS = {end.value: end for end in RunEnd}
+TIMES = ("next_fire_time", "completed_at")
+"""What firing changes of a definition."""
 
 
-def write_definition(definition: TaskDefinition) -> dict[str, object]:
-    """What a put sets of a definition; false: it has none."""
+def write_definition(definition: TaskDefinition) -> dict[str, Any]:
+    """All that is kept of a definition but its revision; false: it has none."""
     expire_after = definition.expire_after
     # It is kept beside them: a script writes it.
     contents = write_contents(changed(definition, last_pause=None))
-    values = {
-        "queue": definition.queue,
-        "priority": str(definition.priority),
-        "expire_after": None if expire_after is None else str(micros(expire_after)),
-        "waits": definition.trigger.waits,
-        "overlap": definition.overlap.value,
-        "lock": definition.lock,
-        "max_queue": definition.max_queue,
-        "when_full": definition.when_full,
-        "named": definition.named,
-        "name": definition.name,
-        "trigger_kind": contents.trigger_kind,
-        "contents": "\n".join(
-            (
-                contents.trigger_state,
-                contents.metadata,
-                contents.policies,
-                to_text(facets_of(definition)),
-            )
-        ),
-    }
-    return _written(values)
-
-
-def write_kept(definition: TaskDefinition) -> dict[str, object]:
-    """What else a new definition has, and one that gets another trigger."""
-    return _written(
-        {
-            "next_fire_time": maybe_time_text(definition.next_fire_time),
-            "completed_at": maybe_time_text(definition.completed_at),
-        }
+    lines = (
+        contents.trigger_state,
+        contents.metadata,
+        contents.policies,
+        to_text(facets_of(definition)),
     )
-
-
-def write_new(definition: TaskDefinition) -> dict[str, object]:
-    """All that a new definition has, but for its revision."""
-    return {
-        "id": definition.id.hex,
-        **write_definition(definition),
-        **write_kept(definition),
-        **_written(
-            {
-                "owner": definition.owner,
-                "paused": definition.paused,
-                "note": definition.note,
-                "paused_at": maybe_time_text(definition.paused_at),
-            }
-        ),
+    values = {
+        "priority": str(definition.priority),
+        "expire_after": None if expire_after is None else str(_micros(expire_after)),
+        "waits": definition.trigger.waits,
+        "trigger_kind": contents.trigger_kind,
+        "contents": "\n".join(lines),
+        **{name: getattr(definition, name) for name in (*_SAME, *TIMES)},
     }
-
-
-def _written(values: Mapping[str, object]) -> dict[str, object]:
     return {
         name: "1" if value is True else False if value is None else value
         for name, value in values.items()
     }
+
+
+_SAME = (
+    "id",
+    "queue",
+    "overlap",
+    "lock",
+    "max_queue",
+    "when_full",
+    "named",
+    "name",
+    "owner",
+    "paused",
+    "note",
+    "paused_at",
+)
+
+
+_ANNOUNCED = ("host", "pid", "version", "queues", "names", "lease", "stopping")
+
+
+def write_announcement(announced: Announcement) -> str:
+    """The text of what a node tells, but for its id."""
+    return write_arguments(fields_of(announced, *_ANNOUNCED))
+
+
+def write_stats(stats: QueueStats) -> dict[str, object]:
+    """What a script keeps of counts."""
+    value = {"ended": dict(stats.ended), "lateness": list(stats.lateness.buckets())}
+    return {"at": stats.at, "queue": stats.queue, "value": write_arguments(value)}
+
+
+# What scripts answer.
+
+
+# Most values have been read just before: the times of a batch, the same few ids.
+@lru_cache(maxsize=4096)
+def read_time(text: str | None) -> datetime | Unreadable | None:
+    """The time of a text."""
+    if text is None:
+        return None
+    try:
+        return _FIRST + timedelta(seconds=int(text[:12]), microseconds=int(text[12:]))
+    except (ValueError, OverflowError):
+        return UNREADABLE
+
+
+@lru_cache(maxsize=4096)
+def read_id(text: str | None) -> UUID | Unreadable | None:
+    """The id of a text."""
+    if text is None:
+        return None
+    try:
+        return UUID(hex=text)
+    except ValueError:
+        return UNREADABLE
+
+
+def given_time(text: str) -> datetime:
+    """The time of a text that a script has written."""
+    found = read_time(text)
+    assert isinstance(found, datetime)
+    return found
+
+
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    """The object of a JSON text; one of nothing, if somebody has broken it."""
+    try:
+        found: Mapping[str, Any] = _scan(text, 0)[0]
+    except (ValueError, StopIteration):
+        return {}
+    return found
+
+
+def _json(text: str | None, read: Callable[[str], JSON]) -> Any:
+    try:
+        return None if text is None else read(text)
+    except (ValueError, RecursionError):
+        return UNREADABLE
+
+
+def _number(text: Any) -> Any:
+    try:
+        return None if text is None else int(text)
+    except (TypeError, ValueError, OverflowError):
+        return UNREADABLE
+
+
+_MOST_KNOWN, _MOST_CHARACTERS = 1024, 4096
+_LINES = 4
+"""Of a definition's contents, each a JSON text, which has no line feed."""
 
 
 class Reader:
@@ -315,6 +371,15 @@ class Reader:
         ]
 
 
+def _contents(get: Callable[[str], Any], text: str | None) -> ContentsRow | None:
+    """The contents of a definition, of its object and its text; None: they are gone."""
+    lines = (text or "").split("\n")
+    if len(lines) != _LINES:
+        return None
+    state, metadata, policies, _ = lines
+    return ContentsRow(get("name"), metadata, get("trigger_kind"), state, policies)
+
+
 def _values_of_row(row: Mapping[str, Any], payload: str | None) -> list[Any]:
     """The values of an instance's columns, as ``read_instance`` takes them."""
     get = row.get
@@ -356,43 +421,26 @@ def _values_of_row(row: Mapping[str, Any], payload: str | None) -> list[Any]:
     ]
 
 
-def _object(text: str) -> Mapping[str, Any]:
-    """The object of a JSON text; one of nothing, if somebody has broken it."""
-    try:
-        found: Mapping[str, Any] = _scan(text, 0)[0]
-    except (ValueError, StopIteration):
-        return {}
-    return found
+def read_ids(texts: Iterable[str]) -> list[UUID]:
+    """The ids of texts that a script has written."""
+    return list(map(read_id, texts))  # type: ignore[arg-type]
 
 
-def _contents(get: Callable[[str], Any], text: str | None) -> ContentsRow | None:
-    """The contents of a definition, of its object and its text; None: they are gone."""
-    lines = (text or "").split("\n")
-    if len(lines) != _LINES:
-        return None
-    state, metadata, policies, _ = lines
-    return ContentsRow(get("name"), metadata, get("trigger_kind"), state, policies)
-
-
-def _json(text: str | None, read: Callable[[str], JSON]) -> Any:
-    try:
-        return None if text is None else read(text)
-    except (ValueError, RecursionError):
-        return UNREADABLE
-
-
-def _number(text: Any) -> Any:
-    try:
-        return None if text is None else int(text)
-    except (TypeError, ValueError, OverflowError):
-        return UNREADABLE
-
-
-def given_time(text: str) -> datetime:
-    """The time of a text that a script has written."""
-    found = read_time(text)
-    assert isinstance(found, datetime)
-    return found
+def read_silences(lapsed: Sequence[str]) -> Mapping[UUID, Silence | None]:
+    """What is known of runs on a bus, by their rows before a claim took them over."""
+    found = {}
+    for get in (_object(each).get for each in lapsed):
+        times = map(read_time, map(get, ("started_at", "accepted_at", "start_by")))
+        started_at, accepted_at, start_by = times
+        # Whoever cannot tell when it was takes it over as one of no bus.
+        if UNREADABLE not in (started_at, accepted_at, start_by):
+            found[read_id(get("id"))] = silence_of(
+                started_at,  # type: ignore[arg-type]
+                accepted_at=accepted_at,  # type: ignore[arg-type]
+                start_by=start_by,  # type: ignore[arg-type]
+                worker=get("worker"),
+            )
+    return found  # type: ignore[return-value]
 
 
 def read_tombstone(values: Sequence[Any]) -> Tombstone | None:
@@ -411,38 +459,44 @@ def read_tombstone(values: Sequence[Any]) -> Tombstone | None:
 
 def read_run(instance_id: UUID, text: str) -> TaskRun:
     """The run that a script has kept as this text."""
-    attempt, node, started_at, ended_at, outcome, *rest = text.split("\0")
-    lost_in, worker, error = rest
+    get: Callable[[str], Any] = _object(text).get
+    lost_in = get("lost_in")
     return TaskRun(
         instance_id=instance_id,
-        attempt=int(attempt),
-        node=read_id(node or None),  # type: ignore[arg-type]
-        started_at=given_time(started_at) if started_at else None,
-        ended_at=given_time(ended_at),
-        outcome=_ENDS[outcome],
-        error=error[1:] if error else None,
-        worker=worker[1:] if worker else None,
-        lost_in=Stage(lost_in) if lost_in else None,
+        attempt=get("attempt"),
+        node=read_id(get("node")),  # type: ignore[arg-type]
+        started_at=read_time(get("started_at")),  # type: ignore[arg-type]
+        ended_at=given_time(get("ended_at")),
+        outcome=RunEnd(get("outcome")),
+        error=get("error"),
+        worker=get("worker"),
+        lost_in=None if lost_in is None else Stage(lost_in),
     )
 
 
-def read_silences(lapsed: Sequence[Sequence[str]]) -> Mapping[UUID, Silence]:
-    """What is known of runs on a bus that a claim has taken over, by their ids."""
-    return silences_of(
-        _Lapsed(
-            read_id(id),
-            began=read_time(began),
-            taken_at=read_time(taken_at or None),
-            due_by=read_time(due_by or None),
-            ran_by=ran_by or None,
-        )
-        for id, began, taken_at, due_by, ran_by in lapsed
+def read_contact(node: str, text: str) -> NodeContact:
+    """The contact that is kept of a node."""
+    values = json.loads(text[36:])
+    if "lease" in values:
+        values["lease"] = from_microseconds(values["lease"])
+    for name in {"queues", "names"} & values.keys():
+        values[name] = tuple(values[name])
+    announced = Announcement(node=read_id(node), **values)  # type: ignore[arg-type]
+    return NodeContact(
+        announced=announced, since=given_time(text[:18]), until=given_time(text[18:36])
     )
 
 
-class _Lapsed(NamedTuple):
-    id: Any
-    began: Any
-    taken_at: Any
-    due_by: Any
-    ran_by: str | None
+def read_stats(member: str, text: str) -> QueueStats:
+    """The counts that a script has kept."""
+    values = json.loads(text)
+    buckets = (
+        (None if bound is None else from_microseconds(bound), count)
+        for bound, count in values["lateness"]
+    )
+    return QueueStats(
+        at=given_time(member[:18]),
+        queue=member[18:].partition("\0")[0],
+        ended=values["ended"],
+        lateness=Histogram.of(buckets),
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import redis
@@ -18,7 +21,6 @@ from redis.retry import Retry
 from go_scheduler.checks import check_name
 from go_scheduler.errors import ConfigurationError, StoreError, StoreUnavailableError
 from go_scheduler.formatting import shown
-from go_scheduler.json import to_text
 from go_scheduler.stores.findings import (
     EVICTING,
     MAY_LOSE,
@@ -27,7 +29,7 @@ from go_scheduler.stores.findings import (
     READ_ONLY,
     well,
 )
-from go_scheduler.stores.redis.scripts import script
+from go_scheduler.stores.redis.rows import present, write_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -273,40 +275,6 @@ def client_of(address: Address, timeout: float) -> Any:
     return redis.Redis.from_pool(pool)
 
 
-def run_where(client: Any, key: str, *arguments: object) -> Any:
-    """Run a command on the node of a cluster that has the slot of a key.
-
-    The client of a cluster would send it again if its answer is lost, though it was
-    perhaps done; and while a slot is being moved to another node, it would send it
-    there, where a script finds some of its keys, and makes others anew.
-
-    Args:
-        client: That of the cluster.
-        key: Nothing has this name, but what has its slot.
-        *arguments: The command.
-    """
-    try:
-        return _run(client, key, arguments)
-    except redis.exceptions.MovedError:
-        # It was not done there, and it is known now where it is to be done.
-        return _run(client, key, arguments)
-
-
-def _run(client: Any, key: str, arguments: tuple[object, ...]) -> Any:
-    node = client.get_node_from_key(key)
-    try:
-        return client.get_redis_connection(node).execute_command(*arguments)
-    except (
-        redis.exceptions.MovedError,
-        redis.exceptions.ConnectionError,
-        redis.exceptions.TimeoutError,
-        redis.exceptions.ClusterDownError,
-    ):
-        # Another one may have it now, for the next call.
-        client.nodes_manager.initialize()
-        raise
-
-
 _PASSING = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
@@ -337,17 +305,44 @@ _ON_ITS_WAY = (
 )
 
 
+class Script(NamedTuple):
+    """A whole script, and the digest by which a server knows it."""
+
+    text: str
+    digest: str
+
+
+_SHARED = re.compile(r"\A-- with: ([a-z ]+)\n")
+
+
+@cache
+def script(name: str) -> Script:
+    """The script of this name, behind the parts that it begins with."""
+
+    def read(path: str) -> str:
+        return files(__package__).joinpath("scripts", path).read_text("utf-8")
+
+    own = read(f"{name}.lua")
+    shared = _SHARED.match(own)
+    parts = ["base", *(shared[1].split() if shared else ())]
+    text = "\n".join([*(read(f"parts/{part}.lua") for part in parts), own])
+    return Script(text, hashlib.sha1(text.encode()).hexdigest())
+
+
 class Server:
     """Runs scripts, each a transaction, on whichever server has the store's slot.
 
     Args:
         address: Which servers.
-        prefix: What all keys of the store begin with.
         timeout: How long an answer is waited for.
+
+    Attributes:
+        prefix: What all keys of the store begin with.
     """
 
-    def __init__(self, address: Address, prefix: str, timeout: timedelta) -> None:
-        self.prefix = prefix
+    def __init__(self, address: Address, timeout: timedelta) -> None:
+        # In braces: all its keys are in one hash slot.
+        self.prefix = f"{{{address.namespace}}}:"
         self.timeout = timeout.total_seconds()
         self._is_cluster = address.kind == "redis+cluster"
         self._address = address
@@ -364,53 +359,47 @@ class Server:
 
     def run(self, name: str, /, **arguments: object) -> Any:
         """Run a script; arguments that are None are left out."""
-        given = {key: each for key, each in arguments.items() if each is not None}
-        text = to_text(given)
-        return self.run_text(name, text)
-
-    def run_text(self, name: str, text: str) -> Any:
-        """Run a script with what is JSON already."""
-        known = script(name)
+        known, text = script(name), write_arguments(present(arguments))
         with told():
             try:
-                return self._evaluate("EVALSHA", known.digest, text)
+                return self._send("EVALSHA", known.digest, 1, self.prefix, text)
             except redis.exceptions.NoScriptError:
                 # It has restarted, or another one has taken over.
-                return self._evaluate("EVAL", known.text, text)
+                return self._send("EVAL", known.text, 1, self.prefix, text)
 
-    def _evaluate(self, command: str, script: str, text: str) -> Any:
-        arguments = (command, script, 1, self.prefix, text)
-        if self._is_cluster:
-            return run_where(self._client, self.prefix, *arguments)
-        return self._client.execute_command(*arguments)
-
-    def version(self) -> tuple[int, ...] | None:
-        """The version of Redis that the server is or is like; None: it does not say."""
-        with told():
-            try:
-                info = self._client.info("server", **self._there())
-            except redis.exceptions.ResponseError:
-                # Its user may not ask. What else is wrong, the next call brings up.
-                return None
-        return tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
-
-    def settings(self, names: Sequence[str]) -> dict[str, str]:
-        """What the server says of its settings; nothing if it does not say."""
-        found: dict[str, str] = {}
-        with told():
-            try:
-                for name in names:
-                    found |= self._client.config_get(name, **self._there())
-            except redis.exceptions.ResponseError:
-                # Where others run the server, they often forbid it.
-                return {}
-        return found
-
-    def _there(self) -> dict[str, object]:
-        """Of a cluster: that node which has the store."""
+    def _send(self, *command: object) -> Any:
         if not self._is_cluster:
-            return {}
-        return {"target_nodes": self._client.get_node_from_key(self.prefix)}
+            return self._client.execute_command(*command)
+        try:
+            return self._send_to_node(*command)
+        except redis.exceptions.MovedError:
+            # It was not done there, and it is known now where it is to be done.
+            return self._send_to_node(*command)
+
+    def _send_to_node(self, *command: object) -> Any:
+        """Run a command on the node of a cluster that has the store.
+
+        The client of a cluster would send it again if its answer is lost, though it was
+        perhaps done; and while a slot is being moved to another node, it would send it
+        there, where a script finds some of its keys, and makes others anew.
+        """
+        try:
+            return self._node().execute_command(*command)
+        except (
+            redis.exceptions.MovedError,
+            redis.exceptions.ConnectionError,
+            redis.exceptions.TimeoutError,
+            redis.exceptions.ClusterDownError,
+        ):
+            # Another one may have it now, for the next call.
+            self._client.nodes_manager.initialize()
+            raise
+
+    def _node(self) -> Any:
+        client = self._client
+        if not self._is_cluster:
+            return client
+        return client.get_redis_connection(client.get_node_from_key(self.prefix))
 
     def reached(self) -> Any:
         """A client of the one server that has the store.
@@ -419,10 +408,7 @@ class Server:
             StoreUnavailableError: It cannot be reached.
         """
         with told():
-            client = self._client
-            if self._is_cluster:
-                node = client.get_node_from_key(self.prefix)
-                client = client.get_redis_connection(node)
+            client = self._node()
             client.ping()
         return client
 
@@ -457,74 +443,82 @@ def told() -> Iterator[None]:
 
 log = logging.getLogger("go_scheduler.stores.redis.server")
 
-SETTINGS = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
 _LEAST_VERSION = (6, 2)
 
 
-def check_version(server: Server) -> None:
+def check_version(client: Any) -> None:
     """Refuse a server whose scripts cannot do what ours do; not one that does not tell.
 
     Raises:
         ConfigurationError: It is older than Redis 6.2.
     """
-    version = server.version()
-    if version is not None and version < _LEAST_VERSION:
-        shown = ".".join(map(str, version))
+    with told():
+        try:
+            version = client.info("server")["redis_version"]
+        except redis.exceptions.ResponseError:
+            # Its user may not ask. What else is wrong, the next call brings up.
+            return
+    if _is_old(version):
         raise ConfigurationError(
-            f"the server is Redis {shown}: a store needs Redis 6.2 or later, or Valkey"
+            f"the server is Redis {version}: a store needs Redis 6.2 or later, or"
+            " Valkey"
         )
 
 
-def warn(server: Server) -> None:
-    """Say what would be lost, and what to set; nothing if the server does not tell."""
-    settings = server.settings(SETTINGS)
-    for risk in _risks(settings):
-        log.warning("%s", risk)
-    if (
-        settings.get("appendonly") == "yes"
-        and settings.get("appendfsync") == "everysec"
-    ):
-        log.info(
-            "Redis has appendfsync everysec: if its machine dies, what was written in"
-            " the last second is lost; set appendfsync always to lose nothing"
-        )
+def _is_old(version: str) -> bool:
+    return tuple(map(int, version.split(".")[:2])) < _LEAST_VERSION
 
 
-def _risks(settings: Mapping[str, str]) -> Iterator[str]:
-    if settings.get("appendonly") == "no":
-        yield (
-            "Redis has appendonly no: when it ends, what was written since its last"
-            " snapshot is lost; set appendonly yes, and appendfsync always to lose"
-            " nothing"
+def log_risks(client: Any) -> None:
+    """Log what would be lost; nothing if the server does not tell."""
+    with told():
+        try:
+            for each in _risks(client):
+                level = logging.INFO if each.remedy is None else logging.WARNING
+                log.log(level, "Redis: %s. %s", each.seen, each.remedy or "")
+        except redis.exceptions.ResponseError:
+            # Where others run the server, they often forbid to ask.
+            return
+
+
+def _risks(client: Any) -> Iterator[Finding]:
+    """What would be lost, by the settings of a server."""
+    settings = client.config_get("append*") | client.config_get("maxmemory*")
+    policy, synced = settings["maxmemory-policy"], settings["appendfsync"]
+    # The others remove only what has been given an end, as none of the store's is.
+    if settings["maxmemory"] != "0" and policy.startswith("allkeys"):
+        yield EVICTING.found(
+            f"maxmemory-policy is {policy}", "CONFIG SET maxmemory-policy noeviction"
         )
-    elif settings.get("appendfsync") == "no":
-        yield (
-            "Redis has appendfsync no: if its machine dies, what was written in the"
-            " last half minute may be lost; set appendfsync always to lose nothing, or"
-            " everysec to lose a second"
+    if settings["appendonly"] == "no":
+        yield MAY_LOSE.found(
+            "appendonly is no: when the server ends, what was written since its last"
+            " snapshot is lost",
+            "CONFIG SET appendonly yes",
         )
-    policy = settings.get("maxmemory-policy", "")
-    if settings.get("maxmemory", "0") != "0" and policy.startswith("allkeys"):
-        yield (
-            f"Redis has maxmemory-policy {policy}: when its memory is full it removes"
-            " definitions and instances; set maxmemory-policy noeviction"
+    elif synced == "no":
+        yield MAY_LOSE.found(
+            "appendfsync is no: if the machine dies, what was written in the last half"
+            " minute may be lost",
+            "CONFIG SET appendfsync everysec",
         )
+    elif synced == "everysec":
+        yield well(
+            "persistence",
+            "appendfsync is everysec: if the machine dies, what was written in the last"
+            " second is lost",
+        )
+    else:
+        yield well("persistence", f"appendonly is yes, and appendfsync {synced}")
 
 
 def _itself(client: Any) -> Iterator[Finding]:
     info = client.info()
-    name = f"Redis {info['redis_version']}"
-    if "valkey_version" in info:
-        name = f"Valkey {info['valkey_version']}"
-    version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
-    yield OLD_SERVER.found(name) if version < _LEAST_VERSION else well("server", name)
+    version, valkey = info["redis_version"], info.get("valkey_version")
+    name = f"Valkey {valkey}" if valkey else f"Redis {version}"
+    yield OLD_SERVER.found(name) if _is_old(version) else well("server", name)
     if info["role"] != "master":
         yield READ_ONLY.found(f"a replica of {info['master_host']}")
-    # The others remove only what has been given an end, as none of the store's is.
-    if info["maxmemory"] and (policy := info["maxmemory_policy"]).startswith("allkeys"):
-        yield EVICTING.found(
-            f"maxmemory-policy is {policy}", "CONFIG SET maxmemory-policy noeviction"
-        )
 
 
 def _persistence(client: Any) -> Iterator[Finding]:
@@ -532,15 +526,7 @@ def _persistence(client: Any) -> Iterator[Finding]:
     failed = [name for name in _STATUSES if info.get(name, "ok") != "ok"]
     if failed:
         yield NOT_KEPT.found(", ".join(f"{name} is {info[name]}" for name in failed))
-    if not info["aof_enabled"]:
-        yield MAY_LOSE.found("appendonly is no", "CONFIG SET appendonly yes")
-        return
-    waits = client.config_get("appendfsync")["appendfsync"]
-    seen = f"appendonly is yes, and appendfsync {waits}"
-    if waits == "no":
-        yield MAY_LOSE.found(seen, "CONFIG SET appendfsync everysec")
-    else:
-        yield well("persistence", seen)
+    yield from _risks(client)
 
 
 _STATUSES = (

@@ -8,29 +8,30 @@ from typing import TYPE_CHECKING
 from go_scheduler.checks import check_positive
 from go_scheduler.stores.base import CONTACTS_KEPT, STATS_KEPT, Store
 from go_scheduler.stores.findings import answers
-from go_scheduler.stores.redis.contacts import (
+from go_scheduler.stores.redis.definition_calls import RedisDefinitions
+from go_scheduler.stores.redis.instance_calls import RedisInstances
+from go_scheduler.stores.redis.listener import Listener
+from go_scheduler.stores.redis.lists import RedisReads
+from go_scheduler.stores.redis.rows import (
+    Reader,
+    given_time,
     read_contact,
     read_stats,
     write_announcement,
     write_stats,
 )
-from go_scheduler.stores.redis.definition_calls import Puts, RedisDefinitions
-from go_scheduler.stores.redis.instance_calls import RedisAdditions, RedisInstances
-from go_scheduler.stores.redis.listener import Listener
-from go_scheduler.stores.redis.lists import RedisReads
-from go_scheduler.stores.redis.rows import Reader, given_time, micros, time_text
 from go_scheduler.stores.redis.server import (
     QUESTIONS,
     Server,
     check_version,
+    log_risks,
     parse,
     told,
-    warn,
 )
 from go_scheduler.stores.rules import Turns, note_forgotten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -44,13 +45,7 @@ if TYPE_CHECKING:
 _TIMEOUT = timedelta(seconds=5)
 
 
-class RedisStore(
-    RedisDefinitions,
-    RedisAdditions,
-    RedisInstances,
-    RedisReads,
-    Store,
-):
+class RedisStore(RedisDefinitions, RedisInstances, RedisReads, Store):
     """Keeps everything in one Redis or Valkey, for processes on any machines.
 
     It takes Redis 6.2 or later. What is kept there survives a killed server, and a
@@ -86,11 +81,8 @@ class RedisStore(
         super().__init__(clock)
         check_positive("timeout", timeout)
         self._address = parse(url, namespace)
-        # In braces: all its keys are in one hash slot.
-        prefix = f"{{{self._address.namespace}}}:"
-        self._server = Server(self._address, prefix, timeout)
+        self._server = Server(self._address, timeout)
         self._reader = Reader()
-        self._puts = Puts(self._server, self._reader, self._now)
         self._turns = Turns()
         self._has_warned = False
 
@@ -99,8 +91,8 @@ class RedisStore(
 
     def initialize(self) -> None:
         """Find the server, and refuse one that is too old."""
-        check_version(self._server)
-        self._server.run("now")
+        check_version(self._server.reached())
+        self._run("now")
 
     def examine(self) -> Sequence[Finding]:
         """What is wrong with the server."""
@@ -114,9 +106,9 @@ class RedisStore(
 
     def connect(self) -> None:
         """Open a connection, and look how the server keeps what it is told."""
-        self._server.run("now")
+        client = self._server.reached()
         if not self._has_warned:
-            warn(self._server)
+            log_risks(client)
             self._has_warned = True
 
     def close(self) -> None:
@@ -125,74 +117,54 @@ class RedisStore(
 
     def hints(self) -> Hints:
         """What others publish."""
-        server = self._server
-        return Listener(server.listen, f"{server.prefix}hints", server.timeout)
+        return Listener(self._server)
 
     def now(self) -> datetime:
         """The time of the clock that was passed, else the server's."""
-        if self.clock is not None:
-            return self.clock.now()
-        return given_time(self._server.run("now"))
+        return self.clock.now() if self.clock else given_time(self._run("now"))
 
     # Nodes.
 
     def note_contact(self, announced: Announcement, *, unbroken: timedelta) -> None:
         """Record that a node has been in contact with the store up to now."""
-        self._server.run(
+        self._run(
             "note_contact",
-            now=self._now(),
-            node=announced.node.hex,
-            unbroken=micros(unbroken),
+            node=announced.node,
+            unbroken=unbroken,
             announced=write_announcement(announced),
         )
 
     def list_contacts(self, *, within: timedelta) -> Sequence[NodeContact]:
         """Read when nodes were in contact with the store."""
-        found = self._server.run(
-            "list_contacts", now=self._now(), within=micros(within)
-        )
+        found = self._run("list_contacts", within=within)
         return [read_contact(node, text) for node, text in found]
 
     def note_stats(self, node: UUID, stats: Sequence[QueueStats]) -> None:
         """Keep what a node has counted."""
-        written = [write_stats(each) for each in stats]
-        self._server.run("note_stats", node=node.hex, stats=written)
+        self._run("note_stats", node=node, stats=list(map(write_stats, stats)))
 
     def list_stats(self, *, since: datetime, until: datetime) -> Sequence[QueueStats]:
         """Read what was counted."""
-        found = self._server.run(
-            "list_stats", since=time_text(since), until=time_text(until)
-        )
+        found = self._run("list_stats", since=since, until=until)
         return [read_stats(*each) for each in found]
-
-    def list_due_queues(self, *, apart_from: Collection[str]) -> Collection[str]:
-        """Name queues in which something is due that nobody has claimed."""
-        found: list[str] = self._server.run(
-            "list_due_queues", now=self._now(), apart=dict.fromkeys(apart_from, True)
-        )
-        return found
 
     def keep_setting(self, name: str, value: str) -> str:
         """Agree on a setting: the first to ask has set it."""
-        kept: str = self._server.run("keep_setting", name=name, value=value)
+        kept: str = self._run("keep_setting", name=name, value=value)
         return kept
 
     # Cleanup.
 
     def delete_finished(self, retention: Retention, *, limit: int) -> int:
         """Delete what ended long ago."""
-        most = self.most_remembered
-        deleted, forgotten = self._server.run(
+        deleted: int
+        deleted, forgotten = self._run(
             "delete_finished",
-            now=self._now(),
-            ended=micros(retention.ended),
-            failed=micros(retention.failed),
-            remembered=micros(retention.remembered),
-            contacts=micros(CONTACTS_KEPT),
-            stats=micros(STATS_KEPT),
-            most=most,
+            retention=retention,
+            contacts=CONTACTS_KEPT,
+            stats=STATS_KEPT,
+            most=self.most_remembered,
             limit=limit,
         )
-        note_forgotten(forgotten, most=most)
-        found: int = deleted
-        return found
+        note_forgotten(forgotten, most=self.most_remembered)
+        return deleted

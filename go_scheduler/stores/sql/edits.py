@@ -346,7 +346,7 @@ class SQLEdits(DefinitionStore):
     def _live(
         self, connection: Connection, ids: Collection[UUID]
     ) -> Sequence[Row[Any]]:
-        """Definitions that are to be edited, with contents, in the order of their ids."""
+        """Definitions to be edited, with their contents, in the order of their ids."""
         if self._dialect.joined:
             self._dialect.check_edits(connection)
         query = live_among(self._dialect, ids).order_by(definitions.c.id)

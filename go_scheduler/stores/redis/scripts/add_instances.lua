@@ -4,23 +4,34 @@ local of = by_id(A.of)
 if not of then
   return false
 end
+
+-- The instance that has its id or its key already.
+local function known(each)
+  local row = instance(each.id)
+  if row or not each.key then
+    return row
+  end
+  local id = call('HGET', P .. 'dk:' .. of.life, each.key)
+  return id and instance(id)
+end
+
 -- The ids of those that are new, and more than may wait.
 local function those_beyond(most)
   local _, unstarted = count_unstarted(of)
   local room, seen, beyond = most - unstarted, {}, {}
   for _, each in ipairs(A.additions) do
     local place = each.key or each.id
-    local known = each.key and call('HGET', P .. 'dk:' .. of.life, each.key)
-    if not seen[place] and not known and not instance(each.id) then
+    if not seen[place] and not known(each) then
       seen[place], room = true, room - 1
       beyond[each.id] = room < 0 or nil
     end
   end
   return beyond
 end
+
 local most, beyond = of.max_queue, {}
 -- What is open is read only if there may be no room for all.
-if most and count_open(of) + #A.additions > most then
+if most and call('ZCARD', P .. 'do:' .. of.life) + #A.additions > most then
   beyond = those_beyond(most)
   if next(beyond) and of.when_full ~= 'drop' then
     return most
@@ -28,21 +39,17 @@ if most and count_open(of) + #A.additions > most then
 end
 local found, made = {}, {}
 for n, each in ipairs(A.additions) do
-  local row = instance(each.id)
-  local known = each.key and call('HGET', P .. 'dk:' .. of.life, each.key)
-  if not row and known then
-    row = instance(known)
-  end
+  local row = known(each)
   if not row then
     row = new(each.id, of, each.at or plus(now, each.delay))
     row.key, row.trace_context = each.key, each.trace_context
     if beyond[each.id] then
-      local at, reason = row.execute_at, string.format(A.full, most)
-      add_skipped(row, { first = at, last = at, count = 1, reason = reason }, each.payload)
+      row.outcome, row.completed_at = 'skipped', now
+      row.skipped_reason = string.format(A.full, most)
     else
-      add(row, each.payload)
       hint('i', row.due_at)
     end
+    add(row, each.payload_text)
   end
   found[n] = row
   local is_new = row.id == each.id and row.attempt == 0 and not row.outcome
@@ -50,9 +57,17 @@ for n, each in ipairs(A.additions) do
     made[row.id], made[#made + 1] = row, not made[row.id] and row or nil
   end
 end
-local served = A.names == 'all' or (A.names and of.name and A.names[of.name])
-local queue = A.queues and A.queues[of.queue]
-if queue and served and not of.paused and not slot_of(of, false) then
+local function is_among(values, value)
+  for _, each in ipairs(values) do
+    if each == value then
+      return true
+    end
+  end
+end
+local claimant = A.claimant
+local runs_it = claimant and is_among(claimant.queues, of.queue)
+  and (not claimant.names or is_among(claimant.names, of.name))
+if runs_it and not of.paused and not slot_of(of, false) then
   start_made(made)
 end
 return done(views(found))

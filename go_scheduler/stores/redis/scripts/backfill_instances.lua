@@ -9,22 +9,22 @@ if of.revision ~= A.revision then
 end
 local made = {}
 for _, each in ipairs(A.fire_times) do
-  local id = fired_at(of, each[1])
+  local fire_time, new_id = unpack(each)
+  local id = fired_at(of, fire_time)
   local row = id and instance(id)
   if not row then
-    row = new(each[2], of, each[1], each[1], A.overlap)
+    row = new(new_id, of, fire_time, fire_time, A.overlap)
     row.trace_context = A.trace_context
     add(row)
-    made[#made + 1] = each[1]
+    made[#made + 1] = fire_time
   elseif row.outcome == 'skipped' and not row.backfilled then
     row.backfilled, row.trace_context = A.overlap, A.trace_context
     row.skipped_first, row.skipped_last = nil, nil
     row.skipped_count, row.skipped_reason = nil, nil
-    begin_anew(row)
-    row.due_at = row.execute_at
+    reopen(row, row.execute_at)
     follow(row)
     save(row)
-    made[#made + 1] = each[1]
+    made[#made + 1] = fire_time
   end
 end
 hint('i', made[1])

@@ -1,11 +1,11 @@
 -- with: definitions rows instances ending
 -- Cancel what has not started; ask what runs to stop.
 local answer = {}
-fetch(ids_of(A.cancellations))
-for _, each in ipairs(A.cancellations) do
-  local row = instance(each.id)
+fetch(A.ids)
+for _, id in ipairs(A.ids) do
+  local row = instance(id)
   if row and not row.outcome then
-    answer[#answer + 1] = { row.id, cancel(row, each.next_fire_time) }
+    answer[#answer + 1] = { id, cancel(row, A.next_fire_times[id]) }
   end
 end
 return done(answer)

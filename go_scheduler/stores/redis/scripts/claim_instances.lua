@@ -6,28 +6,27 @@ local function take(members)
   met = met + #members
   instances_of(members)
   for _, member in ipairs(members) do
-    local row = instance(id_of(member))
+    local row, list = instance(id_of(member)), list_of[member]
     if not row then
-      set_aside(list_of[member], member)
-    elseif stood[row].key == list_of[member] and stood[row].member == member then
+      set_aside(list, member)
+    elseif stood[row][list] == member then
       found[#found + 1] = row
     else
       -- Somebody has moved it by hand: it would be claimed here for ever.
-      call('ZREM', P .. list_of[member], member)
-      enter_list(stood[row].key, stood[row].member)
+      relist({ [list] = member }, stood[row])
     end
   end
 end
 
 local function heads(prefix, at, room)
   local lists = {}
-  for n, queue in ipairs(A.queues) do
+  for n, queue in ipairs(A.claimant.queues) do
     lists[n] = up_to(prefix .. queue, at, room)
     for _, member in ipairs(lists[n]) do
       list_of[member] = prefix .. queue
     end
   end
-  return #lists > 0 and merged(lists, room) or {}
+  return merged(lists, room)
 end
 
 if A.lapsed and now <= A.deadline then
@@ -45,9 +44,7 @@ take(pending)
 local silent = {}
 for _, row in ipairs(found) do
   if row.started_at and step_of(row) > 0 then
-    silent[#silent + 1] = {
-      row.id, row.started_at, row.accepted_at or '', row.start_by or '', row.worker or '',
-    }
+    silent[#silent + 1] = cjson.encode(row)
   end
   claim(row)
   if row.due_at <= lead and not row.slot then

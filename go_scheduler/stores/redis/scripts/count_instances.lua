@@ -3,6 +3,6 @@
 local of = A.of and by_id(A.of)
 local unstarted, found = of and count_unstarted(of) or {}, {}
 for n, state in ipairs(A.states) do
-  found[n] = A.of and (unstarted[state] or 0) or call('HGET', P .. 'counts', state) or 0
+  found[n] = A.of and (unstarted[state] or 0) or call('ZCARD', P .. 'x:' .. state)
 end
 return found

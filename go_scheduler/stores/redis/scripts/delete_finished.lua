@@ -1,55 +1,40 @@
 -- with: definitions rows instances changing
 -- Delete what ended long ago, and what is remembered for long enough.
-for node, contact in pairs((function()
-  local read, contacts = call('HGETALL', P .. 'nodes'), {}
-  for n = 1, #read, 2 do
-    contacts[read[n]] = read[n + 1]
-  end
-  return contacts
-end)()) do
-  if sub(contact, 19, 36) < plus(now, -A.contacts) then
-    call('HDEL', P .. 'nodes', node)
+local contacts = call('HGETALL', P .. 'nodes')
+for n = 1, #contacts, 2 do
+  if sub(contacts[n + 1], 19, 36) < plus(now, -A.contacts) then
+    call('HDEL', P .. 'nodes', contacts[n])
   end
 end
 
-local kept_since = plus(now, -A.stats)
-for _, member in ipairs(up_to('s:60000000', kept_since, 1000)) do
-  -- What began exactly so long ago is still kept.
-  if sub(member, 1, 18) < kept_since then
-    call('ZREM', P .. 's:60000000', member)
-    call('HDEL', P .. 'v:60000000', member)
-  end
+-- What began exactly so long ago is still kept.
+local before = '(' .. plus(now, -A.stats)
+for _, member in ipairs(call('ZRANGEBYLEX', P .. 'stats', '-', before, 'LIMIT', 0, 1000)) do
+  call('ZREM', P .. 'stats', member)
+  call('HDEL', P .. 'counted', member)
 end
 
-local function delete_row(row)
-  local of = definition(row.of)
-  forget(row)
-  if not of.gone then
-    note_idle(of)
-  elseif call('EXISTS', P .. 'di:' .. of.life) == 0 then
-    forget_life(of)
-  end
-end
-
-local left, deleted = A.limit, 0
+local left, emptied = A.limit, {}
 local function delete_ended(outcomes, at)
-  local lists = {}
+  local lists, list_of = {}, {}
   for n, outcome in ipairs(outcomes) do
     lists[n] = up_to('e:' .. outcome, at, left)
+    for _, member in ipairs(lists[n]) do
+      list_of[member] = 'e:' .. outcome
+    end
   end
   local members = merged(lists, left)
   instances_of(members)
   for _, member in ipairs(members) do
     local row = instance(id_of(member))
     if row then
-      delete_row(row)
+      emptied[row.of] = true
+      forget(row)
     else
-      for _, outcome in ipairs(outcomes) do
-        set_aside('e:' .. outcome, member)
-      end
+      set_aside(list_of[member], member)
     end
-    left, deleted = left - 1, deleted + 1
   end
+  left = left - #members
 end
 
 local function bury(of)
@@ -63,29 +48,37 @@ local function bury(of)
   end
 end
 
-local ended = plus(now, -A.ended)
+local function forget_tombstones(members)
+  for _, member in ipairs(members) do
+    forget_tombstone(id_of(member))
+  end
+  return #members
+end
+
+local ended = plus(now, -A.retention.ended)
 delete_ended({ 'completed', 'cancelled', 'skipped' }, ended)
-delete_ended({ 'failed' }, plus(now, -A.failed))
+delete_ended({ 'failed' }, plus(now, -A.retention.failed))
+write_lists()
+for life in pairs(emptied) do
+  local of = definition(life)
+  if of.gone then
+    forget_life(of)
+  else
+    note_idle(of)
+  end
+end
+write_lists()
 for _, member in ipairs(up_to('idle', ended, left)) do
   local of = by_id(id_of(member))
   if of then
     bury(of)
   else
     -- It would be the first of the list for ever.
-    call('ZREM', P .. 'idle', member)
+    delist('idle', member)
   end
-  deleted = deleted + 1
+  left = left - 1
 end
-for _, member in ipairs(up_to('tombstones', plus(now, -A.remembered), A.limit)) do
-  forget_tombstone(id_of(member))
-end
-local surplus = call('ZCARD', P .. 'tombstones') - A.most
-local forgotten = 0
-if surplus > 0 then
-  local last = math.min(surplus, A.limit) - 1
-  for _, member in ipairs(call('ZRANGE', P .. 'tombstones', 0, last)) do
-    forget_tombstone(id_of(member))
-    forgotten = forgotten + 1
-  end
-end
-return done({ deleted, forgotten })
+forget_tombstones(up_to('tombstones', plus(now, -A.retention.remembered), A.limit))
+local surplus = math.min(call('ZCARD', P .. 'tombstones') - A.most, A.limit)
+local oldest = surplus > 0 and call('ZRANGE', P .. 'tombstones', 0, surplus - 1) or {}
+return done({ A.limit - left, forget_tombstones(oldest) })

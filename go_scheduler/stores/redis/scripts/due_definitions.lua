@@ -3,7 +3,7 @@
 local from = A.after and '(' .. A.after or '-'
 local to = '[' .. plus(now, A.ahead) .. '~'
 local page = call('ZRANGEBYLEX', P .. 'due', from, to, 'LIMIT', 0, A.limit)
-local found = views_of(page)
+local found = all_by_id(ids_in(page))
 for _, member in ipairs(page) do
   local id = id_of(member)
   if not by_id(id) then
@@ -14,4 +14,4 @@ for _, member in ipairs(page) do
     end
   end
 end
-return { found, page[#page] or false }
+return { definition_views(found), page[#page] or false }

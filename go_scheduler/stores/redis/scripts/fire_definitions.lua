@@ -7,10 +7,9 @@ for _, firing in ipairs(A.firings) do
   local made = fire(firing)
   if not made then
     lost[#lost + 1] = firing.id
-  elseif A.node then
-    for _, row in ipairs(made) do
-      started[#started + 1] = row
-    end
+  end
+  for _, row in ipairs(A.claimant and made or {}) do
+    started[#started + 1] = row
   end
 end
 start_made(started)

@@ -17,24 +17,22 @@ else
   -- Of conditions that all have to be met the one is walked that fewest meet.
   local best, least = { 'all' }, nil
   for _, choice in ipairs(A.choices) do
-    local number, keys = 0, {}
-    for n, each in ipairs(choice) do
-      keys[n] = 'f:' .. each
-      number = number + call('ZCARD', P .. keys[n])
+    local number = 0
+    for _, key in ipairs(choice) do
+      number = number + call('ZCARD', P .. key)
     end
     if not least or number < least then
-      best, least = keys, number
+      best, least = choice, number
     end
   end
-  local lists = {}
+  local lists, seen = {}, {}
   for n, key in ipairs(best) do
     lists[n] = call('ZRANGEBYLEX', P .. key, from, '+', 'LIMIT', 0, A.limit)
   end
-  local last
-  for _, id in ipairs(#lists > 0 and merged(lists, A.limit * #lists) or {}) do
-    if id ~= last and #page < A.limit then
-      page[#page + 1], last = id, id
+  for _, id in ipairs(merged(lists, A.limit * #lists)) do
+    if not seen[id] and #page < A.limit then
+      page[#page + 1], seen[id] = id, true
     end
   end
 end
-return { views_of(page), #page, page[#page] or false }
+return { definition_views(all_by_id(ids_in(page))), #page, page[#page] or false }

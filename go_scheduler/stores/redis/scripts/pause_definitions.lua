@@ -1,11 +1,7 @@
 -- with: definitions rows instances changing
 -- Pause definitions, so that nothing of theirs starts.
-local found = {}
-for _, id in ipairs(A.ids) do
-  local of = by_id(id)
-  if of then
-    pause(of, A.note)
-    found[#found + 1] = of
-  end
+local found = all_by_id(A.ids)
+for _, of in ipairs(found) do
+  pause(of, A.note)
 end
 return done(definition_views(found))

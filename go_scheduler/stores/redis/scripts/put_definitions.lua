@@ -7,7 +7,7 @@ end
 local answer, started = {}, {}
 for n, plan in ipairs(A.plans) do
   local of = put(plan)
-  answer[n] = of and definition_view(of) or false
+  answer[n] = of and definition_views({ of })[1] or false
   local firing = plan.action == 'new' and A.firings[plan.id]
   if firing then
     firing.revision = of.revision

@@ -8,9 +8,6 @@ elseif A.key then
   local id = of and call('HGET', P .. 'dk:' .. of.life, A.key)
   found[1] = id and instance(id) or nil
 else
-  fetch(A.ids)
-  for _, id in ipairs(A.ids) do
-    found[#found + 1] = instance(id) or nil
-  end
+  found = instances_of(A.ids)
 end
 return views(found)

@@ -1,9 +1,8 @@
 -- with: definitions rows instances
 -- Make failed instances run again, the latest of those that exclude each other.
 local failed, reopened = {}, {}
-for _, id in ipairs(A.ids) do
-  local row = instance(id)
-  if row and row.outcome == 'failed' and not definition(row.of).gone then
+for _, row in ipairs(instances_of(A.ids)) do
+  if row.outcome == 'failed' and not definition(row.of).gone then
     failed[#failed + 1] = row
   end
 end
@@ -13,13 +12,16 @@ end)
 for _, row in ipairs(failed) do
   local of = definition(row.of)
   local waits = of.waits and is_fired(row)
-  if not waits or call('SCARD', P .. 'do:' .. of.life) == 0 then
+  if waits then
+    -- Of such a definition a single instance is open at a time.
+    write_lists()
+  end
+  if not waits or not has_open_fired(of) then
     if waits then
       change(of, { next_fire_time = false, completed_at = false })
     end
-    begin_anew(row)
     row.reopened_at = now
-    save(row)
+    reopen(row, now)
     reopened[#reopened + 1] = row.id
   end
 end

@@ -1,11 +1,7 @@
 -- with: definitions rows instances changing
 -- End pauses.
-local found = {}
-for _, id in ipairs(A.ids) do
-  local of = by_id(id)
-  if of then
-    resume(of)
-    found[#found + 1] = of
-  end
+local found = all_by_id(A.ids)
+for _, of in ipairs(found) do
+  resume(of)
 end
 return done(definition_views(found))

@@ -9,9 +9,7 @@ local function met(row)
 end
 
 local function skip(row, reason)
-  local at = row.fire_time or row.execute_at
-  row.skipped_first, row.skipped_last = at, at
-  row.skipped_count, row.skipped_reason = 1, reason
+  row.skipped_reason = reason
   finish(row, 'skipped')
   skipped[#skipped + 1] = row
 end
@@ -26,8 +24,7 @@ local function waiting(like)
   end
   local found = {}
   alike[kind] = found
-  local all = call('ZRANGE', P .. 'w:' .. like.slot, 0, -1)
-  for _, row in ipairs(instances_of(all)) do
+  for _, row in ipairs(instances_of(call('ZRANGE', P .. 'w:' .. like.slot, 0, -1))) do
     local is_alike = row.of == like.of and not row.overlap
     if is_alike and (not row.backfilled) == (not like.backfilled) then
       found[#found + 1] = row
@@ -39,10 +36,12 @@ end
 local function stop(row)
   if not definition(row.of).waits then
     cancel(row)
-  elseif not row.cancel_requested then
+  else
+    -- Whoever ends it says when its definition fires next.
     row.cancel_requested = '1'
     save(row)
   end
+  replaced[#replaced + 1] = row
 end
 
 local function judge(row)
@@ -67,26 +66,25 @@ local function judge(row)
   end
   if fate.stops and runs and not had.cancel_requested then
     stop(had)
-    replaced[#replaced + 1] = had
   end
 end
 
 -- A thousand at a time: the next call goes on with those that are left.
 local undecided, more = {}, false
-local looked_at = up_to('undecided', now, 1000 + A.limit)
-for _, row in ipairs(instances_of(looked_at)) do
+for _, row in ipairs(instances_of(up_to('undecided', now, 1000 + A.limit))) do
+  if #undecided == A.limit then
+    more = true
+    break
+  end
   if holder(row.slot) or met(row) then
     undecided[#undecided + 1] = row
-    if #undecided == A.limit then
-      more = true
-      break
-    end
   end
 end
 for _, row in ipairs(undecided) do
   judge(row)
 end
-local free = call('ZRANGE', P .. 'free', 0, A.limit - 1)
+write_lists()
+local free = call('ZRANGEBYSCORE', P .. 'parked', 0, 0, 'LIMIT', 0, A.limit)
 for _, slot in ipairs(free) do
   local member = call('ZRANGE', P .. 'w:' .. slot, 0, 0)[1]
   local row = member and instance(id_of(member))
@@ -98,6 +96,7 @@ for _, slot in ipairs(free) do
     unparked[#unparked + 1] = row
   end
 end
+write_lists()
 return done({
   views(unparked), views(skipped), views(replaced),
   call('EXISTS', P .. 'parked'), (more or #free == A.limit) and 1 or 0,

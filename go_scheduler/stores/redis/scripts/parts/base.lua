@@ -4,7 +4,6 @@
 local P, A = KEYS[1], cjson.decode(ARGV[1])
 local call, sub, concat, floor = redis.call, string.sub, table.concat, math.floor
 local NEVER = '999999999999999999'
-local EPOCH = 62135596800
 
 local function time_of(seconds, micros)
   return string.format('%012d%06d', seconds, micros)
@@ -28,8 +27,9 @@ end
 
 local now = A.now
 if not now then
-  local read = call('TIME')
-  now = time_of(tonumber(read[1]) + EPOCH, tonumber(read[2]))
+  local seconds, micros = unpack(call('TIME'))
+  -- From the year 1 to 1970.
+  now = time_of(seconds + 62135596800, micros)
 end
 
 -- Many rows ask for the same, a lease from now.
@@ -38,12 +38,12 @@ local function plus(at, micros)
   if at ~= now then
     return reckoned(at, micros)
   end
-  local found = from_now[micros]
-  if not found then
-    found = reckoned(at, micros)
-    from_now[micros] = found
-  end
-  return found
+  from_now[micros] = from_now[micros] or reckoned(at, micros)
+  return from_now[micros]
+end
+
+local function later(one, other)
+  return one > other and one or other
 end
 
 -- What strings have, many in one call; false: nothing, or no string is there.
@@ -85,12 +85,15 @@ local function is_time(text)
   return #text == 18 and not string.find(text, '%D')
 end
 
-local function later(one, other)
-  return one > other and one or other
+-- The texts of definitions and rows.
+local encoded = {}
+local function text_of(object)
+  encoded[object] = encoded[object] or cjson.encode(object)
+  return encoded[object]
 end
 
--- What becomes of strings, which a script reads before it writes: one call for many.
-local texts = {}
+-- What becomes of strings and sorted sets, until it is written: a command for many.
+local texts, listed = {}, {}
 local function keep_text(kind, name, text)
   texts[P .. kind .. name] = text
 end
@@ -100,6 +103,76 @@ local function drop(...)
   for _, key in ipairs({ ... }) do
     texts[P .. key] = false
   end
+end
+
+local function enlist(key, member, stays)
+  listed[key] = listed[key] or {}
+  listed[key][member] = stays ~= false
+end
+
+local function delist(key, member)
+  enlist(key, member, false)
+end
+
+-- Have something stand in these sorted sets, and no more in those.
+local NOWHERE = {}
+local function relist(was, is)
+  for key, member in pairs(was) do
+    if is[key] ~= member then
+      delist(key, member)
+    end
+  end
+  for key, member in pairs(is) do
+    if was[key] ~= member then
+      enlist(key, member)
+    end
+  end
+end
+
+-- Write what becomes of sorted sets: what stands there from now on, or no more.
+local function write_members(command, stays)
+  for key, members in pairs(listed) do
+    local values = {}
+    for member, is in pairs(members) do
+      if is == stays then
+        values[#values + 1] = stays and '0' or nil
+        values[#values + 1] = member
+      end
+    end
+    for first = 1, #values, 1000 do
+      call(command, P .. key, unpack(values, first, math.min(first + 999, #values)))
+    end
+    local kind = stays and values[1] and sub(key, 1, 2)
+    if kind == 'l:' or kind == 'p:' then
+      call('SADD', P .. 'queues', sub(key, kind == 'l:' and 3 or 5))
+    end
+  end
+end
+
+-- Slots whose holder or whose waiting rows have changed; whether there is a new row.
+local touched, grows = {}, false
+local function write_lists()
+  -- A server whose memory is full refuses a script that begins by adding, and no other.
+  if grows then
+    write_members('ZADD', true)
+  end
+  write_members('ZREM', false)
+  if not grows then
+    write_members('ZADD', true)
+  end
+  for key in pairs(listed) do
+    if sub(key, 1, 2) == 'w:' then
+      touched[sub(key, 3)] = true
+    end
+  end
+  for slot in pairs(touched) do
+    if call('EXISTS', P .. 'w:' .. slot) == 0 then
+      call('ZREM', P .. 'parked', slot)
+    else
+      call('ZADD', P .. 'parked', call('HEXISTS', P .. 'slots', slot), slot)
+    end
+  end
+  listed, touched = {}, {}
 end
 
 local function write_texts()
@@ -119,41 +192,6 @@ local function write_texts()
   end
 end
 
--- What becomes of sorted sets that a script does not read again: one call for many.
-local listed = {}
-local function enlist(key, member, stays)
-  local members = listed[key]
-  if not members then
-    members = {}
-    listed[key] = members
-  end
-  members[member] = stays ~= false
-end
-
-local function delist(key, member)
-  enlist(key, member, false)
-end
-
-local function write_lists()
-  for key, members in pairs(listed) do
-    local added, gone = {}, {}
-    for member, stays in pairs(members) do
-      if stays then
-        added[#added + 1], added[#added + 2] = '0', member
-      else
-        gone[#gone + 1] = member
-      end
-    end
-    -- So many at once as a call can have.
-    for first = 1, #gone, 1000 do
-      call('ZREM', P .. key, unpack(gone, first, math.min(first + 999, #gone)))
-    end
-    for first = 1, #added, 1000 do
-      call('ZADD', P .. key, unpack(added, first, math.min(first + 999, #added)))
-    end
-  end
-end
-
 -- The members of a sorted set up to a time, the earliest first.
 local function up_to(key, at, limit)
   if limit <= 0 then
@@ -163,7 +201,7 @@ local function up_to(key, at, limit)
 end
 
 -- The first of several sorted lists together.
-local function merged(lists, limit)
+local function merged(lists, limit, is_before)
   if #lists == 1 then
     return lists[1]
   end
@@ -173,14 +211,14 @@ local function merged(lists, limit)
       all[#all + 1] = member
     end
   end
-  table.sort(all)
+  table.sort(all, is_before)
   for n = #all, limit + 1, -1 do
     all[n] = nil
   end
   return all
 end
 
--- What a member of a list in the order of times is of.
+-- What a member of a sorted set is of.
 local function id_of(member)
   return sub(member, -32)
 end
@@ -193,10 +231,10 @@ local function ids_in(members)
   return ids
 end
 
--- The ids of what is asked for, such as claims.
-local function ids_of(asked)
+-- The ids of what arguments are about, such as claims.
+local function ids_of(arguments)
   local ids = {}
-  for n, each in ipairs(asked) do
+  for n, each in ipairs(arguments) do
     ids[n] = each.id
   end
   return ids

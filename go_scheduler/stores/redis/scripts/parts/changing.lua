@@ -21,21 +21,20 @@ end
 
 -- Remove what is to come of another trigger; what has passed is skipped.
 local function discard(of)
-  for _, row in ipairs(open_fired(of)) do
-    if is_unused(row) then
-      if row.fire_time > now then
-        remove(row)
-      else
-        call('ZREM', P .. 'df:' .. row.of, row.fire_time .. row.id)
-        call('ZADD', P .. 'du:' .. row.of, 0, row.execute_at .. row.id)
-        row.skipped_first, row.skipped_last = row.fire_time, row.fire_time
-        row.skipped_count, row.skipped_reason = 1, A.edited
-        row.claimed_by, row.fire_time = nil, nil
-        forget_worker(row)
-        finish(row, 'skipped')
-      end
+  for _, row in ipairs(open_rows(of, true)) do
+    if is_unused(row) and row.fire_time > now then
+      remove(row)
+    elseif is_unused(row) then
+      local was = lasting_places(row)
+      row.skipped_first, row.skipped_last = row.fire_time, row.fire_time
+      row.skipped_count, row.skipped_reason = 1, A.edited
+      row.claimed_by, row.fire_time = nil, nil
+      relist(was, lasting_places(row))
+      forget_worker(row)
+      finish(row, 'skipped')
     end
   end
+  write_lists()
   -- What has begun ahead of its time may be gone when the other trigger fires.
   local begun = call(
     'ZREVRANGEBYLEX', P .. 'df:' .. of.life, '+', '(' .. now .. '~', 'LIMIT', 0, 1
@@ -43,45 +42,37 @@ local function discard(of)
   return begun[1] and sub(begun[1], 1, 18)
 end
 
-local function move(row, of)
-  if row.claimed_by and not row.started_at and row.queue ~= of.queue then
+-- Have the open rows of a definition say and exclude what it says now.
+local function follow_edited(of, open, excludes_the_same)
+  for _, row in ipairs(open) do
+    local moves = row.queue ~= of.queue
     row.queue, row.priority = of.queue, of.priority
-    give_back(row, row.due_at)
-  else
-    row.queue, row.priority = of.queue, of.priority
-    save(row)
+    if not excludes_the_same and row.started_at and has_slot(row) then
+      -- What runs in a slot keeps it until it has ended.
+      row.waits = is_fired(row) and of.waits or nil
+    elseif not excludes_the_same then
+      free_slot(row)
+      row.parked = nil
+      follow(row)
+    end
+    if moves and row.claimed_by and not row.started_at then
+      give_back(row, row.due_at)
+    else
+      save(row)
+    end
   end
-end
-
-local function exclude_anew(row)
-  if row.started_at and has_slot(row) then
-    row.waits = is_fired(row) and definition(row.of).waits or nil
-    save(row)
-    return
-  end
-  free_slot(row)
-  row.parked = nil
-  follow(row)
-  save(row)
 end
 
 -- Give a definition other values, and its instances what they have of it.
 local function replace(of, values)
-  local open = open_rows(of)
   local queue, priority = of.queue, of.priority
   local overlap, lock, waits = of.overlap, of.lock, of.waits
-  leave_facets(of)
+  local facets, open = facets_of(of), open_rows(of)
   change(of, values)
-  enter_facets(of)
-  if of.queue ~= queue or of.priority ~= priority then
-    for _, row in ipairs(open) do
-      move(row, of)
-    end
-  end
-  if of.overlap ~= overlap or of.lock ~= lock or of.waits ~= waits then
-    for _, row in ipairs(open) do
-      exclude_anew(row)
-    end
+  relist(facets, facets_of(of))
+  local excludes_the_same = of.overlap == overlap and of.lock == lock and of.waits == waits
+  if not excludes_the_same or of.queue ~= queue or of.priority ~= priority then
+    follow_edited(of, open, excludes_the_same)
   end
 end
 
@@ -125,29 +116,31 @@ local function resume(of)
   hint('a', now)
 end
 
+-- Forget a deleted definition, once what has ended of it is gone.
 local function forget_life(of)
-  altered[of] = nil
-  drop('d:' .. of.life, 'c:' .. of.life)
-end
-
--- Take a definition away; what has ended of it stays, listed nowhere.
-local function take_away(of)
-  unlist(of)
-  leave_facets(of)
-  life_of[of.id] = false
-  -- A server whose memory is full lets a script write that has begun by removing.
-  call('HDEL', P .. 'ids', of.id)
-  call('ZREM', P .. 'all', of.id)
-  local first = tonumber(call('GET', P .. 'first') or 1)
-  if (of.revision or 0) >= first then
-    call('SET', P .. 'first', (of.revision or 0) + 1)
-  end
-  drop('df:' .. of.life, 'du:' .. of.life, 'dk:' .. of.life)
   if call('EXISTS', P .. 'di:' .. of.life) == 1 then
     alter(of, { gone = '1' })
   else
-    forget_life(of)
+    altered[of] = nil
+    drop('d:' .. of.life, 'c:' .. of.life)
   end
+end
+
+-- Take a definition away.
+local function take_away(of)
+  life_of[of.id] = false
+  -- A server whose memory is full lets a script write that has begun by removing.
+  call('HDEL', P .. 'ids', of.id)
+  note_busy(of)
+  relist(times_of(of), NOWHERE)
+  relist(facets_of(of), NOWHERE)
+  write_lists()
+  local revision = of.revision or 0
+  if revision >= tonumber(call('GET', P .. 'first') or 1) then
+    call('SET', P .. 'first', revision + 1)
+  end
+  drop('df:' .. of.life, 'du:' .. of.life, 'dk:' .. of.life)
+  forget_life(of)
 end
 
 local function delete(of)

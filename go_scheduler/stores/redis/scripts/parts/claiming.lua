@@ -4,18 +4,18 @@ local function claim(row)
     keep_run(row, 'lost')
     row.started_at = nil
   end
-  row.claimed_by = A.node
+  row.claimed_by = A.claimant.node
   forget_worker(row)
   row.attempt = row.attempt + 1
-  row.expires_at = plus(later(row.due_at, now), A.lease)
+  row.expires_at = plus(later(row.due_at, now), A.claimant.lease)
 end
 
 local function start(row)
-  local of = definition(row.of)
+  local of, claimant = definition(row.of), A.claimant
   row.runs = row.runs + 1
   row.started_at = later(row.due_at, now)
-  local expire_after = tonumber(of.expire_after) or A.expire_after
-  row.expires_at = plus(row.started_at, math.min(A.lease, expire_after))
+  local expire_after = tonumber(of.expire_after) or claimant.expire_after
+  row.expires_at = plus(row.started_at, math.min(claimant.lease, expire_after))
 end
 
 -- Claim and start what has just been made.

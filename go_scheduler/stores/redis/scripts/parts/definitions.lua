@@ -2,8 +2,7 @@
 -- reads, and the sorted sets that find them.
 -- By their lives the definitions, and the texts of their contents; lives by their ids.
 local lives, contents, life_of = {}, {}, {}
--- Of a definition whether it is to be written, and as which text it was read.
-local altered, read_as = {}, {}
+local altered = {}
 local COUNTS = { revision = true, max_queue = true }
 
 -- Read definitions that have not been read, all at once.
@@ -20,7 +19,7 @@ local function fetch_lives(wanted)
     found.revision, found.max_queue = tonumber(found.revision), tonumber(found.max_queue)
     -- What somebody has broken by hand is left alone, as if it were not there.
     if found.id and found.queue and found.priority and has_types(found, COUNTS) then
-      lives[found.life], read_as[found] = found, text
+      lives[found.life], encoded[found] = found, text
     end
   end
 end
@@ -44,8 +43,7 @@ local function fetch_ids(ids)
   for first = 1, #unread, 1000 do
     local last = math.min(first + 999, #unread)
     for n, life in ipairs(call('HMGET', P .. 'ids', unpack(unread, first, last))) do
-      life_of[unread[first + n - 1]] = life
-      wanted[#wanted + 1] = life or nil
+      life_of[unread[first + n - 1]], wanted[#wanted + 1] = life, life or nil
     end
   end
   fetch_lives(wanted)
@@ -58,33 +56,44 @@ local function by_id(id)
   return life_of[id] and definition(life_of[id])
 end
 
--- What is answered of definitions: their lives, and their texts.
-local function definition_views(found)
-  local unread, views = {}, {}
+-- The definitions of ids, those that there are.
+local function all_by_id(ids)
+  local found = {}
+  fetch_ids(ids)
+  for _, id in ipairs(ids) do
+    found[#found + 1] = by_id(id) or nil
+  end
+  return found
+end
+
+local function fetch_contents(found)
+  local unread = {}
   for _, of in ipairs(found) do
     unread[#unread + 1] = contents[of.life] == nil and of.life or nil
   end
   for n, text in ipairs(texts_of('c:', unread)) do
     contents[unread[n]] = text
   end
+end
+
+-- What is answered of definitions: their lives, and their texts.
+local function definition_views(found)
+  local views = {}
+  fetch_contents(found)
   for n, of in ipairs(found) do
-    views[n] = { of.life, read_as[of] or cjson.encode(of), contents[of.life] }
+    views[n] = { of.life, text_of(of), contents[of.life] }
   end
   return views
 end
 
-local function definition_view(of)
-  return definition_views({ of })[1]
-end
-
--- The views of the definitions of members, but for what somebody has removed by hand.
-local function views_of(members)
-  local ids, found = ids_in(members), {}
-  fetch_ids(ids)
-  for _, id in ipairs(ids) do
-    found[#found + 1] = by_id(id) or nil
+-- The lines of its contents: the trigger's state, metadata, policies, facets.
+local function contents_of(of)
+  local lines = {}
+  fetch_contents({ of })
+  for line in string.gmatch(contents[of.life] or '', '[^\n]+') do
+    lines[#lines + 1] = line
   end
-  return definition_views(found)
+  return lines
 end
 
 -- Give a definition other values; false: none.
@@ -97,104 +106,64 @@ local function alter(of, values)
       of[name] = value or nil
     end
   end
-  altered[of], read_as[of] = true, nil
+  altered[of], encoded[of] = true, nil
 end
 
-local function write_altered()
-  for of in pairs(altered) do
-    keep_text('d:', of.life, cjson.encode(of))
+-- The sorted sets in which it stands by its times, and as what.
+local function times_of(of)
+  return {
+    soon = (of.next_fire_time or NEVER) .. of.id,
+    due = of.next_fire_time and not of.paused and of.next_fire_time .. of.id or nil,
+  }
+end
+
+-- The same by what else it is looked for.
+local function facets_of(of)
+  local found = { all = of.id, names = of.name and of.name .. '\0' .. of.id }
+  for _, each in ipairs(object_of(contents_of(of)[4]) or {}) do
+    if type(each) == 'string' then
+      found['f:' .. each] = of.id
+    end
   end
+  if of.owner then
+    found['f:owner ' .. of.owner] = of.id
+  end
+  return found
 end
 
-local function note_idle(of, has_some)
-  if of.completed_at and not has_some and call('EXISTS', P .. 'di:' .. of.life) == 0 then
-    call('ZADD', P .. 'idle', 0, of.completed_at .. of.id)
+-- Have cleanup find it if it is completed and has no instance.
+local function note_idle(of)
+  if of.completed_at then
+    write_lists()
+    if call('EXISTS', P .. 'di:' .. of.life) == 0 then
+      enlist('idle', of.completed_at .. of.id)
+    end
   end
 end
 
 local function note_busy(of)
   if of.completed_at then
-    call('ZREM', P .. 'idle', of.completed_at .. of.id)
+    delist('idle', of.completed_at .. of.id)
   end
 end
 
-local function list(of, has_some)
-  if of.next_fire_time and not of.paused then
-    enlist('due', of.next_fire_time .. of.id)
-  end
-  enlist('soon', (of.next_fire_time or NEVER) .. of.id)
-  note_idle(of, has_some)
-end
-
-local function unlist(of)
-  if of.next_fire_time then
-    delist('due', of.next_fire_time .. of.id)
-  end
-  delist('soon', (of.next_fire_time or NEVER) .. of.id)
+-- Change fields of a definition, which may be known to have an instance.
+local function change(of, values, has_some)
+  local was = times_of(of)
   note_busy(of)
-end
-
--- Change fields of a definition.
-local function change(of, values)
-  unlist(of)
   alter(of, values)
-  list(of)
-end
-
--- The lines of its contents: the trigger's state, metadata, policies, facets.
-local function contents_of(of)
-  local lines = {}
-  for line in string.gmatch(definition_view(of)[3] or '', '[^\n]+') do
-    lines[#lines + 1] = line
-  end
-  return lines
-end
-
--- The sorted sets of ids that it stands in, by what it has.
-local function facets(of)
-  local found = {}
-  for _, each in ipairs(object_of(contents_of(of)[4]) or {}) do
-    found[#found + 1] = type(each) == 'string' and each or nil
-  end
-  return found
-end
-
-local function enter_facets(of)
-  for _, each in ipairs(facets(of)) do
-    call('ZADD', P .. 'f:' .. each, 0, of.id)
-  end
-  if of.owner then
-    call('ZADD', P .. 'f:owner ' .. of.owner, 0, of.id)
-  end
-  if of.name then
-    call('ZADD', P .. 'names', 0, of.name .. '\0' .. of.id)
+  relist(was, times_of(of))
+  if not has_some then
+    note_idle(of)
   end
 end
 
-local function leave_facets(of)
-  for _, each in ipairs(facets(of)) do
-    call('ZREM', P .. 'f:' .. each, of.id)
-  end
-  if of.owner then
-    call('ZREM', P .. 'f:owner ' .. of.owner, of.id)
-  end
-  if of.name then
-    call('ZREM', P .. 'names', of.name .. '\0' .. of.id)
-  end
-end
-
--- Make what its instances take with them from what it says now.
+-- What its instances take with them of what it says now.
 local function overlap_of(of, fired)
   if of.overlap == 'allow' or (fired and of.waits) then
     return nil
   end
   return of.overlap
-end
-
-local function slot_of_its_own(id)
-  return concat({
-    sub(id, 1, 8), sub(id, 9, 12), sub(id, 13, 16), sub(id, 17, 20), sub(id, 21),
-  }, '-')
 end
 
 local function slot_of(of, fired, backfilled)
@@ -207,5 +176,5 @@ local function slot_of(of, fired, backfilled)
   else
     excludes = overlap_of(of, fired)
   end
-  return excludes and slot_of_its_own(of.id) or nil
+  return excludes and of.id or nil
 end

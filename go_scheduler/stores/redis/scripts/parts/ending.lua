@@ -2,16 +2,12 @@
 local function go_on(row, next_fire_time)
   -- It is known of a row, so that most take no look at their definitions.
   local of = row.waits and definition(row.of)
-  if not of then
+  if not of or of.gone or not of.waits or not is_fired(row) then
     return
   end
-  local stands = not of.next_fire_time and not of.completed_at
-  if stands and of.waits and is_fired(row) and not of.gone then
-    if next_fire_time then
-      change(of, { next_fire_time = next_fire_time })
-    else
-      change(of, { completed_at = now })
-    end
+  if not of.next_fire_time and not of.completed_at then
+    local completed_at = not next_fire_time and now
+    change(of, { next_fire_time = next_fire_time, completed_at = completed_at }, true)
   end
 end
 

@@ -17,36 +17,28 @@ local function add(row, payload)
     row.body, payloads[row.id] = '1', payload
     keep_text('b:', row.id, payload)
   end
-  rows[row.id] = row
+  rows[row.id], grows = row, true
   note_busy(definition(row.of))
-  call('ZADD', P .. 'di:' .. row.of, 0, row.execute_at .. row.id)
-  if row.fire_time then
-    call('ZADD', P .. 'df:' .. row.of, 0, row.fire_time .. row.id)
-  else
-    call('ZADD', P .. 'du:' .. row.of, 0, row.execute_at .. row.id)
-  end
+  relist(NOWHERE, lasting_places(row))
   if row.key then
     call('HSET', P .. 'dk:' .. row.of, row.key, row.id)
-    call('ZADD', P .. 'keys', 0, row.key .. '\0' .. row.execute_at .. row.id)
   end
   save(row)
 end
 
--- Let a new row be found as what will not run.
-local function add_skipped(row, skipped, payload)
+-- Make the record of fire times that were skipped.
+local function record(of, skipped)
+  local row = new(skipped.id, of, skipped.first)
   row.skipped_first, row.skipped_last = skipped.first, skipped.last
   row.skipped_count, row.skipped_reason = skipped.count, skipped.reason
-  rows[row.id] = row
-  row.parked, row.outcome, row.completed_at = nil, 'skipped', now
-  add(row, payload)
+  row.outcome, row.completed_at = 'skipped', now
+  add(row)
 end
 
 -- The id of the instance of a fire time, or nil.
 local function fired_at(of, fire_time)
-  local found = call(
-    'ZRANGEBYLEX', P .. 'df:' .. of.life, '[' .. fire_time, '[' .. fire_time .. '~',
-    'LIMIT', 0, 1
-  )
+  local first, last = '[' .. fire_time, '[' .. fire_time .. '~'
+  local found = call('ZRANGEBYLEX', P .. 'df:' .. of.life, first, last, 'LIMIT', 0, 1)
   return found[1] and id_of(found[1])
 end
 
@@ -62,26 +54,19 @@ end
 local function free_slot(row)
   if has_slot(row) then
     call('HDEL', P .. 'slots', row.slot)
-    touch(row.slot)
+    touched[row.slot] = true
   end
 end
 
 -- Forget a row, whatever its state.
 local function forget(row)
-  stand(row, NOWHERE)
-  unsaved[row] = nil
-  call('ZREM', P .. 'di:' .. row.of, row.execute_at .. row.id)
-  if row.fire_time then
-    call('ZREM', P .. 'df:' .. row.of, row.fire_time .. row.id)
-  else
-    call('ZREM', P .. 'du:' .. row.of, row.execute_at .. row.id)
-  end
+  relist(stood[row], NOWHERE)
+  relist(lasting_places(row), NOWHERE)
   if row.key then
     call('HDEL', P .. 'dk:' .. row.of, row.key)
-    call('ZREM', P .. 'keys', row.key .. '\0' .. row.execute_at .. row.id)
   end
   drop('i:' .. row.id, 'r:' .. row.id, row.body and 'b:' .. row.id)
-  rows[row.id] = false
+  rows[row.id], unsaved[row] = false, nil
 end
 
 -- Forget a row that has not ended.
@@ -106,17 +91,17 @@ local function give_back(row, due_at, reason)
   save(row)
 end
 
--- Make a row that has ended pending again and due now, as if it were new.
-local function begin_anew(row)
+-- Make a row that has ended pending again and due then, as if it were new.
+local function reopen(row, due_at)
   local of = definition(row.of)
   row.outcome, row.completed_at, row.ended_attempt = nil, nil, nil
-  row.claimed_by, row.expires_at, row.started_at = nil, nil, nil
-  forget_worker(row)
   row.cancel_requested = nil
-  row.runs, row.hangs, row.due_at = 0, 0, now
+  row.runs, row.hangs = 0, 0
   row.queue, row.priority = of.queue, of.priority
   follow(row)
+  -- Somebody wants it to run: it waits for its turn, whatever runs.
   row.overlap = nil
+  give_back(row, due_at)
 end
 
 -- The row that a claim owns, unless it has been lost.
@@ -127,39 +112,29 @@ local function current(claim)
   end
 end
 
-local STAGES = { 'published', 'accepted', 'started' }
-
 -- Keep how its present run ended.
 local function keep_run(row, outcome, message)
   local key = P .. 'r:' .. row.id
-  call('RPUSH', key, concat({
-    row.attempt, row.claimed_by or '', row.started_at or '', now, outcome,
-    outcome == 'lost' and STAGES[step_of(row)] or '', row.worker and '=' .. row.worker or '', message and '=' .. message or '',
-  }, '\0'))
+  call('RPUSH', key, cjson.encode({
+    attempt = row.attempt, node = row.claimed_by, started_at = row.started_at,
+    ended_at = now, outcome = outcome, worker = row.worker, error = message,
+    lost_in = outcome == 'lost' and STAGES[step_of(row)] or nil,
+  }))
   call('LTRIM', key, -A.runs_kept, -1)
 end
 
-local function rows_in(key)
-  return instances_of(call('SMEMBERS', P .. key))
-end
-
--- The instances of a definition that are open and its schedule's.
-local function open_fired(of)
-  return rows_in('do:' .. of.life)
-end
-
--- All of its instances that are open.
-local function open_rows(of)
-  local found = rows_in('do:' .. of.life)
-  for _, row in ipairs(rows_in('dh:' .. of.life)) do
-    found[#found + 1] = row
+-- The instances of a definition that are open: all, or those that its schedule made.
+local function open_rows(of, fired)
+  local last, found = fired and '(g' or '+', {}
+  local members = call('ZRANGEBYLEX', P .. 'do:' .. of.life, '-', last)
+  for _, row in ipairs(instances_of(members)) do
+    found[#found + 1] = not row.outcome and row or nil
   end
   return found
 end
 
--- How many of its instances have not ended.
-local function count_open(of)
-  return call('SCARD', P .. 'do:' .. of.life) + call('SCARD', P .. 'dh:' .. of.life)
+local function has_open_fired(of)
+  return call('ZLEXCOUNT', P .. 'do:' .. of.life, '-', '(g') > 0
 end
 
 -- How many of its instances have not ended, and have not begun, by state and in all; on
@@ -192,9 +167,7 @@ local function payloads_of(found)
     payloads[unread[n]] = text
   end
   for _, row in ipairs(found) do
-    if row.body then
-      answer[#answer + 1] = payloads[row.id]
-    end
+    answer[#answer + 1] = row.body and payloads[row.id]
   end
   return answer
 end
@@ -205,8 +178,7 @@ local function views(found)
   for n, row in ipairs(found) do
     answer[n] = text_of(row)
     if not seen[row.of] then
-      seen[row.of] = true
-      of[#of + 1] = definition(row.of)
+      seen[row.of], of[#of + 1] = true, definition(row.of)
     end
   end
   return { answer, payloads_of(found), definition_views(of) }
@@ -214,14 +186,13 @@ end
 
 -- What a script that may have changed something ends with.
 local function done(answer)
-  write_rows()
-  write_altered()
   write_lists()
-  write_texts()
-  for state, number in pairs(counted) do
-    if number ~= 0 then
-      call('HINCRBY', P .. 'counts', state, number)
-    end
+  for row in pairs(unsaved) do
+    keep_text('i:', row.id, text_of(row))
   end
+  for of in pairs(altered) do
+    keep_text('d:', of.life, text_of(of))
+  end
+  write_texts()
   return answer
 end

@@ -2,15 +2,12 @@
 local function is_as_read(plan)
   local of = by_id(plan.id)
   if plan.revision then
-    return of and of.life == plan.life and of.revision == plan.revision
+    return of and of.revision == plan.revision
       and of.owner == plan.owner and of.note == plan.note
-      and (plan.action ~= 'rescheduled' or of.next_fire_time == plan.read)
+      and (plan.action ~= 'rescheduled' or of.next_fire_time == plan.next_fire_time)
   end
-  if of then
-    return false
-  end
-  local remembered = call('HGET', P .. 't:' .. plan.id, 'revision')
-  return not plan.looked or (remembered or nil) == plan.remembered
+  local remembered = plan.looked and call('HGET', P .. 't:' .. plan.id, 'revision')
+  return not of and (remembered or nil) == plan.remembered
 end
 
 local function all_as_read(plans)
@@ -33,12 +30,13 @@ local function create(plan)
   alter(of, plan.values)
   lives[life], life_of[of.id] = of, life
   call('HSET', P .. 'ids', of.id, life)
-  call('ZADD', P .. 'all', 0, of.id)
-  enter_facets(of)
-  list(of)
+  relist(NOWHERE, times_of(of))
+  relist(NOWHERE, facets_of(of))
+  note_idle(of)
   return of
 end
 
+-- Put what was planned; nil: it has ended before.
 local function put(plan)
   if plan.action == 'over' then
     return nil
@@ -48,9 +46,9 @@ local function put(plan)
   end
   local of = by_id(plan.id)
   if plan.action == 'kept' then
-    leave_facets(of)
+    local facets = facets_of(of)
     alter(of, plan.values)
-    enter_facets(of)
+    relist(facets, facets_of(of))
     return of
   end
   if plan.action == 'rescheduled' then
@@ -59,7 +57,7 @@ local function put(plan)
       alter(of, { fired_until = begun or false })
     end
     if plan.skipped then
-      add_skipped(new(plan.skipped.id, of, plan.skipped.first), plan.skipped)
+      record(of, plan.skipped)
     end
   elseif plan.takes_back then
     take_back(of)

@@ -1,12 +1,13 @@
--- Instances: a text for each, and the sorted sets of which its state calls for one.
+-- Instances: a text for each, and the sorted sets that find them.
 local NUMBERS = {
   attempt = true, runs = true, hangs = true, handed_on = true, ended_attempt = true,
   skipped_count = true,
 }
--- By their ids the rows; of a row where it stands, whether it is to be written, and its
--- text.
-local rows, stood, unsaved, encoded = {}, {}, {}, {}
-local counted, served, payloads = {}, {}, {}
+-- The stages of a run on a bus, in their order.
+local STAGES = { 'published', 'accepted', 'started' }
+-- By their ids the rows and their payloads; of a row where it stands, and whether it is
+-- to be written.
+local rows, payloads, stood, unsaved = {}, {}, {}, {}
 
 local function state_of(row)
   if row.outcome then
@@ -21,7 +22,7 @@ local function state_of(row)
   return row.cancel_requested and 'cancelling' or 'running'
 end
 
--- How far its run has come on a bus, as a number; 0: it is on none.
+-- How far its run has come on a bus, as the number of a stage; 0: it is on none.
 local function step_of(row)
   if row.start_by then
     return row.accepted_at and 2 or 1
@@ -38,40 +39,38 @@ local function is_fired(row)
   return row.fire_time and not row.backfilled
 end
 
--- The node that has it in its hands.
-local function owner_of(row)
-  if row.claimed_by and not row.outcome and row.handed_on ~= row.attempt then
-    return row.claimed_by
-  end
+-- The sorted sets in which it stands as long as it is kept, and as what.
+local function lasting_places(row)
+  local at = row.execute_at .. row.id
+  return {
+    ['di:' .. row.of] = at,
+    [(row.fire_time and 'df:' or 'du:') .. row.of] = (row.fire_time or row.execute_at) .. row.id,
+    keys = row.key and row.key .. '\0' .. at,
+  }
 end
 
--- In which sorted set it is found, as what, and what it is among the undecided.
-local function place(row, briefly)
+-- Those in which it stands by its state. Briefly: as if no definition were paused.
+local function places(row, briefly)
+  local found = { ['x:' .. state_of(row)] = row.execute_at .. row.id }
   if row.outcome then
-    return 'e:' .. row.outcome, row.completed_at .. row.id
+    found['e:' .. row.outcome] = row.completed_at .. row.id
+    return found
   end
+  -- What a trigger may wait for stands apart.
+  found['do:' .. row.of] = (is_fired(row) and 'f' or 'h') .. row.id
   if not briefly and (definition(row.of) or row).paused then
-    return nil
+    return found
   end
   if row.claimed_by then
-    return 'l:' .. row.queue, row.expires_at .. row.id
-  end
-  if row.parked then
+    found['l:' .. row.queue] = row.expires_at .. row.id
+  elseif row.parked then
     local turn = row.due_at .. row.execute_at .. row.id
-    return 'w:' .. row.slot, row.priority .. turn, row.overlap and turn
+    found['w:' .. row.slot] = row.priority .. turn
+    found.undecided = row.overlap and turn
+  else
+    found['p:' .. row.priority .. ':' .. row.queue] = row.due_at .. row.id
   end
-  return 'p:' .. row.priority .. ':' .. row.queue, row.due_at .. row.id
-end
-
--- Where it stands.
-local function standing(row, briefly)
-  local key, member, turn = place(row, briefly)
-  return {
-    key = key, member = member, turn = turn, state = state_of(row),
-    outcome = row.outcome, node = owner_of(row),
-    -- What a trigger may wait for stands apart.
-    beside = not row.outcome and (is_fired(row) and 'do:' or 'dh:') .. row.of,
-  }
+  return found
 end
 
 -- Whether it has what is gone by: somebody may have broken it by hand.
@@ -105,7 +104,7 @@ local function fetch(ids, briefly)
   end
   for _, row in ipairs(found) do
     if is_whole(row) and (briefly or definition(row.of)) then
-      rows[row.id], stood[row] = row, standing(row, briefly)
+      rows[row.id], stood[row] = row, places(row, briefly)
     end
   end
 end
@@ -128,138 +127,17 @@ local function instances_of(members)
   return found
 end
 
--- Whether a slot that nobody has is waited for is known without looking at all.
-local function touch(slot)
-  if call('EXISTS', P .. 'w:' .. slot) == 0 then
-    call('SREM', P .. 'parked', slot)
-    call('ZREM', P .. 'free', slot)
-    return
-  end
-  call('SADD', P .. 'parked', slot)
-  if call('HEXISTS', P .. 'slots', slot) == 1 then
-    call('ZREM', P .. 'free', slot)
-  else
-    call('ZADD', P .. 'free', 0, slot)
-  end
-end
-
--- Of slots the lists are read again at once.
-local function leave_list(key, member)
-  if key and sub(key, 1, 2) == 'w:' then
-    call('ZREM', P .. key, member)
-    touch(sub(key, 3))
-  elseif key then
-    delist(key, member)
-  end
-end
-
-local function enter_list(key, member)
-  if key and sub(key, 1, 2) == 'w:' then
-    call('ZADD', P .. key, 0, member)
-    touch(sub(key, 3))
-  elseif key then
-    enlist(key, member)
-  end
-end
-
-local function note_queue(row, key)
-  if key and not served[key] then
-    served[key] = true
-    local kind = sub(key, 1, 2)
-    if kind == 'p:' or kind == 'l:' then
-      call('SADD', P .. 'queues', row.queue)
-    end
-  end
-end
-
 -- One that cannot be read would be the first of its list for ever, and is taken off it.
 local function set_aside(key, member)
-  leave_list(key, member)
+  delist(key, member)
   call('SADD', P .. 'broken', id_of(member))
-end
-
--- List it where it is to be found, and no more where it was.
-local function move_to(row, was, is)
-  if was.key ~= is.key or was.member ~= is.member then
-    leave_list(was.key, was.member)
-    enter_list(is.key, is.member)
-    note_queue(row, is.key)
-  end
-  if was.turn ~= is.turn then
-    if was.turn then
-      call('ZREM', P .. 'undecided', was.turn)
-    end
-    if is.turn then
-      call('ZADD', P .. 'undecided', 0, is.turn)
-    end
-  end
-  if was.node ~= is.node then
-    if was.node then
-      delist('n:' .. was.node, row.id)
-    end
-    if is.node then
-      enlist('n:' .. is.node, row.id)
-    end
-  end
-end
-
--- Count it in its state, and list it among those of its outcome, or those without one.
-local function class_as(row, was, is)
-  if was.state ~= is.state then
-    if was.state then
-      counted[was.state] = (counted[was.state] or 0) - 1
-    end
-    if is.state then
-      counted[is.state] = (counted[is.state] or 0) + 1
-    end
-  end
-  local former, class = was.state and (was.outcome or 'open'), is.state and (is.outcome or 'open')
-  if former == class then
-    return
-  end
-  local member = row.execute_at .. row.id
-  if former then
-    delist('x:' .. former, member)
-  end
-  if class then
-    enlist('x:' .. class, member)
-  end
-  if was.beside and call('SREM', P .. was.beside, row.id) == 0 then
-    -- It may have left its fire time, or been backfilled since.
-    call('SREM', P .. 'do:' .. row.of, row.id)
-    call('SREM', P .. 'dh:' .. row.of, row.id)
-  end
-  if is.beside then
-    call('SADD', P .. is.beside, row.id)
-  end
-end
-
-local NOWHERE = {}
-
--- Have a row stand where it is to be found now, or nowhere.
-local function stand(row, is)
-  local was = stood[row] or NOWHERE
-  class_as(row, was, is)
-  move_to(row, was, is)
-  stood[row] = is
 end
 
 -- Keep what has changed of a row, wherever it is to be found.
 local function save(row)
-  stand(row, standing(row))
-  unsaved[row], encoded[row] = true, nil
-end
-
-local function text_of(row)
-  local text = encoded[row] or cjson.encode(row)
-  encoded[row] = text
-  return text
-end
-
-local function write_rows()
-  for row in pairs(unsaved) do
-    keep_text('i:', row.id, text_of(row))
-  end
+  local is = places(row)
+  relist(stood[row] or NOWHERE, is)
+  stood[row], unsaved[row], encoded[row] = is, true, nil
 end
 
 -- Let it exclude what its definition says now.
