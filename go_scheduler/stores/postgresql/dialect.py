@@ -184,10 +184,8 @@ class PostgreSQLDialect(Dialect):
 
     def understands(self, connection: Connection) -> bool:
         """Whether its driver is ours, and not another that a user has, for UTF-8."""
-        if connection.dialect.driver != "psycopg":
-            return False
         driver: Any = connection.connection.driver_connection
-        return driver.info.encoding in _UTF_8
+        return connection.dialect.driver == "psycopg" and driver.info.encoding in _UTF_8
 
     @staticmethod
     def by_index(index: str) -> str:
