@@ -26,7 +26,7 @@ from go_scheduler.stores.sql.statement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from sqlalchemy import Connection
@@ -61,6 +61,8 @@ _WORDS = [
 ]
 _NOTIFIED = re.compile(r"notified\((\w+), (\w+), (\w)\)")
 _OF_DEFINITION = "ON d.key = t.definition_key"
+# The driver takes longer for a binary array than for a text, whatever it holds.
+_MANY = 10
 # A wait takes as long as a loop waits for a lock. So many find one row among thousands.
 _MOST_WAITS = 15
 
@@ -187,8 +189,8 @@ class ServerStatements(Statements):
         apart: bool = False,
     ) -> Sequence[Any]:
         """Execute a statement on a connection, and fetch what it returns."""
-        by_kind = literals.BY_KIND if self._dialect.joined else arrays.BY_KIND
-        parameters = {**terms, **_arrays(statement, batches or {}, by_kind)}
+        batches = batches or {}
+        parameters = {**terms, **_arrays(statement, batches, text=self._dialect.joined)}
         if self._clock is not None:
             parameters["now"] = self._clock.now()
         made = _made(
@@ -233,15 +235,23 @@ def _races_of(statement: Statement) -> Iterator[None]:
 
 
 def _arrays(
-    statement: Statement,
-    batches: Mapping[str, Batch],
-    by_kind: Mapping[str, Callable[[Iterable[Any]], object]] = arrays.BY_KIND,
+    statement: Statement, batches: Mapping[str, Batch], *, text: bool = False
 ) -> dict[str, object]:
-    """The parameters that are batches: one array for each column."""
+    """The parameters that are batches: one array for each column.
+
+    Args:
+        statement: What takes them.
+        batches: Their rows.
+        text: Whether to write texts, which any driver can send.
+    """
     found: dict[str, object] = {}
     for table, declared in statement.batches.items():
         if table in batches:
-            columns = list(zip(*batches[table], strict=True)) or [()] * len(declared)
+            rows = batches[table]
+            columns = list(zip(*rows, strict=True)) or [()] * len(declared)
+            as_text = text or len(rows) < _MANY
+            by_kind: Mapping[str, Callable[[Any], object]]
+            by_kind = literals.BY_KIND if as_text else arrays.BY_KIND
             for (name, kind), values in zip(declared, columns, strict=True):
                 found[f"{table}_{name}"] = by_kind[kind](values)
     return found
