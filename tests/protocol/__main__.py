@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.protocol.checker import check
 from tests.protocol.configurations import CONFIGURATIONS, COVERED
+from tests.protocol.marks import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,7 @@ def written(page: str, name: str, lines: Iterator[str]) -> str:
 def main() -> None:
     """Check all, and write the page."""
     page = written(PAGE.read_text(), "covered", covered())
+    page = written(page, "marks", table())
     PAGE.write_text(written(page, "states", checked()))
 
 

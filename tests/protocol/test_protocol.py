@@ -12,6 +12,7 @@ from tests.protocol.configurations import (
     NOT_NEEDED,
     Configuration,
 )
+from tests.protocol.marks import missing, table
 
 BY_NAME = {each.name: each for each in CONFIGURATIONS}
 
@@ -35,6 +36,12 @@ def test_every_invariant_holds_in_every_state(of: Configuration) -> None:
 def test_the_page_says_which_fault_is_in_which_model() -> None:
     page = PAGE.read_text()
     assert written(page, "covered", covered()) == page
+
+
+def test_each_guard_stands_in_the_code_and_has_a_test() -> None:
+    assert not [*missing()]
+    page = PAGE.read_text()
+    assert written(page, "marks", table()) == page
 
 
 def test_every_model_is_on_the_page() -> None:
