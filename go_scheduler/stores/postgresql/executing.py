@@ -60,6 +60,8 @@ _WORDS = [
     ),
 ]
 _NOTIFIED = re.compile(r"notified\((\w+), (\w+), (\w)\)")
+# A join could read the whole index, if no statistics say how large that is.
+_AMONG_KEYS = "IN (SELECT k.key FROM batch AS k (key uuid))"
 _OF_DEFINITION = "ON d.key = t.definition_key"
 # A wait takes as long as a loop waits for a lock. So many find one row among thousands.
 _MOST_WAITS = 15
@@ -251,7 +253,10 @@ def _made(
     apart: bool = False,
 ) -> _Made:
     """Make it once, however many stores are opened."""
-    sql = with_batches(statement.sql, _unnested)
+    sql = statement.sql
+    if dialect.name == "postgresql":
+        sql = sql.replace(_AMONG_KEYS, "= ANY(CAST(CAST(:k_key AS text) AS uuid[]))")
+    sql = with_batches(sql, _unnested)
     for pattern, word in _WORDS:
         sql = pattern.sub(word, sql)
     sql = _INDEX.sub(lambda found: dialect.by_index(found[1]), sql).strip()
