@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _DRIVER = psycopg.dialect()  # type: ignore[no-untyped-call] # it has no types
 _PARAMETER = re.compile(r":(\w+)")
 # That of a batch, in a table of which it is a column.
-_ARRAY = re.compile(r"(?<=\(SELECT )CAST\(:(\w+) AS(?= \w+\[\])")
+_ARRAY = re.compile(r"(?:(?<=\(SELECT )|(?<=ANY\())CAST\(:(\w+_\w+) AS(?= \w+\[\])")
 _INDEX = re.compile(r"@(\w+)")
 _WORDS = [
     (
@@ -60,6 +60,8 @@ _WORDS = [
     ),
 ]
 _NOTIFIED = re.compile(r"notified\((\w+), (\w+), (\w)\)")
+# A join could read the whole index, if no statistics say how large that is.
+_AMONG_KEYS = "IN (SELECT k.key FROM batch AS k (key uuid))"
 _OF_DEFINITION = "ON d.key = t.definition_key"
 # The driver takes longer for a binary array than for a text, whatever it holds.
 _MANY = 10
@@ -277,7 +279,10 @@ def _made(
         apart: Whether the definitions of ``t`` are left out.
         counts: Whether the planner may see how many rows a batch has.
     """
-    sql = with_batches(statement.sql, partial(_unnested, counts=counts))
+    sql = statement.sql
+    if dialect.name == "postgresql":
+        sql = sql.replace(_AMONG_KEYS, "= ANY(CAST(:k_key AS uuid[]))")
+    sql = with_batches(sql, partial(_unnested, counts=counts))
     for pattern, word in _WORDS:
         sql = pattern.sub(word, sql)
     sql = _INDEX.sub(lambda found: dialect.by_index(found[1]), sql).strip()
