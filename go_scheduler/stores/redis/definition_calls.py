@@ -275,7 +275,7 @@ def _firing(firing: Firing) -> dict[str, Any]:
         **fields_of(firing.definition, "id", "next_fire_time", "revision"),
         **present({"next": firing.next_fire_time}),
         **({} if skipped is None else {"skipped": _record(skipped)}),
-        "instances": [(*each, uuid4()) for each in firing.instances()],
+        "instances": [(*each, uuid4().hex) for each in firing.instances()],
     }
 
 

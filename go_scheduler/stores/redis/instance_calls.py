@@ -237,7 +237,8 @@ _END = ("started_at", "outcome", "error", "next_fire_time", "result", "client")
 
 
 def _outcome(outcome: RunOutcome) -> dict[str, object]:
-    written = {**_claim(outcome.claim), **fields_of(outcome, *_END)}
+    written = fields_of(outcome, *_END)
+    written |= _claim(outcome.claim)
     if outcome.outcome is None:
         written["retry_in"] = outcome.retry_in
     if outcome.is_kept:
