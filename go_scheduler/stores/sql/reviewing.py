@@ -18,7 +18,7 @@ from go_scheduler.stores.sql.statement import Statement
 from go_scheduler.stores.sql.tables import definitions, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
     from uuid import UUID
 
     from sqlalchemy import Connection
@@ -240,7 +240,7 @@ class SQLReviewing(InstanceStore):
     def _seen(self, ids: Iterable[UUID]) -> Sequence[Any]:
         return self._statements.read(Lane.BY_TIME, SEEN, {}, {"x": batch_of(ids)})
 
-    def _instances(self, ids: Iterable[UUID]) -> Sequence[TaskInstance]:
+    def _instances(self, ids: Collection[UUID]) -> Sequence[TaskInstance]:
         if not ids:
             return ()
         query = BOTH.where(self._dialect.among(instances.c.id, [*ids]))
@@ -249,7 +249,7 @@ class SQLReviewing(InstanceStore):
         rows = self._look(lambda connection: connection.execute(query).all())
         return self._reader.instances(Lane.BY_TIME, rows)
 
-    def reopen_instances(self, ids: Iterable[UUID]) -> Set[UUID]:
+    def reopen_instances(self, ids: Collection[UUID]) -> Set[UUID]:
         """Make instances run again that have failed."""
         return self._database.transact(
             lambda each: self._reopen(each, ids),
