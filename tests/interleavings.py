@@ -272,13 +272,6 @@ def pairs() -> Iterator[tuple[str, str, str]]:
                 yield scene, first, second
 
 
-KNOWN = {("claimed", "hand on", "fail"), ("claimed", "hand on", "retry")}
-"""Pairs that may come to something else.
-
-The record of a run that has failed lacks its worker, if that was told at this moment.
-"""
-
-
 # What came of them.
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -243,7 +243,7 @@ MARKS: Mapping[tuple[str, str], Mark] = {
     ),
     ("late success", "one transaction"): Mark(
         "test_ends_that_come_with_their_rows_are_one_call",
-        {"stores/sql/finishing.py": "locked.with_for_update().scalar_subquery()"},
+        {RUNS: "self._lock([outcome.claim.instance_id])"},
     ),
     ("remote ends", "first worker"): Mark(
         "test_the_first_worker_to_accept_has_it",

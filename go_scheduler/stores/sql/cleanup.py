@@ -89,11 +89,14 @@ def _delete_definitions(since: str) -> Statement:
     """Deletes those that still are as they were found; remembers ids that ended."""
     return Statement(
         f"""
-WITH gone AS (
-  DELETE FROM task_definitions@task_definitions_pkey AS d
-   WHERE d.key IN (SELECT x.key FROM batch AS x (key uuid))
-     AND d.{since} <= now() - CAST(:older_than AS interval)
-     AND {_IS_EMPTY}
+WITH old AS MATERIALIZED (
+  SELECT d.key
+    FROM batch AS x (key uuid)
+    JOIN task_definitions@task_definitions_pkey AS d ON d.key = x.key
+   WHERE d.{since} <= now() - CAST(:older_than AS interval) AND {_IS_EMPTY}),
+gone AS (
+  DELETE FROM task_definitions@task_definitions_pkey AS d USING old AS o
+   WHERE d.key = o.key
   RETURNING d.key, d.id, d.revision, d.completed_at, d.named),
 emptied AS (
   DELETE FROM task_contents@task_contents_pkey AS c USING gone AS g

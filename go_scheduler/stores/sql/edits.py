@@ -337,12 +337,16 @@ class SQLEdits(DefinitionStore):
     def _execute(self, connection: Connection) -> Execute:
         return partial(self._statements.execute, connection)
 
+    def _check(self, connection: Connection) -> None:
+        """Refuse a transaction of the user's in which nothing may be edited."""
+        if self._dialect.joined:
+            self._dialect.check_edits(connection)
+
     def _live(
         self, connection: Connection, ids: Collection[UUID]
     ) -> Sequence[Row[Any]]:
         """Definitions to be edited, with their contents, in the order of their ids."""
-        if self._dialect.joined:
-            self._dialect.check_edits(connection)
+        self._check(connection)
         query = live_among(self._dialect, ids).order_by(definitions.c.id)
         return connection.execute(query).all()
 
@@ -507,6 +511,7 @@ class SQLEdits(DefinitionStore):
     def _delete_ids(
         self, connection: Connection, ids: Collection[UUID]
     ) -> Mapping[UUID, Set[UUID]]:
+        self._check(connection)
         execute = self._execute(connection)
         rows = execute(_DELETE, {}, {"x": batch_of(ids)})
         deleted = {row.d_key: row.d_id for row in rows}

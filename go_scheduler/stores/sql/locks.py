@@ -71,12 +71,15 @@ def kinds(of: TaskDefinition) -> Batch:
 
 _NAMES = "(SELECT n.name FROM batch AS n (name text))"
 _FREE_SLOTS = Statement(
-    f"""
-DELETE FROM task_slots@task_slots_pkey AS s
- WHERE s.name IN {_NAMES}
-   AND NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
-                    WHERE i.id = s.instance_id AND i.completed_at IS NULL)
-RETURNING name
+    """
+WITH free AS MATERIALIZED (
+  SELECT s.name, s.instance_id
+    FROM batch AS n (name text) JOIN task_slots@task_slots_pkey AS s ON s.name = n.name
+   WHERE NOT EXISTS (SELECT 1 FROM task_instances@task_instances_pkey AS i
+                      WHERE i.id = s.instance_id AND i.completed_at IS NULL))
+DELETE FROM task_slots@task_slots_pkey AS s USING free AS f
+ WHERE s.name = f.name AND s.instance_id = f.instance_id
+RETURNING s.name
 """,
     ("name",),
 )

@@ -264,10 +264,12 @@ gone_on AS (
   RETURNING d.key)"""
 
 
-# Whose claim it was is gone from the row when it is pending again.
+# Whose claim it was is gone from the row when it is pending again. It is locked first,
+# so that both parts see what a renewal has written at this moment.
 _PRIOR = """prior AS MATERIALIZED (
   SELECT i.id, i.claimed_by, i.worker FROM task_instances@task_instances_pkey AS i
-   WHERE i.id IN (SELECT x.id FROM batch AS x (id uuid))),
+   WHERE i.id IN (SELECT x.id FROM batch AS x (id uuid))
+   ORDER BY i.id FOR NO KEY UPDATE),
 """
 _KEPT = """,
 kept AS (
@@ -340,12 +342,13 @@ def _finish(*, in_full: bool = False, results: bool = False) -> Write:
                         THEN now() + x.retry_in * interval '1 microsecond' END"""
         returns = """, t.slot, x.attempt AS ran_as, x.started_at AS began,
             x.outcome AS ended_by, x.hung, x.error AS raised"""
+        locked = "\n     AND t.id IN (SELECT prior.id FROM prior)"
         has_ended = "e.ended_by IS NOT NULL"
         parts = f"{_freed(has_ended)},{_gone_on(f' AND {has_ended}')}{_KEPT}"
     else:
         batch = f"{in_any_case}, next_at timestamptz"
         sets = "\n         skipped_reason = NULL, claimable_at = NULL"
-        returns, parts = "", _gone_on()
+        returns, locked, parts = "", "", _gone_on()
     if results:
         batch += ", result text, client text"
         sets += """,
@@ -360,7 +363,7 @@ WITH {_PRIOR if in_full else ""}ended AS (
          completed_at = CASE WHEN x.outcome IS NOT NULL THEN now() END,
          started_at = CASE WHEN x.outcome IS NOT NULL THEN x.started_at END,{sets}
     FROM batch AS x ({batch})
-   WHERE {_MAY_FINISH}
+   WHERE {_MAY_FINISH}{locked}
   RETURNING t.id, t.definition_key, t.waits, x.next_at{returns}),{parts}
 SELECT id FROM ended
 """
