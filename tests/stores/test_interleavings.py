@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 from contextlib import closing
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Select
 
+from go_scheduler.stores.sql import inserts
 from tests import servers
 from tests.interleavings import Interleavings, compare, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from go_scheduler.stores.sql.statement import Statement
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -45,7 +49,14 @@ def test_no_order_of_two_calls_comes_to_anything_else(url: str, patient: bool) -
 def test_what_does_not_lock_the_row_it_has_read_is_found(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Select, "with_for_update", lambda query, **_: query)
+    add = inserts.add
+
+    @cache
+    def add_without_lock(**kind: bool) -> Statement:
+        given = add(**kind)
+        return replace(given, sql=given.sql.replace("FOR KEY SHARE", ""))
+
+    monkeypatch.setattr(inserts, "add", add_without_lock)
     with closing(Interleavings(url, patient=True, switches=1)) as orders:
         made = orders.set_up("due")
         found = compare(orders, made, ("due", "delete", "add"))
