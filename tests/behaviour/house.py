@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from go_scheduler import (
@@ -583,5 +583,14 @@ class ThreadedWorld:
             each.stop(timedelta(seconds=FAILED_AFTER))
         for thread in {*threading.enumerate()} - self._others:
             if thread.name.startswith("go_scheduler "):
-                thread.join(FAILED_AFTER)
+                wait_until(partial(_has_joined, thread))
                 assert not thread.is_alive(), thread.name
+
+
+def _has_joined(thread: threading.Thread) -> bool:
+    """Wait for its end; false: it is only about to begin."""
+    try:
+        thread.join(FAILED_AFTER)
+    except RuntimeError:
+        return False
+    return True

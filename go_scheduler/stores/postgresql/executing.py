@@ -106,7 +106,9 @@ class ServerStatements(Statements):
         self._database = database
         self._dialect = dialect
         self._clock = clock
-        self._elapsed = (clock or SystemClock()).elapsed
+        measured_by = clock or SystemClock()
+        # Only the store checks what was passed as its clock.
+        self._elapsed = lambda: measured_by.elapsed()
         self._sweeps: dict[object, Sweep] = {}
         self._notices = Notices(self._elapsed)
 
