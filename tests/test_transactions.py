@@ -375,7 +375,8 @@ def test_who_adds_within_a_transaction_never_asks_for_a_stronger_lock(
     assert {each.strip() for each in locks} == {lock}
 
 
-@pytest.mark.parametrize("engine", LOCKING)
+# On CockroachDB the transaction comes before that edit.
+@pytest.mark.parametrize("engine", LOCKING[:1])
 def test_who_adds_to_what_is_limited_meanwhile_is_told_to_repeat(
     client: Client, shop: Shop
 ) -> None:
