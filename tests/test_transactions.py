@@ -13,7 +13,11 @@ from sqlalchemy import Connection, event, func, select, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from go_scheduler.client import Client
-from go_scheduler.errors import StoreUnavailableError, TaskDefinitionNotFoundError
+from go_scheduler.errors import (
+    StoreError,
+    StoreUnavailableError,
+    TaskDefinitionNotFoundError,
+)
 from go_scheduler.events import Event, InstanceFinished
 from go_scheduler.handlers import HandlerRegistry
 from go_scheduler.models import State, TaskDefinition
@@ -112,6 +116,10 @@ def test_a_connection_may_have_another_encoding(client: Client, shop: Shop) -> N
         new = [once(name=each) for each in names]
         client.schedule_all(new, connection=connection)
     assert {each.name for each in client.list_definitions()} == {*names}
+    with shop.engine.connect() as connection:
+        connection.exec_driver_sql("SET client_encoding = 'latin1'")
+        with pytest.raises(StoreError, match="a text cannot be kept"):
+            client.schedule(once(name="\N{SNOWMAN}"), connection=connection)
 
 
 @pytest.mark.parametrize("engine", ["postgresql"])

@@ -61,8 +61,8 @@ class Success:
         instance: What was run, as it was handed out when this run was started; None: it
             is read.
         client: What whoever ran it says of when that was, of ``times_text``.
-        is_signed: Whether the claim is known to have been given out. If its instance is
-            gone it had succeeded, and was deleted with that.
+        is_signed: Whether the claim is known to have been given out. Where successes
+            are deleted as they end, one whose instance is gone is taken to have been.
     """
 
     claim: Claim
@@ -614,7 +614,8 @@ class DeskEnds:
         """Whether its run has completed the instance, as has been said before."""
         found = self._find(each.claim)
         if found is None:
-            return each.is_signed
+            may_be_deleted = self._defaults.deletes_successes
+            return each.is_signed and may_be_deleted and each.claim.attempt == 1
         return is_completed_by(found, each.claim)
 
 

@@ -235,7 +235,9 @@ class RunOutcome:
     def may_delete(self) -> bool:
         """Whether its instance need not be kept: nobody asks what came of it."""
         says_more = self.result is not None or self.error is not None
-        return self.deletes and self.outcome is _COMPLETED and not says_more
+        is_first = self.claim.attempt == 1
+        succeeds = self.outcome is _COMPLETED
+        return self.deletes and succeeds and is_first and not says_more
 
 
 _instance = trusted(TaskInstance)

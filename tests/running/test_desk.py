@@ -122,6 +122,8 @@ def test_the_success_of_a_signed_claim_may_be_reported_again_when_it_is_deleted(
         assert desk.complete_all(some) == [True, True]
     # Whoever makes up a claim is not told that it has succeeded.
     assert desk.complete_all([replace(again[0], is_signed=False)]) == [False]
+    # Nor is who has one elsewhere, where nothing is deleted as it ends.
+    assert house.desk.complete_all(again[:1]) == [False]
     # No other run of it has succeeded, and a failure is not recorded.
     assert desk.fail_all([Failing(claim=claim_of(gone), error="no")]) == [False]
     assert len(house.told) == told

@@ -38,6 +38,7 @@ from go_scheduler.testing.builders import (
     claim,
     clean_up,
     definition,
+    end_of,
     ended,
     finish,
     fire,
@@ -494,6 +495,16 @@ def spoil(redis_server: RedisServer) -> Spoil:
         damage(redis_server.url, Damage(of, change), given.id, given.id)
 
     return spoil
+
+
+def test_a_success_of_a_broken_definition_keeps_no_other_from_being_deleted(
+    store: RedisStore, spoil: Spoil
+) -> None:
+    other, bad = running(store), running(store)
+    spoil(bad.definition, "-queue")
+    ends = [end_of(each, deletes=True) for each in (other, bad)]
+    assert other.id in store.finish_instances(ends).done
+    assert other.id not in {each.id for each in store.select()}
 
 
 def test_what_no_node_can_claim_is_named(

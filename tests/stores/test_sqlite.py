@@ -22,7 +22,7 @@ from go_scheduler.clock import ZERO
 from go_scheduler.errors import QueueFullError, StoreError, StoreUnavailableError
 from go_scheduler.models import OPEN, Outcome, State, TaskDefinition
 from go_scheduler.stores.filters import CLAIMABLE, CLAIMED, Filter, Order
-from go_scheduler.stores.messages import Addition, RunOutcome
+from go_scheduler.stores.messages import Addition, Answer, RunOutcome
 from go_scheduler.stores.sql.database import Lane, Overtaken
 from go_scheduler.stores.sqlite.database import FileWatch, WriteLock
 from go_scheduler.stores.sqlite.store import SQLiteStore
@@ -34,6 +34,7 @@ from go_scheduler.testing.builders import (
     claim_of,
     counts_by_state,
     definition,
+    end_of,
     finish,
     fire,
     firing,
@@ -49,7 +50,7 @@ from go_scheduler.triggers import OnDemandTrigger
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Set
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -246,6 +247,22 @@ def test_two_ends_of_one_instance_in_a_batch_count_one_after_the_other(
     [ended] = store.select(Filter(ids=(first.id,)))
     assert (ended.state, ended.ended_attempt) == (State.COMPLETED, 1)
     assert store.slot_holder("lock:one at a time") is None
+
+
+def test_what_was_deleted_as_it_ended_is_told_though_others_cannot_be_written(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, stays = running(store), running(store)
+
+    def fail(_: object) -> Answer[Set[UUID]]:
+        raise StoreError("no end can be written")
+
+    monkeypatch.setattr(store, "_finish", fail)
+    left = end_of(stays, Outcome.FAILED)
+    answer = store.finish_instances([end_of(gone, deletes=True), left])
+    assert (answer.done, answer.busy) == ({gone.id}, {stays.id})
+    with pytest.raises(StoreError, match="no end can be written"):
+        store.finish_instances([end_of(gone, deletes=True), left])
 
 
 def test_what_no_json_holds_affects_no_other_row(

@@ -1,8 +1,6 @@
 """Arrays as PostgreSQL reads them from text, which every driver can send.
 
-A batch is one array literal a column, whatever its size. psycopg would write them in
-Python as well, value by value and with a search for what is to be quoted in each, which
-takes longer than the server needs for the whole statement.
+A small batch is one array literal a column. So is any on a connection of the user's.
 """
 
 from __future__ import annotations

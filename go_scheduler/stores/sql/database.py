@@ -172,7 +172,7 @@ class Database:
                     raise _translate(error, fault, code, lane=lane) from error
                 self.repeats[code] += 1
             except UnicodeEncodeError as error:
-                raise StoreError(f"a text cannot be kept: {error}") from error
+                raise _not_kept(error) from error
             except Overtaken as error:
                 self.repeats["overtaken"] += 1
                 overtaken = error
@@ -260,8 +260,14 @@ class Database:
             if code == "42P01" or "no such table" in str(getattr(error, "orig", "")):
                 raise StoreError(f"{_NO_TABLES} ({code})") from error
             raise _translate(error, fault, code, lane=Lane.BY_HAND) from error
+        except UnicodeEncodeError as error:
+            raise _not_kept(error) from error
         except Overtaken as error:
             raise StoreUnavailableError(_REPEAT) from error
+
+
+def _not_kept(error: UnicodeEncodeError) -> StoreError:
+    return StoreError(f"a text cannot be kept: {error}")
 
 
 def _open_others(connection: Connection, *, pool: QueuePool) -> None:

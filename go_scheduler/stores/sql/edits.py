@@ -1,9 +1,8 @@
 """Changes of definitions and their open instances, each in one transaction.
 
-Whoever changes a definition
-changes its row first, on the condition that it is as it was read: from then on no fire
-of it wins until the transaction has ended. It also locks the row as if to delete it,
-which an UPDATE alone does not: whoever adds instances to it has to wait.
+Whoever changes a definition changes its row first, if it still is as it was read: from
+then on no fire of it wins until the transaction has ended. It also locks the row as if
+to delete it, which an UPDATE alone does not: whoever adds instances to it has to wait.
 """
 
 from __future__ import annotations

@@ -375,7 +375,8 @@ _FINISH_WITH_RESULTS = _finish(results=True)
 _FINISH_IN_FULL = _finish(in_full=True, results=True)
 
 # Deletes what has succeeded and need not be kept. What stays is finished as above: on
-# CockroachDB no statement changes a table twice.
+# CockroachDB no statement changes a table twice. The columns ``follow_up`` and
+# ``keeps_result`` are not written yet.
 _DELETE_SUCCESSES = Write(
     Statement(
         f"""
@@ -553,7 +554,15 @@ class SQLRuns(InstanceStore):
             if each.claim.instance_id not in deleted
             and each.claim.instance_id not in busy
         ]
-        kept = self._finish(left)
+        try:
+            kept = self._finish(left)
+        except StoreError:
+            if not deleted:
+                raise
+            # What has been deleted has ended: the others are to be written again.
+            return Answer(
+                done=deleted, busy=busy | {each.claim.instance_id for each in left}
+            )
         return Answer(done=deleted | kept.done, busy=busy | kept.busy)
 
     def _finish(self, outcomes: Sequence[RunOutcome]) -> Answer[Set[UUID]]:

@@ -11,7 +11,8 @@ end
 
 -- Whether it stays when it has succeeded, though successes are deleted.
 local function is_kept(row)
-  return row.attempt > 1 or row.error or row.key or row.slot or definition(row.of).gone
+  local of = definition(row.of)
+  return row.attempt > 1 or row.error or row.key or row.slot or not of or of.gone
 end
 
 local function delete_success(row, each)
