@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 from go_scheduler.models import QueueStats, State
+from go_scheduler.stores import rules
 from go_scheduler.stores.base import ReadStore
 from go_scheduler.stores.filters import ANY, Filter
 from go_scheduler.stores.memory.store import MemoryStore
 from go_scheduler.stores.messages import Announcement
 from go_scheduler.testing.builders import (
+    EVERY_TWO_HOURS,
     HOUR,
     NODE,
     SECOND,
@@ -81,3 +84,15 @@ def test_a_store_without_counts_of_its_own_reads_page_by_page(
         pending(store)
     [counts] = ReadStore.count(store, [ANY])
     assert counts[State.PENDING].count == 5
+
+
+def test_a_former_trigger_that_raises_keeps_no_other_from_its_place(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(clock)
+    put(store, definition(START + HOUR, key=1))
+    raises = Mock(side_effect=ValueError)
+    monkeypatch.setattr(rules, "next_fire_time_of", raises)
+    other = replace(definition(START, key=1), trigger=EVERY_TWO_HOURS)
+    assert put(store, other).next_fire_time == START
+    raises.assert_called_once()
