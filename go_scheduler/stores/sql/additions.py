@@ -17,6 +17,7 @@ from go_scheduler.stores.sql.rows import (
     read_contents,
     read_definition,
 )
+from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
 from go_scheduler.stores.sql.statement import CONTENTS, Statement
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def count_waiting(
 
 # One that was skipped is as if it were new.
 _BACKFILL = Statement(
-    """
+    f"""
 WITH made AS (
   INSERT INTO task_instances AS t
          (id, definition_key, shard, queue, priority, expire_after, slot, overlap,
@@ -177,7 +178,7 @@ WITH made AS (
          claimable_at = CASE WHEN NOT excluded.frozen
                         THEN greatest(t.execute_at, now()) END,
          parked = false, waits = false, runs = 0, hangs = 0, claimed_by = NULL,
-         worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL,
+         {NOT_ELSEWHERE},
          given_back = NULL, expires_at = NULL, started_at = NULL, completed_at = NULL,
          outcome = NULL, ended_attempt = NULL, cancel_requested = false,
          skipped_first = NULL, skipped_last = NULL, skipped_count = NULL,

@@ -19,7 +19,7 @@ from go_scheduler.stores.rules import with_silences
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.reader import earliest_first, readable_claims
 from go_scheduler.stores.sql.rows import NO_ID, silences_of
-from go_scheduler.stores.sql.runs import lease_of, start_terms
+from go_scheduler.stores.sql.runs import NOT_ELSEWHERE, lease_of, start_terms
 from go_scheduler.stores.sql.statement import (
     ALL,
     CLAIMED,
@@ -166,7 +166,7 @@ WITH due AS MATERIALIZED (
    ORDER BY t.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED),
 t AS (
   UPDATE task_instances@task_instances_pkey AS t{_MARKED},
-         worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL
+         {NOT_ELSEWHERE}
     FROM due
    WHERE t.id = due.id{_SOUND}
      AND t.completed_at IS NULL AND t.expires_at <= now() - CAST(:lapsed AS interval)

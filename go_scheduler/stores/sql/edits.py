@@ -29,7 +29,7 @@ from go_scheduler.stores.sql.rows import (
     read_time,
     write_policies,
 )
-from go_scheduler.stores.sql.runs import kept_if
+from go_scheduler.stores.sql.runs import NOT_ELSEWHERE, kept_if
 from go_scheduler.stores.sql.statement import Statement
 from go_scheduler.stores.sql.tables import contents, definitions, runs, tombstones
 from go_scheduler.triggers.base import utc
@@ -237,10 +237,10 @@ RETURNING d.key
     ("d_key",),
 )
 SKIP_UNUSED = _changed(
-    """outcome = 'skipped', completed_at = now(), skipped_first = t.fire_time,
+    f"""outcome = 'skipped', completed_at = now(), skipped_first = t.fire_time,
        skipped_last = t.fire_time, skipped_count = 1,
        skipped_reason = CAST(:reason AS text), fire_time = NULL, claimed_by = NULL,
-       worker = NULL, accepted_at = NULL, start_by = NULL, progress = NULL,
+       {NOT_ELSEWHERE},
        given_back = NULL, parked = false, claimable_at = NULL""",
     f"""
    AND {_UNUSED}
@@ -273,8 +273,8 @@ FOLLOW = _changed(
                       THEN now() ELSE t.claimable_at END"""
 )
 FREE_UNSTARTED = _changed(
-    f"""claimed_by = NULL, worker = NULL, accepted_at = NULL, start_by = NULL,
-       progress = NULL, given_back = NULL, expires_at = NULL, claimable_at = {_ANEW}""",
+    f"""claimed_by = NULL, {NOT_ELSEWHERE},
+       given_back = NULL, expires_at = NULL, claimable_at = {_ANEW}""",
     " AND t.claimed_by IS NOT NULL AND t.started_at IS NULL",
 )
 LET_GO = _let_go("t.started_at IS NULL")

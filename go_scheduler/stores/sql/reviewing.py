@@ -14,6 +14,7 @@ from go_scheduler.stores.rules import LOCK
 from go_scheduler.stores.sql.database import Lane
 from go_scheduler.stores.sql.lists import BOTH
 from go_scheduler.stores.sql.locks import IDS, SEEN, Behind, ParkedInstances, batch_of
+from go_scheduler.stores.sql.runs import NOT_ELSEWHERE
 from go_scheduler.stores.sql.statement import Statement
 from go_scheduler.stores.sql.tables import definitions, instances
 
@@ -127,7 +128,7 @@ SELECT t.definition_key FROM task_instances@task_instances_open_idx AS t
 # As new ones that are due. Somebody wants them to run: they wait for their turn,
 # whatever runs. Of a definition that waits for the end, none fires before.
 _REOPEN = Statement(
-    """
+    f"""
 WITH awaits AS (
   UPDATE task_definitions@task_definitions_pkey AS d
      SET next_fire_time = NULL, completed_at = NULL
@@ -142,8 +143,8 @@ made AS (
          claimable_at = CASE WHEN NOT d.paused THEN now() END,
          runs = 0, hangs = 0, claimed_by = NULL, expires_at = NULL, started_at = NULL,
          completed_at = NULL, outcome = NULL, ended_attempt = NULL,
-         cancel_requested = false, worker = NULL, accepted_at = NULL, start_by = NULL,
-         progress = NULL, given_back = NULL
+         cancel_requested = false, {NOT_ELSEWHERE},
+         given_back = NULL
     FROM batch AS x (id uuid, fired boolean, slot text)
     JOIN task_definitions@task_definitions_pkey AS d ON true
    WHERE t.id = x.id AND d.key = t.definition_key

@@ -200,16 +200,10 @@ def _read_ids(values: Sequence[str] | None) -> Sequence[UUID] | None:
 
 
 class Object(TypeDecorator[Any]):
-    """A JSON object, as text: no JSON type keeps every number as it is."""
+    """A JSON object: written as text, for no JSON type keeps every number as it is."""
 
     impl = Text
     cache_ok = True
-
-    def process_bind_param(
-        self, value: Mapping[str, JSON] | None, dialect: Dialect
-    ) -> str | None:
-        """Its text."""
-        return None if value is None else to_text(value)
 
     def process_result_value(
         self, value: object, dialect: Dialect

@@ -105,11 +105,15 @@ WITH t AS (
 )
 
 
+_ELSEWHERE = "worker", "accepted_at", "start_by", "progress"
+NOT_ELSEWHERE = ", ".join(f"{name} = NULL" for name in _ELSEWHERE)
+"""Nobody outside of nodes has it any more."""
+
+
 def kept_if(condition: str) -> str:
     """Keeps who has it outside of nodes, and how far that has come, only then."""
-    names = "worker", "accepted_at", "start_by", "progress"
     return ",\n         ".join(
-        f"{name} = CASE WHEN {condition} THEN t.{name} END" for name in names
+        f"{name} = CASE WHEN {condition} THEN t.{name} END" for name in _ELSEWHERE
     )
 
 
@@ -222,8 +226,8 @@ _RELEASE = Write(
         f"""
 WITH released AS (
   UPDATE task_instances@task_instances_pkey AS t
-     SET claimed_by = NULL, expires_at = NULL, started_at = NULL, worker = NULL,
-         accepted_at = NULL, start_by = NULL, progress = NULL, given_back = x.reason,
+     SET claimed_by = NULL, expires_at = NULL, started_at = NULL,
+         {NOT_ELSEWHERE}, given_back = x.reason,
          runs = t.runs - CASE WHEN t.started_at IS NOT NULL THEN 1 ELSE 0 END,
          due_at = CASE WHEN x.delay > 0
                   THEN greatest(t.due_at, now() + x.delay * interval '1 microsecond')
