@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 from uuid import UUID, uuid4
 
 import pytest
@@ -50,7 +50,7 @@ from go_scheduler.triggers import OnDemandTrigger
 from tests.patience import FAILED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Set
+    from collections.abc import Callable, Iterator, Sequence, Set
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -102,23 +102,25 @@ class TestSQLiteStore(StoreSuite):
 
 class TestLocks:
     def test_a_write_looks_for_the_lock_again(
-        self, store: SQLiteStore, path: Path
+        self, store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         instance = running(store)
         with other(path) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            at_the_first_error(store, partial(connection.execute, "COMMIT"))
+            commit = partial(connection.execute, "COMMIT")
+            at_the_first_error(store, monkeypatch, commit)
             assert finish(store, instance)
 
     def test_an_empty_file_that_another_process_writes_is_initialized_after_it(
-        self, path: Path
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with (
             closing(SQLiteStore(url_of(path), durable=False)) as store,
             other(path) as connection,
         ):
             connection.execute("BEGIN IMMEDIATE")
-            at_the_first_error(store, partial(connection.execute, "COMMIT"))
+            commit = partial(connection.execute, "COMMIT")
+            at_the_first_error(store, monkeypatch, commit)
             store.initialize()
             assert store.select_definitions() == []
 
@@ -137,13 +139,18 @@ class TestLocks:
         assert store._database.run(Lane.BY_KEY, fail) is False
         assert store.select_definitions() == [new]
 
-    def test_threads_are_served_in_turn(self, store: SQLiteStore) -> None:
+    def test_threads_are_served_in_turn(
+        self, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         served: list[str] = []
         waiting = store._database._write_lock._waiting
 
-        def note(_: object, __: object, statement: str, *___: object) -> None:
-            if statement.startswith("BEGIN"):
+        execute = store._database.execute
+
+        def note(connection: Connection, sql: str, *values: Any) -> Sequence[Any]:
+            if sql.startswith("BEGIN"):
                 served.append(threading.current_thread().name)
+            return execute(connection, sql, *values)
 
         def write() -> None:
             # Left to SQLite's own wait, who asks again at once would be the next.
@@ -153,9 +160,7 @@ class TestLocks:
         threads = [threading.Thread(target=write, name=name) for name in "abc"]
 
         def come(_: object) -> None:
-            event.listen(
-                store._database._engines[Lane.BY_KEY], "before_cursor_execute", note
-            )
+            monkeypatch.setattr(store._database, "execute", note)
             for number, thread in enumerate(threads, 1):
                 thread.start()
                 while len(waiting) < number:
@@ -168,14 +173,22 @@ class TestLocks:
         assert len(served) == 9
 
 
-def at_the_first_error(store: SQLiteStore, call: Callable[[], object]) -> None:
-    """Make a call when the connection that writes meets its first error."""
-    engine = store._database._engines[Lane.BY_KEY]
+def at_the_first_error(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]
+) -> None:
+    """Make a call when what the store executes meets its first error."""
+    execute = store._database.execute
+    calls = iter([call])
 
-    def react(_: object) -> None:
-        call()
+    def react(*given: Any) -> Sequence[Any]:
+        try:
+            return execute(*given)
+        except exc.DBAPIError:
+            for each in calls:
+                each()
+            raise
 
-    event.listen(engine, "handle_error", react, once=True)
+    monkeypatch.setattr(store._database, "execute", react)
 
 
 @pytest.mark.chaos
@@ -328,17 +341,6 @@ def test_a_transaction_that_ended_by_itself_is_not_rolled_back(
     assert store._database.transact(lambda connection: 5) == 5
 
 
-def answering(answer: str | Exception) -> Any:
-    """A connection that answers so whatever it is told to execute."""
-
-    def execute(_: str) -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return SimpleNamespace(scalar=lambda: answer)
-
-    return SimpleNamespace(exec_driver_sql=execute)
-
-
 @pytest.mark.parametrize(
     ("code", "raised"),
     [
@@ -347,14 +349,19 @@ def answering(answer: str | Exception) -> Any:
     ],
 )
 def test_two_that_make_a_write_ahead_log_do_not_fail(
-    store: SQLiteStore, code: int, raised: type[Exception]
+    store: SQLiteStore,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    raised: type[Exception],
 ) -> None:
     error = sqlite3.OperationalError()
     error.sqlite_errorcode = code
+    answers = Mock(side_effect=[exc.OperationalError("", {}, error), [("delete",)]])
+    monkeypatch.setattr(store._database, "execute", answers)
     with pytest.raises(raised):
-        store._database._use_log(answering(exc.OperationalError("", {}, error)))
+        store._database._use_log(Mock())
     with pytest.raises(StoreError, match="has the journal delete"):
-        store._database._use_log(answering("delete"))
+        store._database._use_log(Mock())
 
 
 def test_a_write_lock_that_is_not_passed_on_is_given_up() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import event
 
 from go_scheduler.client import Client
 from go_scheduler.clock import ZERO
@@ -34,11 +32,10 @@ from go_scheduler.testing.clock import START
 from go_scheduler.triggers import ExecuteOnceTrigger, OnDemandTrigger
 from tests import servers
 from tests.conftest import SQL
+from tests.statements import executed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from sqlalchemy import Connection
+    from collections.abc import Callable, Sequence
 
     from go_scheduler.stores.postgresql.store import PostgreSQLStore
     from go_scheduler.stores.sql.store import SQLStore
@@ -49,29 +46,6 @@ SEND = TaskDefinition(
 )
 SQLITE, POSTGRESQL, _ = (pytest.mark.parametrize("engine", [each]) for each in SQL)
 BOTH = pytest.mark.parametrize("engine", SQL[:2])
-
-
-@contextmanager
-def sent(store: SQLStore, *lanes: Lane) -> Iterator[list[str]]:
-    """The first word of all that is sent meanwhile, with explicit beginnings."""
-    words: list[str] = []
-
-    def note(_: object, __: object, statement: str, *___: object) -> None:
-        words.append(statement)
-
-    def begin(connection: Connection) -> None:
-        if connection.get_execution_options().get("isolation_level"):
-            words.append("BEGIN")
-
-    # On SQLite several lanes have one engine.
-    engines = {store._database._engines[lane] for lane in lanes or Lane}
-    for engine in engines:
-        event.listen(engine, "before_cursor_execute", note)
-        event.listen(engine, "begin", begin)
-    yield words
-    for engine in engines:
-        event.remove(engine, "before_cursor_execute", note)
-        event.remove(engine, "begin", begin)
 
 
 def look(store: SQLStore) -> None:
@@ -119,7 +93,7 @@ def test_what_is_put_in_costs_few_statements(
     client.schedule(SEND)
     client.enqueue("send")
     make, postgresql, sqlite = CALLS[call]
-    with sent(store) as statements:
+    with executed(store) as statements:
         make(client)
     expected = postgresql if engine == "postgresql" else sqlite
     assert [each.split()[0] for each in statements] == expected
@@ -131,7 +105,7 @@ def test_the_first_one_asks_for_the_time_and_later_ones_know_it(
 ) -> None:
     client = Client(own_time_store)
     client.check()
-    with sent(own_time_store) as statements:
+    with executed(own_time_store) as statements:
         client.schedule(soon())
         assert len(statements) == 2
         assert "INSERT INTO task_definitions" in statements[1]
@@ -143,7 +117,7 @@ def test_the_first_one_asks_for_the_time_and_later_ones_know_it(
 @SQLITE
 def test_what_is_due_costs_one_insert_more_to_be_started(store: SQLStore) -> None:
     new = definition(START, trigger=ExecuteOnceTrigger(START))
-    with sent(store) as statements:
+    with executed(store) as statements:
         started = put_and_start(store, firing(new)).started
     assert len(started) == 1
     assert [each.split()[0] for each in statements] == [
@@ -162,13 +136,13 @@ def test_an_end_costs_one_statement_whether_it_is_kept_or_deleted(
     over = [replace(each, deletes=True) for each in ends]
     words = {"postgresql": "WITH"}
     for some in (over[:2], ends[2:]):
-        with sent(store) as statements:
+        with executed(store) as statements:
             assert len(store.finish_instances(some).done) == 2
         first = words.get(engine, "BEGIN")
         assert statements[0].split()[0] == first
         assert len([each for each in statements if "task_instances" in each]) == 1
     # Nothing more is written of what has ended, kept or not.
-    with sent(store) as statements:
+    with executed(store) as statements:
         assert store.finish_instances([*over, *ends]).done == set()
     changed = [each for each in statements if "task_definitions" in each]
     assert engine == "postgresql" or changed == []
@@ -177,7 +151,7 @@ def test_an_end_costs_one_statement_whether_it_is_kept_or_deleted(
 @POSTGRESQL
 def test_one_that_is_there_is_tried_as_a_new_one_once(store: SQLStore) -> None:
     old = put(store)
-    with sent(store) as statements:
+    with executed(store) as statements:
         assert store.put_definitions([replace(old, revision=None)]).definitions == [old]
     assert sum("INSERT INTO task_definitions" in each for each in statements) == 1
 
@@ -191,7 +165,7 @@ def test_many_more_are_inserted_by_statements_of_a_bounded_size(
     # So it is once the main thread has ended, though others go on.
     monkeypatch.setattr("concurrent.futures.thread._shutdown", at_the_end)
     given = [definition(key=key) for key in range(10)]
-    with sent(store) as statements:
+    with executed(store) as statements:
         put_all = store.put_definitions(given).definitions
     assert [each == "BEGIN" for each in statements] == [True, False, False, False]
     assert [each.id for each in put_all] == [each.id for each in given]
@@ -201,7 +175,7 @@ def test_many_more_are_inserted_by_statements_of_a_bounded_size(
 def test_a_node_of_the_normal_class_alone_sends_one_statement_for_a_claim(
     store: SQLStore,
 ) -> None:
-    with sent(store, Lane.BY_TIME) as statements:
+    with executed(store, Lane.BY_TIME) as statements:
         for _ in range(9):
             claim(store)
     assert len(statements) == 9
@@ -231,7 +205,7 @@ def test_what_many_definitions_hold_is_known_once_they_are_committed_and_fire_so
 ) -> None:
     soon = [definition(key=key) for key in range(2)]
     later = definition(START + HOUR, key=2)
-    with sent(store, Lane.BY_TIME) as statements:
+    with executed(store, Lane.BY_TIME) as statements:
         store.put_definitions([*soon, later])
         store.due_definitions(ahead=ZERO, limit=10)
         assert not any("task_contents" in each for each in statements)
@@ -247,7 +221,7 @@ def test_what_is_put_is_claimed_and_started_without_its_contents_being_read(
     [new] = store.put_definitions([given]).definitions
     fire(store, new, START + SECOND)
     look(store)
-    with sent(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
+    with executed(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
         [instance] = claim(store, ahead=SECOND)
         [started] = start(store, instance)
     known = replace(new, next_fire_time=None, completed_at=START)
@@ -264,7 +238,7 @@ def test_contents_that_are_needed_but_once_are_read_by_the_claim_and_not_remembe
     clock.advance(HOUR)
     store._reader._contents = ContentsCache()
     look(store)
-    with sent(store, Lane.BY_TIME) as statements:
+    with executed(store, Lane.BY_TIME) as statements:
         [instance] = claim(store, lapsed=lapsed)
     assert instance.definition == given.definition
     assert instance.definition.trigger == given.definition.trigger
@@ -281,7 +255,7 @@ def test_contents_that_are_needed_again_are_read_apart_and_remembered(
     is_to_start = pending(store, definition(START + SECOND))
     store._reader._contents = ContentsCache()
     look(store)
-    with sent(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
+    with executed(store, Lane.BY_TIME, Lane.BY_KEY) as statements:
         taken = claim(store, ahead=SECOND)
         start(store, *(each for each in taken if each.started_at is None))
     assert {each.definition.id: each.definition.trigger for each in taken} == {

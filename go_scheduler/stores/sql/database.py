@@ -25,7 +25,7 @@ from contextlib import ExitStack, closing
 from datetime import timedelta
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote
 
 from sqlalchemy import URL, exc, make_url
@@ -206,6 +206,13 @@ class Database:
     ) -> Result:
         """Call ``work``, whose only statement is a transaction by itself."""
         return self.transact(work, repeatable=repeatable)
+
+    def execute(
+        self, connection: Connection, sql: str, parameters: Mapping[str, Any] = {}
+    ) -> Sequence[Any]:
+        """Execute a statement as the driver takes it, and fetch what it returns."""
+        found = connection.exec_driver_sql(sql, parameters)
+        return found.all() if found.returns_rows else []
 
     def connect(self, lanes: Iterable[Lane]) -> None:
         """Open all the connections that these lanes may have.

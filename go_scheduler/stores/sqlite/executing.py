@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
@@ -150,10 +150,11 @@ class FileStatements(Statements):
     ) -> Batch:
         """Execute the steps; the rows of the last one, as they are stored."""
         tables = dict(batches)
+        execute = partial(self._database.execute, connection)
         # Asked for under the write lock.
         values = {**values, "now": self._microseconds()}
         for step in steps_of(statement):
-            tables[step.name] = _step(connection, step, values, tables)
+            tables[step.name] = _step(execute, step, values, tables)
         return tables[step.name]
 
 
@@ -171,7 +172,7 @@ _LONGEST = timedelta(days=100_000_000)
 
 
 def _step(
-    connection: Connection,
+    execute: Callable[[str, Mapping[str, object]], Batch],
     step: Step,
     values: Mapping[str, object],
     tables: Mapping[str, Batch],
@@ -197,22 +198,35 @@ def _step(
         and not any(sources[name] for name in step.passed)
     ):
         return []
-    passed = {
-        name: _passed(
-            sources[name], places, numbered=step.numbered and name == step.joined
-        )
-        for name, places in step.passed.items()
-    }
-    found = connection.exec_driver_sql(step.sql, {**values, **passed})
-    if not step.columns:
-        return []
-    rows: Batch = found.all()
+    found = execute(*_with_tables(step, values, sources))
     if step.joined is None:
-        return rows
+        return found
     of: Any = joined
     if not step.numbered:
         of = {row[0]: row for row in joined}
-    return [pick((*of[row[0]], *row, *added)) for row in rows]
+    return [pick((*of[row[0]], *row, *added)) for row in found]
+
+
+def _with_tables(
+    step: Step, values: Mapping[str, object], tables: Mapping[str, Batch]
+) -> tuple[str, Mapping[str, object]]:
+    """What a step executes, and its parameters with the tables that it reads."""
+    assert step.sql is not None
+    passed = {}
+    for name, places in step.passed.items():
+        rows = list(map(_picker(places), tables[name]))
+        if step.numbered and name == step.joined:
+            rows = [(number, *row) for number, row in enumerate(rows)]
+        passed[name] = rows
+    if any(len(rows) != 1 for rows in passed.values()):
+        texts = {name: _as_json(rows) for name, rows in passed.items()}
+        return step.sql, {**values, **texts}
+    ones = {
+        f"{name}_{number}": value
+        for name, [row] in passed.items()
+        for number, value in enumerate(row)
+    }
+    return step.for_one, {**values, **ones}
 
 
 def _computed(
@@ -234,15 +248,11 @@ def _picker(places: tuple[int, ...]) -> Callable[[Sequence[Any]], Sequence[Any]]
     return lambda row: tuple([row[place] for place in places])
 
 
-def _passed(rows: Batch, places: tuple[int, ...], *, numbered: bool) -> str:
-    """Some values of each row, as JSON."""
-    listed = list(map(_picker(places), rows))
-    if numbered:
-        listed = [(number, *row) for number, row in enumerate(listed)]
+def _as_json(rows: Batch) -> str:
     try:
-        return _dumped(listed)
+        return _dumped(rows)
     except ValueError:
-        return _dumped([[_finite(value) for value in row] for row in listed])
+        return _dumped([[_finite(value) for value in row] for row in rows])
 
 
 def _dumped(rows: Batch) -> str:

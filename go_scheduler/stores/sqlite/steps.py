@@ -3,7 +3,7 @@
 The text is read with a table of replacements. Each part of its WITH that changes rows
 is a statement of its own. A part that only reads stands within the statement that reads
 it, or is one of its own as well if several do. What a step returns is passed to those
-behind it as JSON.
+behind it: a single row as parameters, more as JSON.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class Step(NamedTuple):
         columns: The columns of that.
         sql: What it executes; None: it takes rows of a former step as they are, or
             one without any.
+        for_one: The same for tables of one row each, whose values are parameters.
         passed: The tables that are passed as JSON, and the places of the values that
             are, in each row.
         filters: Which rows of those are. Without any, the step is left out.
@@ -118,6 +119,7 @@ class Step(NamedTuple):
     name: str
     columns: Sequence[str] = ()
     sql: str | None = None
+    for_one: str = ""
     passed: Mapping[str, tuple[int, ...]] = {}
     filters: Mapping[str, Filter] = {}
     joined: str | None = None
@@ -268,7 +270,9 @@ class _Steps:
             return step
         body = f"SELECT {', '.join([f'{table}.number', *read])} FROM {table}{rest}"
         made = self._made(part._replace(body=body), body, numbered=table)
-        return step._replace(sql=made.sql, passed=made.passed, numbered=True)
+        return step._replace(
+            sql=made.sql, for_one=made.for_one, passed=made.passed, numbered=True
+        )
 
     def _made(self, part: _Part, body: str, *, numbered: str = "") -> Step:
         """A statement with the tables that it reads; the rows of one are numbered."""
@@ -279,17 +283,19 @@ class _Steps:
             re.findall(r"\w+", " ".join([body, *(each.body for each in inlined)]))
         )
         read = part.tables.union(*(each.tables for each in inlined))
-        passed, filters, tables = {}, {}, []
+        passed, filters, tables, single = {}, {}, [], []
         for name, columns in self._columns.items():
             if name in read:
                 needed = [each for each in columns if each in words]
                 passed[name] = tuple(columns.index(each) for each in needed)
                 number = ["number"] if name == numbered else []
                 tables.append((name, _json(name, [*number, *needed])))
+                single.append((name, _values(name, [*number, *needed])))
                 if (found := _filter_of(body, name, columns)) is not None:
                     filters[name] = found
         sql = _with([*tables, *inlined], body)
-        return Step(part.name, sql=sql, passed=passed, filters=filters)
+        for_one = _with([*single, *inlined], body)
+        return Step(part.name, sql=sql, for_one=for_one, passed=passed, filters=filters)
 
 
 def _computed(item: str) -> Computed | None:
@@ -370,6 +376,14 @@ def _json(name: str, columns: Sequence[str]) -> str:
         for number, column in enumerate(columns)
     )
     return f"SELECT {listed} FROM json_each(:{name})"
+
+
+def _values(name: str, columns: Sequence[str]) -> str:
+    """A table of one row, whose values are parameters."""
+    listed = ", ".join(
+        f":{name}_{number} AS {column}" for number, column in enumerate(columns)
+    )
+    return f"SELECT {listed}"
 
 
 def _with(tables: Iterable[tuple[str, str]], body: str) -> str:

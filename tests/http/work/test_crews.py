@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import event
 
 from go_scheduler.errors import StoreUnavailableError
 from go_scheduler.http.access.caller import SCOPES, Caller
@@ -30,6 +28,7 @@ from tests.conftest import SQL
 from tests.http.serving import As
 from tests.http.work.house import Server, server, wait_until
 from tests.patience import FAILED_AFTER
+from tests.statements import executed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -344,22 +343,6 @@ def test_no_more_is_remembered_than_there_is_room_for(
 
 TEN_MINUTES = timedelta(minutes=10)
 WORKERS = 1_000
-
-
-@contextmanager
-def executed(store: SQLStore) -> Iterator[list[str]]:
-    """The statements that the store executes within the context."""
-    found: list[str] = []
-
-    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
-        found.append(statement)
-
-    engines = set(store._database._engines.values())
-    for each in engines:
-        event.listen(each, "before_cursor_execute", note)
-    yield found
-    for each in engines:
-        event.remove(each, "before_cursor_execute", note)
 
 
 async def all_waiting(
